@@ -248,7 +248,7 @@ def test_a_vgpu_is_active_while_its_vm_runs(opened: Any, a40: Any, module: Modul
         assert opened.nvmlVgpuInstanceGetType(instance) == 562
         assert opened.nvmlVgpuInstanceGetMdevUUID(instance) == "0000:01:00.1"
         assert opened.nvmlVgpuInstanceGetGpuInstanceId(instance) == 0xFFFFFFFF
-        assert opened.nvmlVgpuInstanceGetLicenseInfo(instance).isLicensed == 0
+        assert opened.nvmlVgpuInstanceGetLicenseInfo(instance).isLicensed == 1
         assert [one.vgpuInstance for one in opened.nvmlDeviceGetVgpuUtilization(a40, 0)] == [instance]
         first = opened.nvmlVgpuInstanceGetUUID(instance)
         assert first == opened.nvmlVgpuInstanceGetUUID(instance)

@@ -51,6 +51,8 @@ nvmlComputeInstance_t compute_instance_handle(struct target target)
 void view_close(struct view *view)
 {
 	lab_text_free(&view->state);
+	lab_text_free(&view->curves);
+	view->has_read_curves = false;
 }
 
 /* Look at a GPU by its index. A GPU that fell off the bus or left the driver is lost. */

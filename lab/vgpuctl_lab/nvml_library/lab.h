@@ -14,6 +14,7 @@
 
 #define API __attribute__((visibility("default"))) nvmlReturn_t
 #define MAX_GPUS 64
+#define MOST_VGPUS 128
 #define MIB (1ULL << 20)
 #define NO_NUMBER 0xffffffffU
 
@@ -69,6 +70,8 @@ struct view {
 	struct lab_text state;
 	const struct lab_line *card;	/* the GPU's line of the state */
 	const char *function;		/* that looks */
+	struct lab_text curves;
+	bool has_read_curves;
 };
 
 #define VIEW(name) struct view name __attribute__((cleanup(view_close))) = { .function = __func__ }
@@ -76,6 +79,7 @@ struct view {
 extern const char *lab_folder;
 
 bool lab_is_open(void);
+bool lab_is_real(void);
 unsigned int lab_gpu_count(void);
 const struct gpu *lab_gpu(unsigned int index);
 const struct lab_text *lab_boards(void);
@@ -122,6 +126,46 @@ void mig_uuid(const struct gpu *gpu, unsigned int gi, unsigned int ci, char *uui
 const struct lab_line *find_type(unsigned int id);
 const struct lab_line *find_type_of(const struct gpu *gpu, unsigned int id);
 unsigned int vgpu_gi(const struct lab_line *vgpu);
+bool vgpu_is_active(const struct lab_line *vgpu);
+nvmlReturn_t view_vgpu(struct view *view, nvmlVgpuInstance_t instance, const struct lab_line **vgpu);
+unsigned int list_active(const struct view *view, unsigned int *instances);
+bool vm_option(unsigned int pid, const char *option, const char *key, char *value, size_t size);
 nvmlReturn_t tell_ids(const unsigned int *ids, unsigned int found, unsigned int *count, unsigned int *told);
+
+/* curves.c */
+double lab_now(void);
+double view_curves_start(struct view *view);
+bool view_curve(struct view *view, const char *target, const char *measure, double *value);
+bool view_curve_integral(struct view *view, const char *target, const char *measure, double *value);
+bool view_curve_state(struct view *view, const char *target, const char *measure, char *label, size_t size);
+
+/* sensors.c; `_or`: the value to take without a curve. */
+unsigned long long nearest(double value);
+bool gpu_curve(struct view *view, const char *measure, double *value);
+double gpu_curve_or(struct view *view, const char *measure, double missing);
+bool gpu_curve_state(struct view *view, const char *measure, char *label, size_t size);
+void vgpu_device(const struct lab_line *vgpu, char *device, size_t size);
+bool vgpu_curve(struct view *view, const struct lab_line *vgpu, const char *measure, double *value);
+double vgpu_curve_or(struct view *view, const struct lab_line *vgpu, const char *measure, double missing);
+bool vgpu_curve_state(struct view *view, const struct lab_line *vgpu, const char *measure, char *label, size_t size);
+double vgpu_share(struct view *view, const struct lab_line *vgpu, const char *measure);
+double vgpu_run_s(struct view *view, const struct lab_line *vgpu);
+double gpu_share(struct view *view, const char *measure);
+bool instance_curve(struct view *view, unsigned int gi, const char *measure, double *value);
+double instance_share(struct view *view, unsigned int gi);
+double gpu_power_w(struct view *view);
+double gpu_energy_j(struct view *view);
+unsigned int gpu_temperature_c(struct view *view);
+unsigned int gpu_slowdown_c(struct view *view);
+bool gpu_memory_temperature_c(struct view *view, unsigned int *temperature);
+unsigned int gpu_clock_events(struct view *view);
+unsigned int gpu_sm_clock_mhz(struct view *view);
+unsigned int gpu_memory_clock_mhz(struct view *view);
+unsigned int gpu_device_id(const struct gpu *gpu);
+bool gpu_is_ampere(const struct gpu *gpu);
+bool gpu_has_types(const struct gpu *gpu);
+
+/* links.c */
+bool links_bytes(struct view *view, const char *direction, unsigned long long *bytes);
 
 #endif /* LAB_H */

@@ -34,6 +34,8 @@ typedef enum {
 #define NVML_GPU_INSTANCE_PROFILE_COUNT		0x12
 #define NVML_COMPUTE_INSTANCE_PROFILE_COUNT	0x9
 #define NVML_DEVICE_UUID_V2_BUFFER_SIZE		96
+#define NVML_SCHEDULER_SW_MAX_LOG_ENTRIES	200
+#define NVML_GPM_METRIC_MAX			477
 #define NVML_STRUCT_VERSION(type, number)	((unsigned int)(sizeof(type) | ((number) << 24)))
 
 typedef struct nvmlDevice *nvmlDevice_t;
@@ -245,5 +247,67 @@ typedef struct {
 	unsigned int supportedSchedulers[3], maxTimeslice, minTimeslice, isArrModeSupported, maxFrequencyForARR,
 		minFrequencyForARR, maxAvgFactorForARR, minAvgFactorForARR;
 } nvmlVgpuSchedulerCapabilities_t;
+
+typedef struct {
+	unsigned long long timestamp, timeRunTotal, timeRun;
+	unsigned int swRunlistId;
+	unsigned long long targetTimeSlice, cumulativePreemptionTime;
+} nvmlVgpuSchedulerLogEntry_t;
+
+typedef struct {
+	unsigned int engineId, schedulerPolicy, arrMode, first, timeslice, entriesCount;
+	nvmlVgpuSchedulerLogEntry_t logEntries[NVML_SCHEDULER_SW_MAX_LOG_ENTRIES];
+} nvmlVgpuSchedulerLog_t;
+
+typedef struct {
+	unsigned int version;
+	unsigned long long aggregateUncParity, aggregateUncSecDed, aggregateCor, volatileUncParity, volatileUncSecDed,
+		volatileCor, aggregateUncBucketL2, aggregateUncBucketSm, aggregateUncBucketPcie,
+		aggregateUncBucketMcu, aggregateUncBucketOther;
+	unsigned int bThresholdExceeded;
+} nvmlEccSramErrorStatus_v1_t;
+
+typedef struct {
+	unsigned int version, bChannelRepairPending, bTpcRepairPending;
+} nvmlRepairStatus_t;
+
+typedef struct {
+	unsigned int fieldId, scopeId;
+	long long timestamp, latencyUsec;
+	unsigned int valueType, nvmlReturn;
+	nvmlValue_t value;
+} nvmlFieldValue_t;
+
+typedef struct {
+	unsigned char clusterUuid[16];
+	unsigned int status, cliqueId;
+	unsigned char state;
+} nvmlGpuFabricInfo_t;
+
+typedef struct {
+	unsigned int version;
+	unsigned char clusterUuid[16];
+	unsigned int status, cliqueId;
+	unsigned char state;
+	unsigned int healthMask;
+} nvmlGpuFabricInfo_v2_t;
+
+typedef struct nvmlGpmSample *nvmlGpmSample_t;
+
+typedef struct {
+	unsigned int version, isSupportedDevice;
+} nvmlGpmSupport_t;
+
+typedef struct {
+	unsigned int metricId, nvmlReturn;
+	double value;
+	const char *shortName, *longName, *unit;
+} nvmlGpmMetric_t;
+
+typedef struct {
+	unsigned int version, numMetrics;
+	nvmlGpmSample_t sample1, sample2;
+	nvmlGpmMetric_t metrics[NVML_GPM_METRIC_MAX];
+} nvmlGpmMetricsGet_t;
 
 #endif /* LAB_NVML_H */

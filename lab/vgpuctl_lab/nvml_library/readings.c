@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a GPU's sensors and counters say: those of an idle GPU, but for memory, processes and ECC errors. */
+/* What a GPU's sensors and counters say; the values are those of sensors.c. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lab.h"
 
-#define IDLE_TEMPERATURE 34
-#define HOTTEST 90
-#define IDLE_PER_MILLE_OF_POWER 110
+#define SAMPLE_US 166000
+#define SM_CLOCK 1
+#define MEMORY_CLOCK 2
 
 /* Framebuffer is handed out when a VM starts, not when its vGPU is created. */
 static unsigned int vgpu_memory_mib(const struct view *view, unsigned int gi)
@@ -20,6 +20,21 @@ static unsigned int vgpu_memory_mib(const struct view *view, unsigned int gi)
 		if (lab_number(vgpu, "in_use", 0) && (gi == NO_NUMBER || vgpu_gi(vgpu) == gi))
 			sum += lab_number(vgpu, "framebuffer", 0);
 	return sum;
+}
+
+/* What processes use of a GPU instance: an eighth each, unless a scenario says otherwise. */
+static unsigned long long instance_memory(struct view *view, const nvmlMemory_v2_t *memory)
+{
+	const struct lab_line *process = NULL;
+	unsigned long long used = memory->used;
+	double told;
+
+	while ((process = view_next(view, process, "process")))
+		if (lab_number(process, "gi", NO_NUMBER) == view->target.gi)
+			used += memory->total / 8;
+	if (instance_curve(view, view->target.gi, "framebuffer_used_bytes", &told))
+		used = nearest(told);
+	return used < memory->total ? used : memory->total;
 }
 
 static nvmlReturn_t read_memory(nvmlDevice_t device, nvmlMemory_v2_t *memory)
@@ -38,8 +53,10 @@ static nvmlReturn_t read_memory(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 		told = lab_number(view.gpu->card, "memory", size);
 	}
 	memory->total = told * MIB;
-	memory->reserved = (told / 128) * MIB;
+	memory->reserved = view.target.ci == NO_NUMBER ? (told / 128) * MIB : 0;
 	memory->used = vgpu_memory_mib(&view, view.target.gi) * MIB;
+	if (view.target.ci != NO_NUMBER)
+		memory->used = instance_memory(&view, memory);
 	if (memory->used + memory->reserved > memory->total)
 		memory->used = memory->total - memory->reserved;
 	memory->free = memory->total - memory->reserved - memory->used;
@@ -91,8 +108,70 @@ API nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utiliz
 		return ret;
 	if (mig_is_enabled(&view))
 		return NVML_ERROR_NOT_SUPPORTED;
-	*utilization = (nvmlUtilization_t){ 0, 0 };
+	utilization->gpu = nearest(gpu_share(&view, "utilization_ratio") * 100);
+	utilization->memory = nearest(gpu_share(&view, "memory_activity_ratio") * 100);
 	return NVML_SUCCESS;
+}
+
+/* The use of a media engine, in per cent. since_ampere: older boards do not know the question. */
+static nvmlReturn_t read_engine(nvmlDevice_t device, const char *measure, bool since_ampere, unsigned int *percent,
+				unsigned int *period_us)
+{
+	VIEW(view);
+	nvmlReturn_t ret = percent && period_us ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (ret != NVML_SUCCESS)
+		return ret;
+	if (mig_is_enabled(&view) || (since_ampere && !gpu_is_ampere(view.gpu)))
+		return NVML_ERROR_NOT_SUPPORTED;
+	*percent = nearest(gpu_share(&view, measure) * 100);
+	*period_us = SAMPLE_US;
+	return NVML_SUCCESS;
+}
+
+#define read_engine(device, measure, since_ampere, percent, period_us) \
+	INJECTED(read_engine(device, measure, since_ampere, percent, period_us))
+
+API nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+{
+	return read_engine(device, "encoder_utilization_ratio", false, percent, period_us);
+}
+
+API nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+{
+	return read_engine(device, "decoder_utilization_ratio", false, percent, period_us);
+}
+
+API nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+{
+	return read_engine(device, "jpeg_utilization_ratio", true, percent, period_us);
+}
+
+API nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+{
+	return read_engine(device, "ofa_utilization_ratio", true, percent, period_us);
+}
+
+API nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts)
+{
+	VIEW(view);
+	nvmlReturn_t ret = milliwatts ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (ret != NVML_SUCCESS)
+		return ret;
+	*milliwatts = nearest(gpu_power_w(&view) * 1000);
+	return *milliwatts ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *millijoules)
+{
+	VIEW(view);
+	nvmlReturn_t ret = millijoules ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (ret != NVML_SUCCESS)
+		return ret;
+	*millijoules = nearest(gpu_energy_j(&view) * 1000);
+	return lab_number(view.gpu->card, "power", 0) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
 static nvmlReturn_t read_power(nvmlDevice_t device, unsigned int per_mille, unsigned int *milliwatts)
@@ -107,11 +186,6 @@ static nvmlReturn_t read_power(nvmlDevice_t device, unsigned int per_mille, unsi
 }
 
 #define read_power(device, per_mille, milliwatts) INJECTED(read_power(device, per_mille, milliwatts))
-
-API nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts)
-{
-	return read_power(device, IDLE_PER_MILLE_OF_POWER, milliwatts);
-}
 
 API nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *milliwatts)
 {
@@ -134,7 +208,7 @@ API nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned 
 	nvmlReturn_t ret = temperature && !sensor ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
 
 	if (ret == NVML_SUCCESS)
-		*temperature = IDLE_TEMPERATURE;
+		*temperature = gpu_temperature_c(&view);
 	return ret;
 }
 
@@ -161,8 +235,37 @@ API nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned int threshol
 		return ret;
 	if (threshold > 1)	/* shutdown, slowdown */
 		return NVML_ERROR_NOT_SUPPORTED;
-	*temperature = threshold ? HOTTEST : HOTTEST + 5;
+	*temperature = gpu_slowdown_c(&view) + (threshold ? 0 : 5);
 	return NVML_SUCCESS;
+}
+
+API nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int clock, unsigned int *mhz)
+{
+	VIEW(view);
+	nvmlReturn_t ret = mhz ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (ret != NVML_SUCCESS)
+		return ret;
+	if (clock != SM_CLOCK && clock != MEMORY_CLOCK)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*mhz = clock == SM_CLOCK ? gpu_sm_clock_mhz(&view) : gpu_memory_clock_mhz(&view);
+	return NVML_SUCCESS;
+}
+
+API nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons)
+{
+	VIEW(view);
+	nvmlReturn_t ret = reasons ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (ret == NVML_SUCCESS)
+		*reasons = gpu_clock_events(&view);
+	return ret;
+}
+
+/* The name of drivers before branch 535. */
+API nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons)
+{
+	return nvmlDeviceGetCurrentClocksEventReasons(device, reasons);
 }
 
 API nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode)
@@ -194,50 +297,6 @@ API nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current, unsigned in
 		return ret;
 	*current = *pending = lab_number(view.gpu->card, "ecc", NO_NUMBER);
 	return *current == NO_NUMBER ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
-}
-
-/* The injected errors are uncorrected ones of device memory. */
-static nvmlReturn_t read_ecc_errors(nvmlDevice_t device, unsigned int type, unsigned long long *count)
-{
-	VIEW(view);
-	nvmlReturn_t ret = count && type < 2 ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret != NVML_SUCCESS)
-		return ret;
-	if (lab_number(view.gpu->card, "ecc", 0) != 1)
-		return NVML_ERROR_NOT_SUPPORTED;
-	*count = type ? lab_number(view.card, "ecc_errors", 0) : 0;
-	return NVML_SUCCESS;
-}
-
-#define read_ecc_errors(device, type, count) INJECTED(read_ecc_errors(device, type, count))
-
-API nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type, unsigned int counter,
-				unsigned long long *count)
-{
-	return counter > 1 ? NVML_ERROR_INVALID_ARGUMENT : read_ecc_errors(device, type, count);
-}
-
-API nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned int type, unsigned int counter,
-				    unsigned int location, unsigned long long *count)
-{
-	nvmlReturn_t ret = counter > 1 ? NVML_ERROR_INVALID_ARGUMENT : read_ecc_errors(device, type, count);
-
-	if (ret == NVML_SUCCESS && location != 2)	/* device memory */
-		*count = 0;
-	return ret;
-}
-
-API nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, unsigned int type, unsigned int counter,
-				   nvmlEccErrorCounts_t *counts)
-{
-	nvmlReturn_t ret = counts ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret == NVML_SUCCESS) {
-		memset(counts, 0, sizeof(*counts));
-		ret = nvmlDeviceGetTotalEccErrors(device, type, counter, &counts->deviceMemory);
-	}
-	return ret;
 }
 
 /* Who has /dev/nvidiaN open, without this process, which is only a watcher. */

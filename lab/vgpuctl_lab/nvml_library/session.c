@@ -28,6 +28,12 @@ bool lab_is_open(void)
 	return users > 0;
 }
 
+/* False for a test's folder in place of the kernel module's. */
+bool lab_is_real(void)
+{
+	return !strcmp(lab_folder, PROC_FOLDER);
+}
+
 unsigned int lab_gpu_count(void)
 {
 	return gpu_count;
@@ -54,7 +60,7 @@ void lab_nodes_hold(unsigned int gpu)
 {
 	char path[4096];
 
-	snprintf(path, sizeof(path), "%s/nvidia%u", strcmp(lab_folder, PROC_FOLDER) ? lab_folder : "/dev", minors[gpu]);
+	snprintf(path, sizeof(path), "%s/nvidia%u", lab_is_real() ? "/dev" : lab_folder, minors[gpu]);
 	nodes[gpu] = open(path, O_RDWR | O_CLOEXEC);
 }
 
@@ -106,7 +112,7 @@ static nvmlReturn_t open_session(unsigned int flags)
 
 	if (getenv("VGPULAB_PROC"))
 		lab_folder = getenv("VGPULAB_PROC");
-	lab_injected_read(!strcmp(lab_folder, PROC_FOLDER));
+	lab_injected_read(lab_is_real());
 	if (!lab_text_read(&state, lab_folder, "state"))
 		return errno == ENOMEM ? NVML_ERROR_MEMORY : NVML_ERROR_DRIVER_NOT_LOADED;
 	if (!lab_text_read(&boards, lab_folder, "cards")) {
@@ -174,7 +180,7 @@ nvmlReturn_t copy_text(char *to, unsigned int size, const char *from)
 /* The version that /proc/driver/nvidia/version tells: `... Kernel Module  550.127.06  (vgpulab)`. */
 static bool read_driver_version(char *version, size_t size)
 {
-	const char *path = strcmp(lab_folder, PROC_FOLDER) ? lab_folder : "/proc/driver/nvidia";
+	const char *path = lab_is_real() ? "/proc/driver/nvidia" : lab_folder;
 	const char *before = "Kernel Module  ";
 	struct lab_text text;
 	char *at = NULL;

@@ -6,16 +6,14 @@
 #include "lab.h"
 
 #define FIRST_INSTANCE 0xc1d00000U	/* numbers like 3251634190, as NVIDIA's driver gives them */
-#define MOST_VGPUS 128
 #define VM_ID_IS_UUID 1
-#define VALUE_IS_UNSIGNED_INT 1
 
 unsigned int vgpu_gi(const struct lab_line *vgpu)
 {
 	return lab_number(vgpu, "gi", NVML_NO_GPU_INSTANCE);
 }
 
-static bool is_active(const struct lab_line *vgpu)
+bool vgpu_is_active(const struct lab_line *vgpu)
 {
 	return lab_number(vgpu, "in_use", 0) == 1;
 }
@@ -26,7 +24,7 @@ static unsigned int instance_of(const struct lab_line *vgpu)
 }
 
 /* Look at the GPU that an instance is on, and at its line of the state. */
-static nvmlReturn_t view_vgpu(struct view *view, nvmlVgpuInstance_t instance, const struct lab_line **vgpu)
+nvmlReturn_t view_vgpu(struct view *view, nvmlVgpuInstance_t instance, const struct lab_line **vgpu)
 {
 	if (!lab_is_open())
 		return NVML_ERROR_UNINITIALIZED;
@@ -35,20 +33,20 @@ static nvmlReturn_t view_vgpu(struct view *view, nvmlVgpuInstance_t instance, co
 
 		*vgpu = NULL;
 		while (ret == NVML_SUCCESS && (*vgpu = view_next(view, *vgpu, "vgpu")))
-			if (is_active(*vgpu) && instance_of(*vgpu) == instance)
+			if (vgpu_is_active(*vgpu) && instance_of(*vgpu) == instance)
 				return NVML_SUCCESS;
 		view_close(view);
 	}
 	return instance ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-static unsigned int list_active(const struct view *view, unsigned int *instances)
+unsigned int list_active(const struct view *view, unsigned int *instances)
 {
 	const struct lab_line *vgpu = NULL;
 	unsigned int found = 0;
 
 	while ((vgpu = view_next(view, vgpu, "vgpu")) && found < MOST_VGPUS)
-		if (is_active(vgpu) && (view->target.gi == NO_NUMBER || vgpu_gi(vgpu) == view->target.gi))
+		if (vgpu_is_active(vgpu) && (view->target.gi == NO_NUMBER || vgpu_gi(vgpu) == view->target.gi))
 			instances[found++] = instance_of(vgpu);
 	return found;
 }
@@ -80,7 +78,7 @@ API nvmlGpuInstanceGetActiveVgpus(nvmlGpuInstance_t instance, nvmlActiveVgpuInst
 }
 
 /* The word after an option on a process's command line, or what follows `KEY=` in that word up to a comma. */
-static bool read_option(unsigned int pid, const char *option, const char *key, char *value, size_t size)
+bool vm_option(unsigned int pid, const char *option, const char *key, char *value, size_t size)
 {
 	char path[64], text[32768];
 	size_t length;
@@ -115,7 +113,7 @@ API nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t instance, char *id, unsigned int 
 
 	if (ret != NVML_SUCCESS)
 		return ret;
-	if (!read_option(lab_number(vgpu, "vm_pid", 0), "-uuid", "", uuid, sizeof(uuid)))
+	if (!vm_option(lab_number(vgpu, "vm_pid", 0), "-uuid", "", uuid, sizeof(uuid)))
 		return NVML_ERROR_NOT_FOUND;
 	*kind = VM_ID_IS_UUID;
 	return copy_text(id, size, uuid);
@@ -131,7 +129,7 @@ API labVgpuInstanceGetVmName(nvmlVgpuInstance_t instance, char *name, unsigned i
 
 	if (ret != NVML_SUCCESS)
 		return ret;
-	if (!read_option(lab_number(vgpu, "vm_pid", 0), "-name", "guest=", known, sizeof(known)))
+	if (!vm_option(lab_number(vgpu, "vm_pid", 0), "-name", "guest=", known, sizeof(known)))
 		return NVML_ERROR_NOT_FOUND;
 	return copy_text(name, size, known);
 }
@@ -161,40 +159,8 @@ API nvmlVgpuInstanceGetMdevUUID(nvmlVgpuInstance_t instance, char *uuid, unsigne
 
 	if (ret != NVML_SUCCESS)
 		return ret;
-	if (!lab_word(vgpu, "uuid", known, sizeof(known)) || !strcmp(known, "-"))
-		lab_word(vgpu, "function", known, sizeof(known));
+	vgpu_device(vgpu, known, sizeof(known));
 	return copy_text(uuid, size, known);
-}
-
-/* No guest driver runs in an emulated vGPU. */
-API nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t instance, char *version, unsigned int size)
-{
-	const struct lab_line *vgpu;
-	VIEW(view);
-	nvmlReturn_t ret = view_vgpu(&view, instance, &vgpu);
-
-	return ret == NVML_SUCCESS ? copy_text(version, size, "Not Available") : ret;
-}
-
-API nvmlVgpuInstanceGetLicenseInfo_v2(nvmlVgpuInstance_t instance, nvmlVgpuLicenseInfo_t *info)
-{
-	const struct lab_line *vgpu;
-	VIEW(view);
-	nvmlReturn_t ret = info ? view_vgpu(&view, instance, &vgpu) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret == NVML_SUCCESS)
-		memset(info, 0, sizeof(*info));	/* not licensed, state unknown, no expiry */
-	return ret;
-}
-
-API nvmlVgpuInstanceGetLicenseStatus(nvmlVgpuInstance_t instance, unsigned int *licensed)
-{
-	nvmlVgpuLicenseInfo_t info = { 0 };
-	nvmlReturn_t ret = licensed ? nvmlVgpuInstanceGetLicenseInfo_v2(instance, &info) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret == NVML_SUCCESS)
-		*licensed = info.isLicensed;
-	return ret;
 }
 
 static nvmlReturn_t tell_number(nvmlVgpuInstance_t instance, const char *key, unsigned int missing, unsigned int *value)
@@ -218,28 +184,6 @@ API nvmlVgpuInstanceGetType(nvmlVgpuInstance_t instance, unsigned int *type)
 API nvmlVgpuInstanceGetGpuInstanceId(nvmlVgpuInstance_t instance, unsigned int *id)
 {
 	return tell_number(instance, "gi", NVML_NO_GPU_INSTANCE, id);
-}
-
-API nvmlVgpuInstanceGetFrameRateLimit(nvmlVgpuInstance_t instance, unsigned int *limit)
-{
-	unsigned int type;
-	nvmlReturn_t ret = tell_number(instance, "type", 0, &type);
-
-	if (ret == NVML_SUCCESS && limit)
-		*limit = lab_number(find_type(type), "frl", 60);
-	return limit ? ret : NVML_ERROR_INVALID_ARGUMENT;
-}
-
-/* The guest uses nothing of its framebuffer. */
-API nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t instance, unsigned long long *usage)
-{
-	const struct lab_line *vgpu;
-	VIEW(view);
-	nvmlReturn_t ret = usage ? view_vgpu(&view, instance, &vgpu) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret == NVML_SUCCESS)
-		*usage = 0;
-	return ret;
 }
 
 API nvmlVgpuInstanceGetEccMode(nvmlVgpuInstance_t instance, unsigned int *mode)
@@ -291,18 +235,6 @@ API nvmlVgpuInstanceGetGpuPciId(nvmlVgpuInstance_t instance, char *address, unsi
 	return ret == NVML_SUCCESS ? copy_text(address, *size, "00000000:00:00.0") : ret;
 }
 
-API nvmlVgpuInstanceGetEncoderStats(nvmlVgpuInstance_t instance, unsigned int *sessions, unsigned int *fps,
-				    unsigned int *latency)
-{
-	const struct lab_line *vgpu;
-	VIEW(view);
-	nvmlReturn_t ret = sessions && fps && latency ? view_vgpu(&view, instance, &vgpu) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret == NVML_SUCCESS)
-		*sessions = *fps = *latency = 0;
-	return ret;
-}
-
 API nvmlVgpuInstanceGetFBCStats(nvmlVgpuInstance_t instance, nvmlFBCStats_t *stats)
 {
 	const struct lab_line *vgpu;
@@ -312,51 +244,4 @@ API nvmlVgpuInstanceGetFBCStats(nvmlVgpuInstance_t instance, nvmlFBCStats_t *sta
 	if (ret == NVML_SUCCESS)
 		memset(stats, 0, sizeof(*stats));
 	return ret;
-}
-
-API nvmlDeviceGetVgpuUtilization(nvmlDevice_t device, unsigned long long last_seen, unsigned int *value_type,
-				 unsigned int *count, nvmlVgpuInstanceUtilizationSample_t *samples)
-{
-	unsigned int ids[MOST_VGPUS], found, room;
-	VIEW(view);
-	nvmlReturn_t ret = count && value_type ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret != NVML_SUCCESS)
-		return ret;
-	if (mig_is_enabled(&view))
-		return NVML_ERROR_NOT_SUPPORTED;
-	found = list_active(&view, ids);
-	room = *count;
-	*count = found;
-	*value_type = VALUE_IS_UNSIGNED_INT;
-	if (room < found || (found && !samples))
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	for (unsigned int i = 0; i < found; i++)
-		samples[i] = (nvmlVgpuInstanceUtilizationSample_t){ .vgpuInstance = ids[i], .timeStamp = last_seen };
-	return NVML_SUCCESS;
-}
-
-API nvmlDeviceGetVgpuInstancesUtilizationInfo(nvmlDevice_t device, nvmlVgpuInstancesUtilizationInfo_v1_t *info)
-{
-	unsigned int ids[MOST_VGPUS], found, room;
-	VIEW(view);
-	nvmlReturn_t ret = info ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret != NVML_SUCCESS)
-		return ret;
-	if (info->version != NVML_STRUCT_VERSION(nvmlVgpuInstancesUtilizationInfo_v1_t, 1))
-		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-	if (mig_is_enabled(&view))
-		return NVML_ERROR_NOT_SUPPORTED;
-	found = list_active(&view, ids);
-	room = info->vgpuInstanceCount;
-	info->vgpuInstanceCount = found;
-	info->sampleValType = VALUE_IS_UNSIGNED_INT;
-	if (room < found || (found && !info->vgpuUtilArray))
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	for (unsigned int i = 0; i < found; i++)
-		info->vgpuUtilArray[i] = (nvmlVgpuInstanceUtilizationInfo_v1_t){
-			.timeStamp = info->lastSeenTimeStamp, .vgpuInstance = ids[i]
-		};
-	return NVML_SUCCESS;
 }

@@ -20,6 +20,7 @@ from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.cards import parse_host
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml import CODES, SimulatedNvml
+from vgpuctl_lab.simulated.machine.shape import CardShape
 
 __all__ = ["module", "nvml", "nvml_library"]
 
@@ -48,22 +49,27 @@ CASES: dict[str, tuple[str, tuple[Step, ...]]] = {
 
 
 def state_text(machine: Machine) -> str:
-    """The kernel module's text for the simulated card's state."""
-    state, card = machine.files.state(), machine.card
+    """The kernel module's text for the simulated cards' state."""
+    return "".join(_card_text(machine, card) for card in machine.files.shape.cards)
+
+
+def _card_text(machine: Machine, card: CardShape) -> str:
+    state, address = machine.files.state(), f"0000:{card.number + 1:02x}:00.0"
     current, pending = (int(one) for one in state.mig_mode(card))
     scheduler = modes.scheduler(state, card)
     lines = [
-        f"card {EMULATED} driver=nvidia interface={card.interface} usage=0 unbind_lock=0 vgpus=0"
+        f"card {address} driver=nvidia interface={card.interface} usage=0 unbind_lock=0 vgpus=0"
         f" framebuffer={card.memory_mib} vgpu_framebuffer=0 uuid={card.uuid} vfs=0 mig={current} mig_pending={pending}"
         f" hetero=0 sched_policy={scheduler.policy} sched_arr={scheduler.arr}"
-        f" sched_slice_us={scheduler.slice_ns // 1000} sched_frequency=480 fallen=0 ecc_errors=0 retired_pages=0"
+        f" sched_slice_us={scheduler.slice_ns // 1000} sched_frequency=480"
+        f" fallen={state.fault(card, 'fallen')} ecc_errors={state.fault(card, 'ecc')} retired_pages=0"
         " last_xid=0"
     ]
     for one in state.instances_of(card):
         place = f"profile={one.profile_id} start={one.start} size={one.size} in_use=0"
-        lines.append(f"gi {EMULATED} id={one.id} {place} hetero=0")
+        lines.append(f"gi {address} id={one.id} {place} hetero=0")
         lines += [
-            f"ci {EMULATED} gi={one.id} id={each.id} profile={each.profile_id} start={each.start} size={each.size}"
+            f"ci {address} gi={one.id} id={each.id} profile={each.profile_id} start={each.start} size={each.size}"
             " in_use=0"
             for each in one.computes
         ]

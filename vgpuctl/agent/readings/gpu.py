@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readings of one GPU through NVML (telemetry reference 2.4)."""
 
+import ctypes
 from typing import Any, Optional
 
 from vgpuctl.agent.nvml import Nvml
@@ -160,7 +161,8 @@ def _read_memory_errors(found: Recorder, library: Any, device: Any) -> None:
 
     def sram() -> float:
         status = library.c_nvmlEccSramErrorStatus_v1_t()
-        library.nvmlDeviceGetSramEccErrorStatus(device, status)
+        # pynvml hands it over as it is, and the library wants its address.
+        library.nvmlDeviceGetSramEccErrorStatus(device, ctypes.byref(status))
         return float(bool(status.bThresholdExceeded))
 
     def repairs() -> None:

@@ -2,6 +2,7 @@
 """Readings of the vGPUs of running VMs through NVML (telemetry reference 2.1, 2.2)."""
 
 import calendar
+import ctypes
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -110,7 +111,7 @@ def _read_one(nvml: Nvml, device: Any, handle: Any, samples: Samples) -> Running
     if instance is not None:
         per_instance = nvml.if_possible(lambda: library.nvmlVgpuTypeGetMaxInstancesPerGpuInstance(type_id))
     found.ask("framebuffer_size_bytes", lambda: library.nvmlVgpuTypeGetFramebufferSize(type_id))
-    found.ask("framebuffer_used_bytes", lambda: library.nvmlVgpuInstanceGetFbUsage(handle))
+    found.ask("framebuffer_used_bytes", lambda: _framebuffer_used(library, handle))
     _read_encoder(found, library, handle)
     _read_license(found, library, handle)
     _read_guest_driver(found, library, handle)
@@ -148,6 +149,18 @@ def _read_samples(library: Any, device: Any) -> Samples:
         if before is None or one.timeStamp >= before.timeStamp:
             newest[int(one.vgpuInstance)] = one
     return Samples(newest)
+
+
+def _framebuffer_used(library: Any, handle: Any) -> int:
+    """Return the bytes of framebuffer that the guest uses. Raises NVMLError.
+
+    pynvml's nvmlVgpuInstanceGetFbUsage has room for 32 bits, so 5 GB would be 0.7 GB; nvml.h has `unsigned long long`.
+    """
+    used = ctypes.c_ulonglong()
+    code = library._nvmlGetFunctionPointer("nvmlVgpuInstanceGetFbUsage")(handle, ctypes.byref(used))
+    if code != library.NVML_SUCCESS:
+        raise library.NVMLError(code)
+    return used.value
 
 
 def _record_sample(found: Recorder, number: int, samples: Samples) -> None:

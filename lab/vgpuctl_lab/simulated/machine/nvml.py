@@ -5,6 +5,7 @@
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -35,6 +36,8 @@ class SimulatedNvml(GpmFunctions, MigFunctions, VgpuReadingFunctions, ReadingFun
             return CONSTANTS[name]
         if name in STRUCTS:
             return STRUCTS[name]
+        if name == "_nvmlGetFunctionPointer":
+            return self._function_pointer
         if not name.startswith("nvml"):
             raise AttributeError(name)
         code = self.injected.get(_VERSION.sub("", name))
@@ -45,6 +48,18 @@ class SimulatedNvml(GpmFunctions, MigFunctions, VgpuReadingFunctions, ReadingFun
             return object.__getattribute__(self, method)
         except AttributeError:
             return partial(_refuse, _FUNCTION_NOT_FOUND)
+
+    def _function_pointer(self, name: str) -> Callable[[Any, Any], int]:
+        """The C function below a method with one value for an answer: it takes a handle and the value's address."""
+
+        def call(handle: Any, value: Any) -> int:
+            try:
+                value._obj.value = getattr(self, name)(handle)
+            except NvmlError as error:
+                return error.value
+            return 0
+
+        return call
 
     # The library
 

@@ -120,7 +120,7 @@ class ReadingFunctions(LinkFunctions):
         """nvmlDeviceGetSramEccErrorStatus."""
         card = self._ampere(self._with_ecc(device))
         told = self.sensors().of_gpu(card, "sram_threshold_exceeded")
-        status.bThresholdExceeded = _played(told, 0)
+        status._obj.bThresholdExceeded = _played(told, 0)
         return 0
 
     def device_get_repair_status(self, device: DeviceHandle) -> list[int]:

@@ -4,7 +4,7 @@
 Not pynvml itself: every agent on every simulated host would compile its eight thousand lines.
 """
 
-from ctypes import Structure, Union, c_ubyte, c_uint
+from ctypes import Structure, Union, c_ubyte, c_uint, c_ulonglong
 
 MIB = 1 << 20
 _MOST_GPM_METRICS = 16
@@ -154,7 +154,26 @@ class FabricInfoV2(Structure):
 class SramErrorStatus(Structure):
     """c_nvmlEccSramErrorStatus_v1_t, of which only the threshold is played."""
 
-    _fields_ = [("version", c_uint), ("bThresholdExceeded", c_uint)]
+    _fields_ = [
+        ("version", c_uint),
+        *(
+            (name, c_ulonglong)
+            for name in (
+                "aggregateUncParity",
+                "aggregateUncSecDed",
+                "aggregateCor",
+                "volatileUncParity",
+                "volatileUncSecDed",
+                "volatileCor",
+                "aggregateUncBucketL2",
+                "aggregateUncBucketSm",
+                "aggregateUncBucketPcie",
+                "aggregateUncBucketMcu",
+                "aggregateUncBucketOther",
+            )
+        ),
+        ("bThresholdExceeded", c_uint),
+    ]
 
 
 class GpmMetric:

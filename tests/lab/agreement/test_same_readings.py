@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent reads the same measures from both NVMLs of the lab, idle, with running VMs, and by a scenario's curves."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.simulated import PF, VM, Machine
+from tests.lab.agreement.test_same_nvml import EMULATED, state_text
+from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library, vm_process
+from vgpuctl.agent.facts import nvml_gpus
+from vgpuctl.agent.nvml import Nvml
+from vgpuctl.agent.readings import gpu, vgpu
+from vgpuctl.agent.readings.instances import Instances
+from vgpuctl.agent.wire.facts import NvLinks
+from vgpuctl.agent.wire.measures import GPU, MEASURES, VGPU
+from vgpuctl.agent.wire.readings import Measured
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode
+from vgpuctl_lab.card_table import card_table
+from vgpuctl_lab.cards import parse_host
+from vgpuctl_lab.simulated.machine.curves import CURVES
+from vgpuctl_lab.simulated.machine.domains import HostDevice, start
+from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
+
+__all__ = ["module", "nvml", "nvml_library"]
+
+# They follow the hosts' clocks and ages, or the version of the host's driver: both have one, and not the same.
+GOES_ON = {
+    "energy_joules",
+    "scheduler_run_seconds",
+    "scheduler_preempted_seconds",
+    "license_expiry_timestamp_seconds",
+    "guest_driver_info",
+}
+GPU_CURVES = """\
+gpu:{pf} utilization_ratio 0 0:0.4
+gpu:{pf} memory_activity_ratio 0 0:0.125
+gpu:{pf} encoder_utilization_ratio 0 0:0.5
+gpu:{pf} ofa_utilization_ratio 0 0:1
+gpu:{pf} power_watts 0 0:300
+gpu:{pf} energy_joules 0 0:12345.5
+gpu:{pf} temperature_celsius 0 0:95.5
+gpu:{pf} memory_temperature_celsius 0 0:99
+gpu:{pf} slowdown_temperature_celsius 0 0:93
+gpu:{pf} memory_clock_hertz 0 0:5001000000
+gpu:{pf} clock_event/sync_boost 0 0:1
+gpu:{pf} clock_event/hw_thermal 0 0:0
+gpu:{pf} ecc_errors/corrected 0 0:7
+gpu:{pf} ecc_errors/uncorrected 0 0:2
+gpu:{pf} remapped_rows/corrected 0 0:3
+gpu:{pf} row_remap_pending 0 0:1
+gpu:{pf} sram_threshold_exceeded 0 0:1
+gpu:{pf} repair_pending/tpc 0 0:1
+gpu:{pf} pcie_replays 0 0:41
+gpu:{pf} recovery_action/drain-and-reset 0 0:1
+"""
+VGPU_CURVES = """\
+vgpu:{vf} utilization_ratio 0 0:0.75
+vgpu:{vf} encoder_utilization_ratio 0 0:0.25
+vgpu:{vf} framebuffer_used_bytes 0 0:5000000000
+vgpu:{vf} encoder_sessions 0 0:2
+vgpu:{vf} encoder_frame_rate_hertz 0 0:58.5
+vgpu:{vf} encoder_latency_seconds 0 0:0.004
+vgpu:{vf} encoder_capacity_ratio 0 0:0.5
+vgpu:{vf} frame_rate_limit_hertz 0 0:45
+vgpu:{vf} license_state/unlicensed-restricted 0 0:1
+vgpu:{vf} guest_driver_info/550.54.15 0 0:1
+"""
+
+
+class Both:
+    """One host of each kind with equal cards, VMs and curves."""
+
+    def __init__(self, machine: Machine, module: ModuleDouble, library: Any, cards: str) -> None:
+        self.machine, self._module, self._library = machine, module, library
+        self.vfs: list[str] = []
+        self._running = ""
+        module.write(cards=card_table(parse_host(f"gpu1={cards}")))
+
+    def run_vms(self, stack: ExitStack, count: int) -> None:
+        """Start VMs with an A40-8Q each."""
+        self.vfs = [vf.address for vf in self.machine.gpu().vfs[:count]]
+        for number, vf in enumerate(self.vfs):
+            uuid, type_id = f"{VM[:-1]}{number:x}", self.machine.type_id("A40-8Q")
+            self.machine.done(SetVfProfile(vf, type_id))
+            start(self.machine.files, uuid, f"web-{number}", [HostDevice(function=vf)])
+            pid = stack.enter_context(vm_process(f"web-{number}", uuid))
+            self._running += (
+                f"vgpu {EMULATED} function={self._emulated(vf)} type={type_id} framebuffer=8192 placement=0 in_use=1"
+                f" uuid=- id={number + 1} gi=- vm_pid={pid}\n"
+            )
+
+    def play(self, text: str) -> None:
+        """Let both play curves from now on."""
+        ours = self.machine.files.root / CURVES.lstrip("/")
+        ours.parent.mkdir(parents=True, exist_ok=True)
+        lines = f"start {self.machine.files.state().now()}\n{text}"
+        ours.write_text(lines)
+        (self._module.folder / "curves").write_text(self._emulated(lines))
+
+    def read(self) -> Iterator[tuple[list[Measured], list[Measured]]]:
+        """The readings of each GPU with its vGPUs, of both kinds."""
+        self._module.write(state=state_text(self.machine) + self._running)
+        yield from zip(_read(SimulatedNvml(self.machine.files)), _read(self._library), strict=True)
+
+    @staticmethod
+    def _emulated(text: str) -> str:
+        return text.replace(PF.rpartition(":")[0], EMULATED.rpartition(":")[0])
+
+
+def _read(library: Any) -> list[list[Measured]]:
+    library.nvmlInit()
+    found = []
+    with Nvml(library) as opened:
+        for index in range(library.nvmlDeviceGetCount()):
+            device = library.nvmlDeviceGetHandleByIndex(index)
+            unread: list[str] = []
+            running = vgpu.read(opened, device, EMULATED, unread)
+            assert unread == []
+            found.append([gpu.read(opened, device).measured(), *(one.found.measured() for one in running)])
+    return found
+
+
+def _comparable(measured: Measured) -> Measured:
+    values = tuple(
+        (name, () if name in GOES_ON else labels, 0.0 if name in GOES_ON else value)
+        for name, labels, value in measured.values
+    )
+    return replace(measured, values=values)
+
+
+CASES = {
+    "idle": ("a40", "a40", 0, ""),
+    "before-ampere": ("t4", "t4", 0, ""),
+    "with-hbm": ("h100-pcie", "h100-pcie", 0, ""),
+    "running": ("a40", "a40", 3, ""),
+    "gpu-curves": ("a40", "a40", 1, GPU_CURVES),
+    "vgpu-curves": ("a40", "a40", 2, VGPU_CURVES),
+    "played-in-rounds": ("a40", "a40", 0, "gpu:{pf} temperature_celsius 10000 0:40 9999:40\n"),
+    "bridged": (
+        "a40~bridged*2",
+        "a40~bridged,a40~bridged",
+        0,
+        "gpu:{pf} nvlink_bytes/tx 0 0:4096000\ngpu:{pf} nvlink_errors/replay 0 0:3\n"
+        "gpu:{pf} nvlink_active_links 0 0:3\n",
+    ),
+    "nvswitch": ("h100-sxm5*2", "h100-sxm5,h100-sxm5", 0, ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_libraries_tell_the_agent_the_same_measures(
+    name: str, nvml: Any, module: ModuleDouble, tmp_path: Path
+) -> None:
+    simulated, emulated, vms, curves = CASES[name]
+    both = Both(Machine(tmp_path / "simulated", simulated, with_vfs=bool(vms)), module, nvml, emulated)
+    with ExitStack() as stack:
+        both.run_vms(stack, vms)
+        if curves:
+            both.play(curves.format(pf=PF, vf=both.vfs[0] if both.vfs else ""))
+        for ours, theirs in both.read():
+            assert len(ours) == len(theirs) == (1 + vms if ours[0].get("nvlink_active_links") is None else 1)
+            for one, other in zip(ours, theirs, strict=True):
+                assert sorted(_comparable(one).values) == sorted(_comparable(other).values)
+                assert one.missing == other.missing
+
+
+def test_every_measure_of_nvml_has_a_value_or_a_reason_on_a_running_host(
+    nvml: Any, module: ModuleDouble, tmp_path: Path
+) -> None:
+    both = Both(Machine(tmp_path / "simulated", "a40", with_vfs=True), module, nvml, "a40")
+    with ExitStack() as stack:
+        both.run_vms(stack, 1)
+        [(_, [of_gpu, of_vgpu])] = both.read()
+    for kind, measured in ((GPU, of_gpu), (VGPU, of_vgpu)):
+        told = {name for name, _, _ in measured.values} | {name for name, _, _ in measured.missing}
+        wanted = {one.name for one in MEASURES if one.of == kind and one.source == "NVML"}
+        # Found with the help of the whole host's readings.
+        assert wanted - told <= {"telemetry_support", "framebuffer_size_bytes"}, kind
+
+
+def test_both_libraries_tell_the_same_of_gpu_instances(nvml: Any, module: ModuleDouble, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "simulated", "h100-pcie")
+    machine.done(SetMigMode(PF, True), CreateGpuInstance(PF, "3g.40gb", 0, compute_instance=True))
+    both = Both(machine, module, nvml, "h100-pcie")
+    [instance] = machine.files.state().instances_of(machine.card)
+    both.play(
+        f"gpu_instance:{PF}/{instance.id} utilization_ratio 0 0:0.5\n"
+        f"gpu_instance:{PF}/{instance.id} sm_occupancy_ratio 0 0:0.125\n"
+    )
+    module.write(state=state_text(machine))
+    found = []
+    for library in (SimulatedNvml(machine.files), nvml):
+        library.nvmlInit()
+        with Nvml(library) as opened:
+            read = Instances(opened, library.nvmlDeviceGetHandleByIndex(0))
+            read.take_first(machine.host)
+            found.append([replace(one, gpu="") for one in read.read(machine.host, EMULATED)])
+    assert found[0] == found[1]
+    [measured] = [one.measured for one in found[0]]
+    assert (measured.get("utilization_ratio"), measured.get("sm_occupancy_ratio")) == (0.5, 0.125)
+
+
+def _renamed(links: NvLinks, names: dict[str, str]) -> NvLinks:
+    return replace(links, peer=None if links.peer is None else names.get(links.peer, links.peer))
+
+
+@pytest.mark.parametrize(
+    ("simulated", "emulated"),
+    [("a40~bridged*3", "a40~bridged,a40~bridged,a40~bridged"), ("h100-sxm5*4", ",".join(["h100-sxm5"] * 4))],
+)
+@pytest.mark.parametrize("is_fallen", [False, True])
+def test_both_libraries_tell_the_same_links(
+    simulated: str, emulated: str, is_fallen: bool, nvml: Any, module: ModuleDouble, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path / "simulated", simulated)
+    if is_fallen:
+        machine.begin("fallen")
+    module.write(cards=card_table(parse_host(f"gpu1={emulated}")), state=state_text(machine))
+    names = {card.address: f"0000:{card.number + 1:02x}:00.0" for card in machine.files.shape.cards}
+    found = []
+    for library in (SimulatedNvml(machine.files), nvml):
+        library.nvmlInit()
+        with Nvml(library) as opened:
+            gpus, _ = nvml_gpus.read(opened)
+        found.append([one.topology for one in gpus.values()])
+    translated = [
+        replace(
+            one, nvlinks=tuple(replace(each, peer=names.get(str(each.peer), each.peer)) for each in one.nvlinks or ())
+        )
+        for one in found[0]
+    ]
+    assert translated == found[1]
+    assert len(translated) == len(names) - is_fallen
+    assert any(one.nvlinks for one in translated)

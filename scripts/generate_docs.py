@@ -36,6 +36,7 @@ from vgpuctl.specs.health import HEALTH
 from vgpuctl.specs.layout import GPU, LAYOUT, MATCH
 from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
+from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.vm import VM
 from vgpuctl.telemetry import rule_files
 from vgpuctl.telemetry.dashboards import DASHBOARDS
@@ -46,6 +47,7 @@ _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "maintenance": (FENCING,),
     "vm-file": (VM,),
     "layout": (LAYOUT, GPU, MATCH),
+    "monitoring": (TELEMETRY,),
     "networks": (CHASSIS,),
     "placement": (PLACING, GPU_PLACING),
 }
@@ -66,7 +68,7 @@ def pages() -> dict[Path, str]:
         page = ROOT / "docs" / f"{name}.md"
         made[page] = functools.reduce(_with_table, tables, page.read_text(encoding="utf-8"))
     monitoring = ROOT / "docs" / "monitoring.md"
-    made[monitoring] = functools.reduce(_with_metrics, _METRICS.items(), monitoring.read_text(encoding="utf-8"))
+    made[monitoring] = functools.reduce(_with_metrics, _METRICS.items(), made[monitoring])
     events = ROOT / "docs" / "events.md"
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     health = ROOT / "docs" / "health.md"

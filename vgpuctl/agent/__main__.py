@@ -35,12 +35,20 @@ def main(argv: Optional[List[str]] = None) -> None:
     apply.add_argument(
         "--unless-restored", action="store_true", help="end at once where this boot's last run restored everything"
     )
+    textfile = commands.add_parser("textfile", help="write the readings for node_exporter and end")
+    textfile.add_argument(
+        "--after", action="store_true", help="run after the service: write only that it failed, where it did"
+    )
     arguments = parser.parse_args(argv)
     if arguments.command == "apply":
         from vgpuctl.agent import restore
 
         host = Host(arguments.root)
         sys.exit(restore.main(host, arguments.manifest, unless_restored=arguments.unless_restored))
+    if arguments.command == "textfile":
+        from vgpuctl.agent import textfile_run
+
+        sys.exit(textfile_run.main(Host(arguments.root), has_ended=arguments.after))
     serve(Host(arguments.root))
 
 

@@ -50,6 +50,11 @@ def answer(host: Host, request: Request) -> Reply:
 
             with nullcontext() if request.dry_run else host.lock():
                 changes.append(certificate.ensure(host, request.certificate, dry_run=request.dry_run))
+        if request.call == "textfile" and request.textfile is not None:
+            from vgpuctl.agent.changes import textfile
+
+            with nullcontext() if request.dry_run else host.lock():
+                changes.append(textfile.ensure(host, request.textfile, dry_run=request.dry_run))
         if request.call == "diagnostics":
             from vgpuctl.agent.facts import diagnostics
 

@@ -23,6 +23,7 @@ from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.strict_json import read_strict_json
+from vgpuctl.agent.wire.textfile import TextfileFiles
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing, TooMuchOutput
 from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
@@ -37,7 +38,7 @@ ANSWER_TIMEOUT_S = 60.0
 _APPLY_FACTOR = 5
 # A network file system delivers an image of 100 GiB at 100 MiB/s in 17 minutes.
 DIGEST_TIMEOUT_S = 1800.0
-_CHANGES = ("apply", "boot", "certificate")
+_CHANGES = ("apply", "boot", "certificate", "textfile")
 _SHOWN_LINES = 5
 _MOST_FOUND = 20
 _SHOWN_CHARACTERS = 200
@@ -152,6 +153,11 @@ class AgentClient:
     def install_certificate(self, files: CertificateFiles, *, dry_run: bool = False) -> Change:
         """Install the host's key and certificate for OVN's databases. Raises as `apply`."""
         (change,) = self._ask(Request("certificate", dry_run=dry_run, certificate=files), self._timeout_s).changes
+        return change
+
+    def install_textfile(self, files: TextfileFiles, *, dry_run: bool = False) -> Change:
+        """Install or remove the timer that writes the readings for node_exporter. Raises as `apply`."""
+        (change,) = self._ask(Request("textfile", dry_run=dry_run, textfile=files), self._timeout_s).changes
         return change
 
     def diagnostics(self) -> HostDiagnostics:

@@ -207,12 +207,21 @@ class NetworkLayout:
 
 
 @dataclass(frozen=True)
+class TelemetryLayout:
+    """The host writes its own readings for node_exporter. textfile: the folder; interval_s: between two readings."""
+
+    textfile: str
+    interval_s: int = 15
+
+
+@dataclass(frozen=True)
 class HostLayout:
     """One host's declared layout. A GPU that no entry matches is left alone.
 
     kernel_arguments: words that the running kernel's command line must hold. stop_services: full unit names, stopped
     while MIG modes and VFs change and started again. hugepages: (size in KiB, how many). uplinks: (network, interface
-    of the host). origin: `FILE:LINE` of the variable. network: None where OVN does not carry networks.
+    of the host). origin: `FILE:LINE` of the variable. network: None where OVN does not carry networks. telemetry: None
+    where the host writes no readings itself.
     """
 
     gpus: tuple[GpuLayout, ...] = ()
@@ -223,3 +232,4 @@ class HostLayout:
     version: int = 1
     origin: str = field(default="", compare=False)
     network: NetworkLayout | None = None
+    telemetry: TelemetryLayout | None = None

@@ -46,6 +46,7 @@ from vgpuctl.specs.field import (
     Whole,
     text_like,
 )
+from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.value import Value
 
 LAYOUT_VARIABLE = "vgpu"
@@ -368,6 +369,7 @@ LAYOUT = Table(
             metavar="network to interface",
         ),
         Field("network", CHASSIS, "The host as one of OVN's chassis (docs/networks.md)"),
+        Field("telemetry", TELEMETRY, "Readings that the host writes for node_exporter (docs/monitoring.md)"),
     ),
     make=_layout,
 )

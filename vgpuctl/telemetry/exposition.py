@@ -13,13 +13,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from vgpuctl.agent.wire.labelled import OBJECT_LABELS
+from vgpuctl.agent.wire.labelled import OBJECT_LABELS, label_value
 from vgpuctl.agent.wire.measures import MEASURES
 from vgpuctl.agent.wire.readings import Measured
-from vgpuctl.model.printable import printable
 from vgpuctl.model.states import StateKind, StateRow
 
-MOST_LABEL_CHARACTERS = 200
 MOST_SERIES = 50_000
 """Measured series of one host; a host with 16 GPUs and 512 vGPUs of as many VMs has about half of it."""
 _EOF = b"# EOF\n"
@@ -45,7 +43,7 @@ class Page(Collector):
         """Return the page of those series that have the tenant's label."""
         families = []
         for one in self._families:
-            samples = [sample for sample in one.samples if sample.labels.get("tenant") == clean(tenant)]
+            samples = [sample for sample in one.samples if sample.labels.get("tenant") == label_value(tenant)]
             if samples:
                 kept = Metric(one.name, one.documentation, one.type, one.unit)
                 kept.samples = samples
@@ -100,7 +98,7 @@ def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: in
     """Return one family for each measure that some object has, with `most` samples together; the rest is counted."""
     by_kind: dict[str, list[tuple[tuple[str, ...], Measured]]] = {}
     for kind, labels, measured in objects:
-        by_kind.setdefault(kind, []).append((tuple(map(clean, labels)), measured))
+        by_kind.setdefault(kind, []).append((tuple(map(label_value, labels)), measured))
     families: list[Metric] = []
     left = most
     for one in MEASURES:
@@ -109,7 +107,7 @@ def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: in
         seen: set[tuple[str, ...]] = set()
         for labels, measured in by_kind.get(one.of, ()):
             for own, value in measured.all(one.name):
-                values = (*labels, *map(clean, own))
+                values = (*labels, *map(label_value, own))
                 if values in seen:
                     dropped.duplicate += 1
                 elif left == 0:
@@ -135,7 +133,7 @@ def state_families(states: Iterable[tuple[StateKind, Sequence[StateRow]]]) -> It
             family = GaugeMetricFamily(kind.metric, kind.text, labels=(*kind.labels, "state"))
         seen: set[tuple[str, ...]] = set()
         for row in rows:
-            labels = tuple(map(clean, row.labels))
+            labels = tuple(map(label_value, row.labels))
             if labels in seen:
                 continue
             seen.add(labels)
@@ -154,16 +152,11 @@ def family(
     made = (CounterMetricFamily if counter else GaugeMetricFamily)(name, text, labels=labels)
     seen: set[tuple[str, ...]] = set()
     for values, value in rows:
-        cleaned = tuple(map(clean, values))
+        cleaned = tuple(map(label_value, values))
         if cleaned not in seen:
             seen.add(cleaned)
             made.add_metric(cleaned, value)
     return made
-
-
-def clean(value: str) -> str:
-    r"""A label's value as it is exposed: bounded, what a terminal or UTF-8 would trip over as `\x1b`."""
-    return printable(value[:MOST_LABEL_CHARACTERS])
 
 
 def process_families() -> Iterator[Metric]:

@@ -1,36 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host's readings, joined with its leases, as a page of metrics and as values for the history."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from prometheus_client.core import Metric
 
-from vgpuctl.agent.wire.labelled import labelled, own_names, vgpu_labels
-from vgpuctl.agent.wire.measures import GPU, INSTANCE, MEASURES, VGPU, VM
-from vgpuctl.agent.wire.readings import HostReadings, Measured, VgpuReadings
+from vgpuctl.agent.wire.labelled import NamedVgpu, gpu_rows, labelled, missing_rows, named_vgpus, own_names
+from vgpuctl.agent.wire.measures import GPU, MEASURES, VGPU, VM
+from vgpuctl.agent.wire.readings import HostReadings, Measured
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.telemetry import own_metrics as own
-from vgpuctl.telemetry.exposition import Dropped, Labelled, Page, measured_families
+from vgpuctl.telemetry.exposition import Dropped, Page, measured_families
 from vgpuctl.telemetry.history import MeasuredValue, Subject
 
 _KEPT = {(one.of, one.name) for one in MEASURES if one.is_kept}
 MOST_OBJECTS = 4000
 """GPUs, MIG instances, vGPUs or VMs of one host; a host that tells of more lies."""
-_WITH_GPU = (GPU, INSTANCE, VGPU)
-
-
-@dataclass(frozen=True)
-class _NamedVgpu:
-    """A vGPU with the tenant and name of its VM, and its share: of the lease, else of the domain's metadata."""
-
-    readings: VgpuReadings
-    tenant: str
-    vm: str
-    share: str
 
 
 def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Page:
@@ -38,14 +26,10 @@ def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Pag
     dropped = Dropped()
     readings = _bounded(readings, dropped)
     vgpus = _named(readings, leases)
-    families = measured_families(_objects(host, readings, vgpus), dropped)
-    families.append(
-        own.GPU_INFO.of(
-            ((host, gpu.address, gpu.uuid or "", gpu.model or "", gpu.driver or ""), 1.0) for gpu in readings.gpus
-        )
-    )
-    families.append(own.VGPU_INFO.of((_info(host, one), 1.0) for one in vgpus))
-    families.append(own.READING_MISSING.of(_missing(host, readings)))
+    families = measured_families(labelled(host, readings, vgpus), dropped)
+    families.append(own.GPU_INFO.of(gpu_rows(host, readings)))
+    families.append(own.VGPU_INFO.of((one.info(host), 1.0) for one in vgpus))
+    families.append(own.READING_MISSING.of(missing_rows(host, readings)))
     lost = (("duplicate", dropped.duplicate), ("too-many", dropped.too_many))
     families.append(own.DROPPED_SERIES.of(((host, reason), count) for reason, count in lost))
     return Page([one for one in families if one.samples])
@@ -86,7 +70,7 @@ def _bounded(readings: HostReadings, dropped: Dropped) -> HostReadings:
     )
 
 
-def _subjects(host: str, readings: HostReadings, vgpus: Sequence[_NamedVgpu]) -> Iterator[tuple[Subject, Measured]]:
+def _subjects(host: str, readings: HostReadings, vgpus: Sequence[NamedVgpu]) -> Iterator[tuple[Subject, Measured]]:
     for gpu in readings.gpus:
         yield Subject(GPU, host, gpu.uuid or gpu.address, gpu=gpu.address), gpu.measured
     for one in vgpus:
@@ -97,46 +81,16 @@ def _subjects(host: str, readings: HostReadings, vgpus: Sequence[_NamedVgpu]) ->
         yield Subject(VM, host, vm.uuid, tenant=tenant, vm=name), vm.measured
 
 
-def _named(readings: HostReadings, leases: Sequence[Lease]) -> list[_NamedVgpu]:
+def _named(readings: HostReadings, leases: Sequence[Lease]) -> list[NamedVgpu]:
     """Each vGPU with its names. One of a VM without lease and without metadata has none."""
     by_vgpu: dict[int, Lease] = {}
     for share in join_leases(leases, {lease.host: readings for lease in leases}):
         if share.readings is not None:
             by_vgpu[id(share.readings)] = share.lease
-    domains = {vm.uuid: own_names(vm.tenant, vm.name) for vm in readings.vms}
     found = []
-    for vgpu in readings.vgpus:
-        lease = by_vgpu.get(id(vgpu))
+    for named in named_vgpus(readings):
+        lease = by_vgpu.get(id(named.readings))
         if lease is not None:
-            found.append(_NamedVgpu(vgpu, lease.tenant, lease.vm_name, lease.share.vfio_device))
-        else:
-            tenant, vm = domains.get(vgpu.vm_uuid or "", ("", ""))
-            found.append(_NamedVgpu(vgpu, tenant, vm, vgpu.device or ""))
+            named = NamedVgpu(named.readings, lease.tenant, lease.vm_name, lease.share.vfio_device)
+        found.append(named)
     return found
-
-
-def _objects(host: str, readings: HostReadings, vgpus: Sequence[_NamedVgpu]) -> Iterator[Labelled]:
-    for kind, labels, measured in labelled(host, readings):
-        if kind != VGPU:
-            yield kind, labels, measured
-    for one in vgpus:
-        yield VGPU, _labels(host, one), one.readings.measured
-
-
-def _labels(host: str, one: _NamedVgpu) -> tuple[str, ...]:
-    return vgpu_labels(host, one.readings, one.tenant, one.vm, one.share)
-
-
-def _info(host: str, one: _NamedVgpu) -> tuple[str, ...]:
-    instance = one.readings.instance
-    return (*_labels(host, one), one.readings.vm_uuid or "", "" if instance is None else str(instance))
-
-
-def _missing(host: str, readings: HostReadings) -> Iterator[tuple[tuple[str, ...], float]]:
-    counts: Counter[tuple[str, ...]] = Counter()
-    for of, labels, measured in labelled(host, readings):
-        gpu = labels[1] if of in _WITH_GPU else ""
-        for name, kind, _reason in measured.missing:
-            counts[host, gpu, f"{of}_{name}", kind] += 1
-    for values, count in sorted(counts.items()):
-        yield values, float(count)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client.core import Metric
 
+from vgpuctl.agent.wire import labelled as wire
 from vgpuctl.agent.wire.labelled import OBJECT_LABELS
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.telemetry.exposition import family
@@ -26,30 +27,14 @@ class OwnMetric:
         return family(self.name, self.text, self.labels, rows)
 
 
-GPU_INFO = OwnMetric(
-    "vgpuctl_gpu_info",
-    "Always 1. uuid: NVML's, the label UUID of dcgm-exporter; empty for a card that NVML does not show.",
-    ("host", "gpu", "uuid", "model", "driver"),
-)
-VGPU_INFO = OwnMetric(
-    "vgpuctl_vgpu_info",
-    "Always 1. vm_uuid: of the libvirt domain; instance: the id of the MIG GPU instance.",
-    (*OBJECT_LABELS[VGPU], "vm_uuid", "instance"),
+GPU_INFO, VGPU_INFO, READING_MISSING, COLLECT_SUCCESS = (
+    OwnMetric(one.name, one.text, one.labels)
+    for one in (wire.GPU_INFO, wire.VGPU_INFO, wire.READING_MISSING, wire.COLLECT_SUCCESS)
 )
 SHARE_TELEMETRY = OwnMetric(
     "vgpuctl_share_telemetry",
     "Always 1 for each lease. source: who measures it: host, guest (a dcgm-exporter that the tenant allows) or none.",
     (*OBJECT_LABELS[VGPU], "source"),
-)
-READING_MISSING = OwnMetric(
-    "vgpuctl_reading_missing",
-    "Objects without a value of a measure. kind: not-measurable (board, driver or mode lacks it) or not-readable.",
-    ("host", "gpu", "measure", "kind"),
-)
-COLLECT_SUCCESS = OwnMetric(
-    "vgpuctl_collect_success",
-    "Result of the last attempt. part: answer, 1 if the host answered; complete, 1 if nothing was left unread.",
-    ("host", "part"),
 )
 COLLECT_DURATION = OwnMetric("vgpuctl_collect_duration_seconds", "Duration of the last reading of the host.", ("host",))
 SNAPSHOT_AGE = OwnMetric(

@@ -24,13 +24,13 @@ async def run_boot_units(lab: SimulatedFolder, machine: MachineFolder) -> None:
         for line in unit.read_text().splitlines() if unit.is_file() else []:
             key, _, command = line.partition("=")
             if key in ("ExecStartPre", "ExecStart"):
-                status = await _run(lab, machine, shlex.split(command.removeprefix("-")), unit.stem)
+                status = await run_program(lab, machine, shlex.split(command.removeprefix("-")), unit.stem)
                 if status and not command.startswith("-"):
                     break
 
 
-async def _run(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], identifier: str) -> int | None:
-    """Run one command to its end. Returns its exit status; after a command with a minus the next one runs anyway."""
+async def run_program(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], identifier: str) -> int | None:
+    """Run a unit's command to its end, as on the host. Returns its exit status."""
     environment = {
         **os.environ,
         interpreter.HOST_VARIABLE: str(machine.folder),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from vgpuctl.agent.wire.labelled import MOST_LABEL_CHARACTERS
 from vgpuctl.agent.wire.readings import (
     NOT_MEASURABLE,
     GpuReadings,
@@ -16,7 +17,7 @@ from vgpuctl.agent.wire.readings import (
 )
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, LeaseState, Share
-from vgpuctl.telemetry.exposition import MOST_LABEL_CHARACTERS, Dropped, Page, encode, measured_families
+from vgpuctl.telemetry.exposition import Dropped, Page, encode, measured_families
 from vgpuctl.telemetry.host_page import MOST_OBJECTS, host_page, kept_values
 
 GPU = "0000:41:00.0"

@@ -27,6 +27,7 @@ from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
+from vgpuctl.agent.wire.textfile import TextfileFiles
 from vgpuctl.agent.wire.values import dataclass
 
 PROTOCOL = 1
@@ -38,6 +39,7 @@ CALLS = (
     "diagnostics",
     "boot",
     "certificate",
+    "textfile",
     "image",
     "tunnels",
     "health",
@@ -71,8 +73,8 @@ class Problem(Exception):
 class Request:
     """A request to the agent.
 
-    call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate to its own, dry_run to all
-    three. target belongs to `holders` (a PCI address or an mdev's UUID) and to `image` (an absolute path).
+    call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate and textfile to their own, dry_run to all
+    four. target belongs to `holders` (a PCI address or an mdev's UUID) and to `image` (an absolute path).
     with_digest belongs to `image`.
     """
 
@@ -83,6 +85,7 @@ class Request:
     boot: Optional[BootFiles] = None
     certificate: Optional[CertificateFiles] = None
     with_digest: bool = False
+    textfile: Optional[TextfileFiles] = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,9 @@ def request_to_json(request: Request) -> Dict[str, Any]:
     if request.certificate is not None:
         obj["dry_run"] = request.dry_run
         obj["certificate"] = to_json(request.certificate)
+    if request.textfile is not None:
+        obj["dry_run"] = request.dry_run
+        obj["textfile"] = to_json(request.textfile)
     if request.target is not None:
         obj["target"] = request.target
     if request.call == "image":
@@ -138,6 +144,7 @@ def request_from_json(value: object) -> Request:
         "image": {"protocol", "call", "target", "with_digest"},
         "boot": {"protocol", "call", "boot", "dry_run"},
         "certificate": {"protocol", "call", "certificate", "dry_run"},
+        "textfile": {"protocol", "call", "textfile", "dry_run"},
     }.get(call, {"protocol", "call"})
     for key in obj:
         if key not in wanted:
@@ -151,6 +158,7 @@ def request_from_json(value: object) -> Request:
         from_json(BootFiles, obj.get("boot"), "boot") if call == "boot" else None,
         from_json(CertificateFiles, obj.get("certificate"), "certificate") if call == "certificate" else None,
         get_bool(obj, "with_digest") if call == "image" else False,
+        from_json(TextfileFiles, obj.get("textfile"), "textfile") if call == "textfile" else None,
     )
 
 

@@ -11,8 +11,10 @@ from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
+from vgpuctl.agent.wire.textfile import TIMER_NAME
 from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
 from vgpuctl.guests.boot_unit import render_boot_unit
+from vgpuctl.guests.textfile_units import render_textfile_files
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, VmState
@@ -166,6 +168,7 @@ class LayoutRun:
             note_guest_mtu(session, self._host, self._layout.network)
         self._end(planned, chosen)
         self._install_boot(planned)
+        self._install_textfile()
 
     def _read(self) -> PlannedHost:
         return read_and_plan(self._services, self._host, self._layout, after_boot=self._options.after_boot)
@@ -185,6 +188,7 @@ class LayoutRun:
             self._line(LineOutcome.SKIPPED, None, text, reason="known only once the steps before are done")
         self._end(planned, chosen)
         self._install_boot(planned)
+        self._install_textfile()
 
     def _begin(self, planned: PlannedHost) -> None:
         plan = planned.plan
@@ -260,6 +264,16 @@ class LayoutRun:
         change = host.agent.install_boot(files, dry_run=self._options.check)
         outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK
         self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)
+
+    def _install_textfile(self) -> None:
+        """Install the timer of the readings, or remove it where the layout has none any more."""
+        layout, agent = self._layout.telemetry, self._services.host(self._host).agent
+        files = render_textfile_files(self._host, layout, python=agent.python)
+        change = agent.install_textfile(files, dry_run=self._options.check)
+        if change.changed or layout is not None:
+            outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK
+            text = f"{TIMER_NAME} writes the readings for node_exporter"
+            self._line(outcome, None, text, before=change.before, after=change.after)
 
     def _take_steps(self, steps: Sequence[PlannedStep], facts: HostFacts) -> bool:
         """Take them one by one and stop at the first that fails. Returns whether a mode now waits for a reset.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import vgpuctl
+from vgpuctl.agent.wire.labelled import collect_rows
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import NotFound, Unexpected, VgpuctlError
 from vgpuctl.model.lease import Lease
@@ -143,13 +144,9 @@ class Exporter:
         """How the readings themselves went."""
         asked = [one for one in snapshots if one.at is not None or one.error is not None]
         read = [one for one in snapshots if one.at is not None and one.readings is not None]
-        parts = [((one.host, "answer"), float(one.error is None)) for one in asked]
-        parts += [
-            ((one.host, "complete"), float(one.error is None and one.readings is not None and not one.readings.unread))
-            for one in asked
-        ]
+        parts = [row for one in asked for row in collect_rows(one.host, one.readings if one.error is None else None)]
         families = [
-            own.COLLECT_SUCCESS.of(sorted(parts)),
+            own.COLLECT_SUCCESS.of(parts),
             own.COLLECT_DURATION.of(((one.host,), one.took_s) for one in read),
             own.SNAPSHOT_AGE.of(((one.host,), self._age(one.at) or 0.0) for one in read),
             own.CLOCK_SKEW.of(((one.host,), one.skew_s) for one in read),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`systemctl` of a simulated host: list-units, show, start, stop, enable, reload, daemon-reload."""
+"""`systemctl` of a simulated host: list-units, show, start, stop, restart, enable, reload, daemon-reload."""
 
 from collections.abc import Sequence
 
@@ -22,6 +22,8 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
             if name.endswith(".service")
         ]
         return 0, "".join(f"{line}\n" for line in lines), ""
+    if verb == "daemon-reload":
+        _load_timers(machine)
     if verb in ("daemon-reload", "reload"):
         return 0, "", ""
     if verb == "show":
@@ -36,7 +38,7 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
             if names[0] not in (*state.enabled, *distribution.static):
                 state.enabled.append(names[0])
         return 0, "", ""
-    if verb in ("start", "stop"):
+    if verb in ("start", "stop", "restart"):
         with machine.change() as state:
             if names[0] not in state.services:
                 return _NOT_FOUND_STATUS, "", f"Failed to {verb} {names[0]}: Unit {names[0]} not found.\n"
@@ -46,6 +48,17 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
                 usage.start_service(machine.shape, state, names[0])
         return 0, "", ""
     return 1, "", f"Unknown command verb {verb}.\n"
+
+
+def _load_timers(machine: MachineFolder) -> None:
+    """Know the timers in the administrator's folder, and forget those that are there no more."""
+    folder = machine.root / "etc/systemd/system"
+    there = {path.name for path in folder.glob("*.timer")} if folder.is_dir() else set()
+    with machine.change() as state:
+        for name in [name for name in state.services if name.endswith(".timer") and name not in there]:
+            del state.services[name]
+        for name in sorted(there):
+            state.services.setdefault(name, False)
 
 
 def _shown(shape: Shape, state: State, name: str) -> str:

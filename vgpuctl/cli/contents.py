@@ -24,6 +24,7 @@ SECTIONS = (
             "list-hosts": "List the hosts of the inventory and how they answer.",
             "inspect-host": "Show all facts of a host.",
             "list-gpus": "List the GPUs of all hosts.",
+            "show-gpu": "Show one GPU: health, shares, readings, events, its last hour.",
             "list-profiles": "List the vGPU types and what can still be created.",
             "check-hosts": "Check hosts for drift and known failures.",
             "adopt-host": "Adopt the running VMs and the layout of a host.",

@@ -154,6 +154,7 @@ READING = {
     "inspect-host": "sim-001",
     "list-gpus": "",
     "list-profiles": "",
+    "show-gpu": "sim-001 0000:41:00.0",
     "check-hosts": "",
     "plan-hosts": "",
     "plan-upgrade": "--driver 595.45.04",

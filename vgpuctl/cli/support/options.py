@@ -44,13 +44,15 @@ every_refusal = click.option(
 )
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 
-history = click.option(
-    "--history",
-    envvar="VGPUCTL_HISTORY",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="History of readings that `vgpuctl exporter` keeps.  [default: beside the store]  [env: VGPUCTL_HISTORY]",
-)
+_HISTORY: dict[str, Any] = {
+    "envvar": "VGPUCTL_HISTORY",
+    "type": click.Path(path_type=Path, dir_okay=False),
+    "metavar": "FILE",
+    "help": "History of readings that `vgpuctl exporter` keeps.  [default: beside the store]  [env: VGPUCTL_HISTORY]",
+}
+history = click.option("--history", **_HISTORY)
+history_file = click.option("--history-file", **_HISTORY)
+"""The same for a command whose --history is something else."""
 prometheus = click.option(
     "--prometheus",
     envvar="VGPUCTL_PROMETHEUS",

@@ -8,7 +8,8 @@ import click
 
 from vgpuctl.cli.host.inspect_host import topology_as_json
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import Styled, plain, print_json, print_line, say
+from vgpuctl.cli.support.map_output import INDENT, MOST_BAR, print_map
+from vgpuctl.cli.support.output import plain, print_json, print_line, say
 from vgpuctl.cli.support.services import report_failures
 from vgpuctl.model.plural import counted
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from vgpuctl.model.gpu_map import GpuMap
     from vgpuctl.sharing.topology import HostTopology
     from vgpuctl.usecases.telemetry.map import MappedGpu
-
-_INDENT = "  "
-_MOST_BAR = 120
 
 
 @click.command("map")
@@ -59,33 +57,6 @@ def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
     report_failures(seen.failures, answered=len(seen.capacities))
 
 
-def print_map(drawn: "GpuMap", seen: str, width: int) -> None:
-    """Print one GPU: its title, its bar, and the rest in words."""
-    from vgpuctl.cli.support.gpu_bar import draw_bar, slot_lines
-    from vgpuctl.cli.support.terminal import wrapped
-    from vgpuctl.model.units import format_mib
-
-    node = [] if drawn.numa_node is None else [f"NUMA {drawn.numa_node},"]
-    title = [f"{drawn.host} {drawn.gpu}", *drawn.board.split(), f"{format_mib(drawn.memory_mib)},"]
-    for line in wrapped([*title, *f"{drawn.mode},".split(), *node, *seen.removeprefix("present, ").split()], width):
-        print_line(Styled(line, "", is_bold=True))
-    bar = max(1, min(width - len(_INDENT), _MOST_BAR))
-    print_line(_INDENT, *draw_bar(drawn, bar))
-    for line in slot_lines(drawn, bar):
-        print_line(_INDENT + line)
-    for line in wrapped(_in_words(drawn).split(), width, indent=_INDENT):
-        print_line(line)
-    if drawn.closed is not None:
-        for line in wrapped([f"{drawn.closed.code}:", *drawn.closed.reason.split()], width, indent=_INDENT):
-            print_line(Styled(line, "red"))
-    for _, reason in drawn.closed_vfs:
-        for line in wrapped(reason.split(), width, indent=_INDENT):
-            print_line(Styled(line, "red"))
-    for line in wrapped(_shares(drawn), width, indent=_INDENT):
-        print_line(line)
-    print_line()
-
-
 def _print_topology(host: str, topology: "HostTopology", width: int) -> None:
     """The host's GPUs by NUMA node, PCIe root and switch, and what NVLink joins; nothing for a single GPU."""
     from vgpuctl.cli.support.terminal import wrapped
@@ -100,12 +71,12 @@ def _print_topology(host: str, topology: "HostTopology", width: int) -> None:
             words.append(root.name or "root not known")
             for switch in root.switches:
                 words += switch.gpus if switch.upstream is None else [f"switch {switch.upstream} (", *switch.gpus, ")"]
-        lines += wrapped(words, width, indent=_INDENT)
+        lines += wrapped(words, width, indent=INDENT)
     for domain in topology.domains:
         is_fabric = any(topology.nearness(one, other) is Nearness.FABRIC for one in domain for other in domain)
         most = max((count for (one, _), count in topology.links.items() if one in domain), default=0)
         how = "NVSwitch:" if is_fabric else f"NVLink, {counted(most, 'link')}:" if most else "NVLink:"
-        lines += wrapped([how, *domain], width, indent=_INDENT)
+        lines += wrapped([how, *domain], width, indent=INDENT)
     for line in lines:
         print_line(line)
 
@@ -118,7 +89,7 @@ def _print_compact(gpus: "Sequence[MappedGpu]", width: int) -> None:
     name_width = min(max(map(len, names)), max(1, width // 3))
     tails = [_tail(one) for one in gpus]
     tail_width = min(max(map(len, tails)), max(1, width // 3))
-    bar = max(1, min(width - name_width - tail_width - 2, _MOST_BAR))
+    bar = max(1, min(width - name_width - tail_width - 2, MOST_BAR))
     for one, name, tail in zip(gpus, names, tails, strict=True):
         print_line(fitted(name, name_width), " ", *draw_bar(one.map, bar), " ", fitted(tail, tail_width).rstrip())
 
@@ -133,41 +104,6 @@ def _tail(one: "MappedGpu") -> str:
     largest = drawn.largest
     free = f"{drawn.free_mib / 1024:g}G free"
     return f"{free}, {largest.count}x{largest.profile}" if largest is not None else free
-
-
-def _in_words(drawn: "GpuMap") -> str:
-    from vgpuctl.model.gpu_map import SegmentKind
-    from vgpuctl.model.units import format_mib
-
-    parts = [f"free {format_mib(drawn.free_mib)}"]
-    for kind, text in (
-        (SegmentKind.NEEDS_INSTANCE, "needs a MIG instance"),
-        (SegmentKind.UNUSABLE, "fits no profile"),
-        (SegmentKind.CLOSED, "is closed"),
-    ):
-        size = drawn.size_of(kind)
-        if size:
-            parts.append(f"of it {format_mib(size)} {text}")
-    largest = drawn.largest
-    if largest is not None:
-        shown = f"{largest.count} x {largest.profile} ({format_mib(largest.size_mib)})"
-        parts.append(f"largest still creatable: {shown}")
-    elif drawn.closed is None and drawn.free_mib and drawn.why_none:
-        parts.append(f"nothing can be created: {drawn.why_none}")
-    return "; ".join(parts)
-
-
-def _shares(drawn: "GpuMap") -> list[str]:
-    from vgpuctl.model.gpu_map import SegmentKind
-
-    words = []
-    for one in (*drawn.segments, *drawn.unplaced):
-        if one.kind is SegmentKind.SHARE:
-            state = "" if one.lease_state == "running" else f" ({one.lease_state})"
-            words.append(f"{one.tenant}/{one.vm} {one.profile}{state},")
-        elif one.kind is SegmentKind.FOREIGN:
-            words.append(f"not ours: {one.profile or 'unknown'}{f' on {one.device}' if one.device else ''},")
-    return [*words[:-1], words[-1].rstrip(",")] if words else []
 
 
 def _print_end(maps: "Sequence[GpuMap]", width: int) -> None:
@@ -187,7 +123,7 @@ def _print_end(maps: "Sequence[GpuMap]", width: int) -> None:
     for line in wrapped(text.split(), width):
         print_line(line)
     for part in legend(maps):
-        print_line(_INDENT, part)
+        print_line(INDENT, part)
 
 
 def _object(one: "MappedGpu") -> dict[str, Any]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-vm: one VM as store, libvirt, QEMU and kernel see it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +19,21 @@ if TYPE_CHECKING:
 @options.tenant
 @click.option("--history", is_flag=True, help="Print the events of the VM and its shares, also of a deleted one.")
 @click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
+@options.history_file
+@options.prometheus
 @options.one_host
 @options.as_json
-def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool, **where: Any) -> None:
-    """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
+def command(
+    name: str,
+    tenant: str,
+    history: bool,
+    with_xml: bool,
+    history_file: Path | None,
+    prometheus: str | None,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it, and the last hour of its vGPUs."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.guest_memory import format_page_size
     from vgpuctl.model.plural import counted
@@ -33,7 +45,7 @@ def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool
     if history:
         _print_history(name, tenant, as_json=as_json, **where)
         return
-    with services(**where) as opened:
+    with services(history=history_file, prometheus=prometheus, **where) as opened:
         shown = show_vm(opened, *find_vm(opened, tenant, name))
     if as_json:
         print_json(shown)
@@ -63,6 +75,7 @@ def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
         print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
+    _print_last_hour(shown)
     if with_xml and shown.xml:
         print_document(shown.xml)
     if shown.host_problem:
@@ -88,6 +101,16 @@ def _print_shares(shown: "ShownVm") -> None:
             print_line(f"          held by {held}")
         if closed is not None:
             print_line(f"          closed: {closed}")
+
+
+def _print_last_hour(shown: "ShownVm") -> None:
+    if shown.last_hour is None:
+        return
+    from vgpuctl.cli.support.sparkline import print_last_hour
+
+    several = len(shown.leases) > 1
+    titles = {one.share.vfio_device: f"{one.share.profile} on {one.share.function}" for one in shown.leases}
+    print_last_hour(shown.last_hour, titles=titles if several else None)
 
 
 def _restart_policy(vm: "Vm") -> str:

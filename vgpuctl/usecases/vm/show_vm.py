@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, InventoryError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
@@ -16,6 +17,7 @@ from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
 from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -28,6 +30,9 @@ from vgpuctl.usecases.support.observations import (
 )
 from vgpuctl.usecases.support.restarts import read_restarts
 from vgpuctl.usecases.support.services import HostSession, Services
+
+PAST_MEASURES = ("utilization_ratio", "share_utilization_ratio", "framebuffer_used_bytes", "steal_ratio")
+"""Measures of a vGPU that are shown over the last hour."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class ShownVm:
     asked. state: the observation in words. shares: of each lease, the last observation of its device; shares_seen: the
     same in words. closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed
     host. preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
+    last_hour: of its vGPUs; None without any.
     """
 
     vm: Vm
@@ -70,6 +76,7 @@ class ShownVm:
     shares_seen: tuple[str, ...] = ()
     restart: LastRestart | None = None
     closed: tuple[str | None, ...] = ()
+    last_hour: LastHour | None = None
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -95,7 +102,23 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             shares_seen=tuple(describe_age(shares[lease.id], session.now()) for lease in leases),
             restart=_last_restart(session, vm, seen),
         )
-    return replace(shown, closed=_closed(services, leases, None if known is None else known.facts))
+    shown = replace(shown, closed=_closed(services, leases, None if known is None else known.facts))
+    return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
+
+
+def _last_hour(services: Services, vm: Vm, leases: Sequence[Lease]) -> LastHour:
+    """The last hour of the shares that the VM has now."""
+    devices = {lease.share.vfio_device for lease in leases}
+    return read_last_hour(
+        services.past(),
+        VGPU,
+        PAST_MEASURES,
+        now=services.store.now(),
+        is_wanted=lambda one: one.object in devices,
+        host=vm.host,
+        tenant=vm.request.tenant,
+        vm=vm.request.name,
+    )
 
 
 def _closed(services: Services, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[str | None, ...]:

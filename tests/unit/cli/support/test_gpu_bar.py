@@ -8,8 +8,8 @@ from rich.cells import cell_len
 
 from tests.unit.fleet_factory import GIB
 from vgpuctl.cli.support.gpu_bar import draw_bar, legend, slot_lines, spread
+from vgpuctl.cli.support.map_output import print_map
 from vgpuctl.cli.support.terminal import fitted, wrapped
-from vgpuctl.cli.telemetry.map import print_map
 from vgpuctl.model.gpu_map import Closed, Creatable, GpuMap, MapInstance, MapMode, Segment, SegmentKind
 
 _SIZES = some_of.lists(some_of.integers(0, 100_000), max_size=40)

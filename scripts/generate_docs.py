@@ -74,6 +74,8 @@ def pages() -> dict[Path, str]:
     health = ROOT / "docs" / "health.md"
     made[health] = _with_findings(made[health])
     made.update(_monitoring_files())
+    telemetry = ROOT / "docs" / "telemetry.md"
+    made[telemetry] = _with_measures(telemetry.read_text(encoding="utf-8"))
     for name, schema in SCHEMAS.items():
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
@@ -194,6 +196,22 @@ def _own_rows() -> Iterator[str]:
 
 
 _METRICS = {"measures": _measure_rows, "states": _state_rows, "own metrics": _own_rows}
+
+
+def _with_measures(page: str) -> str:
+    """The page with a table of measures for each kind of object between their marks."""
+    for kind in dict.fromkeys(one.of for one in MEASURES):
+        begin, end = f"<!-- measures of {kind}: made by scripts/generate_docs.py -->", "<!-- end of measures -->"
+        rows = "\n".join(
+            f"| `{one.name}` | {', '.join(f'`{label}`' for label in one.labels)} | "
+            f"{'counter' if one.is_counter else 'gauge'} | {one.source} | {'yes' if one.is_kept else ''} | {one.text} |"
+            for one in MEASURES
+            if one.of == kind
+        )
+        table = f"| measure | labels | type | source | kept | meaning |\n|---|---|---|---|---|---|\n{rows}"
+        first = page.index(begin)
+        page = f"{page[:first]}{begin}\n{table}\n{page[page.index(end, first) :]}"
+    return page
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated GPU hosts on this machine: a real kernel, real sshd and libvirtd, simulated cards (docs/lab.md)."""
 
-from vgpuctl_lab import faults, simulated
+from vgpuctl_lab import faults, playing, scenarios, simulated
 from vgpuctl_lab.cards import DEFAULT_HOST, Card, CardInterface, HostShape, parse_host
 from vgpuctl_lab.folder import LabFolder, default_folder
 from vgpuctl_lab.lifecycle import console_log, down, reboot, run, shell_command, status, up
@@ -21,8 +21,10 @@ __all__ = [
     "down",
     "faults",
     "parse_host",
+    "playing",
     "reboot",
     "run",
+    "scenarios",
     "shell_command",
     "simulated",
     "status",

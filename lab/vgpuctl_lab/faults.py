@@ -91,9 +91,9 @@ def begin(
         raise UsageError(f"the fault {kind} is the host's, not of a card")
     number = value or known.default
     lab = folder or default_folder()
-    if kind in SIMULATED_ONLY and not _is_simulated(host, lab):
+    if kind in SIMULATED_ONLY and not is_simulated(host, lab):
         raise UsageError(f"an emulated host cannot have the fault {kind}", hint="try it on `lab up --simulated`")
-    if _is_simulated(host, lab):
+    if is_simulated(host, lab):
         where = simulated_faults.begin(lab, host, kind, number, card if known.of_card else None)
     else:
         where = kernel_faults.begin(lab, host, kind, number, card, of_card=known.of_card)
@@ -107,7 +107,7 @@ def clear(host: str, kinds: Sequence[str] = (), *, folder: LabFolder | None = No
             raise UsageError(f"there is no fault {kind!r}", hint=f"kinds: {', '.join(KINDS)}")
     lab = folder or default_folder()
     chosen = [one for one in active(host, folder=lab) if not kinds or one[0] in kinds]
-    if not _is_simulated(host, lab):
+    if not is_simulated(host, lab):
         kernel_faults.end(lab, host, chosen)
         return chosen
     # Power comes last: it is a start, after which no other fault is left.
@@ -119,11 +119,12 @@ def clear(host: str, kinds: Sequence[str] = (), *, folder: LabFolder | None = No
 def active(host: str, *, folder: LabFolder | None = None) -> list[Active]:
     """The faults that a host has now: (kind, card or None, value), by kind."""
     lab = folder or default_folder()
-    found = simulated_faults.active(lab, host) if _is_simulated(host, lab) else kernel_faults.active(lab, host)
+    found = simulated_faults.active(lab, host) if is_simulated(host, lab) else kernel_faults.active(lab, host)
     return sorted(found, key=lambda one: (list(KINDS).index(one[0]), one[1] or ""))
 
 
-def _is_simulated(host: str, lab: LabFolder) -> bool:
+def is_simulated(host: str, lab: LabFolder) -> bool:
+    """True for a simulated host, False for an emulated one. Raises LabError for none of them."""
     if host in fleet.names(folder=lab):
         return True
     if host not in lab.host_names():

@@ -29,6 +29,7 @@ from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.hosts.python_check import FIND_PROGRAM, LAST_LINE, SYSTEM_PYTHON, choose_python, too_old
+from vgpuctl.hosts.readings_check import check_readings
 from vgpuctl.logs import timed
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.printable import printable
@@ -238,6 +239,8 @@ class AgentClient:
             reply = reply_from_json(read_strict_json(line.decode()))
             if reply.facts is not None:
                 check_facts(reply.facts)
+            if reply.readings is not None:
+                check_readings(reply.readings)
         except (WireError, ValueError) as error:
             self.close()
             raise self._broken(f"its answer to `{request.call}` cannot be read: {error}", _lines(line)) from error

@@ -14,6 +14,7 @@ from vgpuctl.cli.support.output import print_document, print_json, print_table, 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl_lab.cli import fault as lab_fault
+from vgpuctl_lab.cli import play as lab_play
 
 if TYPE_CHECKING:
     from vgpuctl_lab import LabFolder, LabHost
@@ -220,6 +221,7 @@ def log(folder: Path | None, host: str) -> None:
 
 
 command.add_command(lab_fault.command)
+command.add_command(lab_play.command)
 
 
 def _folder(named: Path | None) -> "LabFolder":

@@ -15,22 +15,31 @@ from vgpuctl.sharing.topology import HostTopology, Nearness
 @click.command("inspect-host")
 @click.argument("host")
 @options.one_host
+@click.option("--readings", "with_readings", is_flag=True, help="Also measure the host, its GPUs, vGPUs and VMs.")
 @options.as_json
-def command(host: str, as_json: bool, **where: Any) -> None:
-    """Read HOST now and show everything that was found on it."""
+def command(host: str, with_readings: bool, as_json: bool, **where: Any) -> None:
+    """Read HOST now and show everything that was found on it.
+
+    With --readings: also every measure (docs/telemetry.md), and for each one that is missing the reason.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.host.inspect_host import inspect_host
 
     with services(**where) as opened:
-        inspected = inspect_host(opened, host)
+        inspected = inspect_host(opened, host, with_readings=with_readings)
     facts, topology = inspected.facts, inspected.topology
     if as_json:
-        print_json({**plain(facts), "topology": topology_as_json(topology)})
+        measured = {} if inspected.readings is None else {"readings": plain(inspected.readings)}
+        print_json({**plain(facts), "topology": topology_as_json(topology), **measured})
         return
     _print_host(host, facts)
     print_topology(topology)
     for gpu in facts.gpus:
         print_gpu(gpu)
+    if inspected.readings is not None:
+        from vgpuctl.cli.host.readings_view import print_readings
+
+        print_readings(inspected.readings)
 
 
 def _print_host(name: str, facts: HostFacts) -> None:

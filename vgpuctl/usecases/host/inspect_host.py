@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
@@ -11,14 +12,16 @@ from vgpuctl.usecases.support.services import Services
 
 @dataclass(frozen=True)
 class InspectedHost:
-    """One host as it was read, and how near its GPUs are to each other."""
+    """One host as it was read, and how near its GPUs are to each other. readings: None if nobody asked for them."""
 
     facts: HostFacts
     topology: HostTopology
+    readings: HostReadings | None = None
 
 
-def inspect_host(services: Services, name: str) -> InspectedHost:
-    """Read one host now, and record what it answered where there is a store."""
+def inspect_host(services: Services, name: str, *, with_readings: bool = False) -> InspectedHost:
+    """Read one host now, and record what it answered where there is a store. with_readings: also measure it."""
     constraints = services.inventory.constraints(name)
     facts = read_facts(services, name)
-    return InspectedHost(facts, topology_of(facts.gpus, constraints))
+    readings = services.host(name).agent.readings() if with_readings else None
+    return InspectedHost(facts, topology_of(facts.gpus, constraints), readings)

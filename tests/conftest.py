@@ -49,7 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         file = item.nodeid.partition("::")[0]
         folder = "/".join(file.split("/")[:2])
-        group = f"kernel host, {folder}" if is_on_host else file
+        # One fleet under monitoring serves all of them.
+        is_monitored = file.startswith("tests/integration/prometheus/")
+        group = f"kernel host, {folder}" if is_on_host else "monitoring" if is_monitored else file
         item.add_marker(pytest.mark.xdist_group(group))
         ranks[item.nodeid] = _FIRST.index(group) if group in _FIRST else len(_FIRST)
         if is_on_host:

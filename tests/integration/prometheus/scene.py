@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fleet under real monitoring: simulated hosts, the real exporter, Prometheus with the shipped rules, Alertmanager.
 
-A minute of the rules is a second here: `for`, `keep_firing_for`, ranges and offsets are 60 times shorter, except that a
-range has at least three scrapes. The durations as shipped are proven by `promtool test rules` (tests/unit/telemetry).
+A minute of the rules is half a second here: `for`, `keep_firing_for`, ranges and offsets are 120 times shorter, except
+that a range has at least four scrapes. The durations as shipped are proven by `promtool test rules`
+(tests/unit/telemetry).
 """
 
 import contextlib
@@ -34,6 +35,7 @@ SICK = "sim-003"
 """A host whose GPU had Xid 79 before the exporter began, and is in quarantine since."""
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--disk", "1GiB", "--network", "default")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TIMES_SHORTER = 120
 _SHORTEST_RANGE_S = 4.0
 _RANGE = re.compile(r"(?<=\[)(\d+)([smhd])(?=\])|(?<=offset )(\d+)([smhd])")
 _WAIT = re.compile(r"(?<=for: )(\d+)([smhd])$", re.MULTILINE)
@@ -58,6 +60,10 @@ class Scene:
         written.write_text(render(Curves(time.time(), fixed)))
         written.rename(path)
 
+    def wait_for_a_window(self) -> None:
+        """Wait until the rules can look back as far as those on Xids do."""
+        wait_for(lambda: self.prometheus.query("vgpuctl_gpu_info offset 6s"), "readings of six seconds")
+
     def fault(self, host: str, kind: str, *value: str) -> None:
         """Let something go wrong on a host."""
         self.operator.does("lab", "--folder", str(self.folder.path), "fault", host, kind, *value)
@@ -81,7 +87,7 @@ class Scene:
 
 
 def scaled_rules() -> dict[str, str]:
-    """The shipped rule files with durations 60 times shorter."""
+    """The shipped rule files with shorter durations."""
 
     def wait(found: re.Match[str]) -> str:
         return f"{_scaled(found[1], found[2]) * 1000:.0f}ms"
@@ -94,7 +100,7 @@ def scaled_rules() -> dict[str, str]:
 
 
 def _scaled(number: str, unit: str) -> float:
-    return int(number) * _SECONDS[unit] / 60
+    return int(number) * _SECONDS[unit] / _TIMES_SHORTER
 
 
 @contextlib.contextmanager
@@ -109,7 +115,7 @@ def playing(folder: Path) -> Iterator[Scene]:
         _fill(operator)
         operator.does("lab", "--folder", str(made.path), "fault", SICK, "xid", "79")
         operator.does("list-hosts", "--limit", SICK)
-        exporter = opened.enter_context(running_exporter(operator))
+        exporter = opened.enter_context(running_exporter(operator, "--command-timeout", "5"))
         webhook = opened.enter_context(Webhook().receiving())
         alertmanager = opened.enter_context(running_alertmanager(_alertmanager(webhook.url)))
         config = {

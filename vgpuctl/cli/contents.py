@@ -146,6 +146,7 @@ SECTIONS = (
         "telemetry",
         {
             "exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
+            "list-targets": "List the targets that Prometheus can discover.",
             "export-monitoring": "Write rules, dashboards and configurations for Prometheus and Grafana.",
             "top": "Show what each share uses of what was promised, live.",
             "map": "Draw each GPU with its shares and what is left.",

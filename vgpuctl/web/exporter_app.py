@@ -7,7 +7,7 @@ from flask import Flask, Response, request
 
 from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.usecases.telemetry.exporter import Exporter
-from vgpuctl.usecases.telemetry.targets import host_targets, tenant_targets
+from vgpuctl.usecases.telemetry.list_targets import host_targets, tenant_targets
 from vgpuctl.web.answers import as_json, as_page, as_text
 from vgpuctl.web.basic_auth import require_users
 from vgpuctl.web.protection import Protection
@@ -61,11 +61,14 @@ def exporter_app(exporter: Exporter, protection: Protection) -> Flask:
 
     @app.get("/sd/hosts")
     def hosts() -> Response:
-        return as_json(host_targets(exporter))
+        return as_json(host_targets(exporter.hosts()))
 
     @app.get("/sd/tenants/<tenant>")
     def tenants(tenant: str) -> Response:
-        return as_json(tenant_targets(exporter, tenant, own_address=request.host))
+        states = exporter.store.states
+        if states is None:
+            return as_text("the store was not read yet\n", 503)
+        return as_json(tenant_targets(states.vms, states.leases, tenant, exporter=request.host))
 
     @app.get("/healthz")
     def health() -> Response:

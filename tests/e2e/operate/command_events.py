@@ -169,6 +169,7 @@ READING = {
     "fit-performance": "--dry-run",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "exporter": "--once",
+    "list-targets": "",
     "export-monitoring": "{home}/monitoring",
     "list-queue": "",
     "list-controllers": "",

@@ -98,7 +98,7 @@ def test_a_wrong_target_is_told(exporter: RunningExporter, query: str, status: i
 def test_service_discovery_of_hosts_and_tenants(exporter: RunningExporter) -> None:
     hosts = exporter.json("/sd/hosts")
     assert [one["targets"] for one in hosts] == [["sim-001"], ["sim-002"], ["sim-003"], ["sim-004"]]
-    assert hosts[0]["labels"] == {"__meta_vgpuctl_host": "sim-001"}
+    assert hosts[0]["labels"] == {"__meta_vgpuctl_role": "host", "__meta_vgpuctl_host": "sim-001"}
     [shares] = exporter.json("/sd/tenants/acme")
     assert shares["targets"] == [exporter.url.removeprefix("http://")]
     series = exporter.series(shares["labels"]["__metrics_path__"])

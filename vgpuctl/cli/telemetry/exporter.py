@@ -10,7 +10,7 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.numbers import DecimalRange
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.output import print_raw, say
 
 
 @click.command("exporter")
@@ -37,6 +37,9 @@ from vgpuctl.cli.support.output import say
     help="TLS and users, in the web-config format of Prometheus's exporters; a changed file counts at once.",
 )
 @click.option("--insecure-listen", is_flag=True, help="Allow an address that others reach without TLS and a login.")
+@click.option(
+    "--store-only", is_flag=True, help="Serve the store's states alone, for hosts that write their readings themselves."
+)
 @click.option("--once", is_flag=True, help="Read every host once, print the metrics and exit; no server, no history.")
 @options.many_hosts
 def command(
@@ -45,6 +48,7 @@ def command(
     history: Path | None,
     web_config: Path | None,
     insecure_listen: bool,
+    store_only: bool,
     once: bool,
     **where: Any,
 ) -> None:
@@ -66,7 +70,7 @@ def command(
         with services(**where) as opened:
             exporter = Exporter(opened, interval_s=interval_s, history=history_path(history, where["database"]))
             exporter.read_once()
-            click.echo(exporter.metrics("")[0], nl=False)
+            print_raw(exporter.metrics("")[0])
         return
     protection = Protection(web_config, warn=say)
     refuse_unprotected(address, protection, is_allowed=insecure_listen)
@@ -79,6 +83,7 @@ def command(
             interval_s=interval_s,
             history=history_path(history, where["database"]),
             certificates=protection.certificates,
+            store_only=store_only,
         )
         app = exporter_app(exporter, protection)
         with exporter.running(), serving(app, address, port, protection) as taken:

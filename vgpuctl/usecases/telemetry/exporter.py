@@ -47,7 +47,7 @@ class Exporter:
     """One exporter. Threads may ask for pages at any time while it runs.
 
     interval_s: between two readings of a host, and of the store. history: the file of the kept readings.
-    certificates: the files of the server that serves the pages.
+    certificates: the files of the server that serves the pages. store_only: read no host and keep no history.
     """
 
     def __init__(
@@ -57,12 +57,14 @@ class Exporter:
         interval_s: float,
         history: Path,
         certificates: Callable[[], Iterable[Path]] = tuple,
+        store_only: bool = False,
     ) -> None:
         self._services = services
         self._interval_s = interval_s
         self._stale_s = max(4 * interval_s, _SHORTEST_STALE_S)
         self._history_path = history
         self._certificates = certificates
+        self._store_only = store_only
         self._certificate_ends: Mapping[str, float] = {}
         self._history: History | None = None
         self._history_error: VgpuctlError | None = None
@@ -77,8 +79,10 @@ class Exporter:
     def running(self) -> Iterator["Exporter"]:
         """Read hosts and store during the block. Raises StoreUnusable for a history that cannot be opened."""
         with contextlib.ExitStack() as opened:
-            self._history = opened.enter_context(History(self._history_path))
-            opened.enter_context(self._reader.reading())
+            self._services.open_store()
+            if not self._store_only:
+                self._history = opened.enter_context(History(self._history_path))
+                opened.enter_context(self._reader.reading())
             self._read_store()
             thread = threading.Thread(target=self._follow_store, name="exporter-store", daemon=True)
             thread.start()
@@ -97,6 +101,10 @@ class Exporter:
     def snapshots(self) -> Mapping[str, HostSnapshot]:
         """Return the last snapshot of every host, by name."""
         return self._reader.snapshots() if self._read_once is None else self._read_once
+
+    def hosts(self) -> Sequence[str]:
+        """Return the names of the hosts that it is for. Raises InventoryError."""
+        return self._services.hosts() if self._store_only else tuple(self.snapshots())
 
     @property
     def store(self) -> StoreSnapshot:
@@ -192,6 +200,8 @@ class Exporter:
     def _follow_store(self) -> None:
         pruned = time.monotonic()
         while not self._stop.wait(self._interval_s):
+            if self._store_only:
+                self._services.follow_inventory()
             self._read_store()
             if time.monotonic() - pruned > _PRUNE_S and self._history is not None:
                 pruned = time.monotonic()
@@ -218,7 +228,7 @@ class Exporter:
             with store.reading() as session:
                 states = read_states(
                     session,
-                    tuple(snapshots),
+                    self.hosts(),
                     readings=readings,
                     inventory=self._services.inventory,
                     is_read_only=store.read_only_reason is not None,

@@ -27,6 +27,7 @@ from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
 from vgpuctl.model.states import STATE_KINDS
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
+from vgpuctl.scheduler.advice.advice import AdviceKind
 from vgpuctl.sharing.xids import CLASSES
 from vgpuctl.specs.chassis import CHASSIS
 from vgpuctl.specs.fencing import FENCING
@@ -69,6 +70,8 @@ def pages() -> dict[Path, str]:
         made[page] = functools.reduce(_with_table, tables, page.read_text(encoding="utf-8"))
     monitoring = ROOT / "docs" / "monitoring.md"
     made[monitoring] = functools.reduce(_with_metrics, _METRICS.items(), made[monitoring])
+    advice = ROOT / "docs" / "advice.md"
+    made[advice] = _with_advice_kinds(advice.read_text(encoding="utf-8"))
     events = ROOT / "docs" / "events.md"
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     health = ROOT / "docs" / "health.md"
@@ -121,6 +124,12 @@ def _between(page: str, what: str, end: str, lines: Iterable[str]) -> str:
     begin, end = f"<!-- {what}: made by scripts/generate_docs.py -->", f"<!-- end of {end} -->"
     table = "\n".join(lines)
     return f"{page[: page.index(begin)]}{begin}\n{table}\n{page[page.index(end) :]}"
+
+
+def _with_advice_kinds(page: str) -> str:
+    """The page with the table of the kinds of advice between its two marks."""
+    rows = [f"| `{kind.value}` | {kind.meaning} |" for kind in AdviceKind]
+    return _between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
 
 
 def _with_event_kinds(page: str) -> str:

@@ -150,6 +150,7 @@ SECTIONS = (
             "export-monitoring": "Write rules, dashboards and configurations for Prometheus and Grafana.",
             "top": "Show what each share uses of what was promised, live.",
             "map": "Draw each GPU with its shares and what is left.",
+            "advise": "Advise changes that are worth it, from kept readings.",
             "fit-performance": "Fit the model of throughput of VMs that share GPUs.",
         },
     ),

@@ -124,6 +124,14 @@ class EventKind(enum.StrEnum):
     SHARE_OBSERVED = "share-observed", "A share is not as the store declares it, or is so again."
     GPU_OBSERVED = "gpu-observed", "A GPU has another state, UUID or problem than before."
     GPU_MOVED = "gpu-moved", "A GPU is in another slot than before."
+    FRAMEBUFFER_PREDICTED = (
+        "framebuffer-predicted",
+        "The framebuffer of a VM will be full soon if it grows as it did, or no longer; the evidence has the times.",
+    )
+    CONTENTION_OBSERVED = (
+        "contention-observed",
+        "A VM takes time of a GPU that its neighbours were promised, or no longer; the evidence names them.",
+    )
     LAYOUT_NOT_RESTORED = "layout-not-restored", "A host that was booted could not be brought back into its layout."
     SHARE_NOT_RESTORED = "share-not-restored", "The shares of a VM could not be made again after its host was booted."
     VM_NOT_RESTARTED = "vm-not-restarted", "A VM that its restart policy starts again could not start."

@@ -93,7 +93,7 @@ def _repack(
 ) -> tuple[Fleet | None, list[Move]]:
     moving = [vm for vm in vms if vm.leases]
     gone = {vm.vm_uuid for vm in moving}
-    relieved = [_relieve(capacity, [vm for vm in moving if vm.host == capacity.name]) for capacity in capacities]
+    relieved = [without_vms(capacity, [vm for vm in moving if vm.host == capacity.name]) for capacity in capacities]
     fleet = Fleet(relieved, [lease for lease in leases if lease.vm_uuid not in gone])
     moves: list[Move] = []
     for vm in sorted(moving, key=_size):
@@ -110,7 +110,8 @@ def _repack(
     return fleet, moves
 
 
-def _relieve(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity:
+def without_vms(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity:
+    """The host as it would be read without these VMs, all on it."""
     freed = [vm.footprint for vm in vms]
     shares = [lease.share for vm in vms for lease in vm.leases]
     own = {_group(vm.request) for vm in vms}

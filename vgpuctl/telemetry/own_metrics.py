@@ -60,4 +60,15 @@ EXPORTER_INFO = OwnMetric("vgpuctl_exporter_info", "Always 1. version: of vgpuct
 PROBE_SUCCESS = OwnMetric(
     "probe_success", "1 if the host answered its last reading and the reading is still exposed.", ()
 )
+FRAMEBUFFER_EXHAUSTION = OwnMetric(
+    "vgpuctl_vgpu_framebuffer_exhaustion_seconds",
+    "Time until the framebuffer is full if it grows as in the last two hours; only for a day ahead. bound: expected,"
+    " or earliest and latest with 90 % between.",
+    (*OBJECT_LABELS[VGPU], "bound"),
+)
+CONTENTION = OwnMetric(
+    "vgpuctl_gpu_contention_ratio",
+    "Up to this part of the GPU's time was taken by the VM of the labels from neighbours that were promised it.",
+    OBJECT_LABELS[VGPU],
+)
 OWN_METRICS = tuple(one for one in list(globals().values()) if isinstance(one, OwnMetric))

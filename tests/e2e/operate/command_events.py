@@ -167,6 +167,7 @@ READING = {
     "list-images": "",
     "capacity": "--gpu A40-8Q",
     "fit-performance": "--dry-run",
+    "advise": "",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "exporter": "--once",
     "list-targets": "",

@@ -6,6 +6,7 @@ No request opens a connection or waits for the store: what is served was read be
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_source
 from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.states import States, read_states
+from vgpuctl.usecases.telemetry.findings_watch import LOOK_S, FindingsWatch, page_of
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")
 _PRUNE_S = 3600.0
@@ -71,6 +73,8 @@ class Exporter:
         self._lock = threading.Lock()
         self._pages: dict[str, tuple[HostSnapshot, Page]] = {}
         self._store = StoreSnapshot()
+        self._watch = FindingsWatch()
+        self._findings = Page()
         self._read_once: Mapping[str, HostSnapshot] | None = None
         self._stop = threading.Event()
         self._reader = FleetReader(services, interval_s=interval_s, tell=self._keep)
@@ -115,7 +119,7 @@ class Exporter:
         """Return the page of the fleet, the store and the exporter, and its Content-Type. accept: the request's."""
         snapshots = list(self.snapshots().values())
         measures = [self._measures(one) for one in snapshots]
-        return encode([*measures, self._about(snapshots), self._store.page, self._itself()], accept)
+        return encode([*measures, self._findings, self._about(snapshots), self._store.page, self._itself()], accept)
 
     def store_metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the page of the store and the exporter, without what hosts measured."""
@@ -124,7 +128,7 @@ class Exporter:
     def tenant_metrics(self, tenant: str, accept: str) -> tuple[bytes, str]:
         """Return the series of the fleet and the store that have this tenant's label."""
         pages = [self._measures(one) for one in self.snapshots().values()]
-        return encode([one.of_tenant(tenant) for one in (*pages, self._store.page)], accept)
+        return encode([one.of_tenant(tenant) for one in (*pages, self._findings, self._store.page)], accept)
 
     def host_metrics(self, host: str, accept: str) -> tuple[bytes, str]:
         """Return the page of what one host measured. Raises NotFound for a host that is not read."""
@@ -198,15 +202,33 @@ class Exporter:
             self._history_error = None
 
     def _follow_store(self) -> None:
-        pruned = time.monotonic()
+        pruned, looked = time.monotonic(), -math.inf
         while not self._stop.wait(self._interval_s):
             if self._store_only:
                 self._services.follow_inventory()
             self._read_store()
+            if time.monotonic() - looked >= LOOK_S:
+                looked = time.monotonic()
+                self._look()
             if time.monotonic() - pruned > _PRUNE_S and self._history is not None:
                 pruned = time.monotonic()
                 with contextlib.suppress(VgpuctlError):
                     self._history.prune(self._services.store.now())
+
+    def _look(self) -> None:
+        """Look at the history for findings. Where that fails, their series end."""
+        if self._history is None:
+            return
+        leases = [lease for of_host in self._store.leases.values() for lease in of_host]
+        try:
+            store = self._services.open_store()
+            self._findings = page_of(self._watch.look(store, self._history, store.now(), leases))
+        except VgpuctlError as error:
+            self._findings = Page()
+            _LOGGER.warning("findings", extra={"fields": {"error": error.message}})
+        except Exception:
+            self._findings = Page()
+            _LOGGER.error("unexpected error", exc_info=True)
 
     def _read_certificates(self) -> None:
         authority = self._services.authority

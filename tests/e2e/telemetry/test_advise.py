@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""advise: scenarios that simulated hosts play are read by the real agent, and the VM that causes them is named."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.e2e.playing import play
+from tests.e2e.telemetry.running_exporter import running_exporter, values
+from tests.lab.simulated_fixtures import machine
+from vgpuctl.telemetry.history import History, MeasuredValue, Subject
+from vgpuctl.telemetry.host_page import kept_values
+from vgpuctl.usecases.support.fleet_reader import read_fleet
+from vgpuctl.wiring import Settings, open_services
+from vgpuctl_lab.simulated.machine.curves import CURVES
+
+SMALL = ("--tenant", "advised", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
+MINUTES = 9
+GIB = float(1 << 30)
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Iterator[Operator]:
+    """noisy and victim share the GPU of one host, small has another one for itself."""
+    fleet_operator.does("create-tenant", "advised")
+    fleet_operator.does("create-vm", "noisy", "--gpu", "A40-24Q", "--limit", "sim-001", *SMALL)
+    fleet_operator.does("create-vm", "victim", "--gpu", "A40-24Q", "--limit", "sim-001", *SMALL)
+    fleet_operator.does("create-vm", "small", "--gpu", "A40-24Q", "--limit", "sim-002", *SMALL)
+    yield fleet_operator
+    for name in ("noisy", "victim", "small"):
+        fleet_operator.does("delete-vm", name, "--tenant", "advised", "--yes", "--timeout", "0")
+
+
+@pytest.fixture(scope="module")
+def places(operator: Operator) -> dict[str, tuple[str, str, str]]:
+    """Host, GPU and device of each VM."""
+    found = {}
+    for one in operator.json("list-vms", "--tenant", "advised"):
+        share = one["leases"][0]["share"]
+        found[one["vm"]["request"]["name"]] = (one["vm"]["host"], share["gpu"], share["function"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def history(operator: Operator, fleet: lab.LabFolder, places: dict[str, tuple[str, str, str]]) -> Path:
+    """Nine minutes of the scenario, which ended just now: each is read by the real agents and kept."""
+    noisy, victim = (places[name][2] for name in ("noisy", "victim"))
+    play(
+        fleet,
+        "sim-001",
+        f"vgpu:{noisy} utilization_ratio 0 0:0.92",
+        f"vgpu:{victim} utilization_ratio 0 0:0.08",
+        # From a tenth to the whole in ten minutes, as the lab's scenario of a memory leak.
+        f"vgpu:{victim} framebuffer_used_bytes 0 0:{2.4 * GIB:.0f} 600:{24 * GIB:.0f}",
+    )
+    curves = machine(fleet, "sim-001").root / CURVES.lstrip("/")
+    _start, *lines = curves.read_text().splitlines()
+    path = Path(operator.database.removeprefix("sqlite:///") + ".history")
+    settings = Settings([str(operator.inventory)], operator.database, command_timeout_s=300)
+    begin = time.time() // 60 * 60 - 60 * MINUTES
+    with open_services(settings, lambda _text: None) as services, History(path) as kept:
+        with services.store.reading() as session:
+            leases = session.leases()
+        for minute in range(MINUTES + 1):
+            curves.write_text("\n".join([f"start {time.time() - 60 * minute}", *lines]) + "\n")
+            for one in read_fleet(services, ["sim-001", "sim-002"]):
+                assert one.readings is not None, one.error
+                own = [lease for lease in leases if lease.host == one.host]
+                kept.add(begin + 60 * minute, kept_values(one.host, one.readings, own))
+    return path
+
+
+def test_without_history_there_is_no_advice(operator: Operator, tmp_path: Path) -> None:
+    refused = operator.is_refused("advise", "--history", str(tmp_path / "absent"))
+    assert (refused["reference"], "measurements only" in refused["hint"]) == ("not-found", True)
+    assert operator.is_refused("advise", "--tenant", "nobody")["reference"] == "not-found"
+    assert operator.is_refused("advise", "--host", "nowhere")["reference"] == "not-found"
+
+
+def test_the_noisy_neighbour_and_the_leak_are_named_before_it_is_too_late(operator: Operator, history: Path) -> None:
+    found = operator.json("advise", "--history", str(history))
+    by_fault = {one["fault"]: one for one in found["findings"]}
+    assert set(by_fault) == {"share-stolen", "framebuffer-runs-out"}
+    stolen, filling = by_fault["share-stolen"], by_fault["framebuffer-runs-out"]
+    assert (stolen["host"], stolen["vm"], stolen["victims"]) == ("sim-001", "noisy", ["advised.victim"])
+    assert stolen["figures"]["contention_ratio"] == pytest.approx(0.42, abs=0.02)
+    assert filling["vm"] == "victim"
+    assert filling["figures"]["used_ratio"] < 1
+    assert 0 < filling["figures"]["exhaustion_seconds"] < 180
+    told = operator.does("advise", "--host", "sim-001").out
+    assert "advised.noisy uses 92% of the GPU's time and was promised 50%" in told
+    assert "move-vm" in told
+    assert operator.json("advise", "--host", "sim-002")["findings"] == []
+
+
+def test_each_onset_is_one_event_and_a_metric(operator: Operator, history: Path) -> None:
+    for _run in range(2):
+        with running_exporter(operator, "--history", str(history)) as exporter:
+            series = exporter.wait_for(
+                "the findings are metrics",
+                lambda series: (
+                    values(series, "vgpuctl_gpu_contention_ratio")
+                    and values(series, "vgpuctl_vgpu_framebuffer_exhaustion_seconds")
+                ),
+            )
+            assert values(series, "vgpuctl_gpu_contention_ratio", vm="noisy") == [pytest.approx(0.42, abs=0.1)]
+            bounds = [
+                values(series, "vgpuctl_vgpu_framebuffer_exhaustion_seconds", vm="victim", bound=bound)[0]
+                for bound in ("earliest", "expected", "latest")
+            ]
+            assert bounds == sorted(bounds)
+    for kind, subject in (("contention-observed", "advised.noisy"), ("framebuffer-predicted", "advised.victim")):
+        (event,) = operator.json("list-events", "--kind", kind)
+        assert (event["subject"], event["tenant"], event["after"]) == (subject, "advised", {"state": "begun"})
+        assert event["evidence"]["gpu"].startswith("0000:")
+
+
+def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
+    operator: Operator, history: Path, places: dict[str, tuple[str, str, str]]
+) -> None:
+    host, gpu, device = places["small"]
+    subject = Subject("vgpu", host, device, gpu, "advised", "small", "A40-24Q")
+    hour = time.time() // 3600 * 3600
+    with History(history) as kept:
+        for before in range(30, 1, -1):
+            for minute in range(60):
+                at = hour - 3600 * before + 60 * minute
+                kept.add(at, [MeasuredValue(subject, "framebuffer_used_bytes", (3 + minute % 2) * GIB)])
+    found = operator.json("advise", "--history", str(history), "--tenant", "advised")
+    (smaller,) = [one for one in found["advices"] if one["kind"] == "smaller-profile"]
+    assert smaller["diff"] == ["- advised.small gpus: [A40-24Q]", "+ advised.small gpus: [A40-6Q]"]
+    assert smaller["measured_hours"] == pytest.approx(29, abs=0.2)
+    assert smaller["confidence"] == "medium"
+    assert smaller["gain"]["value"] > 0
+    assert "placing was replayed" in smaller["proof"]
+    assert [one for one in found["advices"] if one["kind"] == "rebalance"] == [], "ten minutes are too few"
+    with History(history) as kept:
+        for before in range(60, 15, -1):
+            for name, use, steal in (("noisy", 0.92, 0.0), ("victim", 0.08, 0.42)):
+                host, gpu, device = places[name]
+                subject = Subject("vgpu", host, device, gpu, "advised", name, "A40-24Q")
+                measures = {"utilization_ratio": use, "share_utilization_ratio": use * 2, "steal_ratio": steal}
+                kept.add(time.time() - 60 * before, [MeasuredValue(subject, *one) for one in measures.items()])
+    again = operator.json("advise", "--history", str(history))
+    assert smaller["id"] in [one["id"] for one in again["advices"]]
+    (moves,) = [one for one in again["advices"] if one["kind"] == "rebalance"]
+    assert moves["host"] == "sim-001"
+    assert moves["gain"]["at_most"]
+    assert moves["commands"] == [f"vgpuctl move-vm {moves['vm']} --tenant advised --to sim-002"]
+    assert "$ vgpuctl move-vm" in operator.does("advise", "--history", str(history)).out
+
+
+def test_placing_goes_by_the_load_of_the_last_hour(operator: Operator, history: Path) -> None:
+    request = ("next", "--gpu", "A40-24Q", *SMALL, "--policy", "least-utilised", "--history", str(history))
+    (explained,) = operator.json("explain-vm", *request)
+    loads = {one["host"]: one for one in explained["loads"]}
+    assert loads["sim-001"]["rolling"]["minutes"] >= MINUTES
+    assert loads["sim-001"]["percent"] > 90
+    shown = operator.does("explain-vm", *request).out
+    assert "minutes, newest" in shown
+    (without,) = operator.json("explain-vm", *request[:-1], str(history) + ".absent")
+    assert all(one["rolling"] is None for one in without["loads"])
+    assert "is not there" in without["loads_problem"]

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""advise: changes that are worth it, from kept readings."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import plain, print_json, print_line, say
+from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.scheduler.advice.advice import Advice
+    from vgpuctl.usecases.telemetry.advise import Advised
+
+
+@click.command("advise")
+@click.option("--tenant", metavar="NAME", help="Only what concerns VMs of this tenant.")
+@click.option("--host", metavar="NAME", help="Only what concerns this host.")
+@click.option(
+    "--since", default="14d", show_default=True, metavar="DURATION", help="Judge sizes by this time before now."
+)
+@click.option(
+    "--replay", default="6h", show_default=True, metavar="DURATION", help="Minutes before now to replay sharing with."
+)
+@options.history
+@options.prometheus
+@options.inventory
+@options.database
+@options.as_json
+def command(tenant: str | None, host: str | None, since: str, replay: str, as_json: bool, **where: Any) -> None:
+    """Name VMs whose framebuffer runs out or that take time from others, and advise changes from kept readings.
+
+    Each advice has the declared values before and after, the commands, the gain with its proof by replay, and the
+    hours that were measured (docs/advice.md). Nothing is changed, and no host is contacted.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.times import parse_duration
+    from vgpuctl.usecases.telemetry.advise import advise
+
+    since_s, replay_s = parse_duration(since, what="--since"), parse_duration(replay, what="--replay")
+    with services(**where) as opened:
+        found = advise(opened, since_s=since_s, replay_s=replay_s, tenant=tenant, host=host)
+    if as_json:
+        shown = dict(plain(found))
+        shown["advices"] = [{**plain(one), "diff": one.diff} for one in found.advices]
+        print_json(shown)
+        return
+    _show(found)
+
+
+def _show(found: "Advised") -> None:
+    from vgpuctl.model.faults import FAULTS
+
+    for finding in found.findings:
+        print_line(f"{finding.fault}: {finding.host} {finding.gpu}")
+        print_line(f"  {finding.text}")
+        print_line(f"  next: {FAULTS[finding.fault].remedy}")
+    for one in found.advices:
+        _show_advice(one)
+    if not found.advices:
+        print_line("no advice")
+    say(
+        f"{found.measured} of {counted(found.leases, 'lease')} measured, for up to {found.hours:.1f} hours;"
+        f" {counted(len(found.findings), 'finding')}, advices: {len(found.advices)}"
+    )
+
+
+def _show_advice(one: "Advice") -> None:
+    print_line(f"{one.id}: {one.text}")
+    for line in one.diff:
+        print_line(f"  {line}")
+    print_line(f"  gain: {one.gain.text}")
+    print_line(f"  proof: {one.proof}")
+    print_line(f"  confidence: {one.confidence}, from {one.measured_hours:.1f} measured hours")
+    for line in one.commands:
+        print_line(f"  $ {line}")

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finding, an advice, and their ids. docs/advice.md has the kinds, made from AdviceKind."""
+
+import enum
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vgpuctl.model.faults import FaultId
+
+
+class AdviceKind(enum.StrEnum):
+    """The kind of an advice. meaning: one sentence for docs/advice.md."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> "AdviceKind":
+        """Make a member of its name and its meaning."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    SMALLER_PROFILE = (
+        "smaller-profile",
+        "VMs never used the framebuffer of their profile; a smaller one leaves room for others.",
+    )
+    LARGER_PROFILE = (
+        "larger-profile",
+        "A VM uses all of its framebuffer, or will soon; a larger profile gives it room.",
+    )
+    SCHEDULER = "scheduler", "Neighbours use time that VMs of a GPU were promised; another vGPU scheduler keeps it."
+    REBALANCE = "rebalance", "VMs of a GPU want more time than it has; one of them fits on a calmer GPU."
+    SIZE_MODE = "size-mode", "VMs wait because the vGPUs of a GPU must have one size; mixed-size mode admits them."
+    IDLE_CARD = "idle-card", "A VM holds a whole card and does not use it."
+
+
+class Confidence(enum.StrEnum):
+    """How far the data carry an advice.
+
+    high: measured for a week, and the gain follows from placing rules alone. medium: measured for a day. low: less, or
+    the gain is an upper bound.
+    """
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+    @classmethod
+    def of(cls, measured_hours: float, *, is_bound: bool = False) -> "Confidence":
+        """The confidence by the hours that were measured. is_bound: the gain is an upper bound."""
+        if measured_hours >= 168 and not is_bound:
+            return cls.HIGH
+        return cls.MEDIUM if measured_hours >= 24 else cls.LOW
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What the replay says. text: in words. value: in unit; at_most: True if it is an upper bound."""
+
+    text: str
+    value: float
+    unit: str
+    at_most: bool = False
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One change that is worth it.
+
+    before, after: what is declared, by key. commands: that do it, in order. proof: what was replayed, and how the
+    replay of the present compares with what was measured. measured_hours: the data that it rests on.
+    """
+
+    id: str
+    kind: AdviceKind
+    host: str
+    gpu: str | None
+    tenant: str | None
+    vm: str | None
+    text: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    commands: tuple[str, ...]
+    gain: Gain
+    proof: str
+    confidence: Confidence
+    measured_hours: float
+
+    @property
+    def diff(self) -> list[str]:
+        """The plan's diff: a line for each value that goes and each that comes."""
+        keys = list(dict.fromkeys([*self.before, *self.after]))
+        lines = []
+        for key in keys:
+            if self.before.get(key) != self.after.get(key):
+                lines += [f"- {key}: {self.before[key]}"] if key in self.before else []
+                lines += [f"+ {key}: {self.after[key]}"] if key in self.after else []
+        return lines
+
+
+@dataclass(frozen=True)
+class MeasuredFault:
+    """Something that goes wrong now, with the VM that causes it.
+
+    victims: VMs that suffer from it. figures: what was measured, by name with its unit.
+    """
+
+    fault: FaultId
+    host: str
+    gpu: str
+    tenant: str
+    vm: str
+    share: str
+    profile: str
+    text: str
+    victims: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What makes it the same finding as before."""
+        return (self.fault.value, self.host, self.gpu, self.tenant, self.vm)
+
+
+def advice_id(kind: AdviceKind, *what: str) -> str:
+    """An id that stays while the advice is about the same things."""
+    digest = hashlib.sha256("\0".join((kind.value, *what)).encode()).hexdigest()
+    return f"{kind.value}-{digest[:8]}"

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Framebuffer that will be full soon: the trend of what a guest uses, with its interval."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from vgpuctl.model.faults import FaultId
+from vgpuctl.model.times import format_duration
+from vgpuctl.scheduler.advice.advice import MeasuredFault
+from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, HOUR_S, MINUTE_S, MeasuredVgpu, Point
+from vgpuctl.scheduler.advice.trend import LimitReached, Trend, trend
+
+WINDOW_S = 2 * HOUR_S
+HORIZON_S = 24 * HOUR_S
+"""A framebuffer that lasts longer than this at the present slope is not told."""
+
+FEWEST_MINUTES = 6
+OLDEST_S = 5 * MINUTE_S
+LEAST_GROWTH = 0.02
+"""Part of the framebuffer that the line must have gained over the window: the rest is noise of a full guest."""
+
+
+def predict_exhaustion(vgpu: MeasuredVgpu, now: float) -> tuple[Trend, LimitReached] | None:
+    """The trend of the last two hours, and when the framebuffer is full; None if it is not going to be soon."""
+    size = vgpu.size_bytes
+    recent = [one for one in vgpu.of(FRAMEBUFFER) if now - WINDOW_S <= one.at <= now + MINUTE_S]
+    if size is None or len(recent) < FEWEST_MINUTES or now - recent[-1].at > OLDEST_S:
+        return None
+    found = trend([(one.at, one.mean) for one in recent])
+    if found is None or found.slope * found.span_s < LEAST_GROWTH * size or not _grows_on(recent, found.slope):
+        return None
+    arrival = found.seconds_until(size)
+    if arrival is None or arrival.expected_s > HORIZON_S:
+        return None
+    return found, arrival
+
+
+def _grows_on(recent: Sequence[Point], slope: float) -> bool:
+    """True if the last third still grows, at half the slope at least: a program that loads its data ends there."""
+    last = recent[-max(3, len(recent) // 3) :]
+    half = len(last) // 2
+    before, after = last[:half], last[-half:]
+    span_s = fmean(one.at for one in after) - fmean(one.at for one in before)
+    return fmean(one.mean for one in after) - fmean(one.mean for one in before) >= slope * span_s / 2
+
+
+def find(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
+    """Name the VM whose framebuffer runs out."""
+    predicted = predict_exhaustion(vgpu, now)
+    if predicted is None:
+        return None
+    found, arrival = predicted
+    lease, size = vgpu.lease, vgpu.size_bytes or 0.0
+    text = (
+        f"{vgpu.vm} uses {found.level / size:.0%} of the framebuffer of its {lease.share.profile}, and grows by"
+        f" {found.slope * HOUR_S / 2**20:.0f} MiB an hour: full in {_words(arrival.expected_s)}"
+        f" (90 % between {_words(arrival.earliest_s)} and {_words(arrival.latest_s)})"
+    )
+    return MeasuredFault(
+        FaultId.FRAMEBUFFER_RUNS_OUT,
+        lease.host,
+        lease.share.gpu,
+        lease.tenant,
+        lease.vm_name,
+        lease.share.vfio_device,
+        lease.share.profile,
+        text,
+        figures={
+            "used_ratio": found.level / size,
+            "slope_bytes_per_second": found.slope,
+            "exhaustion_seconds": arrival.expected_s,
+            "earliest_exhaustion_seconds": arrival.earliest_s,
+            "latest_exhaustion_seconds": arrival.latest_s,
+            "measured_seconds": found.span_s,
+        },
+    )
+
+
+def _words(seconds: float) -> str:
+    return "no time" if seconds < MINUTE_S else format_duration(round(seconds / MINUTE_S) * MINUTE_S)

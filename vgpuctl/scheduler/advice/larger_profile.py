@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs at the limit of their framebuffer, or there soon."""
+
+from collections.abc import Iterator
+
+from vgpuctl.model.units import format_mib
+from vgpuctl.scheduler.advice import framebuffer_runs_out
+from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
+from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, HOUR_S, MeasuredFleet, MeasuredVgpu
+from vgpuctl.scheduler.advice.profiles import HEADROOM, other_sizes
+from vgpuctl.scheduler.advice.room import layout_of, with_profile, without
+from vgpuctl.scheduler.advice.smaller_profile import peak_bytes, replace_commands
+from vgpuctl.scheduler.capacity import PlacedVm
+
+FEWEST_HOURS = 3.0
+LIMIT, FEWEST_AT_LIMIT, LEAST_PART = 0.95, 3, 0.05
+"""Part of the framebuffer that is the limit, and hours there: at least three, and one in twenty."""
+
+_MIB = 1 << 20
+
+
+def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
+    """One advice for each VM that a larger profile would help and that fits somewhere with it."""
+    for vgpu in fleet.vgpus:
+        size, vm = vgpu.size_bytes, fleet.vms.get(vgpu.lease.vm_uuid)
+        if size is None or vm is None or fleet.shares_of_vm[vm.vm_uuid] != 1:
+            continue
+        at_limit = sum(one.high >= LIMIT * size for one in vgpu.hourly)
+        is_full = (
+            vgpu.measured_hours >= FEWEST_HOURS
+            and at_limit >= FEWEST_AT_LIMIT
+            and at_limit >= LEAST_PART * len(vgpu.hourly)
+        )
+        predicted = framebuffer_runs_out.predict_exhaustion(vgpu, fleet.now)
+        if not is_full and predicted is None:
+            continue
+        rest = without(layout_of(fleet), [vm])
+        for mib, profile in other_sizes(fleet, vgpu):
+            placement = rest.fleet().place(with_profile(vm.request, profile)) if mib > size / _MIB * HEADROOM else None
+            if placement is not None:
+                yield _advice(vgpu, vm, profile, mib, at_limit if is_full else 0, placement.host)
+                break
+
+
+def _advice(vgpu: MeasuredVgpu, vm: PlacedVm, profile: str, mib: int, at_limit: int, host: str) -> Advice:
+    lease = vgpu.lease
+    peak_mib = round(peak_bytes(vgpu) / _MIB) if vgpu.hourly else 0
+    if at_limit:
+        text = f"{vgpu.vm} was at {LIMIT:.0%} of its framebuffer or above in {at_limit} of {len(vgpu.hourly)} hours"
+        gain = Gain(
+            f"{at_limit} of {len(vgpu.hourly)} hours at the limit would have been none, as far as the guest"
+            " wanted no more than it got",
+            float(at_limit),
+            "hours at the limit",
+            at_most=True,
+        )
+        proof = f"the kept hourly peaks ({format_mib(peak_mib)} at most) were held against {format_mib(mib)}"
+    else:
+        text = f"{vgpu.vm} fills its framebuffer: see framebuffer-runs-out"
+        more_h = _more_hours(vgpu, mib)
+        gain = Gain(f"the framebuffer lasts {more_h:.1f} hours longer at the present growth", more_h, "hours")
+        proof = "the trend of the kept minutes was carried on to the larger framebuffer; a leak only takes longer"
+    return Advice(
+        id=advice_id(AdviceKind.LARGER_PROFILE, lease.vm_uuid, profile),
+        kind=AdviceKind.LARGER_PROFILE,
+        host=lease.host,
+        gpu=lease.share.gpu,
+        tenant=lease.tenant,
+        vm=lease.vm_name,
+        text=text,
+        before={f"{vgpu.vm} gpus": f"[{lease.share.profile}]"},
+        after={f"{vgpu.vm} gpus": f"[{profile}]"},
+        commands=replace_commands(vm, profile),
+        gain=gain,
+        proof=f"{proof}; placing was replayed without the VM, and {profile} fits on {host}",
+        confidence=Confidence.of(vgpu.measured_hours, is_bound=True),
+        measured_hours=vgpu.measured_hours,
+    )
+
+
+def _more_hours(vgpu: MeasuredVgpu, mib: int) -> float:
+    points = vgpu.of(FRAMEBUFFER)
+    predicted = framebuffer_runs_out.predict_exhaustion(vgpu, points[-1].at)
+    assert predicted is not None
+    slope = predicted[0].slope
+    return (mib * _MIB - (vgpu.size_bytes or 0.0)) / slope / HOUR_S

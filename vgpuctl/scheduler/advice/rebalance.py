@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VM of a contended GPU that fits on a calmer one of another host."""
+
+from collections.abc import Iterator, Sequence
+
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.policy import parse_policy
+from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
+from vgpuctl.scheduler.advice.measured import MeasuredFleet, MeasuredVgpu
+from vgpuctl.scheduler.advice.replay import Outcome, as_measured, demand_of, under_best_effort
+from vgpuctl.scheduler.advice.room import layout_of, without
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.scorer import FleetView
+
+FEWEST_MINUTES = 30
+LEAST_MISSING = 0.02
+LEAST_GAIN = 0.5
+"""Part of the missing time that the move must give back."""
+
+
+def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
+    """One advice for each contended GPU: the move that the replay likes best."""
+    calm = FleetView(utilisation_percent=_loads(fleet))
+    for vgpus in fleet.by_gpu.values():
+        known = [one for one in vgpus if one.promised is not None and one.use]
+        if len(known) < 2:
+            continue
+        demands = {one.lease.id: demand_of(one) for one in known}
+        now = as_measured(known, demands)
+        if now.minutes < FEWEST_MINUTES or now.wanted - now.delivered < LEAST_MISSING * now.wanted:
+            continue
+        moves = [move for one in known if (move := _move(fleet, one, known, now, calm)) is not None]
+        if moves:
+            yield max(moves, key=lambda one: (one.gain.value, one.id))
+
+
+def _loads(fleet: MeasuredFleet) -> dict[tuple[str, str], float]:
+    """The mean use of each GPU over the kept minutes, in whole percent."""
+    found = {}
+    for place, vgpus in fleet.by_gpu.items():
+        minutes = {minute for one in vgpus for minute in one.use}
+        total = sum(sum(one.use.values()) for one in vgpus)
+        found[place] = float(min(100, round(100 * total / max(1, len(minutes)))))
+    return found
+
+
+def _move(
+    fleet: MeasuredFleet, moved: MeasuredVgpu, there: Sequence[MeasuredVgpu], now: Outcome, calm: FleetView
+) -> Advice | None:
+    """The advice to move one of the vGPUs, None where it fits on no other host or gains too little."""
+    vm = fleet.vms.get(moved.lease.vm_uuid)
+    if vm is None or vm.request.host is not None or fleet.shares_of_vm[vm.vm_uuid] != 1:
+        return None
+    rest = without(layout_of(fleet), [vm])
+    others = [one for one in rest.capacities if one.name != vm.host]
+    placement = Fleet(others, rest.leases, view=calm).place(vm.request, parse_policy("least-utilised"))
+    if placement is None:
+        return None
+    target = (placement.host, placement.shares[0].gpu)
+    beside = [*fleet.by_gpu.get(target, []), moved]
+    left = [one for one in there if one is not moved]
+    if any(not one.use for one in beside):
+        return None
+    demands = {one.lease.id: demand_of(one) for one in (*left, *beside)}
+    before_there = as_measured(beside[:-1], demands)
+    after_here, after_there = under_best_effort(left, demands), under_best_effort(beside, demands)
+    was = now.missing_hours + before_there.missing_hours
+    will = after_here.missing_hours + after_there.missing_hours
+    if was - will < LEAST_GAIN * now.missing_hours:
+        return None
+    is_bound = any(one.is_bound for one in demands.values())
+    return _advice(moved, placement, now, was, will, is_bound=is_bound)
+
+
+def _advice(
+    moved: MeasuredVgpu, placement: Placement, now: Outcome, was: float, will: float, *, is_bound: bool
+) -> Advice:
+    lease, hours = moved.lease, now.minutes / 60
+    target = f"{placement.host} {placement.shares[0].gpu}"
+    return Advice(
+        id=advice_id(AdviceKind.REBALANCE, lease.vm_uuid, *moved.place),
+        kind=AdviceKind.REBALANCE,
+        host=lease.host,
+        gpu=lease.share.gpu,
+        tenant=lease.tenant,
+        vm=lease.vm_name,
+        text=(
+            f"the VMs of {lease.host} {lease.share.gpu} missed {now.missing_hours:.2f} GPU-hours of promised time"
+            f" in {hours:.1f} measured hours"
+        ),
+        before={f"{moved.vm} place": f"{lease.host} {lease.share.gpu}"},
+        after={f"{moved.vm} place": target},
+        commands=(f"vgpuctl move-vm {lease.vm_name} --tenant {lease.tenant} --to {placement.host}",),
+        gain=Gain(
+            f"{will:.2f} GPU-hours of promised time would be missing on both GPUs instead of {was:.2f}"
+            + (", at best" if is_bound else ""),
+            was - will,
+            "GPU-hours of promised time",
+            at_most=is_bound,
+        ),
+        proof=(
+            f"{now.minutes} kept minutes of both GPUs were replayed with the VM moved, time in proportion to demand"
+            " where a GPU has too little; placing was replayed with the rules of create-vm"
+        ),
+        confidence=Confidence.of(hours, is_bound=is_bound),
+        measured_hours=hours,
+    )

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""advise: what goes wrong, by which VM, and changes that are worth it, each with its proof."""
+
+from dataclasses import dataclass
+
+from vgpuctl.errors import NotFound
+from vgpuctl.scheduler.advice import framebuffer_runs_out
+from vgpuctl.scheduler.advice.advice import Advice, MeasuredFault
+from vgpuctl.scheduler.advice.everything import advise_all, find_all
+from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, MeasuredFleet
+from vgpuctl.usecases.support.history import open_past
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.telemetry.measured_fleet import REPLAYED, Windows, read_fleet_measured
+
+
+@dataclass(frozen=True)
+class Advised:
+    """findings: what goes wrong now. advices: by kind, host and GPU. measured: leases with readings, of all leases.
+
+    hours: that were measured of the one that was measured longest.
+    """
+
+    findings: tuple[MeasuredFault, ...]
+    advices: tuple[Advice, ...]
+    measured: int
+    leases: int
+    hours: float
+
+
+def advise(
+    services: Services, *, since_s: float, replay_s: float, tenant: str | None = None, host: str | None = None
+) -> Advised:
+    """Look at the past of the whole fleet, and tell what concerns a tenant or a host. No host is contacted.
+
+    since_s: how far back sizes are looked at. replay_s: how many seconds of minutes are replayed.
+    Raises NotFound without past readings, or for the tenant or host, StoreUnusable, PrometheusUnusable.
+    """
+    if tenant is not None:
+        with services.store.reading() as session:
+            session.tenant(tenant)
+    if host is not None and host not in services.inventory.select(None):
+        raise NotFound(f"the inventory has no host {host}", hint="see `vgpuctl list-hosts`")
+    minutes = dict.fromkeys(REPLAYED, replay_s) | {FRAMEBUFFER: framebuffer_runs_out.WINDOW_S}
+    with open_past(services.past()) as opened:
+        if opened.past is None:
+            raise NotFound(
+                opened.problem or "there is no history of readings",
+                hint="advice is given from measurements only: run `vgpuctl exporter`, or name --prometheus",
+            )
+        fleet = read_fleet_measured(services, opened.past, Windows(since_s, minutes))
+    return Advised(
+        findings=tuple(one for one in find_all(fleet) if _concerns(one, tenant, host)),
+        advices=tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host)),
+        measured=len(fleet.vgpus),
+        leases=len(fleet.leases),
+        hours=_hours(fleet),
+    )
+
+
+def _hours(fleet: MeasuredFleet) -> float:
+    return max((one.measured_hours for one in fleet.vgpus), default=0.0)
+
+
+def _concerns(one: Advice | MeasuredFault, tenant: str | None, host: str | None) -> bool:
+    return tenant in (None, one.tenant) and host in (None, one.host)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings of the process that keeps the history: an event when one begins or ends, and metrics while it lasts."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from vgpuctl.model.event import EventFilter
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.faults import FaultId
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import host_name_of
+from vgpuctl.scheduler.advice import contention, framebuffer_runs_out
+from vgpuctl.scheduler.advice.advice import MeasuredFault
+from vgpuctl.scheduler.advice.everything import find_all
+from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, SHARE, STEAL, UTILIZATION, MeasuredFleet
+from vgpuctl.store.store import Session, Store
+from vgpuctl.telemetry import own_metrics as own
+from vgpuctl.telemetry.exposition import Page
+from vgpuctl.usecases.support.history import Past
+from vgpuctl.usecases.telemetry.measured_fleet import Windows, read_vgpus
+
+LOOK_S = 60.0
+"""Seconds between two looks: the history has a step of a minute."""
+
+_ENDS_AFTER = 5
+"""Looks in a row without a finding after which it is over: one that flickers is one."""
+
+_WINDOWS = Windows(
+    0.0,
+    {
+        FRAMEBUFFER: framebuffer_runs_out.WINDOW_S,
+        UTILIZATION: contention.WINDOW_S,
+        SHARE: contention.WINDOW_S,
+        STEAL: contention.WINDOW_S,
+    },
+)
+_KINDS = {
+    FaultId.FRAMEBUFFER_RUNS_OUT: EventKind.FRAMEBUFFER_PREDICTED,
+    FaultId.SHARE_STOLEN: EventKind.CONTENTION_OBSERVED,
+}
+_BEGUN, _OVER = "begun", "over"
+_Key = tuple[str, ...]
+
+
+@dataclass
+class _Open:
+    finding: MeasuredFault
+    missed: int = 0
+
+
+@dataclass
+class FindingsWatch:
+    """What was found, from look to look. A restart, or a second process, tells no finding a second time."""
+
+    _open: dict[_Key, _Open] = field(default_factory=dict)
+
+    def look(self, store: Store, past: Past, now: float, leases: Sequence[Lease]) -> list[MeasuredFault]:
+        """Look once; write an event for each finding that begins or ends. Raises one of PAST_PROBLEMS, StoreError.
+
+        A store that may only be read keeps no events.
+        """
+        vgpus = tuple(read_vgpus(past, leases, now, _WINDOWS))
+        found = find_all(MeasuredFleet(now=now, leases=tuple(leases), vgpus=vgpus))
+        begun = [one for one in found if one.key not in self._open]
+        self._open |= {one.key: _Open(one) for one in found}
+        seen = {one.key for one in found}
+        for key, kept in list(self._open.items()):
+            kept.missed = 0 if key in seen else kept.missed + 1
+        over = [key for key, kept in self._open.items() if kept.missed >= _ENDS_AFTER]
+        ended = [self._open.pop(key).finding for key in over]
+        if (begun or ended) and store.read_only_reason is None:
+            with store.transaction() as session:
+                for one in begun:
+                    _tell(session, one, _BEGUN)
+                for one in ended:
+                    _tell(session, one, _OVER)
+        return found
+
+
+def page_of(findings: Iterable[MeasuredFault]) -> Page:
+    """The metrics of findings."""
+    exhaustion, taken = [], []
+    for one in findings:
+        labels = (one.host, one.gpu, one.tenant, one.vm, one.share, one.profile)
+        if one.fault is FaultId.FRAMEBUFFER_RUNS_OUT:
+            for bound, name in (("expected", ""), ("earliest", "earliest_"), ("latest", "latest_")):
+                value = one.figures[f"{name}exhaustion_seconds"]
+                if math.isfinite(value):
+                    exhaustion.append(((*labels, bound), value))
+        elif one.fault is FaultId.SHARE_STOLEN:
+            taken.append((labels, one.figures["contention_ratio"]))
+    families = [own.FRAMEBUFFER_EXHAUSTION.of(exhaustion), own.CONTENTION.of(taken)]
+    return Page([one for one in families if one.samples])
+
+
+def _tell(session: Session, one: MeasuredFault, state: str) -> None:
+    """Write the event, unless the last one about the same says the same."""
+    kind, subject = _KINDS[one.fault], host_name_of(one.tenant, one.vm)
+    told = session.events(1, EventFilter(subjects=(subject,), kinds=(kind.value,), host=one.host))
+    last = told[-1].after.get("state") if told and told[-1].evidence.get("gpu") == one.gpu else _OVER
+    if last == state:
+        return
+    session.add_event(
+        kind,
+        subject,
+        one.text if state == _BEGUN else f"{one.fault} is over",
+        tenant=one.tenant or None,
+        host=one.host,
+        before={"state": last},
+        after={"state": state},
+        evidence={
+            "fault": one.fault.value,
+            "gpu": one.gpu,
+            "victims": list(one.victims),
+            **{name: round(value, 4) for name, value in one.figures.items() if math.isfinite(value)},
+        },
+    )

@@ -5,7 +5,7 @@ import contextlib
 import os
 import stat
 import sys
-from typing import BinaryIO, Optional
+from typing import BinaryIO, Optional, Tuple
 
 from vgpuctl.agent.file_problems import put_problem, read_problem
 from vgpuctl.agent.machine_root import MachineRoot
@@ -25,6 +25,14 @@ class DiskFiles(MachineRoot):
             return None
         except OSError as error:
             raise read_problem(path, error) from error
+
+    def stamp(self, path: str) -> Optional[Tuple[int, int, int]]:
+        """Return what changes when a file of the disk is replaced or written, None where there is none."""
+        try:
+            found = os.stat(self.path(path))
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read_tail(self, path: str, size: int = 1 << 18) -> str:
         """Return the end of a file that may be large, nothing where it cannot be read."""

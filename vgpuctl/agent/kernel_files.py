@@ -3,7 +3,7 @@
 
 import errno as errnos
 import os
-from typing import List, Optional, Set, Tuple
+from typing import List, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent import time_limits
 from vgpuctl.agent.file_problems import errno_name, read_problem, write_blocked
@@ -106,15 +106,15 @@ class KernelFiles(MachineRoot):
         """Return where a path leads when all its links are followed, as seen on the machine."""
         return self.image_real_path(path)
 
-    def process_links(self) -> Tuple[List[Tuple[int, str]], int]:
+    def process_links(self, pids: Optional[Sequence[int]] = None) -> Tuple[List[Tuple[int, str]], int]:
         """Return (pid, open file) of every process but the agent, and how many could not be looked into.
 
-        The agent has a card's node open itself while it uses NVML.
+        The agent has a card's node open itself while it uses NVML. pids: look into these processes alone.
         """
         found: List[Tuple[int, str]] = []
         unreadable = 0
         own = str(os.getpid()) if self.root == "/" else ""
-        for name in self.listdir("/proc"):
+        for name in self.listdir("/proc") if pids is None else map(str, pids):
             if not name.isdigit() or name == own:
                 continue
             folder = self.path(f"/proc/{name}/fd")

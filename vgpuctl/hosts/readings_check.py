@@ -89,7 +89,7 @@ def _check_of_gpu(address: str, gpus: Sequence[str], path: str) -> None:
 
 def _check_unique(names: Sequence[str], field: str, what: str) -> None:
     if len(set(names)) < len(names):
-        raise WireError(field, f"a {what} is there twice")
+        raise WireError(field, f"the same {what} is there twice")
 
 
 def _check_text(text: str, longest: int, path: str) -> None:

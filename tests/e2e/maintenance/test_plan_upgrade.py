@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-upgrade on simulated hosts: it says what to do, in which order, and does nothing."""
 
+import json
 from typing import Any
 
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
+from vgpuctl_lab.simulated.machine.nvml_vgpu_readings import GUEST_DRIVER
 
 SIZE = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
 NEWER = "595.45.04"
@@ -35,6 +37,11 @@ def test_a_plan_names_order_vms_and_guests_and_changes_nothing(
     assert {vm["verdict"] for vm in planned.values()} <= {"move", "stop"}
     assert {vm["guest"]["verdict"] for vm in planned.values()} == {"unknown"}
     assert {one["branch"] for one in plan["branches"] if one["verdict"] == "breaks"} >= {"R535", "R550"}
+
+    named = ("--guest-driver", "acme/web-2=550.54.16")
+    read = json.loads(operator.run("plan-upgrade", "--driver", NEWER, "--refresh", *named, "--json").out)
+    guests = {vm["name"]: vm["guest_driver"] for host in read["hosts"] for vm in host["vms"]}
+    assert guests == {"acme/web-1": GUEST_DRIVER, "acme/web-2": "550.54.16"}
 
     told = operator.run("plan-upgrade", "--driver", NEWER, "--guest-driver", "acme/web-1=550.54.16")
     assert told.code == 1

@@ -18,11 +18,14 @@ _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 class OpenNodes:
-    """Every node of VFIO, of a GPU's driver and of a sound card that a process has open, read once."""
+    """Every node of VFIO, of a GPU's driver and of a sound card that a process has open, read once.
 
-    def __init__(self, host: Host) -> None:
+    pids: look into these processes alone.
+    """
+
+    def __init__(self, host: Host, pids: Optional[Sequence[int]] = None) -> None:
         self._host = host
-        links, self.unreadable = host.process_links()
+        links, self.unreadable = host.process_links(pids)
         self._pids: Dict[str, List[int]] = defaultdict(list)
         for pid, target in links:
             if target.startswith(_NODES) and pid not in self._pids[target]:

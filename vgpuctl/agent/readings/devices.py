@@ -2,7 +2,7 @@
 """The device of a vGPU that NVML does not name: the VF that the VM's QEMU has open (vendor-specific VFIO)."""
 
 from collections import defaultdict
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent.facts import sriov, vf_profile
 from vgpuctl.agent.facts.holders import OpenNodes
@@ -29,7 +29,7 @@ class Devices:
         if not nameless:
             return {}
         try:
-            held = self._held(address)
+            held = self._held(address, {(one.vm_uuid or "").lower() for one in nameless})
         except Problem as problem:
             unread.append(f"{address}: the VFs of its vGPUs are unknown: {problem.message}")
             return {}
@@ -49,10 +49,9 @@ class Devices:
             found.update(zip((one.number for one in several), functions))
         return found
 
-    def _held(self, address: str) -> Dict[Tuple[str, int], List[str]]:
+    def _held(self, address: str, vm_uuids: Set[str]) -> Dict[Tuple[str, int], List[str]]:
         """Return the VFs of a GPU with a vGPU that a VM holds, by the VM and the type. Raises Problem."""
-        if self._nodes is None:
-            self._nodes = OpenNodes(self._host)
+        nodes = self._open_nodes(vm_uuids)
         found: Dict[Tuple[str, int], List[str]] = defaultdict(list)
         for _, vf in sriov.read_functions(self._host, address):
             if not vf_profile.is_offered(self._host, vf):
@@ -60,10 +59,18 @@ class Devices:
             type_id = vf_profile.read_set(self._host, vf)
             if type_id is None:
                 continue
-            for holder in self._nodes.holders_of_function(vf):
+            for holder in nodes.holders_of_function(vf):
                 if holder.vm_uuid is not None:
                     found[holder.vm_uuid, int(type_id)].append(vf)
         return found
+
+    def _open_nodes(self, vm_uuids: Set[str]) -> OpenNodes:
+        """Return what processes have open: those of VMs whose process libvirt names, else all of the host's."""
+        if self._nodes is None:
+            pids = [one.pid for one in self._domains.values() if one.pid is not None]
+            is_named = all(one in self._domains and self._domains[one].pid is not None for one in vm_uuids)
+            self._nodes = OpenNodes(self._host, pids if is_named else None)
+        return self._nodes
 
     def _in_order(self, vm_uuid: str, functions: Sequence[str]) -> List[str]:
         """Return the VFs in the order of their addresses in the guest, none if libvirt's file does not have all."""

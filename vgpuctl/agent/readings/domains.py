@@ -33,6 +33,11 @@ class RunningDomain:
     functions: Tuple[str, ...] = ()
 
 
+_Stamp = Tuple[int, int, int]
+# What the files said, by root and path: an agent that serves for months reads a file again only after it changed.
+_known: Dict[Tuple[str, str], Tuple[_Stamp, Optional[RunningDomain]]] = {}
+
+
 def read(host: Host, unread: List[str]) -> Dict[str, RunningDomain]:
     """Return the running domains by name; one whose file cannot be understood is a sentence in `unread`."""
     try:
@@ -44,15 +49,28 @@ def read(host: Host, unread: List[str]) -> Dict[str, RunningDomain]:
     if len(files) > _DOMAINS_AT_MOST:
         unread.append(f"{FOLDER} has {len(files)} files; the first {_DOMAINS_AT_MOST} are read")
     found: Dict[str, RunningDomain] = {}
+    if len(_known) > _DOMAINS_AT_MOST:
+        _known.clear()
     for name in files[:_DOMAINS_AT_MOST]:
         try:
-            domain = _read_one(host, f"{FOLDER}/{name}")
+            domain = _read_if_changed(host, f"{FOLDER}/{name}")
         except Problem as problem:
             unread.append(problem.message)
             continue
         if domain is not None:
             found[domain.name] = domain
     return found
+
+
+def _read_if_changed(host: Host, path: str) -> Optional[RunningDomain]:
+    """Read one file unless it is as before. Raises Problem."""
+    stamp = host.stamp(path)
+    if stamp is None:
+        return None
+    known = _known.get((host.root, path))
+    if known is None or known[0] != stamp:
+        known = _known[host.root, path] = (stamp, _read_one(host, path))
+    return known[1]
 
 
 def _read_one(host: Host, path: str) -> Optional[RunningDomain]:

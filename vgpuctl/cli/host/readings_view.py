@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from vgpuctl.agent.wire.measures import GPU, HOST, INSTANCE, VGPU, VM
 from vgpuctl.agent.wire.readings import HostReadings, Measured
 from vgpuctl.cli.support.output import print_line
 
@@ -31,12 +30,14 @@ _TIMESTAMP = "_timestamp_seconds"
 
 def print_readings(readings: HostReadings) -> None:
     """Print everything that was measured."""
-    for title, kind, measured in _objects(readings):
+    for title, names, measured in _objects(readings):
         print_line()
-        print_line(title)
+        print_line(f"Readings of {title}")
+        for name, text in names:
+            print_line(f"  {name:{_TITLE_WIDTH}} {text}")
         for name, text in rows(measured):
             print_line(f"  {name:{_TITLE_WIDTH}} {text}")
-        _print_missing(kind, measured)
+        _print_missing(measured)
     if readings.unread:
         print_line()
         print_line("Not read")
@@ -44,18 +45,18 @@ def print_readings(readings: HostReadings) -> None:
             _print_wrapped("  ", sentence)
 
 
-def _objects(readings: HostReadings) -> Iterator[tuple[str, str, Measured]]:
-    yield "Readings of the host", HOST, readings.measured
+def _objects(readings: HostReadings) -> Iterator[tuple[str, list[tuple[str, str]], Measured]]:
+    """Title, names and measures of each object."""
+    yield "the host", [], readings.measured
     for gpu in readings.gpus:
-        yield f"Readings of GPU {gpu.address}  {gpu.model or gpu.driver or 'without a driver'}", GPU, gpu.measured
+        yield f"GPU {gpu.address}  {gpu.model or gpu.driver or 'without a driver'}", [], gpu.measured
     for one in readings.instances:
-        yield f"Readings of GPU instance {one.id} of {one.gpu}  {one.profile}", INSTANCE, one.measured
+        yield f"GPU instance {one.id} of {one.gpu}  {one.profile}", [], one.measured
     for vgpu in readings.vgpus:
-        title = f"Readings of vGPU {vgpu.device or 'of unknown device'}  {vgpu.profile} of VM {vgpu.vm_uuid}"
-        yield title, VGPU, vgpu.measured
+        names = [("GPU", vgpu.gpu), ("VM", vgpu.vm_uuid or "unknown")]
+        yield f"vGPU {vgpu.device or 'of unknown device'}  {vgpu.profile}", names, vgpu.measured
     for vm in readings.vms:
-        tenant = "" if vm.tenant is None else f" of tenant {vm.tenant}"
-        yield f"Readings of VM {vm.name}{tenant}  {vm.uuid}", VM, vm.measured
+        yield f"VM {vm.name}", [("UUID", vm.uuid), ("tenant", vm.tenant or "none of vgpuctl's")], vm.measured
 
 
 def rows(measured: Measured) -> Iterator[tuple[str, str]]:
@@ -119,7 +120,7 @@ def _format_bytes(value: float) -> str:
     return f"{size:.0f} {_BYTES[unit]}" if unit == 0 else f"{size:.1f} {_BYTES[unit]}"
 
 
-def _print_missing(kind: str, measured: Measured) -> None:
+def _print_missing(measured: Measured) -> None:
     """Print the missing measures, those of one reason together."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for name, why, reason in measured.missing:

@@ -41,7 +41,8 @@ def command(
     """Plan the upgrade of hosts: their order, the VMs that must leave, the guests that break, and what changes.
 
     Nothing is changed. The first host of each kind of GPUs is upgraded alone. Exit code 1 means that the driver of a
-    guest does not work with the new host driver; vgpuctl knows only the guest drivers that --guest-driver names.
+    guest does not work with the new host driver. With --refresh the vGPUs of running VMs tell the guest drivers;
+    --guest-driver names others, or overrides them.
     SEEN is when the host last answered.
     """
     from vgpuctl.cli.support.services import report_failures, services

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-upgrade: the order of hosts for another driver or kernel, and what each of them needs. It changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.catalog.vgpu_versions import parse_driver
@@ -14,6 +14,7 @@ from vgpuctl.planner.upgrade import plan_upgrade as plan
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdict, plan_drain
+from vgpuctl.usecases.support.fleet_reader import read_fleet
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
@@ -36,6 +37,8 @@ def plan_upgrade(
 ) -> UpgradeReport:
     """Plan the upgrade of the chosen hosts. guest_drivers: by `TENANT/VM`, what the operator knows of guests.
 
+    refresh: read the hosts now, and with them the guest drivers that their vGPUs tell.
+
     Raises UsageError without a target, for a driver that is not a version; NotFound for a VM that is not there.
     """
     if target.driver is None and target.kernel is None:
@@ -51,6 +54,7 @@ def plan_upgrade(
     if unknown:
         raise NotFound(f"there is no VM {unknown[0]}", hint="write TENANT/VM=VERSION; see `vgpuctl list-vms`")
     hosts, failures = [], list(seen.failures)
+    told_drivers = _read_guest_drivers(services, [one.name for one in seen.capacities]) if refresh else {}
     for capacity in seen.capacities:
         try:
             drained = {one.subject: one for one in plan_drain(services, capacity.name, DrainOptions(stops=True))}
@@ -58,9 +62,22 @@ def plan_upgrade(
             failures.append((capacity.name, error))
             continue
         here = [vm for vm in vms if vm.host == capacity.name]
-        told = tuple(_vm(vm, leases, drained[vm.label], guest_drivers.get(_name(vm))) for vm in here)
+        told = tuple(
+            _vm(vm, leases, drained[vm.label], guest_drivers.get(_name(vm), told_drivers.get(vm.uuid))) for vm in here
+        )
         hosts.append(UpgradeHost(capacity.name, capacity.facts, told))
     return UpgradeReport(plan(hosts, target, at_once=at_once), tuple(failures), ages)
+
+
+def _read_guest_drivers(services: Services, hosts: Sequence[str]) -> dict[str, str]:
+    """The driver of each guest by the UUID of its VM, as far as its vGPU tells it; a host that fails tells none."""
+    found = {}
+    for snapshot in read_fleet(services, hosts):
+        for vgpu in () if snapshot.readings is None else snapshot.readings.vgpus:
+            version = vgpu.measured.label("guest_driver_info")
+            if vgpu.vm_uuid is not None and version is not None and parse_driver(version) is not None:
+                found[vgpu.vm_uuid.lower()] = version
+    return found
 
 
 def _vm(vm: Vm, leases: list[Lease], drained: Drained, guest_driver: str | None) -> UpgradeVm:

@@ -75,9 +75,10 @@ class SimulatedHost(Host):
         self._tree_now()
         return self._resolve(path)
 
-    def process_links(self) -> tuple[list[tuple[int, str]], int]:
+    def process_links(self, pids: Sequence[int] | None = None) -> tuple[list[tuple[int, str]], int]:
         """Return (pid, open file) of the VMs' processes; none is hidden."""
-        return open_nodes(self.machine.shape, self.machine.state(), self._tree_now()), 0
+        found = open_nodes(self.machine.shape, self.machine.state(), self._tree_now())
+        return [one for one in found if pids is None or one[0] in pids], 0
 
     def nvml(self) -> SimulatedNvml:
         """The machine's NVML. Raises Problem `nvml-missing` on a host without NVIDIA's driver."""

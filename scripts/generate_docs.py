@@ -19,7 +19,8 @@ import yaml
 from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.agent.wire.labelled import OBJECT_LABELS
-from vgpuctl.agent.wire.measures import MEASURES
+from vgpuctl.agent.wire.measure_states import STATES
+from vgpuctl.agent.wire.measures import MEASURES, Measure
 from vgpuctl.cli.main import command
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
@@ -212,7 +213,7 @@ def _with_measures(page: str) -> str:
     for kind in dict.fromkeys(one.of for one in MEASURES):
         begin, end = f"<!-- measures of {kind}: made by scripts/generate_docs.py -->", "<!-- end of measures -->"
         rows = "\n".join(
-            f"| `{one.name}` | {', '.join(f'`{label}`' for label in one.labels)} | "
+            f"| `{one.name}` | {_labels(one)} | "
             f"{'counter' if one.is_counter else 'gauge'} | {one.source} | {'yes' if one.is_kept else ''} | {one.text} |"
             for one in MEASURES
             if one.of == kind
@@ -221,6 +222,13 @@ def _with_measures(page: str) -> str:
         first = page.index(begin)
         page = f"{page[:first]}{begin}\n{table}\n{page[page.index(end, first) :]}"
     return page
+
+
+def _labels(one: Measure) -> str:
+    """The labels of a measure, with the values of one that has a fixed set."""
+    states = STATES.get((one.of, one.name), ())
+    shown = ", ".join(f"`{label}`" for label in one.labels)
+    return f"{shown}: {', '.join(states)}" if states else shown
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

@@ -12,7 +12,7 @@ from vgpuctl_lab.faults import is_simulated
 from vgpuctl_lab.folder import LabFolder, default_folder
 from vgpuctl_lab.scenarios import Scenario, Target, compile_scenario
 from vgpuctl_lab.simulated.layout import simulated_folder
-from vgpuctl_lab.simulated.machine.curves import CURVES, Curves, read, render
+from vgpuctl_lab.simulated.machine.curves import CURVES, Curves, parse, read, render
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
 _MIB = 1 << 20
@@ -20,7 +20,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Played:
-    """What a host plays now: (target, measure, number of points) of each curve."""
+    """The curves that a host plays now: (target, measure, number of points) of each."""
 
     curves: tuple[tuple[str, str, int], ...]
 
@@ -58,12 +58,10 @@ def stop(host: str, *, folder: LabFolder | None = None) -> bool:
 
 
 def playing(host: str, *, folder: LabFolder | None = None) -> Played:
-    """What a simulated host plays now; of an emulated one the file says it. Raises LabError."""
+    """Return the curves that a host plays now. Raises LabError."""
     lab = folder or default_folder()
     if is_simulated(host, lab):
         return _played(read(_machine(lab, host).root))
-    from vgpuctl_lab.simulated.machine.curves import parse
-
     text = _run(lab, host, f"cat {CURVES} 2>/dev/null || true")
     return _played(parse(text) if text else Curves())
 

@@ -25,7 +25,7 @@ def read(simulated: Machine) -> HostReadings:
 
 
 def gpu_of(simulated: Machine) -> Measured:
-    """What was measured of the machine's only card."""
+    """The measures of the machine's only card."""
     [gpu] = read(simulated).gpus
     return gpu.measured
 

@@ -18,7 +18,7 @@ BUS = PF.rpartition(".")[0]
 
 
 def line(code: int, text: str = "pid=1, name=python, Ch 00000000", bus: str = BUS) -> str:
-    """What the driver says of an Xid."""
+    """The driver's message for an Xid."""
     return f"NVRM: Xid (PCI:{bus}): {code}, {text}"
 
 

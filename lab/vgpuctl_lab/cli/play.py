@@ -22,7 +22,8 @@ def command(folder: Path | None, host: str, scenario: str | None, stop: bool, as
     """Play a scenario on a host from now on, and print its curves; without SCENARIO, print what the host plays.
 
     SCENARIO is a YAML file (docs/lab.md) or one of: noisy-neighbour, memory-leak, thermal-throttle, xid, licence-lost,
-    idle. It takes the place of the one before. What no curve plays follows the running VMs.
+    idle. It takes the place of the one before. Measures without a curve follow the running
+    VMs.
     """
     import vgpuctl_lab as lab
 

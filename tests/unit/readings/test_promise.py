@@ -69,7 +69,7 @@ def test_use_of_a_promise_is_missing_without_one_of_both() -> None:
         ([(0.8, 0.25), (0.1, 0.25), (0.1, 0.25)], [0, 0.15, 0.15]),
         # Exactly its promise.
         ([(0.75, 0.5), (0.25, 0.25)], [0, 0]),
-        # What is not known is no neighbour's excess, and nobody's loss.
+        # An unknown use counts neither as excess nor as loss.
         ([(0.95, None), (0.01, 0.25), (None, 0.25)], [None, 0, None]),
         ([], []),
     ],

@@ -7,6 +7,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import required
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.measure_states import POLICIES
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, SetVgpuScheduler
 
@@ -19,8 +20,8 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
     """
     address = step.address
     wanted = SchedulerFacts(step.policy, step.time_slice_us)
-    if step.policy not in nvml_vgpu.POLICIES:
-        raise Problem(ProblemCode.BAD_POLICY, f"{step.policy!r} is none of {', '.join(nvml_vgpu.POLICIES)}")
+    if step.policy not in POLICIES:
+        raise Problem(ProblemCode.BAD_POLICY, f"{step.policy!r} is none of {', '.join(POLICIES)}")
     pci.require(host, address)
     with required(host) as nvml:
         device = nvml.device(address)

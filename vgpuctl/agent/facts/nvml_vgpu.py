@@ -5,10 +5,9 @@ from typing import Any, Callable, Optional, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.measure_states import POLICIES
 from vgpuctl.agent.wire.values import dataclass
 
-# NVML_VGPU_SCHEDULER_POLICY_*; 0 is a policy that this NVML does not know.
-POLICIES = {"best-effort": 1, "equal-share": 2, "fixed-share": 3}
 _NS_PER_US = 1000
 _MIB = 1 << 20
 _NO_PROFILE = 0xFFFFFFFF

@@ -26,7 +26,7 @@ _CARDS_AT_MOST = 1024
 
 
 class Card:
-    """One GPU while it is read. What was read of it stays empty until all of it is there."""
+    """One GPU while it is read. Its readings stay empty until all of them are there."""
 
     def __init__(self, nvml: Nvml, index: int) -> None:
         """Find the GPU of an index. Raises NVMLError."""

@@ -34,7 +34,7 @@ class RunningDomain:
 
 
 _Stamp = Tuple[int, int, int]
-# What the files said, by root and path: an agent that serves for months reads a file again only after it changed.
+# The content of the files, by root and path: an agent that serves for months parses a file only after a change.
 _known: Dict[Tuple[str, str], Tuple[_Stamp, Optional[RunningDomain]]] = {}
 
 

@@ -9,37 +9,20 @@ from vgpuctl.agent.readings import nvlink, scheduler
 from vgpuctl.agent.readings.fields import read_field
 from vgpuctl.agent.readings.instances import Instances
 from vgpuctl.agent.readings.recorder import Recorder
+from vgpuctl.agent.wire.measure_states import (
+    CLOCK_EVENTS,
+    GPM,
+    NO_TELEMETRY,
+    RECOVERY_ACTIONS,
+    SUPPORT,
+    UNKNOWN,
+    UTIL,
+)
 from vgpuctl.agent.wire.measures import GPU
 
 # Of what NVML tells, in one unit of ours.
 PERCENT, MILLI = 100, 1000
 _HERTZ_PER_MHZ = 1_000_000
-# Bits of nvmlDeviceGetCurrentClocksEventReasons.
-CLOCK_EVENTS = {
-    "gpu_idle": 0x1,
-    "applications_clocks": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal": 0x20,
-    "hw_thermal": 0x40,
-    "hw_power_brake": 0x80,
-    "display_clocks": 0x100,
-}
-# Values of field 230, by number; later drivers may have more.
-RECOVERY_ACTIONS = (
-    "none",
-    "gpu-reset",
-    "node-reboot",
-    "drain-p2p",
-    "drain-and-reset",
-    "recover-imex-domain",
-    "bus-reset",
-    "system-reboot",
-)
-UNKNOWN = "unknown"
-# Sources of a utilization: rates of NVML, GPM, or none.
-UTIL, GPM, NO_TELEMETRY = SUPPORT = ("util", "gpm", "none")
 # NVML's header: the utilization reads high while the memory is cleared.
 SCRUBBING_S = 60.0
 _UTILIZATIONS = "utilization_ratio memory_activity_ratio"

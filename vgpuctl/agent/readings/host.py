@@ -7,10 +7,10 @@ from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.readings import domains, machine, vms, xids
 from vgpuctl.agent.readings.cards import Cards, record_xids
-from vgpuctl.agent.readings.gpu import NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.measure_states import NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.wire.measures import GPU, MEASURES
 from vgpuctl.agent.wire.readings import GpuReadings, HostReadings
 

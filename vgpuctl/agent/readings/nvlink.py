@@ -15,7 +15,7 @@ _NAMES = "nvlink_bytes nvlink_errors"
 
 
 def read(found: Recorder, library: Any, device: Any) -> None:
-    """Record the links of a GPU; a board without NVLink says so by Not Supported."""
+    """Record the links of a GPU; NVML answers Not Supported for a board without NVLink."""
     active: List[int] = []
     count = found.ask("nvlink_active_links", lambda: _count_active(library, device, active))
     if not count:

@@ -3,12 +3,9 @@
 
 from typing import Any, Dict
 
-from vgpuctl.agent.facts.nvml_vgpu import POLICIES
 from vgpuctl.agent.readings.recorder import Recorder
+from vgpuctl.agent.wire.measure_states import ARR_MODES, POLICIES, UNKNOWN
 
-UNKNOWN = "unknown"
-# NVML_VGPU_SCHEDULER_ARR_*
-ARR_MODES = ("default", "off", "on")
 _NANO = 1_000_000_000
 _STATE = "scheduler_policy scheduler_arr scheduler_time_slice_seconds"
 _LOG = "scheduler_run_seconds scheduler_preempted_seconds"

@@ -3,10 +3,10 @@
 
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from vgpuctl.agent.readings.gpu import GPM, NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.readings.instances import Instances
 from vgpuctl.agent.readings.promise import instance_ratio, promised_ratio, share_utilization, steal_ratios
 from vgpuctl.agent.readings.vgpu import ENGINES, RunningVgpu
+from vgpuctl.agent.wire.measure_states import GPM, NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.wire.readings import VgpuReadings
 
 _COMPUTED = "promised_ratio share_utilization_ratio steal_ratio"

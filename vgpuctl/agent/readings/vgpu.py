@@ -7,21 +7,13 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
-from vgpuctl.agent.readings.gpu import NO_TELEMETRY, PERCENT, SUPPORT, UTIL
+from vgpuctl.agent.readings.gpu import PERCENT
 from vgpuctl.agent.readings.recorder import Recorder
+from vgpuctl.agent.wire.measure_states import LICENSE_STATES, NO_TELEMETRY, SUPPORT, UTIL
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE
 from vgpuctl.agent.wire.values import dataclass
 
-# NVML_GRID_LICENSE_STATE_*, by number.
-LICENSE_STATES = (
-    "unknown",
-    "uninitialized",
-    "unlicensed-unrestricted",
-    "unlicensed-restricted",
-    "unlicensed",
-    "licensed",
-)
 _EXPIRY_VALID = 2
 _NO_EXPIRY = {
     0: "the driver does not tell the end of the licence",

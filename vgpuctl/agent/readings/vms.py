@@ -8,6 +8,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.readings.domains import RunningDomain
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.measure_states import DOMAIN_STATES
 from vgpuctl.agent.wire.measures import VM
 from vgpuctl.agent.wire.readings import VmReadings
 
@@ -15,8 +16,6 @@ _GROUPS = ("--state", "--cpu-total", "--balloon", "--vcpu", "--interface", "--bl
 # --nowait: a domain with a running job, such as a migration, would make all others wait.
 COMMAND = ("virsh", "--connect", "qemu:///system", "--readonly", "domstats", "--raw", "--nowait", "--list-active")
 _TIMEOUT_S = 10.0
-# virDomainState
-STATES = ("no-state", "running", "blocked", "paused", "shutting-down", "shut-off", "crashed", "suspended")
 _DOMAIN = re.compile(r"Domain: '(.*)'")
 _STATISTIC = re.compile(r"  ([a-z0-9.-]{1,64})=(.{0,4096})")
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -117,7 +116,9 @@ def _record(told: Mapping[str, str]) -> Recorder:
     if state is None:
         found.unread("state", _NOT_TOLD)
     else:
-        found.add_states("state", STATES, STATES[state] if state < len(STATES) else STATES[0])
+        found.add_states(
+            "state", DOMAIN_STATES, DOMAIN_STATES[state] if state < len(DOMAIN_STATES) else DOMAIN_STATES[0]
+        )
     _add(found, "vcpus", _number(told, "vcpu.current"))
     _add(found, "cpu_seconds", _number(told, "cpu.time"), _NANO)
     # libvirt passes on run_delay of /proc/PID/task/TID/schedstat, which counts nanoseconds; virsh's page says µs.
@@ -159,7 +160,7 @@ def _record_devices(
 
 
 def _indices(told: Mapping[str, str], kind: str, most: int) -> range:
-    """The numbers of a kind's parts: virtual CPUs that were taken away leave gaps below the maximum."""
+    """Return the possible numbers of a kind's parts: unplugged virtual CPUs leave gaps below the maximum."""
     return range(min(_number(told, f"{kind}.maximum") or _number(told, f"{kind}.current") or 0, most))
 
 

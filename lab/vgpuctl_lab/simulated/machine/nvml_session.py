@@ -52,7 +52,7 @@ class Session:
         return self.machine.state()
 
     def sensors(self) -> Sensors:
-        """What the machine's GPUs and vGPUs measure now."""
+        """The sensors of the machine's GPUs and vGPUs now."""
         return Sensors(self.machine)
 
     @staticmethod

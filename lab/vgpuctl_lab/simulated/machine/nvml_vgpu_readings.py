@@ -4,6 +4,7 @@
 import time
 from types import SimpleNamespace
 
+from vgpuctl.agent.wire.measure_states import LICENSE_STATES
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, NvmlError
@@ -19,16 +20,7 @@ _ENGINES = {
 }
 _NEWER_ENGINES = {**_ENGINES, "jpgUtil": "jpeg_utilization_ratio", "ofaUtil": "ofa_utilization_ratio"}
 GUEST_DRIVER = "580.95.05"
-# NVML_GRID_LICENSE_STATE_*, by the names of the measure.
-_LICENSE_STATES = {
-    "unknown": 0,
-    "uninitialized": 1,
-    "unlicensed-unrestricted": 2,
-    "unlicensed-restricted": 3,
-    "unlicensed": 4,
-    "licensed": 5,
-}
-_LICENSED = _LICENSE_STATES["licensed"]
+_LICENSED = LICENSE_STATES.index("licensed")
 _EXPIRY_NOT_AVAILABLE, _EXPIRY_VALID = 0, 2
 _LEASE_S = 86_400
 _SLICE_NS = 2_000_000
@@ -107,7 +99,7 @@ class VgpuReadingFunctions(VgpuFunctions):
         """nvmlVgpuInstanceGetLicenseInfo_v2: licensed for a day, always renewed, without curves."""
         vgpu, sensors = self.running(number), self.sensors()
         played = sensors.labels_of_vgpu(vgpu, "license_state")
-        state = next((_LICENSE_STATES[name] for name, value in played.items() if value >= 0.5), _LICENSED)
+        state = next((LICENSE_STATES.index(name) for name, value in played.items() if value >= 0.5), _LICENSED)
         told = sensors.of_vgpu(vgpu, "license_expiry_timestamp_seconds")
         end = time.gmtime(sensors.now // 3600 * 3600 + _LEASE_S if told is None else told)
         return SimpleNamespace(

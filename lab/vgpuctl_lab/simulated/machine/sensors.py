@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine's GPUs and vGPUs measure: a scenario's curves, else plausible values of the running VMs.
+"""Sensors of a machine's GPUs and vGPUs: they follow a scenario's curves, else the running VMs.
 
 Values without a curve are equal for equal states, in proportion to the running VMs; counters grow with time.
 """
 
 import zlib
 
+from vgpuctl.agent.wire.measure_states import CLOCK_EVENTS, RECOVERY_ACTIONS
 from vgpuctl_lab.simulated.machine import curves as played
 from vgpuctl_lab.simulated.machine.readings import REMAP_PENDING, ecc_errors
 from vgpuctl_lab.simulated.machine.shape import CardShape
@@ -16,21 +17,6 @@ SLOWDOWN_C = 92
 _MIB = 1 << 20
 _IDLE_SM_MHZ, _SM_MHZ, _MEMORY_MHZ = 210, 1740, 7251
 _BOARDS_WITH_HBM = ("A100", "A30", "H100", "H200", "H20", "H800", "B200", "B300")
-# Bits of nvmlDeviceGetCurrentClocksEventReasons (telemetry reference 2.4).
-CLOCK_EVENTS = {
-    "gpu_idle": 0x1,
-    "applications_clocks": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal": 0x20,
-    "hw_thermal": 0x40,
-    "hw_power_brake": 0x80,
-    "display_clocks": 0x100,
-}
-
-# Values of field 230, by number.
-RECOVERY_ACTIONS = ("none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex-domain")
 
 
 class Sensors:
@@ -79,14 +65,14 @@ class Sensors:
         return self._unplayed_share(vgpu) if measure == "utilization_ratio" else 0.0
 
     def _unplayed_share(self, vgpu: Vgpu) -> float:
-        """The compute time of a vGPU without a curve: its wish, cut where all wishes are more than what is left."""
+        """The compute time of a vGPU without a curve: its demand, less if all demands exceed the free time."""
         together = [one for one in self.state.vgpus if (one.card, one.instance) == (vgpu.card, vgpu.instance)]
         played_shares = [self.of_vgpu(one, "utilization_ratio") for one in together]
         left = max(1 - sum(share for share in played_shares if share is not None), 0.0)
-        wishes = sum(self._wish(one) for one, share in zip(together, played_shares, strict=True) if share is None)
-        return self._wish(vgpu) * min(1.0, left / wishes) if wishes else 0.0
+        demands = sum(self._demand(one) for one, share in zip(together, played_shares, strict=True) if share is None)
+        return self._demand(vgpu) * min(1.0, left / demands) if demands else 0.0
 
-    def _wish(self, vgpu: Vgpu) -> float:
+    def _demand(self, vgpu: Vgpu) -> float:
         holder = self.state.holder_of(vgpu)
         return 0.0 if holder is None else (10 + zlib.crc32(holder.encode()) % 40) / 100
 
@@ -133,7 +119,7 @@ class Sensors:
         target = f"vgpu:{vgpu.uuid or vgpu.function}"
         played_s = self._curves.integral(target, "utilization_ratio", self.now)
         age_s = max(self.now - self.state.domains[holder].started_at, 0.0)
-        return self._wish(vgpu) * age_s if played_s is None else played_s
+        return self._demand(vgpu) * age_s if played_s is None else played_s
 
     def uptime_s(self) -> float:
         """Seconds since the machine's start."""

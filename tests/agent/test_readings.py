@@ -2,6 +2,7 @@
 """Readings of GPUs and vGPUs: each measure as the machine has it, and a reason for each that is missing."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -147,6 +148,35 @@ def test_a_call_that_fails_hides_only_its_own_measures_and_says_why(
         assert reason.startswith(f"{kind}: ")
         assert f"(NVML {code})" in reason
     assert {name for name, _, _ in before.values} - {name for name, _, _ in after.values} <= set(names.split())
+
+
+@pytest.mark.parametrize("temperature", [40, 99])
+def test_a_driver_without_thresholds_tells_the_distance_to_the_slowdown(temperature: int, tmp_path: Path) -> None:
+    simulated = Machine(tmp_path, "a40")
+    play(simulated, f"gpu:{PF} temperature_celsius 0 0:{temperature}")
+    inject(simulated, nvmlDeviceGetTemperatureThreshold=NOT_SUPPORTED)
+    assert gpu_of(simulated).get("slowdown_temperature_celsius") == 92
+    inject(
+        simulated,
+        nvmlDeviceGetTemperatureThreshold=NOT_SUPPORTED,
+        nvmlDeviceGetMarginTemperature=FUNCTION_NOT_FOUND,
+    )
+    assert gpu_of(simulated).why_missing("slowdown_temperature_celsius") == (
+        "not-measurable: Function Not Found (NVML 13)"
+    )
+
+
+def test_a_field_that_is_younger_than_the_driver_is_not_measurable(tmp_path: Path) -> None:
+    simulated = Machine(tmp_path, "a40")
+
+    class OldDriver(type(simulated.host.nvml())):  # type: ignore[misc]  # the class of this very NVML
+        def device_get_field_values(self, _device: object, fields: list[tuple[int, int]]) -> list[SimpleNamespace]:
+            return [SimpleNamespace(nvmlReturn=2, valueType=1) for _ in fields]
+
+    simulated.host.nvml = lambda: OldDriver(simulated.files)  # type: ignore[method-assign]
+    measured = gpu_of(simulated)
+    assert measured.why_missing("recovery_action") == "not-measurable: Not Supported (NVML 3)"
+    assert measured.get("power_watts") is not None
 
 
 def test_the_clock_events_of_an_old_driver_have_their_old_name(tmp_path: Path) -> None:

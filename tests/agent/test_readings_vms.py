@@ -57,6 +57,45 @@ DOMSTATS = """Domain: 'acme.web'
 
 """
 
+# libvirt 9.0.0 with QEMU 7.2 on Debian 12, 2026-11-25: a domain with one of two virtual CPUs and a user-mode interface.
+RECORDED = """Domain: 'stat'test'
+  state.state=1
+  state.reason=1
+  cpu.time=290000000
+  cpu.user=110000000
+  cpu.system=180000000
+  cpu.cache.monitor.count=0
+  cpu.haltpoll.success.time=0
+  cpu.haltpoll.fail.time=0
+  balloon.current=65536
+  balloon.maximum=65536
+  balloon.last-update=0
+  balloon.rss=48192
+  vcpu.current=1
+  vcpu.maximum=2
+  vcpu.0.state=1
+  vcpu.0.time=100000000
+  vcpu.0.wait=0
+  vcpu.0.delay=324215885
+  net.count=1
+  block.count=1
+  block.0.name=vda
+  block.0.path=/tmp/d.img
+  block.0.backingIndex=1
+  block.0.rd.reqs=1
+  block.0.rd.bytes=512
+  block.0.rd.times=8189907
+  block.0.wr.reqs=0
+  block.0.wr.bytes=0
+  block.0.wr.times=0
+  block.0.fl.reqs=0
+  block.0.fl.times=0
+  block.0.allocation=0
+  block.0.capacity=8388608
+  block.0.physical=8388608
+
+"""
+
 
 class Virsh(SimulatedHost):
     """A host whose virsh says what the test wants."""
@@ -123,6 +162,27 @@ def test_the_lab_plays_what_virsh_prints(tmp_path: Path) -> None:
     assert vm.measured.get("block_read_bytes", "vda") == 5000
     assert vm.measured.get("network_sent_bytes", "vnet7") == 7000
     assert {labels for labels, _ in vm.measured.all("block_written_bytes")} == {("vda",), ("sda",)}
+
+
+def test_a_recorded_answer_of_libvirt_is_understood() -> None:
+    told = vms.parse(RECORDED)["stat'test"]
+    recorded = vms._record(told).measured()
+    plain = {(name, *labels): value for name, labels, value in recorded.values if name != "state"}
+    assert plain == {
+        ("vcpus",): 1,
+        ("cpu_seconds",): 0.29,
+        ("vcpu_steal_seconds",): 0.324215885,
+        ("memory_current_bytes",): 64 << 20,
+        ("memory_maximum_bytes",): 64 << 20,
+        ("memory_rss_bytes",): 48192 << 10,
+        ("block_read_bytes", "vda"): 512,
+        ("block_written_bytes", "vda"): 0,
+        ("block_read_requests", "vda"): 1,
+        ("block_write_requests", "vda"): 0,
+        ("block_read_seconds", "vda"): 0.008189907,
+        ("block_write_seconds", "vda"): 0,
+    }
+    assert [name for name, _, _ in recorded.missing] == ["memory_unused_bytes"]
 
 
 def test_a_vm_with_a_job_tells_less_and_says_so(tmp_path: Path) -> None:

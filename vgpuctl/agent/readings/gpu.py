@@ -101,10 +101,20 @@ def _read_power(found: Recorder, library: Any, device: Any) -> None:
 
 
 def _read_temperatures(found: Recorder, library: Any, device: Any) -> None:
-    slowdown = library.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+
+    def threshold() -> float:
+        try:
+            return float(library.nvmlDeviceGetTemperatureThreshold(device, library.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN))
+        except library.NVMLError as error:
+            # nvml.h announces that drivers for Ada and later lose it; they tell the distance to it instead.
+            if error.value != library.NVML_ERROR_NOT_SUPPORTED:
+                raise
+            now = library.nvmlDeviceGetTemperature(device, library.NVML_TEMPERATURE_GPU)
+            return float(now + library.nvmlDeviceGetMarginTemperature(device))
+
     found.ask("temperature_celsius", lambda: library.nvmlDeviceGetTemperature(device, library.NVML_TEMPERATURE_GPU))
     found.ask("memory_temperature_celsius", lambda: read_field(library, device, library.NVML_FI_DEV_MEMORY_TEMP))
-    found.ask("slowdown_temperature_celsius", lambda: library.nvmlDeviceGetTemperatureThreshold(device, slowdown))
+    found.ask("slowdown_temperature_celsius", threshold)
 
 
 def _read_clocks(found: Recorder, library: Any, device: Any) -> None:
@@ -114,7 +124,7 @@ def _read_clocks(found: Recorder, library: Any, device: Any) -> None:
         except library.NVMLError as error:
             if error.value != library.NVML_ERROR_FUNCTION_NOT_FOUND:
                 raise
-            # The name of drivers before branch 535.
+            # The name of older drivers.
             bits = int(library.nvmlDeviceGetCurrentClocksThrottleReasons(device))
         for reason, bit in CLOCK_EVENTS.items():
             found.add("clock_event", float(bool(bits & bit)), reason)

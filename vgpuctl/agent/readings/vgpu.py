@@ -123,7 +123,7 @@ def _read_one(nvml: Nvml, device: Any, handle: Any, samples: Samples) -> Running
 
 
 def _read_samples(library: Any, device: Any) -> Samples:
-    """Ask for the utilization of all vGPUs of a GPU; drivers before branch 550 know only the older call."""
+    """Ask for the utilization of all vGPUs of a GPU; older drivers know only the older call."""
     try:
         try:
             answer = library.nvmlDeviceGetVgpuInstancesUtilizationInfo(device, 0)

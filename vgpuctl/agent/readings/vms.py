@@ -121,7 +121,7 @@ def _record(told: Mapping[str, str]) -> Recorder:
         )
     _add(found, "vcpus", _number(told, "vcpu.current"))
     _add(found, "cpu_seconds", _number(told, "cpu.time"), _NANO)
-    # libvirt passes on run_delay of /proc/PID/task/TID/schedstat, which counts nanoseconds; virsh's page says µs.
+    # It is run_delay of /proc/PID/task/TID/schedstat, in nanoseconds (measured with libvirt 9.0); virsh's page says µs.
     delays = [_number(told, f"vcpu.{vcpu}.delay") for vcpu in _indices(told, "vcpu", _VCPUS_AT_MOST)]
     known = [delay for delay in delays if delay is not None]
     if known:

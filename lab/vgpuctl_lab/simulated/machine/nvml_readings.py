@@ -78,6 +78,11 @@ class ReadingFunctions(LinkFunctions):
             raise NvmlError(_NOT_SUPPORTED)
         return self.sensors().slowdown_c(card)
 
+    def device_get_margin_temperature(self, device: DeviceHandle) -> int:
+        """nvmlDeviceGetMarginTemperature: the distance to the slowdown, below 0 beyond it."""
+        card, sensors = self.card(device), self.sensors()
+        return sensors.slowdown_c(card) - sensors.temperature_c(card)
+
     def device_get_clock_info(self, device: DeviceHandle, clock: int) -> int:
         """nvmlDeviceGetClockInfo, in MHz."""
         card, sensors = self.card(device), self.sensors()

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.faults import FaultId, remedy_of
+from vgpuctl.model.health import HealthCode
 from vgpuctl.model.vm import host_name_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.observation_record import MISSING, Record, Seen, SeenGpu, Silence, StoredRows
@@ -15,23 +17,27 @@ from vgpuctl.usecases.support.observation_record import MISSING, Record, Seen, S
 
 def add_events(session: Session, host: str, before: Record, after: Record, stored: StoredRows) -> None:
     """Add the events that turn `before` into `after`."""
-    for kind, subject, detail, was, is_now, tenant in _changes(host, before, after, stored):
-        session.add_event(kind, subject, detail, tenant=tenant, host=host, before=was, after=is_now)
+    for kind, subject, detail, was, is_now, tenant, fault in _changes(host, before, after, stored):
+        evidence = {} if fault is None else {"finding": str(fault), "remedy": remedy_of(fault)}
+        session.add_event(kind, subject, detail, tenant=tenant, host=host, before=was, after=is_now, evidence=evidence)
 
 
-_Change = tuple[EventKind, str, str, Values, Values, str | None]
+_Fault = HealthCode | FaultId | None
+_Change = tuple[EventKind, str, str, Values, Values, str | None, _Fault]
+"""Kind, subject, detail, before, after, tenant, and the fault that it is: of a change to the better, None."""
 
 
 def _changes(host: str, before: Record, after: Record, stored: StoredRows) -> Iterator[_Change]:
     if before.state not in (None, after.state):
         problem = "" if after.silence is None else after.silence.problem
-        yield EventKind.HOST_OBSERVED, host, problem, {"state": before.state}, {"state": after.state}, None
+        fault = None if after.silence is None else FaultId.HOST_UNREACHABLE
+        yield EventKind.HOST_OBSERVED, host, problem, {"state": before.state}, {"state": after.state}, None, fault
     if before.boot_id is not None and before.boot_id != after.boot_id:
-        yield EventKind.HOST_REBOOTED, host, "", {"boot_id": before.boot_id}, {"boot_id": after.boot_id}, None
+        yield EventKind.HOST_REBOOTED, host, "", {"boot_id": before.boot_id}, {"boot_id": after.boot_id}, None, None
     if before.state is not None and (before.libvirt_silence is None) != (after.libvirt_silence is None):
         was, is_now = _word(before.libvirt_silence), _word(after.libvirt_silence)
         problem = "" if after.libvirt_silence is None else after.libvirt_silence.problem
-        yield EventKind.LIBVIRT_OBSERVED, host, problem, {"state": was}, {"state": is_now}, None
+        yield EventKind.LIBVIRT_OBSERVED, host, problem, {"state": was}, {"state": is_now}, None, None
     if after.layout is not None and after.layout != (before.layout or ()):
         text = "; ".join(after.layout) or "as declared"
         yield (
@@ -41,6 +47,7 @@ def _changes(host: str, before: Record, after: Record, stored: StoredRows) -> It
             {"differences": list(before.layout or ())},
             {"differences": list(after.layout)},
             None,
+            FaultId.LAYOUT_DIFFERS if after.layout else None,
         )
     yield from _gpu_changes(host, before, after)
     for vm in stored.vms:
@@ -69,6 +76,7 @@ def _thing(
         {} if was is None else {"state": was.state},
         {"state": is_now.state},
         tenant,
+        None if is_now.as_declared else FaultId.TRUTH_MISMATCH,
     )
 
 
@@ -85,10 +93,12 @@ def _gpu_changes(host: str, before: Record, after: Record) -> Iterator[_Change]:
                 {"address": moved_from},
                 {"address": address},
                 None,
+                None,
             )
         elif before.read_at is not None and not _is_same(was, is_now):
             text = "; ".join(is_now.problems)
-            yield EventKind.GPU_OBSERVED, f"{host} {address}", text, _about(was), _about(is_now), None
+            fault = HealthCode.GPU_MISSING if is_now.state == MISSING else None
+            yield EventKind.GPU_OBSERVED, f"{host} {address}", text, _about(was), _about(is_now), None, fault
 
 
 def _is_same(was: SeenGpu | None, is_now: SeenGpu) -> bool:

@@ -300,6 +300,12 @@ So a finding from a log stays until the next boot or start.
 |---|---|---|---|
 {table}
 
+The health of the GPUs is read too.
+A state that lasts, such as a memory row that waits for its spare, is a finding.
+Code and remedy are those of [health.md](health.md#findings).
+It is an `error` if the host's policy puts the GPU into quarantine for it, else a `note`.
+The event and the alert ([monitoring.md](monitoring.md#alerts)) of the same state have the same id and remedy.
+
 If a host's libvirt does not answer, the host has the finding `libvirt` and is checked without its domains.
 
 ## Before the first use: check-hosts --prepare

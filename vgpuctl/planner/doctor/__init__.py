@@ -3,6 +3,17 @@
 
 from vgpuctl.planner.doctor.examined import DomainDiagnostics, Examined, TunnelState
 from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.planner.doctor.health_checks import health_states
 from vgpuctl.planner.doctor.table import CHECKS, Check, examine
 
-__all__ = ["CHECKS", "Check", "DomainDiagnostics", "Examined", "Finding", "Severity", "TunnelState", "examine"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "DomainDiagnostics",
+    "Examined",
+    "Finding",
+    "Severity",
+    "TunnelState",
+    "examine",
+    "health_states",
+]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.agent.wire.check_ids import CheckId
+from vgpuctl.model.health import HealthCode
 
 
 class Severity(StrEnum):
@@ -17,12 +18,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found. subject: a GPU's or VF's address, or `host`. read: what was read.
+    """One thing found. check: the id of a check, or the code of a finding about a GPU's health (docs/health.md).
 
-    fix: how to fix it. command: the fix as one line for a root shell on the host, None if no command does it.
+    subject: a GPU's or VF's address, or `host`. read: what was read. fix: how to fix it. command: the fix as one line
+    for a root shell on the host, None if no command does it.
     """
 
-    check: CheckId
+    check: CheckId | HealthCode
     severity: Severity
     subject: str
     read: str

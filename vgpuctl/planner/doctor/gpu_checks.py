@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.catalog import type_by_name, types_of
 from vgpuctl.model.distribution import family_of, rebuild_initramfs
+from vgpuctl.model.faults import remedy_of
+from vgpuctl.model.health import HealthCode
 from vgpuctl.model.layout import LayoutKind, VgpuLayout
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
@@ -165,7 +167,7 @@ def no_reset(seen: Examined) -> Iterator[Finding]:
             fix = "give all functions of the card to the same VM; disable_idle_d3=1 for vfio-pci where it sticks in D3"
             yield Finding(CheckId.NO_RESET, Severity.WARNING, gpu.address, read, fix)
     for text in seen.said(CheckId.NO_RESET):
-        fix = "power-cycle the host; then disable_idle_d3=1 for vfio-pci"
+        fix = f"{remedy_of(HealthCode.NO_RESET)}; then disable_idle_d3=1 for vfio-pci"
         yield Finding(CheckId.NO_RESET, Severity.ERROR, HOST, text, fix)
 
 

@@ -10,10 +10,11 @@ from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.libvirt_units import BOTH
-from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severity, TunnelState, examine
+from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severity, TunnelState, examine, health_states
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 from vgpuctl.planner.layout import Difference, HostPlan, plan_host
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
+from vgpuctl.usecases.support.gpu_health import policy_of
 from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
@@ -98,7 +99,7 @@ def examine_host(
         vms = frozenset(vm.uuid for vm in session.vms(host=name))
     made = shares_made(services, name, facts)
     seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms)
-    findings = examine(seen)
+    findings = examine(seen) + health_states(host.agent.health(), policy_of(services, name))
     if failure is not None:
         fix = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
         findings += (Finding(CheckId.LIBVIRT, Severity.ERROR, "host", failure.message, fix),)

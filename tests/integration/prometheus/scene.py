@@ -80,10 +80,11 @@ class Scene:
         """Wait until no alert with these labels fires."""
         wait_for(lambda: not self.prometheus.firing(**labels), f"end of the alert {labels}")
 
-    def shares(self, host: str) -> Mapping[str, str]:
-        """The device of each VM's share on a host, as curves name it."""
-        found = self.prometheus.query(f'vgpuctl_vgpu_info{{host="{host}"}}')
-        return {one["metric"]["vm"]: one["metric"]["share"] for one in found}
+    def share(self, host: str, vm: str) -> str:
+        """The device of a VM's share, as curves name it."""
+        query = f'vgpuctl_vgpu_info{{host="{host}",vm="{vm}"}}'
+        share: str = wait_for(lambda: self.prometheus.query(query), f"vGPU of {vm}")[0]["metric"]["share"]
+        return share
 
 
 def scaled_rules() -> dict[str, str]:
@@ -125,7 +126,7 @@ def playing(folder: Path) -> Iterator[Scene]:
         }
         prometheus = opened.enter_context(running_prometheus(config, scaled_rules()))
         scene = Scene(made, operator, exporter, prometheus, webhook)
-        _wait(prometheus, "vgpuctl_vgpu_share_utilization_ratio", lambda found: len(found) == 3)
+        _wait(prometheus, 'vgpuctl_vgpu_share_utilization_ratio{tenant!=""}', lambda found: len(found) == 3)
         yield scene
 
 

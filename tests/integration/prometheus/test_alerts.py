@@ -4,6 +4,7 @@
 All faults begin together and end together, so that their waiting times pass side by side.
 """
 
+import json
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,17 +57,17 @@ _IDS = [f"{one.name}-{one.fault}" for one in EXPECTED]
 def faulty(scene: Scene) -> Scene:
     """Every fault has begun."""
     scene.wait_for_a_window()
-    shares = scene.shares("sim-001")
+    victim, neighbour = (f"vgpu:{scene.share('sim-001', name)}" for name in ("web-1", "train-1"))
     gpu = f"gpu:{CARD}"
     scene.fault("sim-002", "row-remap-pending")
     scene.operator.does("list-hosts", "--limit", "sim-002")
     scene.play(
         "sim-001",
         {
-            (f"vgpu:{shares['web-1']}", "utilization_ratio"): 0.05,
-            (f"vgpu:{shares['train-1']}", "utilization_ratio"): 0.93,
-            (f"vgpu:{shares['web-1']}", "license_state/unlicensed-restricted"): 1,
-            (f"vgpu:{shares['web-1']}", "license_state/licensed"): 0,
+            (victim, "utilization_ratio"): 0.05,
+            (neighbour, "utilization_ratio"): 0.93,
+            (victim, "license_state/unlicensed-restricted"): 1,
+            (victim, "license_state/licensed"): 0,
             (gpu, "temperature_celsius"): 83,
             (gpu, "slowdown_temperature_celsius"): 85,
         },
@@ -118,15 +119,17 @@ def test_only_the_vm_that_lacks_time_has_the_alert(faulty: Scene) -> None:
     assert found == {"web-1"}
 
 
-def test_the_event_of_a_fault_has_the_id_and_the_remedy_of_its_alert(faulty: Scene) -> None:
+def test_alert_event_and_check_of_a_fault_have_one_id_and_one_remedy(faulty: Scene) -> None:
     alert = wait_for(lambda: faulty.webhook.heard("firing", alertname="VgpuctlGpuRowRemapPending"), "alert")[0]
     events = faulty.operator.json("list-events", "--kind", "gpu-health")
     [event] = [one for one in events if one["evidence"]["finding"] == "row-remap-pending"]
-    assert event["host"] == "sim-002"
-    assert (event["evidence"]["finding"], event["evidence"]["remedy"]) == (
-        alert["labels"]["id"],
-        alert["annotations"]["remedy"],
-    )
+    checked = faulty.operator.run("check-hosts", "--limit", "sim-002", "--json")
+    assert checked.code == 1
+    [host] = json.loads(checked.out)
+    [finding] = [one for one in host["findings"] if one["check"] == "row-remap-pending"]
+    assert event["host"] == host["host"] == alert["labels"]["host"]
+    assert event["evidence"]["finding"] == finding["check"] == alert["labels"]["id"]
+    assert event["evidence"]["remedy"] == finding["fix"] == alert["annotations"]["remedy"]
 
 
 @pytest.mark.parametrize("expected", EXPECTED, ids=_IDS)

@@ -41,8 +41,10 @@ from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.vm import VM
 from vgpuctl.telemetry import rule_files
+from vgpuctl.telemetry.alerts import ALERTS, Alert
 from vgpuctl.telemetry.dashboards import DASHBOARDS
 from vgpuctl.telemetry.own_metrics import OWN_METRICS
+from vgpuctl.telemetry.recordings import RECORDINGS
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "health": (HEALTH,),
@@ -77,6 +79,7 @@ def pages() -> dict[Path, str]:
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     health = ROOT / "docs" / "health.md"
     made[health] = _with_findings(made[health])
+    made[monitoring] = _with_alerts(made[monitoring])
     made.update(_monitoring_files())
     telemetry = ROOT / "docs" / "telemetry.md"
     made[telemetry] = _with_measures(telemetry.read_text(encoding="utf-8"))
@@ -84,6 +87,34 @@ def pages() -> dict[Path, str]:
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
     return made
+
+
+def _with_alerts(page: str) -> str:
+    """The page with its tables of alerts, recording rules and dashboards."""
+    page = _between(page, "alerts", "alerts", _alert_rows())
+    recordings = (f"| `{one.name}` | {one.text} |" for one in RECORDINGS)
+    page = _between(page, "recordings", "recordings", ("| series | meaning |", "|---|---|", *recordings))
+    boards = (f"| `{one.uid}.json` | {one.title} | {one.text} |" for one in DASHBOARDS)
+    return _between(page, "dashboards", "dashboards", ("| file | title | content |", "|---|---|---|", *boards))
+
+
+def _alert_rows() -> Iterable[str]:
+    """One row for each fault, with an anchor of its id."""
+    yield "| id | alerts | meaning | remedy |"
+    yield "|---|---|---|---|"
+    for fault, told in FAULTS.items():
+        found = [one for one in ALERTS if one.fault is fault]
+        if found:
+            names = "<br>".join(f"`{one.name}` ({one.severity}, {_after(one)})" for one in found)
+            yield f'| <a id="{fault}"></a>`{fault}` | {names} | {_cell(told.meaning)} | {_cell(told.remedy)} |'
+
+
+def _after(alert: Alert) -> str:
+    return "at once" if alert.lasts == "0m" else f"after {alert.lasts}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _monitoring_files() -> dict[Path, str]:

@@ -23,6 +23,7 @@ class FaultId(StrEnum):
     SNAPSHOT_STALE = "snapshot-stale"
     READING_INCOMPLETE = "reading-incomplete"
     STORE_UNUSABLE = "store-unusable"
+    CERTIFICATE_EXPIRES = "certificate-expires"
     LAYOUT_DIFFERS = "layout-differs"
     TRUTH_MISMATCH = "truth-mismatch"
     SRAM_THRESHOLD = "sram-threshold"
@@ -142,6 +143,10 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
         "The store cannot be opened or read.",
         "see what it answers: any `vgpuctl list-vms` on that machine says why (docs/store.md)",
     ),
+    FaultId.CERTIFICATE_EXPIRES: Fault(
+        "A certificate of the exporter or of OVN ends soon; nobody connects afterwards.",
+        "replace it: the exporter's files (docs/monitoring.md), or `vgpuctl create-certificate` for OVN",
+    ),
     FaultId.LAYOUT_DIFFERS: Fault(
         "The host is not in its declared layout.",
         "see the differences: `vgpuctl check-hosts --diff`; bring it back: `vgpuctl apply-hosts`",
@@ -180,7 +185,7 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
         "see whether the guest reaches the licence server, and whether the server has licences left",
     ),
     FaultId.PROMISE_BROKEN: Fault("A VM that wants its promised share of a GPU gets less of it.", _RATES),
-    FaultId.SHARE_STOLEN: Fault("The neighbours of a VM use time of the GPU that it was promised.", _RATES),
+    FaultId.SHARE_STOLEN: Fault("A VM takes time of a GPU that its neighbours were promised.", _RATES),
     FaultId.SHARE_EXCEEDED: Fault(
         "A tenant uses more of the GPUs than was promised, which idle time of others allows.",
         "none if the neighbours idle; a fixed or equal share scheduler ends it (docs/layout.md)",

@@ -57,6 +57,18 @@ _OF_MONITORING = (
         silent_at=(14, 40),
     ),
 )
+_OF_CERTIFICATES = (
+    AlertCase(
+        "VgpuctlCertificateExpires",
+        "a certificate ends in two weeks, and is replaced after two hours",
+        {'vgpuctl_certificate_expiry_timestamp_seconds{file="tls.crt"}': steps((1213200, 180), (9000000, 60))},
+        (FaultId.CERTIFICATE_EXPIRES,),
+        {"file": "tls.crt"},
+        fires_at=(150,),
+        silent_at=(119, 185),
+        value="13d 22h 30m 0s",
+    ),
+)
 _OF_HOSTS = (
     AlertCase(
         "VgpuctlHostUnreachable",
@@ -221,16 +233,13 @@ _OF_SHARES = (
     ),
     AlertCase(
         "VgpuctlShareStolen",
-        "half of the promise goes to neighbours",
-        {
-            series("vgpuctl_vgpu_steal_ratio", SHARE): steps((0, 10), (0.25, 50), (0, 40)),
-            series("vgpuctl_vgpu_promised_ratio", SHARE): "0.5x100",
-        },
+        "a VM takes a quarter of the GPU from its neighbours, until it is moved",
+        {series("vgpuctl_gpu_contention_ratio", SHARE): steps(("_", 10), (0.25, 50)) + " stale"},
         (FaultId.SHARE_STOLEN,),
         SHARE,
-        fires_at=(35, 59),
-        silent_at=(15, 75),
-        value="50%",
+        fires_at=(15, 59, 64),
+        silent_at=(14, 66),
+        value="25%",
     ),
     AlertCase(
         "VgpuctlTenantOverShare",
@@ -249,15 +258,16 @@ _OF_SHARES = (
     ),
     AlertCase(
         "VgpuctlFramebufferRunsOut",
-        "a leak of 16 MiB a minute, ended by a restart of the program",
+        "a leak that fills the framebuffer in six hours, ended by a restart of the program",
         {
-            series("vgpuctl_vgpu_framebuffer_used_bytes", SHARE): f"{1024 * _MIB}+{16 * _MIB}x300 {1024 * _MIB}x120",
-            series("vgpuctl_vgpu_framebuffer_size_bytes", SHARE): f"{8192 * _MIB}x430",
+            series("vgpuctl_vgpu_framebuffer_exhaustion_seconds", SHARE, bound="expected"): "21600-60x300 stale",
+            series("vgpuctl_vgpu_framebuffer_exhaustion_seconds", SHARE, bound="earliest"): "3600x300",
         },
         (FaultId.FRAMEBUFFER_RUNS_OUT,),
-        SHARE,
-        fires_at=(290, 300),
-        silent_at=(200, 400),
+        {**SHARE, "bound": "expected"},
+        fires_at=(180,),
+        silent_at=(120, 320),
+        value="3h 0m 0s",
     ),
     AlertCase(
         "VgpuctlFramebufferRunsOut",
@@ -272,4 +282,4 @@ _OF_SHARES = (
         silent_at=(100, 180),
     ),
 )
-CASES: tuple[AlertCase, ...] = (*_OF_MONITORING, *_OF_HOSTS, *GPU_CASES, *_OF_CAPACITY, *_OF_SHARES)
+CASES: tuple[AlertCase, ...] = (*_OF_MONITORING, *_OF_CERTIFICATES, *_OF_HOSTS, *GPU_CASES, *_OF_CAPACITY, *_OF_SHARES)

@@ -109,6 +109,17 @@ _OF_MONITORING = (
         "5m",
     ),
 )
+_OF_CERTIFICATES = (
+    Alert(
+        FaultId.CERTIFICATE_EXPIRES,
+        "monitoring",
+        "VgpuctlCertificateExpires",
+        _WARNING,
+        "vgpuctl_certificate_expiry_timestamp_seconds - time() < 1209600",
+        "The certificate in {{ $labels.file }} ends in {{ $value | humanizeDuration }}",
+        "1h",
+    ),
+)
 _OF_HOSTS = (
     Alert(
         FaultId.HOST_UNREACHABLE,
@@ -323,9 +334,9 @@ _OF_SHARES = (
         "shares",
         "VgpuctlShareStolen",
         _INFO,
-        "avg_over_time(vgpuctl_vgpu_steal_ratio[10m]) / vgpuctl_vgpu_promised_ratio > 0.2",
-        f"Neighbours use up to {{{{ $value | humanizePercentage }}}} of the promised share of {_VM}",
-        "10m",
+        "vgpuctl_gpu_contention_ratio > 0",
+        f"{_VM} takes up to {{{{ $value | humanizePercentage }}}} of a GPU from neighbours that were promised it",
+        "5m",
         "5m",
     ),
     Alert(
@@ -342,15 +353,15 @@ _OF_SHARES = (
         "shares",
         "VgpuctlFramebufferRunsOut",
         _WARNING,
-        "predict_linear(vgpuctl_vgpu_framebuffer_used_bytes[1h], 14400) > vgpuctl_vgpu_framebuffer_size_bytes\n"
-        "and vgpuctl_vgpu_framebuffer_used_bytes / vgpuctl_vgpu_framebuffer_size_bytes > 0.6",
-        f"The framebuffer of {_VM} is full within four hours if it grows on",
-        "15m",
+        'vgpuctl_vgpu_framebuffer_exhaustion_seconds{bound="expected"} < 14400',
+        f"The framebuffer of {_VM} is full in {{{{ $value | humanizeDuration }}}} if it grows on",
+        "5m",
         "15m",
     ),
 )
 ALERTS: tuple[Alert, ...] = (
     *_OF_MONITORING,
+    *_OF_CERTIFICATES,
     *_OF_HOSTS,
     *_OF_GPUS,
     *_quarantine_alerts(),

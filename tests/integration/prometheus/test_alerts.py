@@ -44,7 +44,6 @@ EXPECTED = (
     Expected("VgpuctlGpuXidRestartApp", HealthCode.XID_RESTART_APP, {**_SIM_1, "xid": "31"}, "info"),
     Expected("VgpuctlGpuThermalSlowdown", FaultId.THERMAL_SLOWDOWN, _SIM_1),
     Expected("VgpuctlPromiseBroken", FaultId.PROMISE_BROKEN, {**_SIM_1, "tenant": "acme", "vm": "web-1"}),
-    Expected("VgpuctlShareStolen", FaultId.SHARE_STOLEN, {**_SIM_1, "tenant": "acme", "vm": "web-1"}, "info"),
     Expected("VgpuctlVgpuUnlicensed", FaultId.VGPU_UNLICENSED, {**_SIM_1, "vm": "web-1"}),
     Expected("VgpuctlHostUnreachable", FaultId.HOST_UNREACHABLE, {"host": SICK}, "critical"),
     Expected("VgpuctlQuotaNearlyUsed", FaultId.QUOTA_NEARLY_USED, {"tenant": "acme", "resource": "vms"}, "info"),

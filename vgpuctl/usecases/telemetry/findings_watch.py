@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.faults import FaultId
+from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import host_name_of
 from vgpuctl.scheduler.advice import contention, framebuffer_runs_out
@@ -110,7 +110,8 @@ def _tell(session: Session, one: MeasuredFault, state: str) -> None:
         before={"state": last},
         after={"state": state},
         evidence={
-            "fault": one.fault.value,
+            "finding": one.fault.value,
+            **({"remedy": remedy_of(one.fault)} if state == _BEGUN else {}),
             "gpu": one.gpu,
             "victims": list(one.victims),
             **{name: round(value, 4) for name, value in one.figures.items() if math.isfinite(value)},

@@ -97,7 +97,7 @@ def healed(faulty: Scene) -> Scene:
 
 
 def test_no_alert_fires_on_a_healthy_fleet(scene: Scene) -> None:
-    """But for the quarantine of the card that was sick before; its old Xid is no news."""
+    """Only the card that was sick before has its alert; its old Xid does not fire."""
     scene.wait_for_a_window()
     firing = {(one["labels"]["alertname"], one["labels"].get("host", "")) for one in scene.prometheus.firing()}
     assert firing == {("VgpuctlGpuQuarantined", SICK)}

@@ -10,7 +10,7 @@ from vgpuctl.sharing.health import findings_of
 def health_states(now: HostHealth, policy: HealthPolicy) -> tuple[Finding, ...]:
     """Return the states that last, such as a row that waits for its spare, by GPU.
 
-    What only counts and the log tell is news once, and an event. A finding that the policy tolerates is a note.
+    Counters and the log give events only. A finding that the policy tolerates is a note.
     """
     return tuple(
         Finding(one.code, Severity.ERROR if policy.forbids(one) else Severity.NOTE, one.device, one.text, one.remedy)

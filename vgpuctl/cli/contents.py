@@ -88,6 +88,7 @@ SECTIONS = (
             "list-tenants": "List the tenants, their quotas and what they use.",
             "set-quota": "Change the quotas and the preemption policy of a tenant.",
             "show-usage": "Show the usage of tenants.",
+            "report": "Report a month of tenants: use, promise, queue waits, incidents.",
             "create-pool": "Create a pool of hosts for some tenants only.",
             "grant-pool": "Grant a pool of hosts to tenants.",
             "list-pools": "List pools of hosts and their tenants.",

@@ -178,10 +178,11 @@ class History:
         where: values of Subject's fields that a subject must have, such as host= or vm=. Raises StoreUnusable.
         """
         conditions = "".join(f" AND o.{name} = ?" for name in where)
+        # CROSS JOIN: SQLite looks for the objects first, then for their samples by the primary key.
         query = (
             "SELECT o.kind, o.host, o.object, o.gpu, o.tenant, o.vm, o.profile,"
             " s.at, s.count, s.mean, s.low, s.high, s.minutes"
-            " FROM samples s JOIN objects o ON o.id = s.object"
+            " FROM objects o CROSS JOIN samples s ON s.object = o.id"
             f" WHERE o.kind = ? AND s.measure = ? AND s.step = ? AND s.at >= ? AND s.at < ?{conditions} ORDER BY s.at"
         )
         if not set(where) <= set(Subject.__dataclass_fields__):

@@ -177,6 +177,7 @@ READING = {
     "list-reservations": "",
     "list-tenants": "",
     "show-usage": "",
+    "report": "",
     "list-pools": "",
     "map": "",
     "top": "--once",

@@ -4,8 +4,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from prometheus_client.core import Metric
-
 from vgpuctl.agent.wire.labelled import NamedVgpu, gpu_rows, labelled, missing_rows, named_vgpus, own_names
 from vgpuctl.agent.wire.measures import GPU, MEASURES, VGPU, VM
 from vgpuctl.agent.wire.readings import HostReadings, Measured
@@ -14,6 +12,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Dropped, Page, measured_families
+from vgpuctl.telemetry.family import Family
 from vgpuctl.telemetry.history import MeasuredValue, Subject
 
 _KEPT = {(one.of, one.name) for one in MEASURES if one.is_kept}
@@ -32,7 +31,7 @@ def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Pag
     families.append(own.READING_MISSING.of(missing_rows(host, readings)))
     lost = (("duplicate", dropped.duplicate), ("too-many", dropped.too_many))
     families.append(own.DROPPED_SERIES.of(((host, reason), count) for reason, count in lost))
-    return Page([one for one in families if one.samples])
+    return Page(families)
 
 
 def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> list[MeasuredValue]:
@@ -46,7 +45,7 @@ def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> l
     return found
 
 
-def telemetry_sources(vms: Iterable[Vm], leases: Sequence[Lease], readings: Mapping[str, HostReadings]) -> Metric:
+def telemetry_sources(vms: Iterable[Vm], leases: Sequence[Lease], readings: Mapping[str, HostReadings]) -> Family:
     """Return who can measure each lease: its host, its guest by an exporter that the tenant allows, or nobody."""
     allowed = {vm.uuid for vm in vms if vm.request.guest_metrics is not None}
     rows = []

@@ -4,12 +4,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.core import Metric
-
 from vgpuctl.agent.wire import labelled as wire
 from vgpuctl.agent.wire.labelled import OBJECT_LABELS
 from vgpuctl.agent.wire.measures import VGPU
-from vgpuctl.telemetry.exposition import family
+from vgpuctl.telemetry.exposition import new_family
+from vgpuctl.telemetry.family import Family
 
 Rows = Iterable[tuple[Sequence[str], float]]
 
@@ -22,9 +21,9 @@ class OwnMetric:
     text: str
     labels: tuple[str, ...] = ()
 
-    def of(self, rows: Rows) -> Metric:
+    def of(self, rows: Rows) -> Family:
         """Return its family."""
-        return family(self.name, self.text, self.labels, rows)
+        return new_family(self.name, self.text, self.labels, rows)
 
 
 GPU_INFO, VGPU_INFO, READING_MISSING, COLLECT_SUCCESS = (

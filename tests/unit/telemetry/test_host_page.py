@@ -82,7 +82,7 @@ def test_a_flood_of_values_is_bounded_and_counted() -> None:
     dropped = Dropped()
     flood = Measured(tuple(("xid", (str(number), "x"), 1.0) for number in range(50)))
     [family] = measured_families([("gpu", ("gpu1", GPU), flood)], dropped, most=10)
-    assert (len(family.samples), dropped.too_many) == (10, 40)
+    assert (len(family.rows), dropped.too_many) == (10, 40)
 
 
 def test_ten_thousand_series_of_one_tenant_are_exposed_whole() -> None:

@@ -20,7 +20,7 @@ from vgpuctl.errors import NotFound, Unexpected, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.ovn.certificate_ends import certificate_end
 from vgpuctl.telemetry import own_metrics as own
-from vgpuctl.telemetry.exposition import Page, encode, process_families, state_families
+from vgpuctl.telemetry.exposition import Page, asks_for_openmetrics, encode, process_families, state_families
 from vgpuctl.telemetry.history import History
 from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_sources
 from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
@@ -73,6 +73,7 @@ class Exporter:
         self._lock = threading.Lock()
         self._pages: dict[str, tuple[HostSnapshot, Page]] = {}
         self._store = StoreSnapshot()
+        self._formats: set[bool] = set()
         self._watch = FindingsWatch()
         self._findings = Page()
         self._read_once: Mapping[str, HostSnapshot] | None = None
@@ -117,6 +118,7 @@ class Exporter:
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the page of the fleet, the store and the exporter, and its Content-Type. accept: the request's."""
+        self._formats.add(asks_for_openmetrics(accept))
         snapshots = list(self.snapshots().values())
         measures = [self._measures(one) for one in snapshots]
         return encode([*measures, self._findings, self._about(snapshots), self._store.page, self._itself()], accept)
@@ -163,7 +165,7 @@ class Exporter:
             own.SNAPSHOT_AGE.of(((one.host,), self._age(one.at) or 0.0) for one in read),
             own.CLOCK_SKEW.of(((one.host,), one.skew_s) for one in read),
         ]
-        return Page([one for one in families if one.samples])
+        return Page(families)
 
     def _itself(self) -> Page:
         store = self._store
@@ -185,9 +187,15 @@ class Exporter:
             return
         leases = self._store.leases.get(snapshot.host, ())
         page = host_page(snapshot.host, snapshot.readings, leases)
+        self._prepare(page)
         with self._lock:
             self._pages[snapshot.host] = (snapshot, page)
         self._add_to_history(snapshot.at, snapshot, leases)
+
+    def _prepare(self, page: Page) -> None:
+        """Encode a page in the formats that were asked for so far, so that the next scrape need not."""
+        for is_openmetrics in tuple(self._formats):
+            page.blocks(is_openmetrics=is_openmetrics)
 
     def _add_to_history(self, at: float, snapshot: HostSnapshot, leases: Iterable[Lease]) -> None:
         if snapshot.readings is None or self._history is None:
@@ -274,6 +282,7 @@ class Exporter:
             leases[lease.host] = (*leases.get(lease.host, ()), lease)
         before = self._store.leases
         page = Page([*state_families(states.items()), telemetry_sources(states.vms, states.leases, readings)])
+        self._prepare(page)
         self._store = StoreSnapshot(states.at, states, leases, page)
         self._renew({host for host in {*leases, *before} if leases.get(host) != before.get(host)})
 
@@ -285,6 +294,7 @@ class Exporter:
             if kept is None or kept[0].readings is None:
                 continue
             page = host_page(host, kept[0].readings, self._store.leases.get(host, ()))
+            self._prepare(page)
             with self._lock:
                 if self._pages.get(host) is kept:
                     self._pages[host] = (kept[0], page)

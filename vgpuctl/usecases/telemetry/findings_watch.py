@@ -91,7 +91,7 @@ def page_of(findings: Iterable[MeasuredFault]) -> Page:
         elif one.fault is FaultId.SHARE_STOLEN:
             taken.append((labels, one.figures["contention_ratio"]))
     families = [own.FRAMEBUFFER_EXHAUSTION.of(exhaustion), own.CONTENTION.of(taken)]
-    return Page([one for one in families if one.samples])
+    return Page([one for one in families if one.rows])
 
 
 def _tell(session: Session, one: MeasuredFault, state: str) -> None:

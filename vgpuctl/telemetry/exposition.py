@@ -14,7 +14,7 @@ from vgpuctl.agent.wire.labelled import OBJECT_LABELS, label_value
 from vgpuctl.agent.wire.measures import MEASURES
 from vgpuctl.agent.wire.readings import Measured
 from vgpuctl.model.states import StateKind, StateRow
-from vgpuctl.telemetry.family import Family, LabelTexts, Values, family_of
+from vgpuctl.telemetry.family import LabelTexts, MetricFamily, Values, family_of
 
 MOST_SERIES = 50_000
 """Measured series of one host; a host with 16 GPUs and 512 vGPUs of as many VMs has about half of it."""
@@ -28,7 +28,7 @@ Labelled = tuple[str, Values, Measured]
 class Page:
     """Families that are exposed together. series: how many."""
 
-    def __init__(self, families: Iterable[Family] = ()) -> None:
+    def __init__(self, families: Iterable[MetricFamily] = ()) -> None:
         self.families = tuple(one for one in families if one.rows)
         self.series = sum(len(one.rows) for one in self.families)
         self._blocks: dict[bool, _Blocks] = {}
@@ -81,10 +81,10 @@ class Dropped:
         self.too_many = 0
 
 
-def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: int = MOST_SERIES) -> list[Family]:
+def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: int = MOST_SERIES) -> list[MetricFamily]:
     """Return one family for each measure that some object has, with `most` samples together; the rest is counted."""
     families = {
-        (one.of, one.name): Family(one.metric, one.text, (*OBJECT_LABELS[one.of], *one.labels), one.is_counter)
+        (one.of, one.name): MetricFamily(one.metric, one.text, (*OBJECT_LABELS[one.of], *one.labels), one.is_counter)
         for one in MEASURES
     }
     seen: set[tuple[str, Values]] = set()
@@ -105,7 +105,7 @@ def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: in
     return [one for one in families.values() if one.rows]
 
 
-def state_families(states: Iterable[tuple[StateKind, Sequence[StateRow]]]) -> Iterator[Family]:
+def state_families(states: Iterable[tuple[StateKind, Sequence[StateRow]]]) -> Iterator[MetricFamily]:
     """Return a family for each kind of state that has rows: one series per object and state, 1 where it is in it."""
     for kind, rows in states:
         if kind.states is None:
@@ -118,14 +118,14 @@ def state_families(states: Iterable[tuple[StateKind, Sequence[StateRow]]]) -> It
 
 def new_family(
     name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]], *, counter: bool = False
-) -> Family:
+) -> MetricFamily:
     """Return one family of rows of label values and a value; of rows with the same labels, the first."""
     found: dict[Values, float] = {}
     for values, value in rows:
         found.setdefault(tuple(map(label_value, values)), value)
-    return Family(name, text, tuple(labels), counter, list(found.items()))
+    return MetricFamily(name, text, tuple(labels), counter, list(found.items()))
 
 
-def process_families() -> Iterator[Family]:
+def process_families() -> Iterator[MetricFamily]:
     """Return the usual metrics of this process: CPU, memory, open files, start."""
     return map(family_of, ProcessCollector(registry=None).collect())

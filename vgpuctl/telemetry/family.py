@@ -38,7 +38,7 @@ class LabelTexts:
 
 
 @dataclass
-class Family:
+class MetricFamily:
     """One family. name: with `_total` for a counter. rows: values of the labels, and the value; no labels twice."""
 
     name: str
@@ -47,12 +47,12 @@ class Family:
     is_counter: bool = False
     rows: list[tuple[Values, float]] = field(default_factory=list)
 
-    def of_tenant(self, tenant: str) -> "Family":
+    def of_tenant(self, tenant: str) -> "MetricFamily":
         """The family with those rows that have the tenant's label."""
         if "tenant" not in self.labels:
-            return Family(self.name, self.text, self.labels, self.is_counter)
+            return MetricFamily(self.name, self.text, self.labels, self.is_counter)
         at = self.labels.index("tenant")
-        return Family(
+        return MetricFamily(
             self.name, self.text, self.labels, self.is_counter, [one for one in self.rows if one[0][at] == tenant]
         )
 
@@ -77,10 +77,10 @@ class Family:
         return made
 
 
-def family_of(metric: Metric) -> Family:
+def family_of(metric: Metric) -> MetricFamily:
     """A family that prometheus_client made, of samples that all have the labels of the first one."""
     labels = tuple(metric.samples[0].labels) if metric.samples else ()
     is_counter = metric.type == "counter"
     name = f"{metric.name}_total" if is_counter else metric.name
     rows = [(tuple(one.labels[label] for label in labels), float(one.value)) for one in metric.samples]
-    return Family(name, metric.documentation, labels, is_counter, rows)
+    return MetricFamily(name, metric.documentation, labels, is_counter, rows)

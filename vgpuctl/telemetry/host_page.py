@@ -12,7 +12,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Dropped, Page, measured_families
-from vgpuctl.telemetry.family import Family
+from vgpuctl.telemetry.family import MetricFamily
 from vgpuctl.telemetry.history import MeasuredValue, Subject
 
 _KEPT = {(one.of, one.name) for one in MEASURES if one.is_kept}
@@ -45,7 +45,7 @@ def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> l
     return found
 
 
-def telemetry_sources(vms: Iterable[Vm], leases: Sequence[Lease], readings: Mapping[str, HostReadings]) -> Family:
+def telemetry_sources(vms: Iterable[Vm], leases: Sequence[Lease], readings: Mapping[str, HostReadings]) -> MetricFamily:
     """Return who can measure each lease: its host, its guest by an exporter that the tenant allows, or nobody."""
     allowed = {vm.uuid for vm in vms if vm.request.guest_metrics is not None}
     rows = []

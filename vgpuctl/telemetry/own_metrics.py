@@ -8,7 +8,7 @@ from vgpuctl.agent.wire import labelled as wire
 from vgpuctl.agent.wire.labelled import OBJECT_LABELS
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.telemetry.exposition import new_family
-from vgpuctl.telemetry.family import Family
+from vgpuctl.telemetry.family import MetricFamily
 
 Rows = Iterable[tuple[Sequence[str], float]]
 
@@ -21,7 +21,7 @@ class OwnMetric:
     text: str
     labels: tuple[str, ...] = ()
 
-    def of(self, rows: Rows) -> Family:
+    def of(self, rows: Rows) -> MetricFamily:
         """Return its family."""
         return new_family(self.name, self.text, self.labels, rows)
 

@@ -12,13 +12,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from vgpuctl.telemetry.exposition import Page, encode, process_families
-from vgpuctl.telemetry.family import Family
+from vgpuctl.telemetry.family import MetricFamily
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 LABELS = ("host", "gpu", "b_label", "a_label")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 FAMILIES = st.builds(
-    Family,
+    MetricFamily,
     st.sampled_from(["vgpuctl_a_watts", "vgpuctl_b_total"]),
     TEXTS,
     st.sampled_from([LABELS[:count] for count in range(len(LABELS) + 1)]),
@@ -29,7 +29,7 @@ FAMILIES = st.builds(
 class Theirs(Collector):
     """The same family for prometheus_client."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: MetricFamily) -> None:
         self._family = family
 
     def collect(self) -> Iterator[Metric]:
@@ -38,12 +38,12 @@ class Theirs(Collector):
 
 
 @given(st.data(), FAMILIES)
-def test_the_text_is_that_of_prometheus_client(data: st.DataObject, family: Family) -> None:
+def test_the_text_is_that_of_prometheus_client(data: st.DataObject, family: MetricFamily) -> None:
     name = "vgpuctl_b_total" if family.is_counter else "vgpuctl_a_watts"
     values = st.tuples(*(TEXTS for _label in family.labels))
     numbers = st.floats() | st.integers(-(2**60), 2**60).map(float)
     rows = data.draw(st.lists(st.tuples(values, numbers), min_size=1, max_size=3, unique_by=lambda row: row[0]))
-    family = Family(name, family.text, family.labels, family.is_counter, rows)
+    family = MetricFamily(name, family.text, family.labels, family.is_counter, rows)
     registry = CollectorRegistry()
     registry.register(Theirs(family))
     for accept in ("", OPENMETRICS):

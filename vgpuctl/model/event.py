@@ -68,7 +68,8 @@ class EventFilter:
 
     subjects: any of them. kinds: any of them; `*` stands for any characters, as in `vm-*`. user: the login with or
     without its `(root)`. since: first moment, until: the moment after the last, both seconds since the epoch.
-    after_id: only events that were added later than this one. database_role: the role that wrote them on PostgreSQL.
+    after_id: only events that were added later than this one, before_id: earlier. database_role: the role that wrote
+    them on PostgreSQL.
     """
 
     subjects: tuple[str, ...] = ()
@@ -81,6 +82,7 @@ class EventFilter:
     until: float | None = None
     after_id: int = 0
     database_role: str | None = None
+    before_id: int | None = None
 
 
 EVERY_EVENT = EventFilter()

@@ -135,6 +135,8 @@ class EventRows(Rows):
 def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
     columns = _EVENTS.c
     found = [columns.id > wanted.after_id] if wanted.after_id else []
+    if wanted.before_id is not None:
+        found.append(columns.id < wanted.before_id)
     equal = (
         (columns.tenant, wanted.tenant),
         (columns.host, wanted.host),

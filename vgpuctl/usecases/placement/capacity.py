@@ -60,8 +60,17 @@ class Capacity:
     refusals: tuple[Rejection, ...] = ()
 
 
-def capacity(services: Services, request: VmRequest, *, after_defrag: bool = False, refresh: bool = False) -> Capacity:
+def capacity(
+    services: Services,
+    request: VmRequest,
+    *,
+    after_defrag: bool = False,
+    refresh: bool = False,
+    may_contact: bool = True,
+) -> Capacity:
     """Count with the rules that place VMs. request.tenant: whose pools count, empty for every host.
+
+    may_contact: whether hosts that the store has no facts of are read.
 
     Raises NotFound for the tenant, InventoryError without any host, UsageError for an unknown type.
     """
@@ -70,7 +79,7 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
         with services.store.reading() as session:
             session.tenant(request.tenant)
             closed = dict(closed_hosts(request.tenant, session.pools()))
-    seen = survey(services, services.hosts(), refresh=refresh)
+    seen = survey(services, services.hosts(), refresh=refresh, may_contact=may_contact)
     refuse_unknown(request, seen.capacities)
     usable = [one for one in seen.capacities if one.name not in closed]
     with services.store.reading() as session:

@@ -178,8 +178,9 @@ def read_domains(services: Services, host: str) -> dict[str, NamedState]:
 
 def observations(session: Session, vms: Sequence[Vm]) -> dict[str, Observation]:
     """The last observation of each VM, by UUID."""
-    records = {host: read_record(session, host) for host in {vm.host for vm in vms}}
-    return {vm.uuid: _of_vm(records[vm.host], vm.uuid) for vm in vms}
+    hosts = {vm.host for vm in vms}
+    records = {host: read_record(session, host) for host in hosts} if len(hosts) < 2 else observation_records(session)
+    return {vm.uuid: _of_vm(records.get(vm.host, NEVER_LOOKED), vm.uuid) for vm in vms}
 
 
 def observed_shares(session: Session, leases: Sequence[Lease]) -> dict[str, Observation]:

@@ -2,7 +2,7 @@
 """The rows of every kind of state of model/states.py, from one reading transaction of the store."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,12 +91,13 @@ def read_states(
     readings: Mapping[str, HostReadings] | None = None,
     inventory: "Inventory | None" = None,
     is_read_only: bool = False,
+    of: Collection[str] | None = None,
 ) -> States:
-    """Read every state. hosts: the inventory's, beside those that the store knows.
+    """Read every state, or those of some kinds of objects (StateKind.of); the other kinds have no rows then.
 
+    hosts: the inventory's, beside those that the store knows.
     readings: by host, compared with the store for `truth_mismatch`. inventory: what is said there of hosts counts for
-    the shares that are free. is_read_only: what the store said when it was
-    opened.
+    the shares that are free. is_read_only: what the store said when it was opened.
     """
     records = observation_records(session)
     vms, leases, restrictions = session.vms(), session.leases(), session.restrictions()
@@ -112,20 +113,23 @@ def read_states(
         readings or {},
     )
     rows: dict[str, list[StateRow]] = {kind.name: [] for kind in STATE_KINDS}
-    for name, row in (
-        *_of_hosts(stored),
-        *_of_gpus(stored),
-        *_of_leases(stored),
-        *_of_vms(stored),
-        *_of_queue(session, stored),
-        *_of_quotas(session),
-        *_of_capacity(session, inventory, leases),
-        *_of_reservations(session, stored),
-        *_of_networks_and_volumes(session),
-        *_of_store(session, is_read_only=is_read_only),
-        *_of_truth(stored),
-    ):
-        rows[name].append(row)
+    parts: tuple[tuple[str, Callable[[], _Rows]], ...] = (
+        ("host", lambda: _of_hosts(stored)),
+        ("gpu", lambda: _of_gpus(stored)),
+        ("lease", lambda: _of_leases(stored)),
+        ("vm", lambda: _of_vms(stored)),
+        ("queue", lambda: _of_queue(session, stored)),
+        ("quota", lambda: _of_quotas(session)),
+        ("capacity", lambda: _of_capacity(session, inventory, leases)),
+        ("reservation", lambda: _of_reservations(session, stored)),
+        ("network volume", lambda: _of_networks_and_volumes(session)),
+        ("store controller", lambda: _of_store(session, is_read_only=is_read_only)),
+        ("truth", lambda: _of_truth(stored)),
+    )
+    for objects, read in parts:
+        if of is None or not set(of).isdisjoint(objects.split()):
+            for name, row in read():
+                rows[name].append(row)
     return States(stored.now, rows, vms, leases)
 
 

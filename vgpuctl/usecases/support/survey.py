@@ -27,11 +27,14 @@ class Survey:
     read: tuple[str, ...] = ()
 
 
-def survey(services: Services, names: Sequence[str], *, refresh: bool, remember: bool = True) -> Survey:
+def survey(
+    services: Services, names: Sequence[str], *, refresh: bool, remember: bool = True, may_contact: bool = True
+) -> Survey:
     """Know the facts of `names`.
 
     refresh: read every host now; otherwise only those the store has no facts of.
-    remember: write what was read to the store's cache (not for a dry run).
+    remember: write what was read to the store's cache (not for a dry run). may_contact: if not, hosts that would have
+    to be read are failures.
     """
     with services.store.reading() as session:
         cached = {name: facts for name, facts in session.all_facts().items() if name in set(names)}
@@ -51,6 +54,9 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
     for name, known in cached.items():
         if name not in set(missing):
             add(name, known.facts, known.generation)
+    if missing and not may_contact:
+        failures += [(name, InventoryError("it was never read", hint="run `vgpuctl list-hosts`")) for name in missing]
+        missing = []
     if missing:
         services.say(
             f"reading {counted(len(missing), 'host')}: {', '.join(missing[:5])}" + (" …" if len(missing) > 5 else "")

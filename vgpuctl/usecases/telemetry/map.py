@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """map: every GPU with its shares and what is left of it, from cached facts and their age."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.model.gpu_map import GpuMap
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.topology import HostTopology, topology_of
@@ -48,17 +49,18 @@ def read_map(services: Services, *, refresh: bool) -> FleetMap:
     maps = {(one.host, one.gpu): one for one in map_gpus(tuple(by_name.values()), leases)}
     for one in listed:
         if (one.host, one.gpu.address) not in maps and one.host in by_name:
-            (maps[one.host, one.gpu.address],) = map_gpus([_only(by_name[one.host], one.gpu)], one.leases)
+            maps[one.host, one.gpu.address] = map_missing(by_name[one.host], one.gpu, one.leases)
     keys = [(one, (one.host, one.gpu.address)) for one in listed]
     mapped = tuple(_mapped(one, maps[key]) for one, key in keys if key in maps)
     topologies = {name: topology_of(one.facts.gpus, one.constraints) for name, one in by_name.items()}
     return FleetMap(mapped, topologies, seen)
 
 
-def _only(capacity: HostCapacity, gpu: Gpu) -> HostCapacity:
-    """The host with a GPU that it no longer shows, and no other."""
+def map_missing(capacity: HostCapacity, gpu: Gpu, leases: Sequence[Lease]) -> GpuMap:
+    """The map of a GPU that its host no longer shows: as it was last read, and closed. leases: those on it."""
     gone = replace(gpu, problems=(_GONE, *gpu.problems))
-    return replace(capacity, facts=replace(capacity.facts, gpus=(gone,)))
+    (drawn,) = map_gpus([replace(capacity, facts=replace(capacity.facts, gpus=(gone,)))], leases)
+    return drawn
 
 
 def _mapped(listed: ListedGpu, drawn: GpuMap) -> MappedGpu:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-vms: the VMs of the store with their last observation, after asking their hosts where that is wanted."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,9 +46,12 @@ def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Seq
         seen = observations(session, vms)
         shares = observed_shares(session, leases)
         now = session.now()
+    by_vm: defaultdict[str, list[Lease]] = defaultdict(list)
+    for lease in leases:
+        by_vm[lease.vm_uuid].append(lease)
     listed = []
     for vm in sorted(vms, key=lambda vm: (vm.request.tenant, vm.request.name)):
-        own = sorted((lease for lease in leases if lease.vm_uuid == vm.uuid), key=lambda lease: lease.index)
+        own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)
         said = describe_state(vm, seen[vm.uuid], now)
         listed.append(ListedVm(vm, tuple(own), seen[vm.uuid], said, tuple(shares[lease.id] for lease in own)))
     return listed

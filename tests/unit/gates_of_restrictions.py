@@ -15,6 +15,7 @@ RESTRICTIONS = [
         "usecases/host/adopt_host.py:_refuse_fenced",
         "usecases/host/list_gpus.py:_closed",
         "usecases/host/list_hosts.py:_completed",
+        "usecases/telemetry/fleet_view.py:host",
         "usecases/vm/start_vm.py:_refuse_closed",
     ),
     guarded(

@@ -153,6 +153,7 @@ SECTIONS = (
             "map": "Draw each GPU with its shares and what is left.",
             "advise": "Advise changes that are worth it, from kept readings.",
             "fit-performance": "Fit the model of throughput of VMs that share GPUs.",
+            "web": "Serve read-only pages of the fleet.",
         },
     ),
     CommandSection(

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from flask import Flask, Response, request
+from flask import Blueprint, Flask, Response, request
 
 from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.usecases.telemetry.exporter import Exporter
@@ -32,54 +32,62 @@ def exporter_app(exporter: Exporter, protection: Protection) -> Flask:
     app = Flask("vgpuctl.exporter", static_folder=None)
     require_users(app, protection)
 
-    def text(page: Callable[[str], tuple[bytes, str]]) -> Response:
-        content, content_type = page(request.headers.get("Accept", ""))
-        return Response(content, content_type=content_type)
-
     @app.get("/")
     def index() -> Response:
         return as_page(_INDEX)
 
-    @app.get("/metrics")
+    app.register_blueprint(exporter_views(exporter))
+    return app
+
+
+def exporter_views(exporter: Exporter) -> Blueprint:
+    """Return everything that one exporter serves but its first page."""
+    views = Blueprint("exporter", __name__)
+
+    def text(page: Callable[[str], tuple[bytes, str]]) -> Response:
+        content, content_type = page(request.headers.get("Accept", ""))
+        return Response(content, content_type=content_type)
+
+    @views.get("/metrics")
     def metrics() -> Response:
         return text(exporter.metrics)
 
-    @app.get("/metrics/store")
+    @views.get("/metrics/store")
     def store() -> Response:
         return text(exporter.store_metrics)
 
-    @app.get("/metrics/tenants/<tenant>")
+    @views.get("/metrics/tenants/<tenant>")
     def tenant_metrics(tenant: str) -> Response:
         return text(lambda accept: exporter.tenant_metrics(tenant, accept))
 
-    @app.get("/probe")
+    @views.get("/probe")
     def probe() -> Response:
         targets = request.args.getlist("target")
         if len(targets) != 1 or not targets[0]:
             return as_text("give one host: /probe?target=HOST; /sd/hosts lists the hosts\n", 400)
         return text(lambda accept: exporter.host_metrics(targets[0], accept))
 
-    @app.get("/sd/hosts")
+    @views.get("/sd/hosts")
     def hosts() -> Response:
         return as_json(host_targets(exporter.hosts()))
 
-    @app.get("/sd/tenants/<tenant>")
+    @views.get("/sd/tenants/<tenant>")
     def tenants(tenant: str) -> Response:
         states = exporter.store.states
         if states is None:
             return as_text("the store was not read yet\n", 503)
         return as_json(tenant_targets(states.vms, states.leases, tenant, exporter=request.host))
 
-    @app.get("/healthz")
+    @views.get("/healthz")
     def health() -> Response:
         return as_text("ok\n")
 
-    @app.errorhandler(NotFound)
+    @views.errorhandler(NotFound)
     def not_found(error: NotFound) -> Response:
         return as_text(f"{error.message}\n", 404)
 
-    @app.errorhandler(VgpuctlError)
+    @views.errorhandler(VgpuctlError)
     def failed(error: VgpuctlError) -> Response:
         return as_text(f"{error.message}\n", 503)
 
-    return app
+    return views

@@ -172,6 +172,7 @@ READING = {
     "exporter": "--once",
     "list-targets": "",
     "export-monitoring": "{home}/monitoring",
+    "web": "--print /",
     "list-queue": "",
     "list-controllers": "",
     "list-reservations": "",

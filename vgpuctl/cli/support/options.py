@@ -60,6 +60,36 @@ prometheus = click.option(
     help="Read past readings from this Prometheus server instead of the history.  [env: VGPUCTL_PROMETHEUS]",
 )
 
+web_config = click.option(
+    "--web-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="TLS and users, in the web-config format of Prometheus's exporters; a changed file counts at once.",
+)
+
+
+def listen(default: str) -> Callable[[Command], Command]:
+    """The address of a server."""
+    return click.option(
+        "--listen",
+        metavar="ADDRESS:PORT",
+        default=default,
+        show_default=True,
+        help="Address to serve HTTP on; port 0 takes a free one.",
+    )
+
+
+def readings_interval(default_s: float) -> Callable[[Command], Command]:
+    """How often hosts are read."""
+    return click.option(
+        "--interval",
+        "interval_s",
+        type=DecimalRange(1, 3600),
+        default=default_s,
+        show_default=True,
+        help="Seconds between two readings of a host.",
+    )
+
 
 def reason(text: str, *, required: bool = True) -> Callable[[Command], Command]:
     """Why a command is given: `--reason TEXT`. A blank one is as none."""

@@ -9,33 +9,14 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_raw, say
 
 
 @click.command("exporter")
-@click.option(
-    "--listen",
-    metavar="ADDRESS:PORT",
-    default="127.0.0.1:9635",
-    show_default=True,
-    help="Address to serve HTTP on; port 0 takes a free one.",
-)
-@click.option(
-    "--interval",
-    "interval_s",
-    type=DecimalRange(1, 3600),
-    default=15.0,
-    show_default=True,
-    help="Seconds between two readings of a host.",
-)
+@options.listen("127.0.0.1:9635")
+@options.readings_interval(15.0)
 @options.history
-@click.option(
-    "--web-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="TLS and users, in the web-config format of Prometheus's exporters; a changed file counts at once.",
-)
+@options.web_config
 @click.option("--insecure-listen", is_flag=True, help="Allow an address that others reach without TLS and a login.")
 @click.option(
     "--store-only", is_flag=True, help="Serve the store's states alone, for hosts that write their readings themselves."

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import Styled, print_json, print_line
 from vgpuctl.cli.support.services import report_failures
 
@@ -47,16 +46,9 @@ _TICK_S = 0.5
     "--by", "table", type=click.Choice(_TABLES), help="Show shares, GPUs or tenants.  [default: share; --once: all]"
 )
 @click.option(
-    "--sort", type=click.Choice(_SORTS), default="share", show_default=True, help="TopColumn to sort by; figures fall."
+    "--sort", type=click.Choice(_SORTS), default="share", show_default=True, help="Column to sort by; figures fall."
 )
-@click.option(
-    "--interval",
-    "interval_s",
-    type=DecimalRange(1, 3600),
-    default=5.0,
-    show_default=True,
-    help="Seconds between two readings of a host.",
-)
+@options.readings_interval(5.0)
 @click.option("--once", is_flag=True, help="Print one reading and end; so it is too where the output is no terminal.")
 @options.many_hosts
 @options.as_json

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""web: the real command over simulated hosts, read by requests and by Chromium."""
+
+import contextlib
+import shutil
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.chromium_fixture import Chromium, browser
+from tests.e2e.operator import Operator
+from tests.e2e.telemetry.test_exporter_tls import make_certificate
+
+__all__ = ["browser"]
+
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+TEMPLATES = Path(__file__).parents[3] / "templates"
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class RunningWeb:
+    """One `vgpuctl web`."""
+
+    url: str
+    process: "subprocess.Popen[str]"
+    trusted: Path | None = None
+
+    def get(self, path: str, token: str | None = None) -> tuple[int, str]:
+        """Status and text of an answer."""
+        request = urllib.request.Request(self.url + path)
+        if token is not None:
+            request.add_header("Authorization", f"Bearer {token}")
+        context = None if self.trusted is None else ssl.create_default_context(cafile=str(self.trusted))
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def wait_for(self, path: str, text: str) -> str:
+        """Ask until a page has a text."""
+        end = time.monotonic() + 90
+        while text not in (page := self.get(path)[1]):
+            assert time.monotonic() < end, page
+            time.sleep(0.2)
+        return page
+
+
+@contextlib.contextmanager
+def running_web(operator: Operator, *options: str, trusted: Path | None = None) -> Iterator[RunningWeb]:
+    """Run `vgpuctl web` on a free port during the block; it must end well when it is told to."""
+    process = operator.start("web", "--listen", "127.0.0.1:0", *options)
+    try:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if "serving on http" in line:
+                break
+        else:
+            raise AssertionError("".join(said))
+        yield RunningWeb(said[-1].split(" on ")[1].strip().removesuffix("/"), process, trusted)
+        process.terminate()
+        assert process.wait(60) == 0, process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def web(fleet_operator: Operator) -> Iterator[RunningWeb]:
+    """The pages of four hosts; tenant acme has a VM with an A40-8Q on sim-001."""
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-hosts")
+    fleet_operator.does("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+    with running_web(fleet_operator, "--interval", "1") as running:
+        yield running
+
+
+def test_pages_show_the_store_and_what_is_measured_now(web: RunningWeb) -> None:
+    page = web.wait_for("/", "acme.web-1, A40-8Q, 8 GiB, share of a VM, uses")
+    assert page.count('aria-labelledby="host-') == 4
+    text = web.wait_for("/tenants/acme/vms/web-1", "Last readings of A40-8Q")
+    assert "Framebuffer used" in text and "sim-001" in text
+    # The readings are kept, and drawn once there is one.
+    web.wait_for("/tenants/acme/vms/web-1", "<polyline")
+
+
+def test_metrics_are_served_beside_the_pages(web: RunningWeb) -> None:
+    status, text = web.get("/metrics")
+    assert status == 200 and 'vgpuctl_host_state{host="sim-001",state="up"} 1.0' in text
+
+
+def test_what_a_command_changes_is_on_the_pages(web: RunningWeb, fleet_operator: Operator) -> None:
+    fleet_operator.does("cordon-host", "sim-002", "--reason", "new <b>cables</b>")
+    page = web.wait_for("/", "new &lt;b&gt;cables")
+    assert "host-cordoned" in page
+    assert "host-cordoned" in web.get("/events?host=sim-002")[1]
+    fleet_operator.does("uncordon-host", "sim-002")
+
+
+def test_a_host_that_does_not_answer_is_told_and_the_pages_go_on(web: RunningWeb, fleet: lab.LabFolder) -> None:
+    lab.faults.begin("sim-003", "power-off", folder=fleet)
+    try:
+        web.wait_for("/hosts/sim-003", "no readings: ")
+        assert web.get("/")[0] == 200
+    finally:
+        lab.faults.clear("sim-003", folder=fleet)
+    end = time.monotonic() + 90
+    while "no readings: " in web.get("/hosts/sim-003")[1]:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_the_pages_of_a_real_fleet_in_a_browser(web: RunningWeb, browser: Chromium) -> None:
+    with browser.page() as page:
+        for path in ("/", "/hosts/sim-001", "/tenants/acme/vms/web-1", "/states", "/events"):
+            page.open(web.url + path)
+            assert page.problems() == [], path
+        page.open(f"{web.url}/")
+        page.run("document.querySelector('svg a[href=\"/tenants/acme/vms/web-1\"]').focus()")
+        page.follow()
+        assert page.run("document.querySelector('h1').textContent").startswith("VM web-1")
+        assert [one for one in page.asked() if not one.startswith(web.url)] == []
+
+
+def test_with_a_token_and_tls_only_who_has_it_reads(fleet_operator: Operator, tmp_path: Path) -> None:
+    make_certificate(tmp_path, "server", "server")
+    (tmp_path / "web.yml").write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    (tmp_path / "token").chmod(0o600)
+    options = ("--cached", "--web-config", str(tmp_path / "web.yml"), "--token-file", str(tmp_path / "token"))
+    with running_web(fleet_operator, *options, trusted=tmp_path / "server.pem") as running:
+        assert running.url.startswith("https://")
+        assert running.get("/")[0] == 401
+        assert running.get("/", TOKEN[:-1] + "0")[0] == 401
+        status, text = running.get("/", TOKEN)
+        assert status == 200 and "sim-001" in text
+        assert running.get("/metrics", TOKEN)[0] == 404  # nothing is measured with --cached
+
+
+def test_other_machines_are_not_served_without_protection(fleet_operator: Operator) -> None:
+    done = fleet_operator.run("web", "--listen", "0.0.0.0:0", "--cached")
+    assert done.code == 2 and "no TLS and no login" in done.err and "--token-file" in done.err
+    done = fleet_operator.run("web", "--listen", "127.0.0.1:0", "--token-file", "/nowhere/token")
+    assert done.code == 2 and "cannot be read" in done.err
+
+
+def test_one_page_is_printed_without_a_server(fleet_operator: Operator) -> None:
+    done = fleet_operator.does("web", "--print", "/hosts/sim-001")
+    assert done.out.startswith("<!doctype html>") and "Host sim-001" in done.out
+    done = fleet_operator.run("web", "--print", "/hosts/none")
+    assert done.code == 2 and "404" in done.err
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "vgpuctl-web.service"
+    unit.write_text((TEMPLATES / unit.name).read_text())
+    verify = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    done = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)
+    assert unit.name not in done.stderr, done.stderr

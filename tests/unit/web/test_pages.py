@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every page, made from a store full of hosts and VMs."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+from lxml import html
+from sqlalchemy import Engine, event
+
+from tests.stored_fleet import AT, StoredFleet, fill, keep_history, open_stored, readings_of
+from tests.unit.fleet_factory import vm
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.queue import QueueKind
+from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
+from vgpuctl.model.states import STATE_KINDS
+from vgpuctl.quota.limits import Quota
+from vgpuctl.usecases.support.history import PastSource
+from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
+from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.web.access import PageAccess
+from vgpuctl.web.application import make_application
+
+HOSTS = ("gpu1", "gpu2", "gpu3", "silent")
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The pages of a stored fleet."""
+
+    fleet: StoredFleet
+    client: FlaskClient
+
+    def get(self, path: str, status: int = 200) -> str:
+        """The text of a page."""
+        answer = self.client.get(path)
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+    def words(self, path: str) -> str:
+        """The text of a page without its markup, on one line."""
+        return " ".join(html.fromstring(self.get(path)).text_content().split())
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    """Three hosts with 18 VMs, a fourth that was never read; one VM waits, one GPU is in quarantine."""
+    home: Path = tmp_path_factory.mktemp("store")
+    with open_stored(home, HOSTS) as services:
+        fleet = fill(services, HOSTS[:3], cards=4, shares=18)
+        with services.store.transaction() as session:
+            session.restrict("gpu2", "0000:21:00.0", RestrictionKind.QUARANTINE, "row remap failed", finding="x")
+            session.restrict("gpu3", WHOLE_HOST, RestrictionKind.CORDON, "new cables")
+            waiting = replace(vm("A40-48Q", name="waits"), tenant="acme")
+            session.set_quotas("acme", [Quota("vms", 10, 2)])
+            session.join_queue(QueueKind.CREATE, waiting, "no GPU is free")
+        keep_history(home / "history", fleet, hosts=3)
+        sources = PageSources(services, PastSource(home / "history"), lambda: readings_of(fleet))
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        yield Pages(fleet, make_application(sources, access).test_client())
+
+
+def test_the_fleet_shows_each_host_and_each_share_to_scale(pages: Pages) -> None:
+    tree = html.fromstring(pages.get("/"))
+    assert [one.text for one in tree.xpath("//section/h2/a")] == list(HOSTS)
+    for lease in pages.fleet.leases:
+        (link,) = tree.xpath(f"//a[@href='/tenants/{lease.tenant}/vms/{lease.vm_name}']")
+        assert f"{lease.tenant}.{lease.vm_name}, {lease.share.profile}" in link.findtext("title")
+        width = float(link.getparent().get("width").removesuffix("%"))
+        assert width == pytest.approx(100 * (lease.share.framebuffer_mib or 0) / 49152, abs=0.01)
+    for bar in tree.xpath("//svg[@class='gpu-bar'][svg]"):
+        widths = [float(one.get("width").removesuffix("%")) for one in bar.findall("svg")]
+        assert sum(widths) == pytest.approx(100, abs=0.1)
+
+
+def test_the_fleet_names_what_an_operator_should_look_at(pages: Pages) -> None:
+    words = pages.words("/")
+    assert "gpu2: GPU 0000:21:00.0: in quarantine: row remap failed" in words
+    assert "gpu3: it is cordoned: new cables" in words
+    assert "silent: it was never read" in words
+
+
+def test_a_tenant_stands_out_on_the_map(pages: Pages) -> None:
+    tree = html.fromstring(pages.get("/?tenant=acme"))
+    shown = {
+        one.get("href").split("/")[2]
+        for one in tree.xpath("//svg[contains(@class,'box') and not(contains(@class,'dim'))]/a")
+    }
+    assert shown == {"acme"}
+
+
+def test_a_gpu_has_its_shares_what_fits_charts_and_missing_values(pages: Pages) -> None:
+    lease = pages.fleet.leases[0]
+    words = pages.words(f"/hosts/{lease.host}/gpus/{lease.share.gpu}")
+    for part in (lease.vm_name, lease.share.device, "Still fits", "Temperature", "Power draw of the board"):
+        assert part in words
+    tree = html.fromstring(pages.get(f"/hosts/{lease.host}/gpus/{lease.share.gpu}"))
+    said = tree.xpath("//svg[@role='img']/@aria-label")
+    assert any(one.startswith("Power: value now") and " W" in one for one in said)
+    # The hole of ten minutes in the history parts each line in two.
+    assert len(tree.xpath("//figure[contains(., 'Power draw')]//g/polyline")) == 2
+
+
+def test_mig_instances_are_drawn_over_their_slots(pages: Pages) -> None:
+    tree = html.fromstring(pages.get("/hosts/gpu3/gpus/0000:41:00.0"))
+    titles = tree.xpath("//svg[@class='mig-bar']//title/text()")
+    assert "MIG instance 1, 3g.20gb, slots 0 to 3" in titles and "MIG instance 2, 1g.5gb, slots 6 to 6" in titles
+    assert len([one for one in titles if "without an instance" in one]) == 3
+
+
+def test_a_vm_has_its_state_shares_and_what_it_used(pages: Pages) -> None:
+    lease = pages.fleet.leases[0]
+    words = pages.words(f"/tenants/{lease.tenant}/vms/{lease.vm_name}")
+    for part in (
+        "running, 30s ago",
+        lease.share.profile,
+        "Share utilization",
+        "not-measurable: the driver has no such",
+    ):
+        assert part in words, words
+
+
+def test_a_vm_that_waits_has_a_page(pages: Pages) -> None:
+    assert "no GPU is free" in pages.words("/tenants/acme/vms/waits")
+    assert "no GPU is free" in pages.words("/queue")
+
+
+def test_capacity_counts_by_the_rules_of_placing_and_contacts_no_host(pages: Pages) -> None:
+    words = pages.words("/capacity?gpu=A40-8Q&vcpus=1&memory=1GiB")
+    assert "more fit" in words and "silent: it was never read" in words and "Free by profile" in words
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("gpu=A40-8Q&vcpus=many", "vCPUs"),
+        ("gpu=A40-8Q&memory=lots", "memory"),
+        ("gpu=no-such", "no-such"),
+        ("gpu=A40-8Q&for=ever", "for"),
+        ("gpu=A40-8Q&vcpus=²", "vCPUs"),
+    ],
+)
+def test_a_bad_question_is_answered_in_words(pages: Pages, query: str, said: str) -> None:
+    assert said in pages.get(f"/capacity?{query}", 400)
+
+
+def test_events_come_in_pages_and_are_filtered(pages: Pages) -> None:
+    with pages.fleet.services.store.transaction() as session:
+        for number in range(2 * EVENTS_ON_PAGE):
+            session.add_event(EventKind.VM_STARTED, "acme.old", f"number {number}", tenant="acme", host="gpu1")
+    path, seen = "/events?kind=vm-started", []
+    while path:
+        tree = html.fromstring(pages.get(path))
+        seen += [row.findtext("td[5]") for row in tree.xpath("//tbody/tr")]
+        older = tree.xpath("//a[@rel='next']/@href")
+        assert not older or "kind=vm-started" in older[0]
+        path = f"/events{older[0]}" if older else ""
+    assert seen == [f"number {number}" for number in reversed(range(2 * EVENTS_ON_PAGE))]
+    assert "number 1" not in pages.words("/events?tenant=globex")
+    assert "is no time" in pages.get("/events?since=yesterday", 400)
+    assert "number 199" in pages.words("/tenants/acme/vms/old")  # of a VM that is gone, its events are left
+
+
+def test_every_state_of_the_store_has_its_place(pages: Pages) -> None:
+    tree = html.fromstring(pages.get("/states"))
+    for kind in STATE_KINDS:
+        (section,) = tree.xpath(f"//section[@aria-labelledby='{kind.name}']")
+        assert section.find("h2/a").text == kind.heading and section.find("p").text == kind.text
+        shown = {"".join(row.find("th").itertext()): row.find("td[2]").text for row in section.xpath(".//tbody/tr")}
+        assert shown == dict(kind.states or {})
+        page = pages.words(f"/states/{kind.name}")
+        assert kind.metric in page
+
+
+def test_the_states_of_an_object_are_on_its_page(pages: Pages) -> None:
+    """The first row of each kind leads to its object, whose page has the same kind."""
+    checked = set()
+    for kind in STATE_KINDS:
+        tree = html.fromstring(pages.get(f"/states/{kind.name}"))
+        links = tree.xpath("(//tbody/tr)[1]//a/@href")
+        if kind.of in ("host", "gpu", "lease", "vm", "queue", "quota") and links:
+            assert ("Quotas" if kind.of == "quota" else kind.heading) in pages.words(links[-1]), kind.name
+            checked.add(kind.of)
+    assert checked == {"host", "gpu", "lease", "vm", "queue", "quota"}
+
+
+def test_search_finds_by_parts_of_names_addresses_and_uuids(pages: Pages) -> None:
+    lease = pages.fleet.leases[0]
+    for query in (lease.vm_name[-6:], lease.vm_uuid, lease.share.device):
+        assert f"/vms/{lease.vm_name}" in pages.get(f"/search?q={query}"), query
+    assert "/hosts/gpu2" in pages.get("/search?q=GPU2")
+    assert "/tenants/wayne" in pages.get("/search?q=wayn")
+    assert "Nothing has “zebra”" in pages.words("/search?q=zebra")
+    assert len(pages.get(f"/search?q={'x' * 5000}")) < 20_000
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/hosts/none", "/hosts/gpu1/gpus/0000:ff:00.0", "/tenants/none", "/tenants/acme/vms/none", "/states/none", "/x"],
+)
+def test_what_is_not_there_is_told(pages: Pages, path: str) -> None:
+    assert "There is no such" in pages.get(path, 404)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/vms?from=99999999999999999999", "/vms?from=-1", "/vms?from=1e3", "/events?before=%00", "/events?before=9e99",
+     "/hosts/gpu1?period=1y", "/states/lease_state?from=100000", "/states/lease_state?state=%22%3E", "/search?q=%00"],
+)  # fmt: skip
+def test_odd_numbers_in_an_address_do_no_harm(pages: Pages, path: str) -> None:
+    pages.get(path)
+
+
+def test_an_unknown_tenant_in_a_filter_is_told(pages: Pages) -> None:
+    assert "no tenant" in pages.get("/vms?tenant=none", 503).lower()
+
+
+def test_pages_have_what_keyboards_and_screen_readers_need(pages: Pages) -> None:
+    lease = pages.fleet.leases[0]
+    own = (
+        f"/hosts/{lease.host}",
+        f"/hosts/{lease.host}/gpus/{lease.share.gpu}",
+        f"/tenants/{lease.tenant}/vms/{lease.vm_name}",
+    )
+    for path in (
+        "/",
+        "/vms",
+        "/tenants",
+        "/tenants/acme",
+        "/queue",
+        "/capacity?gpu=A40-8Q",
+        "/events",
+        "/states",
+        *own,
+    ):
+        tree = html.fromstring(pages.get(path))
+        assert tree.get("lang") == "en" and len(tree.xpath("//h1")) == 1 and len(tree.xpath("//main")) == 1
+        (skip,) = tree.xpath("(//a)[1]")
+        assert tree.xpath(f"//*[@id='{skip.get('href')[1:]}']"), path
+        for table in tree.xpath("//table"):
+            assert table.xpath("./thead//th[@scope='col']"), path
+        for field in tree.xpath("//input"):
+            assert field.xpath("ancestor::label") or tree.xpath(f"//label[@for='{field.get('id')}']"), path
+        for picture in tree.xpath("//svg[not(ancestor::svg)]"):
+            assert picture.get("aria-hidden") == "true" or picture.get("aria-label"), path
+        identifiers = tree.xpath("//@id")
+        assert len(identifiers) == len(set(identifiers)), path
+        assert not tree.xpath("//*[@style]|//style|//script[not(@src)]|//@onclick"), path
+
+
+def test_the_statements_of_a_page_do_not_grow_with_the_fleet(tmp_path: Path) -> None:
+    counts: dict[str, list[int]] = {}
+    for size in (2, 8):
+        home = tmp_path / str(size)
+        home.mkdir()
+        names = tuple(f"gpu{number}" for number in range(size))
+        with open_stored(home, names) as services:
+            fleet = fill(services, names, cards=2, shares=3 * size)
+            sources = PageSources(services, PastSource(home / "none"))
+            access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+            client = make_application(sources, access).test_client()
+            lease = fleet.leases[0]
+            host = f"/hosts/{lease.host}"
+            own = (host, f"{host}/gpus/{lease.share.gpu}", f"/tenants/{lease.tenant}/vms/{lease.vm_name}")
+            for path in ("/", "/vms", "/states", "/queue", "/capacity", "/search?q=gpu", *own):
+                counts.setdefault(path, []).append(_statements(client, path))
+    assert {path: few for path, (few, many) in counts.items() if few != many} == {}
+    assert max(few for few, _many in counts.values()) < 60
+
+
+def _statements(client: FlaskClient, path: str) -> int:
+    found = 0
+
+    def count(*_: object) -> None:
+        nonlocal found
+        found += 1
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        assert client.get(path).status_code == 200
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+    return found
+
+
+def test_a_failed_reading_is_told_with_the_age_of_the_last_one(tmp_path: Path) -> None:
+    with open_stored(tmp_path, ("gpu1",)) as services:
+        fleet = fill(services, ("gpu1",), cards=2, shares=2)
+        from vgpuctl.errors import HostUnreachable
+
+        kept = replace(readings_of(fleet)["gpu1"], error=HostUnreachable("no route to gpu1"), at=AT - 600)
+        sources = PageSources(services, PastSource(tmp_path / "none"), lambda: {"gpu1": kept})
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        text = make_application(sources, access).test_client().get("/hosts/gpu1").text
+    assert "no readings: no route to gpu1" in text and "readings of 10m ago" in text
+    assert re.search(r"no history of readings: \S+none is not there", text)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""web: the read-only pages."""
+
+import contextlib
+import ipaddress
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_raw, say
+
+
+@click.command("web")
+@options.listen("127.0.0.1:9636")
+@options.web_config
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="File with the token that readers of the pages have to give.",
+)
+@options.readings_interval(15.0)
+@click.option("--cached", is_flag=True, help="Contact no host: show the store and the kept readings alone.")
+@options.history
+@options.prometheus
+@click.option("--print", "path", metavar="PATH", help="Print one page, such as /, as HTML and exit; no server.")
+@options.many_hosts
+def command(
+    listen: str,
+    web_config: Path | None,
+    token_file: Path | None,
+    interval_s: float,
+    cached: bool,
+    history: Path | None,
+    prometheus: str | None,
+    path: str | None,
+    **where: Any,
+) -> None:
+    """Serve read-only pages of the fleet: a map of its GPUs, hosts, VMs, tenants, queue, capacity, events and states.
+
+    The pages also work without JavaScript. Unless --cached is given, the hosts are read as `vgpuctl exporter` reads
+    them: the history is kept, and /metrics is served too. Another address than this machine's loopback needs TLS and
+    a login.
+    """
+    from vgpuctl.cli.support.listen_address import listen_address
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.support.history import PastSource, history_path
+    from vgpuctl.usecases.telemetry.exporter import Exporter
+    from vgpuctl.usecases.telemetry.web import PageSources
+    from vgpuctl.web.access import PageAccess, read_token, require_safe
+    from vgpuctl.web.application import make_application, print_page
+    from vgpuctl.web.protection import Protection
+    from vgpuctl.web.server import serving
+
+    address, port = listen_address(listen)
+    token = None if token_file is None else read_token(token_file)
+    protection = Protection(web_config, warn=say)
+    with contextlib.ExitStack() as opened:
+        services_ = opened.enter_context(services(**where))
+        past = PastSource(history_path(history, where["database"]), prometheus)
+        if path is not None:
+            print_raw(print_page(PageSources(services_, past), path).encode())
+            return
+        access = PageAccess(
+            token,
+            has_tls=protection.context is not None,
+            is_loopback=ipaddress.ip_address(address).is_loopback,
+            clock=services_.open_store().now,
+            users=lambda: protection.config.users,
+        )
+        require_safe(access, protection, listen)
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+        exporter = None
+        if not cached:
+            exporter = Exporter(
+                services_, interval_s=interval_s, history=past.history, certificates=protection.certificates
+            )
+            opened.enter_context(exporter.running())
+        sources = PageSources(services_, past) if exporter is None else PageSources(services_, past, exporter.snapshots)
+        taken = opened.enter_context(serving(make_application(sources, access, exporter), address, port, protection))
+        say(f"serving on {'https' if access.has_tls else 'http'}://{listen.rpartition(':')[0]}:{taken}/")
+        stop.wait()
+    say("stopped")

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fleet as the store knows it: each host with its GPUs drawn as maps, and what keeps it from taking VMs.
+
+The number of statements on the store does not depend on the number of hosts or VMs. No host is contacted.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.readings import GpuReadings, InstanceReadings, Measured
+from vgpuctl.errors import InventoryError
+from vgpuctl.model.gpu_map import Creatable, GpuMap, SegmentKind
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.plural import counted
+from vgpuctl.model.vm import Vm
+from vgpuctl.scheduler.gpu_map import map_gpus
+from vgpuctl.sharing.gate import refuse_closed_host
+from vgpuctl.sharing.measured import join_leases
+from vgpuctl.sharing.offer import Refusal
+from vgpuctl.sharing.topology import HostTopology, topology_of
+from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.observations import (
+    NEVER_OBSERVED,
+    Observation,
+    ObservedHost,
+    describe_age,
+    missing_gpus,
+    observed_hosts,
+)
+from vgpuctl.usecases.telemetry.map import map_missing
+from vgpuctl.usecases.telemetry.web import PageSources
+
+
+@dataclass(frozen=True)
+class GpuView:
+    """One GPU. observation: the last one of it; of a GPU that its host no longer shows, the map is of its last reading.
+
+    readings: the last ones. shares: what was measured of its shares, by device.
+    """
+
+    map: GpuMap
+    gpu: Gpu
+    observation: Observation = NEVER_OBSERVED
+    readings: GpuReadings | None = None
+    shares: Mapping[str, Measured] = field(default_factory=dict)
+    leases: tuple[Lease, ...] = ()
+
+    @property
+    def is_missing(self) -> bool:
+        """True if its host no longer shows it."""
+        return self.observation.state == "missing"
+
+    @property
+    def utilization(self) -> float | None:
+        """The part of the time in which it computes, None where that is not measured."""
+        return None if self.readings is None else self.readings.measured.get("utilization_ratio")
+
+
+@dataclass(frozen=True)
+class HostView:
+    """One host of the inventory. problem: why it is not known, or a mistake in the inventory.
+
+    seen: when it last answered, in words. closed: why it takes no new VM. readings_problem: why the last reading
+    failed.
+    """
+
+    name: str
+    capacity: HostCapacity | None
+    gpus: tuple[GpuView, ...] = ()
+    vms: tuple[Vm, ...] = ()
+    observed: ObservedHost | None = None
+    seen: str = ""
+    closed: Refusal | None = None
+    problem: str | None = None
+    measured: Measured = field(default_factory=Measured)
+    instances: tuple[InstanceReadings, ...] = ()
+    readings_problem: str | None = None
+    readings_age_s: float | None = None
+
+    @property
+    def facts(self) -> HostFacts | None:
+        """The cached facts, None for a host that was never read."""
+        return None if self.capacity is None else self.capacity.facts
+
+    @property
+    def topology(self) -> HostTopology | None:
+        """How its GPUs are joined; None for fewer than two."""
+        if self.capacity is None or len(self.capacity.facts.gpus) < 2:
+            return None
+        return topology_of(self.capacity.facts.gpus, self.capacity.constraints)
+
+    @property
+    def state(self) -> str:
+        """The last observed state of its agent, `unknown` if it was never asked."""
+        return "unknown" if self.observed is None or self.observed.state is None else self.observed.state
+
+    @property
+    def attention(self) -> list[str]:
+        """Findings for the operator, a sentence each."""
+        found = []
+        if self.problem is not None:
+            found.append(self.problem)
+        if self.state not in ("up", "unknown"):
+            found.append(f"{self.state}: {self.seen}")
+        if self.observed is not None and self.observed.libvirt.unknown_since is not None:
+            found.append(f"libvirt does not answer: {self.observed.libvirt.problem}")
+        if self.closed is not None:
+            found.append(self.closed.reason)
+        if self.observed is not None and self.observed.layout:
+            found.append(f"layout: {counted(len(self.observed.layout), 'difference')}")
+        for one in self.gpus:
+            if one.is_missing:
+                found.append(f"GPU {one.gpu.address} is missing")
+            elif one.map.closed is not None and one.map.closed.code.startswith("gpu-"):
+                found.append(f"GPU {one.gpu.address}: {one.map.closed.reason}")
+            found += [f"GPU {one.gpu.address}: {reason}" for _address, reason in one.map.closed_vfs]
+        return found
+
+
+@dataclass(frozen=True)
+class FleetTotals:
+    """Sums over the fleet; memory of GPUs in MiB by kind of segment."""
+
+    hosts: int
+    hosts_up: int
+    gpus: int
+    vms: int
+    shares: int
+    memory_mib: int
+    memory_by_kind: Mapping[SegmentKind, int]
+    queued: int
+
+    @property
+    def used_ratio(self) -> float:
+        """The part of the memory that somebody uses."""
+        used = sum(size for kind, size in self.memory_by_kind.items() if not kind.is_free())
+        return used / self.memory_mib if self.memory_mib else 0.0
+
+    @property
+    def usable_mib(self) -> int:
+        """Memory that a VM can have now."""
+        return self.memory_by_kind[SegmentKind.FREE] + self.memory_by_kind[SegmentKind.NEEDS_INSTANCE]
+
+    @property
+    def unusable_mib(self) -> int:
+        """Memory that nobody uses and no VM can have."""
+        return self.memory_by_kind[SegmentKind.UNUSABLE] + self.memory_by_kind[SegmentKind.CLOSED]
+
+
+@dataclass(frozen=True)
+class FleetOverview:
+    """The whole fleet at one time (seconds since the epoch)."""
+
+    at: float
+    hosts: tuple[HostView, ...]
+    totals: FleetTotals
+
+    def host(self, name: str) -> HostView | None:
+        """One host."""
+        return next((one for one in self.hosts if one.name == name), None)
+
+    @property
+    def attention(self) -> list[tuple[str, str]]:
+        """Findings for the operator, each with its host."""
+        return [(host.name, text) for host in self.hosts for text in host.attention]
+
+
+@dataclass(frozen=True)
+class FreeProfile:
+    """The shares of one profile that can still be created. count: their number; gpus, hosts: how many have some."""
+
+    board: str
+    profile: str
+    size_mib: int
+    count: int
+    gpus: int
+    hosts: int
+
+
+def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) -> FleetOverview:
+    """Read the hosts of the inventory, or some of them, from one state of the store."""
+    services = sources.services
+    wanted = services.hosts() if names is None else names
+    with services.store.reading() as session:
+        now = session.now()
+        one_host = wanted[0] if len(wanted) == 1 else None
+        known = session.all_facts()
+        promises = read_promises(session, host=one_host)
+        leases = session.leases(host=one_host)
+        vms = session.vms(host=one_host)
+        observed = observed_hosts(session)
+        missing = missing_gpus(session)
+        queued = len(session.queue())
+    capacities: dict[str, HostCapacity] = {}
+    problems: dict[str, str] = {}
+    for name in wanted:
+        if name not in known:
+            problems[name] = "it was never read: run `vgpuctl list-hosts`, or a controller"
+            continue
+        try:
+            facts, generation = known[name].facts, known[name].generation
+            capacities[name] = capacity_of(name, facts, generation, promises, services.inventory)
+        except InventoryError as error:
+            problems[name] = error.message
+    build = _Build(sources, now, leases, vms, observed, missing, capacities, problems)
+    hosts = tuple(build.host(name) for name in wanted)
+    return FleetOverview(now, hosts, _totals(hosts, queued))
+
+
+def free_profiles(fleet: FleetOverview) -> list[FreeProfile]:
+    """The shares that can still be created in the fleet, by board and profile, the largest first."""
+    found: dict[tuple[str, str], list[tuple[str, Creatable]]] = defaultdict(list)
+    for host in fleet.hosts:
+        for one in host.gpus:
+            for creatable in one.map.creatable:
+                found[one.map.board, creatable.profile].append((host.name, creatable))
+    return sorted(
+        (
+            FreeProfile(
+                board,
+                profile,
+                given[0][1].size_mib,
+                sum(one.count for _host, one in given),
+                len(given),
+                len({host for host, _one in given}),
+            )
+            for (board, profile), given in found.items()
+        ),
+        key=lambda one: (one.board, -one.size_mib, one.profile),
+    )
+
+
+class _Build:
+    """Puts the views together from what was read, each list looked through once."""
+
+    def __init__(
+        self,
+        sources: PageSources,
+        now: float,
+        leases: Sequence[Lease],
+        vms: Sequence[Vm],
+        observed: Mapping[str, ObservedHost],
+        missing: Sequence[tuple[str, Gpu, Observation]],
+        capacities: Mapping[str, HostCapacity],
+        problems: Mapping[str, str],
+    ) -> None:
+        self._now, self._observed, self._capacities, self._problems = now, observed, capacities, problems
+        self._snapshots = sources.snapshots()
+        readings = sources.readings()
+        self._leases: dict[tuple[str, str], list[Lease]] = defaultdict(list)
+        for lease in leases:
+            self._leases[lease.host, lease.share.gpu].append(lease)
+        self._measured: dict[tuple[str, str], dict[str, Measured]] = defaultdict(dict)
+        inside: dict[tuple[str, str], int] = {}
+        for one in join_leases(leases, readings):
+            share = one.lease.share
+            self._measured[one.lease.host, share.gpu][share.device] = one.measured
+            if one.readings is not None and one.readings.instance is not None:
+                inside[one.lease.host, share.device] = one.readings.instance
+        self._maps: dict[str, list[GpuMap]] = defaultdict(list)
+        there = [lease for lease in leases if lease.host in capacities]
+        for drawn in map_gpus(list(capacities.values()), there, instances=inside):
+            self._maps[drawn.host].append(drawn)
+        self._vms: dict[str, list[Vm]] = defaultdict(list)
+        for vm in vms:
+            self._vms[vm.host].append(vm)
+        self._missing: dict[str, list[tuple[Gpu, Observation]]] = defaultdict(list)
+        for host, gpu, seen in missing:
+            self._missing[host].append((gpu, seen))
+
+    def host(self, name: str) -> HostView:
+        """The view of one host."""
+        observed = self._observed.get(name)
+        capacity = self._capacities.get(name)
+        snapshot = self._snapshots.get(name)
+        readings = None if snapshot is None else snapshot.readings
+        by_address = {} if readings is None else {one.address: one for one in readings.gpus}
+        gpus = [] if capacity is None else [self._gpu(drawn, capacity, by_address) for drawn in self._maps[name]]
+        if capacity is not None:
+            gpus += [self._missing_gpu(capacity, gpu, seen) for gpu, seen in self._missing[name]]
+        return HostView(
+            name,
+            capacity,
+            tuple(sorted(gpus, key=lambda one: one.gpu.address)),
+            tuple(self._vms[name]),
+            observed,
+            describe_age(NEVER_OBSERVED if observed is None else observed.agent, self._now),
+            None if capacity is None else refuse_closed_host(capacity.rules),
+            self._problems.get(name),
+            Measured() if readings is None else readings.measured,
+            () if readings is None else readings.instances,
+            None if snapshot is None or snapshot.error is None else snapshot.error.message,
+            None if snapshot is None or snapshot.at is None else self._now - snapshot.at,
+        )
+
+    def _gpu(self, drawn: GpuMap, capacity: HostCapacity, readings: Mapping[str, GpuReadings]) -> GpuView:
+        gpu = next(one for one in capacity.facts.gpus if one.address == drawn.gpu)
+        observed = self._observed.get(drawn.host)
+        seen = NEVER_OBSERVED if observed is None else observed.gpus.get(drawn.gpu, NEVER_OBSERVED)
+        key = drawn.host, drawn.gpu
+        return GpuView(drawn, gpu, seen, readings.get(drawn.gpu), self._measured[key], tuple(self._leases[key]))
+
+    def _missing_gpu(self, capacity: HostCapacity, gpu: Gpu, seen: Observation) -> GpuView:
+        leases = tuple(self._leases[capacity.name, gpu.address])
+        return GpuView(map_missing(capacity, gpu, leases), gpu, seen, leases=leases)
+
+
+def _totals(hosts: Sequence[HostView], queued: int) -> FleetTotals:
+    by_kind: dict[SegmentKind, int] = dict.fromkeys(SegmentKind, 0)
+    shares = memory = gpus = 0
+    for host in hosts:
+        for one in host.gpus:
+            gpus += 1
+            shares += len(one.leases)
+            memory += one.map.memory_mib
+            for segment in one.map.segments:
+                by_kind[segment.kind] += segment.size_mib
+    up = sum(one.state == "up" for one in hosts)
+    return FleetTotals(len(hosts), up, gpus, sum(len(one.vms) for one in hosts), shares, memory, by_kind, queued)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One VM as the store and the last readings know it. No host is contacted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.readings import VmReadings
+from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.queue import QueueEntry
+from vgpuctl.model.vm import host_name_of
+from vgpuctl.sharing.measured import MeasuredShare, join_leases
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.vm.list_vms import ListedVm, list_vms
+
+_OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*", "gpu-health")
+_EVENTS = 50
+
+
+@dataclass(frozen=True)
+class VmView:
+    """One VM by name. listed: None for one that is deleted, or waits to be created. queued: its entry in the queue.
+
+    shares: its leases with what was measured of each. readings: of the VM itself. events: the last ones, the newest
+    first.
+    """
+
+    tenant: str
+    name: str
+    listed: ListedVm | None
+    queued: QueueEntry | None
+    shares: tuple[MeasuredShare, ...]
+    readings: VmReadings | None
+    events: tuple[Event, ...]
+
+
+def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
+    """One VM; None where no VM has or had this name."""
+    services = sources.services
+    with services.store.reading() as session:
+        vm = session.vm(tenant, name)
+        queued = session.queued(tenant, name)
+    listed = None
+    if vm is not None:
+        found = list_vms(services, tenant=tenant, host=vm.host)
+        listed = next((one for one in found if one.vm.uuid == vm.uuid), None)
+    events = last_events(services, EventFilter((host_name_of(tenant, name),), _OF_VMS), _EVENTS)
+    if listed is None and queued is None and not events:
+        return None
+    leases = () if listed is None else listed.leases
+    readings = sources.readings()
+    host = None if listed is None else readings.get(listed.vm.host)
+    of_vm = None if host is None or vm is None else next((one for one in host.vms if one.uuid == vm.uuid), None)
+    return VmView(tenant, name, listed, queued, tuple(join_leases(leases, readings)), of_vm, tuple(events))
+
+
+def last_events(services: Services, wanted: EventFilter, limit: int) -> Sequence[Event]:
+    """The last events that fit, the newest first."""
+    with services.store.reading() as session:
+        return session.events(limit, wanted)[::-1]

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may read the pages: a token, its login page and cookie, and the checks of every request and answer."""
+
+import gzip
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from flask import Flask, Response, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from vgpuctl.errors import UsageError
+from vgpuctl.web.basic_auth import PasswordChecks
+from vgpuctl.web.protection import Protection
+
+SESSION_S = 12 * 3600
+"""How long a login lasts."""
+_LARGE = 16 * 1024
+_COOKIE = "vgpuctl_session"
+_SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 1024
+_OPEN_ENDPOINTS = {"login", "static"}
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "style-src 'self'",
+        "script-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+@dataclass(frozen=True)
+class PageAccess:
+    """Rules for reading the pages.
+
+    token: None where none is asked for. has_tls: the port speaks TLS. is_loopback: only this machine reaches the port;
+    the names in requests are then checked, because a browser here opens foreign pages too. clock: seconds since the
+    epoch. users: bcrypt hashes by name. Without token and users everybody is let in who reaches the port.
+    """
+
+    token: bytes | None = field(repr=False)
+    has_tls: bool
+    is_loopback: bool
+    clock: Callable[[], float]
+    users: Callable[[], Mapping[str, str]] = dict
+
+
+def read_token(path: Path) -> bytes:
+    """Read the token of a file, without white space around it.
+
+    Raises UsageError for a file that cannot be read or that every user may read, and for a token that is too short.
+    """
+    try:
+        mode, token = path.stat().st_mode, path.read_bytes().strip()
+    except OSError as error:
+        raise UsageError(f"the token file {path} cannot be read: {error.strerror}") from error
+    if mode & 0o007:
+        raise UsageError(f"the token file {path} is open to every user", hint=f"run `chmod 600 {path}`")
+    if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not token.isascii() or b"\n" in token:
+        raise UsageError(
+            f"the token file {path} has no usable token ({len(token)} bytes)",
+            hint=f"write one line of {_SHORTEST_TOKEN} to {_LONGEST_TOKEN} characters: openssl rand -hex 32",
+        )
+    return token
+
+
+def require_safe(access: PageAccess, protection: Protection, listen: str) -> None:
+    """Refuse to serve other machines without TLS and a login. listen: the address as given. Raises UsageError."""
+    has_login = access.token is not None or protection.config.is_protected
+    if access.is_loopback or (access.has_tls and has_login):
+        return
+    missing = [what for what, has in (("TLS", access.has_tls), ("login", has_login)) if not has]
+    raise UsageError(
+        f"--listen {listen} is open to other machines, and the pages have no {' and no '.join(missing)}",
+        hint="give --web-config FILE with tls_server_config, and --token-file FILE; or listen on 127.0.0.1 and reach it"
+        " by `ssh -L 9636:127.0.0.1:9636`",
+    )
+
+
+def guard(app: Flask, access: PageAccess) -> None:
+    """Check every request of an application before its view, and set the headers of every answer."""
+    passwords = PasswordChecks()
+    app.config["MAX_CONTENT_LENGTH"] = 4096
+    app.add_url_rule("/login", "login", lambda: _login(access, passwords), methods=["GET", "POST"])
+    app.add_url_rule("/logout", "logout", _logout, methods=["POST"])
+
+    @app.before_request
+    def check() -> AnyResponse | None:
+        if access.is_loopback and not _is_own_name(request.host):
+            abort(421)
+        if request.method not in ("GET", "HEAD") and request.endpoint not in ("login", "logout"):
+            abort(405)
+        if request.endpoint in _OPEN_ENDPOINTS or _is_allowed(access, passwords):
+            return None
+        if access.token is not None and "text/html" in request.headers.get("Accept", ""):
+            return redirect(url_for("login", to=request.full_path.rstrip("?")), 303)
+        scheme = "Bearer" if access.token is not None else 'Basic realm="vgpuctl", charset="UTF-8"'
+        return Response("a login is needed\n", 401, {"WWW-Authenticate": scheme}, mimetype="text/plain")
+
+    @app.after_request
+    def protect(response: AnyResponse) -> AnyResponse:
+        response.headers.update(_HEADERS)
+        if request.endpoint != "static":
+            response.headers["Cache-Control"] = "no-store"
+        return _compressed(response)
+
+    @app.context_processor
+    def login_state() -> dict[str, object]:
+        return {"has_login": access.token is not None}
+
+
+def _compressed(response: AnyResponse) -> AnyResponse:
+    """A large page in gzip for who takes it: a map of hundreds of GPUs gets to a twentieth."""
+    response.vary.add("Accept-Encoding")
+    is_wanted = request.accept_encodings["gzip"] > 0 and response.mimetype == "text/html"
+    if is_wanted and not response.is_streamed and (response.calculate_content_length() or 0) > _LARGE:
+        response.set_data(gzip.compress(response.get_data(), compresslevel=1))
+        response.headers["Content-Encoding"] = "gzip"
+    return response
+
+
+def _is_own_name(host: str) -> bool:
+    """True if a Host header names the loopback: a page of another site has its own name there (DNS rebinding)."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_allowed(access: PageAccess, passwords: PasswordChecks) -> bool:
+    users = access.users()
+    if access.token is None and not users:
+        return True
+    given = request.authorization
+    if given is not None and given.type == "basic":
+        return bool(users) and passwords.is_right(users, given.username or "", given.password or "")
+    if access.token is None:
+        return False
+    if given is not None and given.type == "bearer":
+        return hmac.compare_digest((given.token or "").encode("utf-8", "replace"), access.token)
+    return _is_session(request.cookies.get(_COOKIE, ""), access.token, access.clock())
+
+
+def _session(token: bytes, now: float) -> str:
+    """A cookie that proves the token until its end, and from which nobody learns the token."""
+    end = str(int(now + SESSION_S))
+    return f"{end}.{_sign(token, end)}"
+
+
+def _is_session(cookie: str, token: bytes, now: float) -> bool:
+    end, _, signature = cookie.partition(".")
+    if not hmac.compare_digest(signature.encode("utf-8", "replace"), _sign(token, end).encode()):
+        return False
+    return end.isascii() and end.isdigit() and now < int(end)
+
+
+def _sign(token: bytes, end: str) -> str:
+    return hmac.new(token, f"vgpuctl pages until {end}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def _login(access: PageAccess, passwords: PasswordChecks) -> AnyResponse:
+    target = _local(request.args.get("to", ""))
+    if access.token is None or (request.method == "GET" and _is_allowed(access, passwords)):
+        return redirect(target, 303)
+    if request.method == "GET":
+        return Response(render_template("login.html", is_wrong=False))
+    given = request.form.get("token", "").strip().encode("utf-8", "replace")
+    if not hmac.compare_digest(given, access.token):
+        return Response(render_template("login.html", is_wrong=True), 403)
+    response = redirect(target, 303)
+    response.set_cookie(
+        _COOKIE,
+        _session(access.token, access.clock()),
+        max_age=SESSION_S,
+        secure=access.has_tls,
+        httponly=True,
+        samesite="Strict",
+    )
+    return response
+
+
+def _logout() -> AnyResponse:
+    response = redirect(url_for("login"), 303)
+    response.delete_cookie(_COOKIE, httponly=True, samesite="Strict")
+    return response
+
+
+def _local(target: str) -> str:
+    """A path of these pages; anything else is the first page."""
+    parts = urlsplit(target.replace("\\", "/"))
+    is_path = target.startswith("/") and not target.startswith("//") and not parts.scheme and not parts.netloc
+    return target if is_path and "\\" not in target and target.isprintable() else "/"

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application of the read-only pages: Flask with its templates, its checks and its views."""
+
+import logging
+from urllib.parse import urlencode
+
+from flask import Flask, render_template, request
+from werkzeug.exceptions import HTTPException
+
+from vgpuctl import __version__
+from vgpuctl.errors import Unexpected, UsageError, VgpuctlError
+from vgpuctl.quota.resources import format_amount
+from vgpuctl.usecases.telemetry.exporter import Exporter
+from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.web import wording
+from vgpuctl.web.access import PageAccess, guard
+from vgpuctl.web.exporter_app import exporter_views
+from vgpuctl.web.views import pages
+
+_LOGGER = logging.getLogger("vgpuctl.web")
+_NAV = (
+    ("/", "Fleet"),
+    ("/vms", "VMs"),
+    ("/tenants", "Tenants"),
+    ("/queue", "Queue"),
+    ("/capacity", "Capacity"),
+    ("/events", "Events"),
+    ("/states", "States"),
+)
+
+
+class _Application(Flask):
+    # Every value that a template writes passes through here before it is escaped.
+    jinja_options = {"finalize": wording.finalize, "trim_blocks": True, "lstrip_blocks": True}
+
+
+def make_application(sources: PageSources, access: PageAccess, exporter: Exporter | None = None) -> Flask:
+    """The application that serves the pages made from these sources to those whom `access` lets in.
+
+    exporter: serves its metrics too, to the same.
+    """
+    app = _Application(__name__)
+    app.jinja_env.globals.update(
+        nav=_NAV,
+        version=__version__,
+        host_link=wording.host_link,
+        gpu_link=wording.gpu_link,
+        tenant_link=wording.tenant_link,
+        vm_link=wording.vm_link,
+        same_page=_same_page,
+    )
+    app.jinja_env.filters.update(
+        mib=wording.mib,
+        size=wording.size,
+        percent=wording.percent,
+        amount=wording.amount,
+        title_of=wording.title,
+        when=wording.when,
+        short_address=wording.short_address,
+        quota=format_amount,
+        measured_lines=wording.measured_lines,
+        zip_with=zip,
+        duration=wording.duration,
+    )
+    guard(app, access)
+    app.register_blueprint(pages(sources))
+    if exporter is not None:
+        app.register_blueprint(exporter_views(exporter))
+    app.register_error_handler(HTTPException, _http_problem)
+    app.register_error_handler(VgpuctlError, _problem)
+    app.register_error_handler(Exception, _unexpected)
+    return app
+
+
+def print_page(sources: PageSources, path: str) -> str:
+    """One page as HTML. Raises UsageError for an unknown path."""
+    access = PageAccess(None, has_tls=False, is_loopback=True, clock=sources.services.store.now)
+    answer = make_application(sources, access).test_client().get(path if path.startswith("/") else f"/{path}")
+    if answer.status_code != 200 or answer.mimetype != "text/html":
+        raise UsageError(f"--print {path!a} is no page: {answer.status}", hint="for example / or /hosts/HOST")
+    return answer.text
+
+
+def _same_page(**changed: object) -> str:
+    """This page with other parameters; an empty one is left out."""
+    given = {**request.args.to_dict(), **{name: str(value) for name, value in changed.items()}}
+    return f"?{urlencode({name: value for name, value in given.items() if value})}"
+
+
+def _http_problem(error: HTTPException) -> tuple[str, int] | HTTPException:
+    code = error.code or 500
+    if code < 400:
+        return error
+    said = {
+        404: "There is no such page, host, GPU, tenant or VM.",
+        405: "These pages can only be read.",
+        421: "This server does not serve the host name that was asked for.",
+    }.get(code, error.description or "The request failed.")
+    return render_template("problem.html", heading=error.name, message=said, hint=None), code
+
+
+def _problem(error: VgpuctlError) -> tuple[str, int]:
+    code = 400 if error.exit_code == 2 else 503
+    return render_template("problem.html", heading="This cannot be shown", message=error.message, hint=error.hint), code
+
+
+def _unexpected(error: Exception) -> tuple[str, int]:
+    _LOGGER.error("unexpected error", extra={"fields": {"path": request.path}}, exc_info=True)
+    found = Unexpected.of(error, where=f"{request.path}: ")
+    return render_template("problem.html", heading="Unexpected error", message=found.message, hint=found.hint), 500

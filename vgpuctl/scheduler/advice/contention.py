@@ -82,5 +82,6 @@ def _lost(vgpu: MeasuredVgpu, now: float) -> float | None:
 
 
 def _excess(vgpu: MeasuredVgpu, now: float) -> float:
-    use = _mean(vgpu, UTILIZATION, now)
-    return 0.0 if use is None or vgpu.promised is None else max(0.0, use - vgpu.promised)
+    """How far it was above its promise, as the mean over the minutes."""
+    promised, values = vgpu.promised, _recent(vgpu, UTILIZATION, now)
+    return 0.0 if promised is None or not values else fmean(max(0.0, use - promised) for use in values)

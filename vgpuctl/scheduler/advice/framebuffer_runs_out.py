@@ -2,12 +2,13 @@
 """Framebuffer that will be full soon: the trend of what a guest uses, with its interval."""
 
 from collections.abc import Sequence
+from math import isfinite
 from statistics import fmean
 
 from vgpuctl.model.faults import FaultId
 from vgpuctl.model.times import format_duration
 from vgpuctl.scheduler.advice.advice import MeasuredFault
-from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, HOUR_S, MINUTE_S, MeasuredVgpu, Point
+from vgpuctl.scheduler.advice.measured import DAY_S, FRAMEBUFFER, HOUR_S, MINUTE_S, MeasuredVgpu, Point
 from vgpuctl.scheduler.advice.trend import LimitReached, Trend, trend
 
 WINDOW_S = 2 * HOUR_S
@@ -53,7 +54,7 @@ def find(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
     lease, size = vgpu.lease, vgpu.size_bytes or 0.0
     text = (
         f"{vgpu.vm} uses {found.level / size:.0%} of the framebuffer of its {lease.share.profile}, and grows by"
-        f" {found.slope * HOUR_S / 2**20:.0f} MiB an hour: full in {_words(arrival.expected_s)}"
+        f" {found.slope * HOUR_S / 2**30:.1f} GiB an hour: full in {_words(arrival.expected_s)}"
         f" (90 % between {_words(arrival.earliest_s)} and {_words(arrival.latest_s)})"
     )
     return MeasuredFault(
@@ -77,4 +78,7 @@ def find(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
 
 
 def _words(seconds: float) -> str:
-    return "no time" if seconds < MINUTE_S else format_duration(round(seconds / MINUTE_S) * MINUTE_S)
+    if not isfinite(seconds) or seconds > 10 * DAY_S:
+        return "more than 10 days"
+    step_s = MINUTE_S if seconds > HOUR_S else 1.0
+    return "less than a second" if seconds < 1 else format_duration(round(seconds / step_s) * step_s)

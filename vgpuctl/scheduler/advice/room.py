@@ -141,8 +141,12 @@ def improvement(fleet: MeasuredFleet, before: Layout, after: Layout, profiles: C
 
 
 def _usable(counts: Mapping[str, int]) -> float:
-    """The most framebuffer that VMs of one profile could still take, in MiB."""
-    return float(max((count * size_mib(name) for name, count in counts.items()), default=0))
+    """The most framebuffer that VMs of one profile could still take, in MiB, added up over boards."""
+    best: dict[str, int] = {}
+    for name, count in counts.items():
+        board = name.rpartition("-")[0]
+        best[board] = max(best.get(board, 0), count * size_mib(name))
+    return float(sum(best.values()))
 
 
 def size_mib(profile: str) -> int:

@@ -12,22 +12,29 @@ from itertools import pairwise
 from statistics import NormalDist, fmean, median
 
 LEVEL = 0.9
+SURE, SURE_OF_FEW, FEW = 0.999, 0.99, 12
+"""Level at which a slope counts as a rise: thousands of series are looked at every minute. Fewer than FEW points cannot
+reach the higher one."""
+
 FEWEST_POINTS, MOST_POINTS = 6, 48
 """More points are averaged into this many, so that the pairs stay few."""
 
 _MOST_CORRELATION = 0.9
+_NOISE = 1e-3
+"""Residuals below this part of the whole change are rounding."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """slope, low, high: per second; 90 % between. level: of the line at the last point. at: of the last point.
+    """slope, low, high: per second; 90 % between. rises: True if the slope is above zero for sure.
 
-    points: that it rests on. span_s: from the first to the last.
+    level: of the line at the last point. at: of the last point. points: how many it rests on. span_s: of all of them.
     """
 
     slope: float
     low: float
     high: float
+    rises: bool
     level: float
     at: float
     points: int
@@ -35,10 +42,10 @@ class Trend:
 
     def seconds_until(self, limit: float) -> "LimitReached | None":
         """When the line reaches a limit above it; None where it does not rise for sure."""
-        if self.low <= 0:
+        if not self.rises:
             return None
         left = max(0.0, limit - self.level)
-        return LimitReached(left / self.slope, left / self.high, left / self.low)
+        return LimitReached(left / self.slope, left / self.high, left / self.low if self.low > 0 else math.inf)
 
 
 @dataclass(frozen=True)
@@ -63,15 +70,22 @@ def trend(points: Sequence[tuple[float, float]]) -> Trend | None:
     )
     slope = median(slopes)
     start = median(value - slope * at for at, value in found)
-    correlation = _correlation([value - start - slope * at for at, value in found])
+    left = [value - start - slope * at for at, value in found]
+    correlation = _correlation(left, least=_NOISE * abs(slope) * (found[-1][0] - found[0][0]))
     variance = count * (count - 1) * (2 * count + 5) / 18 * (1 + correlation) / (1 - correlation)
-    reach = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(variance)
-    low = slopes[max(0, math.floor((len(slopes) - reach) / 2))]
-    high = slopes[min(len(slopes) - 1, math.ceil((len(slopes) + reach) / 2))]
-    if reach >= len(slopes):
-        low, high = -math.inf, math.inf
+    low, high = _interval(slopes, LEVEL, variance)
+    surely, _ = _interval(slopes, SURE if count >= FEW else SURE_OF_FEW, variance)
     last = found[-1][0]
-    return Trend(slope, low, high, start + slope * last, last, count, last - found[0][0])
+    return Trend(slope, low, high, surely > 0, start + slope * last, last, count, last - found[0][0])
+
+
+def _interval(slopes: Sequence[float], level: float, variance: float) -> tuple[float, float]:
+    """The interval of the slope, of the sorted slopes of all pairs."""
+    reach = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance)
+    if reach >= len(slopes):
+        return -math.inf, math.inf
+    low = slopes[max(0, math.floor((len(slopes) - reach) / 2))]
+    return low, slopes[min(len(slopes) - 1, math.ceil((len(slopes) + reach) / 2))]
 
 
 def _averaged(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -87,11 +101,11 @@ def _averaged(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]
     return [(fmean(at for at, _ in one), fmean(value for _, value in one)) for one in groups.values()]
 
 
-def _correlation(left: Sequence[float]) -> float:
-    """The autocorrelation of neighbouring residuals, never counted as negative."""
+def _correlation(left: Sequence[float], *, least: float) -> float:
+    """The autocorrelation of neighbouring residuals, never counted as negative; smaller ones than `least` have none."""
     middle = fmean(left)
     total = sum((one - middle) ** 2 for one in left)
-    if total <= 0:
+    if total <= least**2 * len(left):
         return 0.0
     found = sum((one - middle) * (after - middle) for one, after in pairwise(left)) / total
     return min(_MOST_CORRELATION, max(0.0, found))

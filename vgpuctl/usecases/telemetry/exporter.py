@@ -26,7 +26,7 @@ from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_source
 from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.states import States, read_states
-from vgpuctl.usecases.telemetry.findings_watch import LOOK_S, FindingsWatch, page_of
+from vgpuctl.usecases.telemetry.findings_watch import LOOK_S, MOST_PART, FindingsWatch, page_of
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")
 _PRUNE_S = 3600.0
@@ -210,14 +210,14 @@ class Exporter:
             self._history_error = None
 
     def _follow_store(self) -> None:
-        pruned, looked = time.monotonic(), -math.inf
+        pruned, look_at = time.monotonic(), -math.inf
         while not self._stop.wait(self._interval_s):
             if self._store_only:
                 self._services.follow_inventory()
             self._read_store()
-            if time.monotonic() - looked >= LOOK_S:
-                looked = time.monotonic()
+            if (began := time.monotonic()) >= look_at:
                 self._look()
+                look_at = began + max(LOOK_S, (time.monotonic() - began) / MOST_PART)
             if time.monotonic() - pruned > _PRUNE_S and self._history is not None:
                 pruned = time.monotonic()
                 with contextlib.suppress(VgpuctlError):

@@ -20,8 +20,8 @@ from vgpuctl.telemetry.exposition import Page
 from vgpuctl.usecases.support.history import Past
 from vgpuctl.usecases.telemetry.measured_fleet import Windows, read_vgpus
 
-LOOK_S = 60.0
-"""Seconds between two looks: the history has a step of a minute."""
+LOOK_S, MOST_PART = 60.0, 0.05
+"""Seconds between two looks, as the history has a step of a minute; more where a look takes longer than this part."""
 
 _ENDS_AFTER = 5
 """Looks in a row without a finding after which it is over: one that flickers is one."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class SegmentKind(StrEnum):
-    """What a part of a GPU's memory is.
+    """The kind of a part of a GPU's memory.
 
     share: a VM of the store has it. foreign: it is in use and not in the store. free: a VM can have it now.
     needs-instance: free once a MIG instance is created there. unusable: free, and no profile fits. closed: free, and

@@ -32,7 +32,7 @@ _NOT_FREE = (Code.GPU_FULL, Code.RESERVED_BY_LEASE, Code.NO_FREE_VF, Code.CARD_I
 
 @dataclass(frozen=True)
 class _Gives:
-    """What a GPU gives now. refusal: why it gives nothing."""
+    """The shares that a GPU gives now. refusal: why it gives none."""
 
     creatable: tuple[Creatable, ...]
     refusal: Refusal | None

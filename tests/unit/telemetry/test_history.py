@@ -252,7 +252,7 @@ def test_threads_take_turns(path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_user_who_may_only_read_reads(is_written: bool) -> None:
-    """Without a writer there is no log beside the file, and such a user could not make one."""
+    """Without a writer the log beside the file is missing, and such a user could not make it."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder) / "history.db"

@@ -49,7 +49,7 @@ _TICK_S = 0.5
     "--sort", type=click.Choice(_SORTS), default="share", show_default=True, help="Column to sort by; figures fall."
 )
 @options.readings_interval(5.0)
-@click.option("--once", is_flag=True, help="Print one reading and end; so it is too where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Print one reading and end; the default when the output is piped.")
 @options.many_hosts
 @options.as_json
 def command(

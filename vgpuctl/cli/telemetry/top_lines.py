@@ -21,7 +21,7 @@ _MAIN = ("SHARE%", "UTIL")
 
 
 class TopTable(StrEnum):
-    """What a line of `top` is about."""
+    """The subject of a line of `top`."""
 
     SHARE = "share"
     GPU = "gpu"
@@ -138,7 +138,7 @@ TENANT_COLUMNS: tuple[TopColumn[TopTenant], ...] = (
 
 
 def sorts_of(table: TopTable) -> list[str]:
-    """What a table can be sorted by."""
+    """The names of the columns that a table can be sorted by."""
     if table is TopTable.SHARE:
         return [one.sort for one in SHARE_COLUMNS]
     return [one.sort for one in (GPU_COLUMNS if table is TopTable.GPU else TENANT_COLUMNS)]
@@ -164,7 +164,7 @@ def count_rows(view: TopView, table: TopTable) -> int:
 
 
 def head_lines(view: TopView, width: int, *, note: str) -> list[Styled]:
-    """What is shown, and the hosts that are silent with their age: they are not idle."""
+    """The title, then a line for each silent host with the age of its readings."""
     from vgpuctl.model.times import format_time_to_second
 
     silent = [one for one in view.hosts if one.error is not None]

@@ -45,7 +45,7 @@ class ShownGpu:
     """One GPU. host_problem: why the host was not read now; facts are then the cached ones, and readings are missing.
 
     health: findings of the last reading of its health. shares: its leases with their readings. instances: of MIG.
-    readings_problem: why there are no readings. events: the last ones of the GPU and its VFs, the oldest first.
+    readings_problem: why readings are missing. events: the last ones of the GPU and its VFs, the oldest first.
     """
 
     host: str

@@ -63,7 +63,7 @@ def beside_store(database: str | None, ending: str) -> Path:
 
 @contextlib.contextmanager
 def open_past(source: PastSource | None) -> Iterator[OpenedPast]:
-    """Open past readings to read them; where there are none, the problem says so. Raises UsageError for a bad URL."""
+    """Open past readings for reading; a source that is missing gives a problem. Raises UsageError for a bad URL."""
     if source is None:
         yield OpenedPast(None, "no history of readings was named")
         return

@@ -29,7 +29,7 @@ class PastLine:
 
 @dataclass(frozen=True)
 class LastHour:
-    """since: the first minute, seconds since the epoch, UTC. problem: why there are no lines, in one line."""
+    """since: the first minute, seconds since the epoch, UTC. problem: why lines are missing, in one line."""
 
     since: float
     lines: tuple[PastLine, ...] = ()

@@ -39,7 +39,7 @@ class TopShare:
 
 @dataclass(frozen=True)
 class TopGpu:
-    """One GPU. shares: leases on it. missing: why there are no readings."""
+    """One GPU. shares: leases on it. missing: why readings are missing."""
 
     host: str
     gpu: str
@@ -91,7 +91,7 @@ class TopView:
 
 @dataclass(frozen=True)
 class TopFilter:
-    """What to show: one tenant, some hosts; everything where nothing is said."""
+    """Show one tenant, or some hosts; the default is everything."""
 
     tenant: str | None = None
     hosts: Sequence[str] = field(default_factory=tuple)
@@ -118,7 +118,7 @@ def read_top(services: Services, wanted: TopFilter) -> TopView:
 
 
 def make_top(services: Services, wanted: TopFilter, snapshots: Iterable[HostSnapshot]) -> TopView:
-    """Join readings with the leases of the store. What a silent host said before counts no more."""
+    """Join readings with the leases of the store. Older readings of a silent host do not count."""
     by_host = {one.host: one for one in snapshots}
     with services.store.reading() as session:
         leases = [one for one in session.leases() if one.host in by_host and wanted.tenant in (None, one.tenant)]

@@ -31,7 +31,7 @@ _SHARE, _UTILIZATION, _FRAMEBUFFER = "share_utilization_ratio", "utilization_rat
 
 @dataclass(frozen=True)
 class MeasuredUse:
-    """What was measured of one profile's shares.
+    """The measured use of one profile's shares.
 
     hours: of shares that have readings. coverage: these hours by the hours in the ledger, 0 to 1. promised_used: mean
     use of the promised compute time, weighted by time; promised_peak: the highest reading. utilization: mean part of a

@@ -89,6 +89,15 @@ def test_a_driver_without_gpm_says_so(tmp_path: Path) -> None:
     )
 
 
+def test_a_mig_mode_that_is_not_told_hides_only_mig(tmp_path: Path) -> None:
+    simulated = with_instances(tmp_path, "h100-pcie", "1g.10gb")
+    inject(simulated, nvmlDeviceGetMigMode=UNKNOWN)
+    readings = read(simulated)
+    assert readings.instances == ()
+    assert readings.unread == (f"{PF}: NVML does not tell its MIG mode: Unknown Error (NVML 999)",)
+    assert readings.gpus[0].measured.get("temperature_celsius") is not None
+
+
 @pytest.mark.parametrize("function", ["nvmlGpmSampleAlloc", "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet"])
 def test_gpm_that_fails_hides_only_gpm(function: str, tmp_path: Path) -> None:
     simulated = with_instances(tmp_path, "h100-pcie", "1g.10gb")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import UsageError
+from vgpuctl_lab.cli.play import command
 from vgpuctl_lab.scenarios import Scenario, Target, compile_scenario, read_scenario, shipped
 
 PF, OTHER = "0000:41:00.0", "0000:43:00.0"
@@ -122,3 +123,10 @@ def test_a_scenario_that_is_not_there_names_the_others() -> None:
     with pytest.raises(UsageError) as refused:
         read_scenario("quiet")
     assert "noisy-neighbour" in (refused.value.hint or "")
+
+
+def test_help_and_page_name_every_shipped_scenario() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "lab.md").read_text(encoding="utf-8")
+    for name in shipped():
+        assert name in (command.help or "").replace("\n", " ")
+        assert f"| `{name}` |" in page

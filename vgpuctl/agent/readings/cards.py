@@ -36,7 +36,7 @@ class Card:
         self.address = normalise_bus_id(text(library.nvmlDeviceGetPciInfo(self.device).busId) or "")
         self.uuid = text(nvml.if_possible(lambda: library.nvmlDeviceGetUUID(self.device)))
         self.model = text(nvml.if_possible(lambda: library.nvmlDeviceGetName(self.device)))
-        self.instances: Optional[Instances] = None
+        self.instances = Instances(nvml, self.device)
         self.unread: List[str] = []
         self.gpus: List[GpuReadings] = []
         self.vgpus: List[VgpuReadings] = []
@@ -44,9 +44,7 @@ class Card:
 
     def begin(self, host: Host) -> None:
         """Take the first samples of its GPU instances. Raises NVMLError."""
-        instances = Instances(self.nvml, self.device)
-        instances.take_first(host)
-        self.instances = instances
+        self.instances.take_first(host)
 
     def read(self, host: Host, xids: Optional[XidCounts], loaded_since_s: Optional[float], devices: Devices) -> None:
         """Read everything else. A GPU that is lost on the way keeps what was read of it."""
@@ -56,7 +54,7 @@ class Card:
         vgpus: List[VgpuReadings] = []
         parts: List[InstanceReadings] = []
         try:
-            instances = self.instances or Instances(self.nvml, self.device)
+            instances = self.instances
             unread += [f"{self.address}: {problem}" for problem in instances.problems]
             running = vgpu.read(self.nvml, self.device, self.address, unread)
             parts = instances.read(host, self.address)

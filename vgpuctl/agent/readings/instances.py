@@ -34,13 +34,15 @@ class Instances:
     """The MIG instances of one GPU while it is read. slices: compute slices by instance; all_slices: of the GPU."""
 
     def __init__(self, nvml: Nvml, device: Any) -> None:
-        """Read which instances there are and take the first sample of each. Raises NVMLError."""
+        """Read which instances there are. Raises NVMLError for a GPU that is lost."""
         self._nvml = nvml
         self._device = device
-        self.is_on = bool((nvml_mig.read_mode(nvml, device) or (False, False))[0])
+        noted: List[str] = []
+        mode = nvml.part(noted.append, "its MIG mode", lambda: nvml_mig.read_mode(nvml, device), None)
+        self.is_on = mode is not None and mode[0]
         self.slices: Dict[int, int] = {}
         self.all_slices = 0
-        self.problems: Tuple[str, ...] = ()
+        self.problems: Tuple[str, ...] = tuple(noted)
         self.utilizations: Dict[int, float] = {}
         self.why_no_gpm: Optional[str] = None
         self._found: Tuple[nvml_mig.NvmlInstance, ...] = ()

@@ -74,11 +74,16 @@ def encode(pages: Sequence[Page], accept: str) -> tuple[bytes, str]:
 
 
 class Dropped:
-    """The series of one host that were not exposed, by reason."""
+    """The series of one host that were not exposed, by reason. malformed: of no known measure, or with other labels."""
 
     def __init__(self) -> None:
         self.duplicate = 0
         self.too_many = 0
+        self.malformed = 0
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Each reason with its number."""
+        return [("duplicate", self.duplicate), ("too-many", self.too_many), ("malformed", self.malformed)]
 
 
 def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: int = MOST_SERIES) -> list[MetricFamily]:
@@ -92,10 +97,10 @@ def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: in
         cleaned = tuple(map(label_value, labels))
         for name, own, value in measured.values:
             family = families.get((kind, name))
-            if family is None:
-                continue
             values = (*cleaned, *map(label_value, own)) if own else cleaned
-            if (family.name, values) in seen:
+            if family is None or len(values) != len(family.labels):
+                dropped.malformed += 1
+            elif (family.name, values) in seen:
                 dropped.duplicate += 1
             elif len(seen) >= most:
                 dropped.too_many += 1

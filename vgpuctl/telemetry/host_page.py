@@ -29,8 +29,7 @@ def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Pag
     families.append(own.GPU_INFO.of(gpu_rows(host, readings)))
     families.append(own.VGPU_INFO.of((one.info(host), 1.0) for one in vgpus))
     families.append(own.READING_MISSING.of(missing_rows(host, readings)))
-    lost = (("duplicate", dropped.duplicate), ("too-many", dropped.too_many))
-    families.append(own.DROPPED_SERIES.of(((host, reason), count) for reason, count in lost))
+    families.append(own.DROPPED_SERIES.of(((host, reason), count) for reason, count in dropped.counts()))
     return Page(families)
 
 

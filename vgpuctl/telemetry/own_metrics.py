@@ -44,7 +44,7 @@ CLOCK_SKEW = OwnMetric(
 )
 DROPPED_SERIES = OwnMetric(
     "vgpuctl_dropped_series",
-    "Series of the host's last reading that are not exposed. reason: duplicate or too-many.",
+    "Series of the host's last reading that are not exposed. reason: duplicate, too-many or malformed.",
     ("host", "reason"),
 )
 STORE_UP = OwnMetric("vgpuctl_store_up", "1 if the states of the store could be read the last time.")

@@ -3,10 +3,12 @@
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.operator import Operator
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator, forgetful
 from tests.e2e.telemetry.running_exporter import RunningExporter, parse, running_exporter, values
 
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
@@ -64,6 +66,34 @@ def test_a_quarantine_is_a_state(fleet_operator: Operator, exporter: RunningExpo
         "the release is seen",
         lambda series: values(series, "vgpuctl_gpu_restriction", host="sim-002", state="quarantine") == [0],
     )
+
+
+def test_a_vm_that_is_off_without_a_command_is_a_mismatch(fleet_operator: Operator, exporter: RunningExporter) -> None:
+    with libvirt_of(fleet_operator.inventory, "sim-001") as there:
+        assert there.destroy("acme.web-1")
+    fleet_operator.does("list-vms", "--refresh")
+    series = exporter.wait_for(
+        "the mismatch is seen",
+        lambda series: values(series, "vgpuctl_truth_mismatch", host="sim-001", kind="vm-state") == [1],
+    )
+    assert values(series, "vgpuctl_vm_declared_state", vm="web-1", state="running") == [1]
+    assert values(series, "vgpuctl_vm_observed_state", vm="web-1", state="shut-off") == [1]
+    fleet_operator.does("start-vm", "web-1", "--tenant", "acme")
+    fleet_operator.does("list-vms", "--refresh")
+    exporter.wait_for(
+        "the mismatch has ended",
+        lambda series: values(series, "vgpuctl_truth_mismatch", host="sim-001", kind="vm-state") == [0],
+    )
+
+
+def test_what_another_store_has_is_unknown_to_this_one(
+    fleet_operator: Operator, exporter: RunningExporter, tmp_path: Path
+) -> None:
+    other = forgetful(fleet_operator, tmp_path, "acme")
+    series = parse(other.does("exporter", "--once").out)
+    assert values(series, "vgpuctl_truth_mismatch", host="sim-001", kind="domain-unknown") == [1]
+    assert values(series, "vgpuctl_truth_mismatch", host="sim-001", kind="vgpu-unknown") == [1]
+    assert set(values(exporter.series(), "vgpuctl_truth_mismatch", kind="domain-unknown")) == {0}
 
 
 def test_promtool_is_content_with_the_page(exporter: RunningExporter) -> None:

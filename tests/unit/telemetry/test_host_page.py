@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of one host: hostile names, floods, what is missing, and tenants of leases."""
 
+import math
 import subprocess
 from dataclasses import replace
 
@@ -83,6 +84,18 @@ def test_a_flood_of_values_is_bounded_and_counted() -> None:
     flood = Measured(tuple(("xid", (str(number), "x"), 1.0) for number in range(50)))
     [family] = measured_families([("gpu", ("gpu1", GPU), flood)], dropped, most=10)
     assert (len(family.rows), dropped.too_many) == (10, 40)
+
+
+def test_values_that_are_no_measure_are_counted_and_not_exposed() -> None:
+    odd = Measured(
+        (("utilization_ratio", ("label",), 1.0), ("made_up", (), 1.0), ("framebuffer_used_bytes", (), math.nan)),
+        (("made_up", "not-measurable", "x"), ("utilization_ratio", "made-up", "x")),
+    )
+    found = samples(host_page("gpu1", host_with(vgpu(measured=odd)), ()))
+    assert "vgpuctl_vgpu_utilization_ratio" not in found
+    assert math.isnan(found["vgpuctl_vgpu_framebuffer_used_bytes"][0][1])
+    assert ({"host": "gpu1", "reason": "malformed"}, 2.0) in found["vgpuctl_dropped_series"]
+    assert "vgpuctl_reading_missing" not in found
 
 
 def test_ten_thousand_series_of_one_tenant_are_exposed_whole() -> None:

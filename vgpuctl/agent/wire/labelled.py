@@ -6,8 +6,8 @@ The exporter and the host's textfile take them from here, so that both expose th
 
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from vgpuctl.agent.wire.measures import GPU, HOST, INSTANCE, VGPU, VM
-from vgpuctl.agent.wire.readings import HostReadings, Measured, VgpuReadings
+from vgpuctl.agent.wire.measures import GPU, HOST, INSTANCE, MEASURES, VGPU, VM
+from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE, HostReadings, Measured, VgpuReadings
 from vgpuctl.agent.wire.values import dataclass
 
 MOST_LABEL_CHARACTERS = 200
@@ -19,6 +19,7 @@ OBJECT_LABELS: Dict[str, Tuple[str, ...]] = {
     VM: ("host", "tenant", "vm"),
 }
 """Labels of every series of a kind of object. gpu: a PCI address. share: the mdev's UUID or the function's address."""
+_KNOWN = frozenset((one.of, one.name) for one in MEASURES)
 Row = Tuple[Tuple[str, ...], float]
 
 
@@ -113,6 +114,8 @@ def missing_rows(host: str, readings: HostReadings) -> Iterator[Row]:
     for of, labels, measured in labelled(host, readings):
         gpu = labels[1] if of in (GPU, INSTANCE, VGPU) else ""
         for name, kind, _reason in measured.missing:
+            if (of, name) not in _KNOWN or kind not in (NOT_MEASURABLE, NOT_READABLE):
+                continue  # A host can send any name, and each would be a series.
             key = (host, gpu, f"{of}_{name}", kind)
             counts[key] = counts.get(key, 0) + 1
     for values in sorted(counts):

@@ -119,7 +119,11 @@ class FleetReader:
                 if name not in self._snapshots:
                     return
                 self._snapshots[name] = snapshot
-            self._tell(snapshot)
+            try:
+                self._tell(snapshot)
+            except Exception:
+                # What one host sends must not end its thread: it would look like a host that is silent.
+                _LOGGER.error("unexpected error", extra={"fields": {"host": name}}, exc_info=True)
             self._stop.wait(max(self._interval_s - (time.monotonic() - began), self._interval_s / 2))
 
     def _attempt(self, name: str) -> HostSnapshot:

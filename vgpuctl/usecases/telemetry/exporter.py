@@ -246,14 +246,17 @@ class Exporter:
 
     def _read_store(self) -> None:
         """Read every state. A store that cannot be read keeps what was read before, with its age."""
-        self._read_certificates()
         snapshots = self.snapshots()
+        with self._lock:
+            for host in set(self._pages) - set(snapshots):
+                del self._pages[host]
         readings = {
             name: one.readings
             for name, one in snapshots.items()
             if one.readings is not None and one.error is None and self._is_fresh(one)
         }
         try:
+            self._read_certificates()
             store = self._services.open_store()
             with store.reading() as session:
                 states = read_states(

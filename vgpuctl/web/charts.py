@@ -50,17 +50,19 @@ class DrawnChart:
 
 def draw(chart: Chart) -> DrawnChart:
     """Lay a chart out. The scale begins at 0; ratios go to 1 at least."""
-    shown = sorted(chart.series, key=lambda one: -max(sample.high for sample in one.samples))[:MOST_LINES]
-    shown.sort(key=lambda one: one.label)
-    highest = max((sample.high for one in shown for sample in one.samples if math.isfinite(sample.high)), default=0.0)
+    finite = [(one.label, tuple(sample for sample in one.samples if _is_finite(sample))) for one in chart.series]
+    found = [(label, samples) for label, samples in finite if samples]
+    shown = sorted(found, key=lambda one: -max(sample.high for sample in one[1]))[:MOST_LINES]
+    shown.sort(key=lambda one: one[0])
+    highest = max((sample.high for _label, samples in shown for sample in samples), default=0.0)
     top = max(1.0, highest) if chart.measure.endswith("_ratio") else _round_up(highest, chart.measure)
-    lines = tuple(_line(one.label, one.samples, chart, top, has_band=len(shown) == 1) for one in shown)
+    lines = tuple(_line(label, samples, chart, top, has_band=len(shown) == 1) for label, samples in shown)
     return DrawnChart(
         title(chart.measure),
         chart.text,
         amount(chart.measure, top),
         lines,
-        len(chart.series) - len(shown),
+        len(found) - len(shown),
         chart.since,
         chart.until,
     )
@@ -71,7 +73,7 @@ def _line(label: str, samples: Sequence[Sample], chart: Chart, top: float, *, ha
         return WIDTH * min(max((sample.at + chart.step_s / 2 - chart.since) / (chart.until - chart.since), 0.0), 1.0)
 
     def y(value: float) -> float:
-        return HEIGHT * (1 - min(max(value / top, 0.0), 1.0)) if math.isfinite(value) else HEIGHT
+        return HEIGHT * (1 - min(max(value / top, 0.0), 1.0))
 
     pieces, band, dots = [], [], []
     for piece in _pieces(samples, chart.step_s):
@@ -95,6 +97,10 @@ def _line(label: str, samples: Sequence[Sample], chart: Chart, top: float, *, ha
         amount(chart.measure, mean),
         amount(chart.measure, max(one.high for one in samples)),
     )
+
+
+def _is_finite(one: Sample) -> bool:
+    return all(map(math.isfinite, (one.at, one.mean, one.low, one.high)))
 
 
 def _pieces(samples: Sequence[Sample], step_s: int) -> Iterator[list[Sample]]:

@@ -73,7 +73,7 @@ def pages(sources: PageSources) -> Blueprint:
             shares=_charts("vgpu", label="vm", host=name, gpu=address),
             states=_states(("gpu",), {"host": name, "gpu": address}),
             period=_period(),
-            events=last_events(services, EventFilter((f"{name} {address}",)), _EVENTS),
+            events=last_events(services, EventFilter(one.subjects), _EVENTS),
         )
 
     @views.get("/vms")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from flask.testing import FlaskClient
 from lxml import html
@@ -13,12 +14,15 @@ from sqlalchemy import Engine, event
 
 from tests.stored_fleet import AT, StoredFleet, fill, keep_history, open_stored, readings_of
 from tests.unit.fleet_factory import vm
+from vgpuctl.agent.wire.health import GpuHealth, HostHealth, RemappedRows
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.states import STATE_KINDS
 from vgpuctl.quota.limits import Quota
+from vgpuctl.usecases.support.gpu_health import keep_health
 from vgpuctl.usecases.support.history import PastSource
+from vgpuctl.usecases.support.observation_record import Record, SeenGpu
 from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess
@@ -284,6 +288,38 @@ def _statements(client: FlaskClient, path: str) -> int:
     finally:
         event.remove(Engine, "before_cursor_execute", count)
     return found
+
+
+def test_a_gpu_that_its_host_no_longer_shows_keeps_its_page_and_its_shares(tmp_path: Path) -> None:
+    with open_stored(tmp_path, ("gpu1",)) as services:
+        fleet = fill(services, ("gpu1",), cards=3, shares=3)
+        lease = fleet.leases[0]
+        with services.store.transaction() as session:
+            facts = session.all_facts()["gpu1"].facts
+            (gone,) = [one for one in facts.gpus if one.address == lease.share.gpu]
+            session.save_facts("gpu1", replace(facts, gpus=tuple(one for one in facts.gpus if one != gone)), at=AT)
+            record = Record(read_at=AT, gpus={gone.address: SeenGpu("missing", AT - 90, last=gone)})
+            session.save_host_record("gpu1", "observations", msgspec.json.encode(record).decode())
+        sources = PageSources(services, PastSource(tmp_path / "none"), lambda: readings_of(fleet))
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        pages = Pages(fleet, make_application(sources, access).test_client())
+        assert f"GPU {gone.address} is missing" in pages.words("/")
+        words = pages.words(f"/hosts/gpu1/gpus/{gone.address}")
+        assert "missing" in words and lease.vm_name in words and "no longer shows it" in words
+
+
+def test_findings_of_a_gpus_health_are_on_its_page_with_their_remedy(tmp_path: Path) -> None:
+    with open_stored(tmp_path, ("gpu1",)) as services:
+        fleet = fill(services, ("gpu1",), cards=2, shares=1)
+        sick = GpuHealth(
+            fleet.leases[0].share.gpu, "10de:2235", "10de:2235", "nvidia", remapped=RemappedRows(0, 1, False, True)
+        )
+        with services.store.transaction() as session:
+            keep_health(session, "gpu1", HostHealth("boot", (sick,)))
+        sources = PageSources(services, PastSource(tmp_path / "none"))
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        words = Pages(fleet, make_application(sources, access).test_client()).words(f"/hosts/gpu1/gpus/{sick.address}")
+    assert "row-remap-failed" in words
 
 
 def test_a_failed_reading_is_told_with_the_age_of_the_last_one(tmp_path: Path) -> None:

@@ -9,19 +9,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.readings import GpuReadings, InstanceReadings, Measured
 from vgpuctl.errors import InventoryError
 from vgpuctl.model.gpu_map import Creatable, GpuMap, SegmentKind
+from vgpuctl.model.health import HealthFinding
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.gate import refuse_closed_host
+from vgpuctl.sharing.health import findings_of
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.gpu_health import last_health
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -38,7 +42,8 @@ from vgpuctl.usecases.telemetry.web import PageSources
 class GpuView:
     """One GPU. observation: the last one of it; of a GPU that its host no longer shows, the map is of its last reading.
 
-    readings: the last ones. shares: what was measured of its shares, by device.
+    readings: the last ones. shares: what was measured of its shares, by device. health: findings of the last reading of
+    its health, where a single host is read.
     """
 
     map: GpuMap
@@ -47,11 +52,18 @@ class GpuView:
     readings: GpuReadings | None = None
     shares: Mapping[str, Measured] = field(default_factory=dict)
     leases: tuple[Lease, ...] = ()
+    health: tuple[HealthFinding, ...] = ()
 
     @property
     def is_missing(self) -> bool:
         """True if its host no longer shows it."""
         return self.observation.state == "missing"
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The names of the GPU and its VFs in events."""
+        functions = (self.gpu.address, *(one.address for one in self.gpu.vfs))
+        return tuple(f"{self.map.host} {one}" for one in functions)
 
     @property
     def utilization(self) -> float | None:
@@ -194,6 +206,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
         observed = observed_hosts(session)
         missing = missing_gpus(session)
         queued = len(session.queue())
+        health = None if one_host is None else last_health(session, one_host)
     capacities: dict[str, HostCapacity] = {}
     problems: dict[str, str] = {}
     for name in wanted:
@@ -205,7 +218,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
             capacities[name] = capacity_of(name, facts, generation, promises, services.inventory)
         except InventoryError as error:
             problems[name] = error.message
-    build = _Build(sources, now, leases, vms, observed, missing, capacities, problems)
+    build = _Build(sources, now, leases, vms, observed, missing, capacities, problems, health)
     hosts = tuple(build.host(name) for name in wanted)
     return FleetOverview(now, hosts, _totals(hosts, queued))
 
@@ -246,7 +259,9 @@ class _Build:
         missing: Sequence[tuple[str, Gpu, Observation]],
         capacities: Mapping[str, HostCapacity],
         problems: Mapping[str, str],
+        health: HostHealth | None,
     ) -> None:
+        self._health = health
         self._now, self._observed, self._capacities, self._problems = now, observed, capacities, problems
         self._snapshots = sources.snapshots()
         readings = sources.readings()
@@ -301,7 +316,8 @@ class _Build:
         observed = self._observed.get(drawn.host)
         seen = NEVER_OBSERVED if observed is None else observed.gpus.get(drawn.gpu, NEVER_OBSERVED)
         key = drawn.host, drawn.gpu
-        return GpuView(drawn, gpu, seen, readings.get(drawn.gpu), self._measured[key], tuple(self._leases[key]))
+        found = () if self._health is None else tuple(findings_of(self._health, drawn.gpu, self._health))
+        return GpuView(drawn, gpu, seen, readings.get(drawn.gpu), self._measured[key], tuple(self._leases[key]), found)
 
     def _missing_gpu(self, capacity: HostCapacity, gpu: Gpu, seen: Observation) -> GpuView:
         leases = tuple(self._leases[capacity.name, gpu.address])

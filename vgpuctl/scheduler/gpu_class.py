@@ -88,7 +88,7 @@ class LeasedGpu:
         return self._number
 
     def _company(self) -> Hashable:
-        """What a prediction of throughput looks at."""
+        """The inputs of a prediction of throughput."""
         workloads, scheduler = self._classes.workloads, self.reading.gpu.scheduler
         if workloads is None:
             return None

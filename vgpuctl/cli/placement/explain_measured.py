@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What explain-vm shows of measurements: loads that the policy went by, and predicted throughput."""
+"""The measured part of explain-vm: loads of GPUs for the policy, and predicted throughput."""
 
 from typing import TYPE_CHECKING
 

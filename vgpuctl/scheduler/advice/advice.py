@@ -56,7 +56,7 @@ class Confidence(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Gain:
-    """What the replay says. text: in words. value: in unit; at_most: True if it is an upper bound."""
+    """The result of the replay. text: in words. value: in unit; at_most: True if it is an upper bound."""
 
     text: str
     value: float
@@ -119,7 +119,7 @@ class MeasuredFault:
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """What makes it the same finding as before."""
+        """The identity of a finding from look to look."""
         return (self.fault.value, self.host, self.gpu, self.tenant, self.vm)
 
 

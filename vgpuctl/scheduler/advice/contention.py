@@ -22,7 +22,7 @@ OLDEST_S = 5 * MINUTE_S
 def find(vgpus: Sequence[MeasuredVgpu], now: float) -> list[MeasuredFault]:
     """Name each vGPU of one GPU that takes time from its neighbours, the one that takes most first.
 
-    What the victims lose is attributed to those above their promise, by how far they are above it.
+    The loss of the victims is attributed to the vGPUs above their promise, in proportion to their excess.
     """
     lost = {one.vm: steal for one in vgpus if (steal := _lost(one, now)) is not None}
     if not lost:
@@ -74,7 +74,7 @@ def _mean(vgpu: MeasuredVgpu, measure: str, now: float) -> float | None:
 
 
 def _lost(vgpu: MeasuredVgpu, now: float) -> float | None:
-    """What a victim loses on average; None for a vGPU that is none."""
+    """The mean loss of a victim; None for a vGPU that is none."""
     values = _recent(vgpu, STEAL, now)
     if not values or fmean(values) < LEAST_STEAL:
         return None

@@ -27,7 +27,7 @@ ADVISERS: dict[AdviceKind, Callable[[MeasuredFleet], Iterator[Advice]]] = {
 
 
 def find_all(fleet: MeasuredFleet) -> list[MeasuredFault]:
-    """What goes wrong now, by host, GPU and VM."""
+    """Every finding of now, by host, GPU and VM."""
     found = [one for vgpu in fleet.vgpus if (one := framebuffer_runs_out.find(vgpu, fleet.now)) is not None]
     found += [one for vgpus in fleet.by_gpu.values() for one in contention.find(vgpus, fleet.now)]
     return sorted(found, key=lambda one: (one.host, one.gpu, one.fault.value, -max(one.figures.values()), one.vm))

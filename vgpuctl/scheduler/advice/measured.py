@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What advice rests on: the fleet as it is, with the kept readings of its vGPUs."""
+"""The data of advice: the fleet as it is, with the kept readings of its vGPUs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -17,7 +17,7 @@ FEWEST_FREE_MINUTES = 10
 
 @dataclass(frozen=True)
 class VgpuDemand:
-    """What one vGPU wants by minute. is_bound: True if its free minutes are too few, so the steal alone bounds it."""
+    """The wanted time of one vGPU by minute. is_bound: True if only the steal bounds it."""
 
     by_minute: Mapping[int, float]
     is_bound: bool
@@ -54,12 +54,12 @@ def demand_of(vgpu: MeasuredVgpu) -> VgpuDemand:
 
 
 def as_measured(vgpus: Sequence[MeasuredVgpu], demands: Mapping[str, VgpuDemand]) -> Outcome:
-    """What the vGPUs got."""
+    """The present, as it was measured."""
     return _outcome(vgpus, demands, {one.lease.id: one.use for one in vgpus})
 
 
 def under_scheduler(vgpus: Sequence[MeasuredVgpu], demands: Mapping[str, VgpuDemand], policy: str) -> Outcome:
-    """What they would have got under equal or fixed share: no more than the share, whoever is idle."""
+    """The outcome under equal or fixed share: no more than the share, whoever is idle."""
     minutes = share_minutes(vgpus)
     running = {minute: sum(minute in one.use for one in vgpus) for minute in minutes}
     got = {}
@@ -73,7 +73,7 @@ def under_scheduler(vgpus: Sequence[MeasuredVgpu], demands: Mapping[str, VgpuDem
 
 
 def under_best_effort(vgpus: Sequence[MeasuredVgpu], demands: Mapping[str, VgpuDemand]) -> Outcome:
-    """What they would get where time goes in proportion to demand once the GPU has none left: a careful guess."""
+    """The outcome if a GPU without idle time gives it in proportion to demand: a careful guess."""
     totals: dict[int, float] = {}
     for one in vgpus:
         for minute, want in demands[one.lease.id].by_minute.items():

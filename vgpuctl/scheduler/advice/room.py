@@ -127,7 +127,7 @@ class Improvement:
 
 
 def improvement(fleet: MeasuredFleet, before: Layout, after: Layout, profiles: Collection[str]) -> Improvement | None:
-    """What a change gains; None if no waiting VM starts and no more framebuffer can be used by any profile."""
+    """The gain of a change; None if no waiting VM starts and no more framebuffer can be used by any profile."""
     now, then = room_for(before, profiles), room_for(after, profiles)
     usable = _usable(then) - _usable(now)
     already = starts(before, fleet.waiting)

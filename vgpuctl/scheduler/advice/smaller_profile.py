@@ -106,7 +106,7 @@ def replace_commands(vm: PlacedVm, profile: str) -> tuple[str, ...]:
 
 
 def _changed(layout: Layout, changes: Sequence[tuple[MeasuredVgpu, str]], fleet: MeasuredFleet) -> Layout | None:
-    """The layout with the VMs made anew, where placing puts them; None if one does not fit."""
+    """The layout with the VMs placed again with these profiles; None if one does not fit."""
     vms = [fleet.vms[vgpu.lease.vm_uuid] for vgpu, _profile in changes]
     after = without(layout, vms)
     for vm, (_vgpu, profile) in zip(vms, changes, strict=True):

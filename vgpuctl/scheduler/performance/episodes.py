@@ -29,7 +29,7 @@ FEWEST_ALONE = 3
 
 @dataclass(frozen=True)
 class Track:
-    """What one vGPU used. place: host and GPU. use: part of the GPU's time by minute, seconds since the epoch.
+    """The use of a GPU by one vGPU. place: host and GPU. use: part of the GPU's time by minute.
 
     workload: None for a VM that is gone, whose class nobody knows; it only counts as a neighbour.
     """

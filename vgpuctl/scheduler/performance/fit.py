@@ -2,9 +2,9 @@
 """Fits the model of throughput: Bayesian linear regression with shrinkage, one workload class at a time.
 
 slowdown = 1 + sum over neighbours of (common + of their class + of their class for this profile), with noise in
-proportion to the slowdown, of each VM and of each measurement. What is rarely measured shrinks to what is common. How
-much, and how large the noise of a VM is against that of a measurement, is averaged over a grid by marginal likelihood
-(normal-inverse-gamma conjugate, as in Gelman et al., Bayesian Data Analysis, 3rd edition, chapters 14 and 15).
+proportion to the slowdown, of each VM and of each measurement. A cost that was rarely measured shrinks to the common
+one. How much, and how large the noise of a VM is against that of a measurement, is averaged over a grid by marginal
+likelihood (normal-inverse-gamma, as in Gelman et al., Bayesian Data Analysis, 3rd edition, chapters 14 and 15).
 """
 
 import math

@@ -12,7 +12,7 @@ Neighbour = tuple[str, str]
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one VM did while its neighbours stayed the same.
+    """The throughput of one VM while its neighbours stayed the same.
 
     isolation: how the GPU was shared: `best-effort`, `equal-share` and `fixed-share` of time slices, or `mig`.
     throughput: work per second against the same VM alone on the GPU, above 0. neighbours: workload classes, sorted.

@@ -148,7 +148,7 @@ class PerformanceModel:
 
 @dataclass(frozen=True)
 class Impact:
-    """What one more VM on a GPU does. own: its throughput. losses: each neighbour, before and after."""
+    """The effect of one more VM on a GPU. own: its throughput. losses: each neighbour, before and after."""
 
     own: Prediction
     losses: tuple[tuple[Neighbour, Prediction, Prediction], ...] = ()

@@ -31,7 +31,7 @@ class TrueModel:
                     self.costs[own, other, profile] = max(0.0, usual + dice.gauss(0, 0.03))
 
     def throughput(self, own: str, profile: str, neighbours: Sequence[str]) -> float:
-        """What the average VM of a class gets beside these."""
+        """The throughput of the average VM of a class beside these."""
         return 1 / (1 + sum(self.costs[own, other, profile] for other in neighbours))
 
     def measure(self, vms: int, times: int, seed: int, classes: Sequence[str] = CLASSES) -> list[Measurement]:

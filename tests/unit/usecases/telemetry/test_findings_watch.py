@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings from look to look: events for onset and end, and metrics."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.fleet_factory import a40_host, leases_of, vm
+from vgpuctl.model.event import EventFilter
+from vgpuctl.model.lease import Lease
+from vgpuctl.scheduler import place
+from vgpuctl.store.store import Store, open_store
+from vgpuctl.telemetry.exposition import encode
+from vgpuctl.telemetry.history import History, MeasuredValue, Subject
+from vgpuctl.usecases.telemetry.findings_watch import FindingsWatch, page_of
+
+NOW = 1_800_000_000.0
+GIB = float(1 << 30)
+KINDS = EventFilter(kinds=("framebuffer-predicted", "contention-observed"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/store.db", clock=lambda: NOW) as opened:
+        yield opened
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history") as opened:
+        yield opened
+
+
+@pytest.fixture
+def leases() -> list[Lease]:
+    """Three VMs: noisy and victim on one card, leaks on another."""
+    found: list[Lease] = []
+    for name, profile in (("noisy", "A40-24Q"), ("victim", "A40-24Q"), ("leaks", "A40-8Q")):
+        found += leases_of(place(vm(profile), [a40_host(cards=2)], found), vm_name=name)
+    return found
+
+
+def _fill(history: History, leases: list[Lease], first: int, last: int, *, is_calm: bool = False) -> None:
+    """Keep minutes from `first` to `last` after NOW."""
+    for minute in range(first, last):
+        values = []
+        for lease in leases:
+            subject = Subject("vgpu", lease.host, lease.share.vfio_device, lease.share.gpu, lease.tenant, lease.vm_name)
+            values += [
+                MeasuredValue(subject, *one) for one in _measured(lease.vm_name, minute, is_calm=is_calm).items()
+            ]
+        history.add(NOW + 60 * minute, values)
+
+
+def _measured(name: str, minute: int, *, is_calm: bool) -> dict[str, float]:
+    if name == "leaks":
+        return {"framebuffer_used_bytes": 2 * GIB if is_calm else (2 + (minute + 30) / 20) * GIB}
+    use = {"noisy": 0.4 if is_calm else 0.9, "victim": 0.1}[name]
+    steal = 0.4 if name == "victim" and not is_calm else 0.0
+    return {"utilization_ratio": use, "share_utilization_ratio": use * 2, "steal_ratio": steal}
+
+
+def _events(store: Store) -> list[tuple[str, str, object]]:
+    with store.reading() as session:
+        return sorted((one.subject, one.kind, one.after["state"]) for one in session.events(None, KINDS))
+
+
+def test_each_onset_and_each_end_is_one_event_over_restarts_and_processes(
+    store: Store, history: History, leases: list[Lease]
+) -> None:
+    _fill(history, leases, -20, 0)
+    watch = FindingsWatch()
+    found = watch.look(store, history, NOW, leases)
+    assert {one.vm for one in found} == {"noisy", "leaks"}
+    begun = [
+        ("acme.leaks", "framebuffer-predicted", "begun"),
+        ("acme.noisy", "contention-observed", "begun"),
+    ]
+    assert _events(store) == begun
+    watch.look(store, history, NOW, leases)
+    FindingsWatch().look(store, history, NOW, leases)
+    assert _events(store) == begun
+
+    _fill(history, leases, 0, 40, is_calm=True)
+    for minute in (20, 30, 33, 36):
+        assert watch.look(store, history, NOW + 60 * minute, leases) == []
+    assert _events(store) == begun, "what flickers is not over"
+    watch.look(store, history, NOW + 60 * 39, leases)
+    over = [(subject, kind, "over") for subject, kind, _ in begun]
+    assert _events(store) == sorted([*begun, *over])
+    _fill(history, leases, 160, 180)
+    watch.look(store, history, NOW + 60 * 180, leases)
+    assert len(_events(store)) == 6
+
+
+def test_the_metrics_name_the_vm(store: Store, history: History, leases: list[Lease]) -> None:
+    _fill(history, leases, -20, 0)
+    page = page_of(FindingsWatch().look(store, history, NOW, leases))
+    text, _content_type = encode([page], "")
+    samples = {
+        (one.name, one.labels["vm"], one.labels.get("bound")): one.value
+        for family in text_string_to_metric_families(text.decode())
+        for one in family.samples
+    }
+    name = "vgpuctl_vgpu_framebuffer_exhaustion_seconds"
+    bounds = [samples[name, "leaks", bound] for bound in ("earliest", "expected", "latest")]
+    assert bounds == sorted(bounds)
+    assert bounds[1] == pytest.approx((8 - (2 + 29 / 20)) * 20 * 60, rel=0.05)
+    assert samples["vgpuctl_gpu_contention_ratio", "noisy", None] == pytest.approx(0.4)
+    assert encode([page_of([])], "")[0] == b""
+
+
+def test_a_store_that_may_only_be_read_gets_no_event(
+    tmp_path: Path, store: Store, history: History, leases: list[Lease]
+) -> None:
+    _fill(history, leases, -20, 0)
+    with open_store(f"sqlite:///{tmp_path}/store.db?mode=ro", clock=lambda: NOW) as reader:
+        assert FindingsWatch().look(reader, history, NOW, leases)
+    assert _events(store) == []
+
+
+def test_readings_of_vms_that_are_gone_are_left_out(store: Store, history: History, leases: list[Lease]) -> None:
+    _fill(history, leases, -20, 0)
+    assert FindingsWatch().look(store, history, NOW, leases[:1]) == []
+    assert FindingsWatch().look(store, history, NOW, []) == []
+    assert _events(store) == []

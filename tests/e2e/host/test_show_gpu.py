@@ -54,6 +54,7 @@ def test_a_gpu_is_found_by_its_uuid_and_by_a_vf(with_vm: Operator) -> None:
     for name in (found["gpu"]["uuid"], found["gpu"]["uuid"].upper(), f"{GPU[:-1]}4"):
         assert with_vm.json("show-gpu", "sim-001", name)["gpu"]["address"] == GPU
     assert found["map"]["segments"][0]["vm"] == "web-1" and found["health"] == []
+    assert found["topology"]["nearness"][GPU] == {GPU: "same"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import Styled, print_json, print_line, say
+from vgpuctl.cli.support.output import Styled, plain, print_json, print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.readings import Measured
@@ -33,7 +33,9 @@ def command(host: str, gpu: str, history: Path | None, prometheus: str | None, a
     with services(history=history, prometheus=prometheus, **where) as opened:
         shown = show_gpu(opened, host, gpu)
     if as_json:
-        print_json(shown)
+        from vgpuctl.cli.host.inspect_host import topology_as_json
+
+        print_json({**plain(shown), "topology": topology_as_json(shown.topology)})
         return
     _print(shown)
     if shown.host_problem is not None:

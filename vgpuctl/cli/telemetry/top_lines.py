@@ -239,16 +239,22 @@ def _widths(rows: Sequence[Row], columns: Sequence[TopColumn[Row]], width: int) 
 
 
 def _needed(rows: Sequence[Row], column: TopColumn[Row]) -> int:
-    cells = {column.cell(row) for row in rows} if not column.width else ()
-    return column.width or max([len(column.heading) + 1, *(cell_len(printable(text)) for text in cells)])
+    """Figures have their width; text has what it needs, at most its width if it has one."""
+    if column.width and not _is_text(column):
+        return column.width
+    need = max([len(column.heading) + 1, *(cell_len(printable(text)) for text in {column.cell(row) for row in rows})])
+    return min(need, column.width) if column.width else need
+
+
+def _is_text(column: TopColumn[Any]) -> bool:
+    return not column.width or column.heading in ("GPU", "STATE", "DEVICE", "DRIVER")
 
 
 def _line(cells: Sequence[str], columns: Sequence[TopColumn[Any]], widths: Sequence[int], width: int) -> str:
     parts = []
     for text, column, size in zip(cells, columns, widths, strict=True):
-        is_number = bool(column.width) and column.heading not in ("GPU", "STATE", "DEVICE", "DRIVER")
         shown = fitted(text, size)
-        parts.append(f"{shown.rstrip():>{size}}" if is_number else shown)
+        parts.append(shown if _is_text(column) else f"{shown.rstrip():>{size}}")
     return fitted(" ".join(parts), width).rstrip() if width < 10 else " ".join(parts).rstrip()
 
 

@@ -39,6 +39,7 @@ def fit(
     """
     by_address = {state.gpu.address: state for state in states}
     if scorer.wants_closeness() and len(share_requests) > 1:
+        scorer = scorer.with_distances(states)
         starts = [_search(share_requests, by_address, scorer, start) for start in by_address]
         found = [one for one in starts if one is not None]
         if found:

@@ -118,12 +118,22 @@ class Scorer:
     """A policy and the labels that are preferred. Scores are weighted sums of costs from 0 (best) to 1 (worst).
 
     model, workload: for `predicted`, the fitted throughput and the workload class of the VM.
+    distances: between GPUs of the host that is looked at, by address, as far as they are known already.
     """
 
     policy: Policy = DEFAULT_POLICY
     preferred: tuple[Label, ...] = ()
     model: PerformanceModel | None = field(default=None, compare=False)
     workload: str = UNLABELLED
+    distances: Mapping[tuple[str, str], float] = field(default_factory=dict, compare=False)
+
+    def with_distances(self, states: Sequence[GpuState]) -> "Scorer":
+        """The same scorer for many questions about one host's GPUs."""
+        found = {}
+        for one, other in combinations(states, 2):
+            apart = distance(one, other)
+            found[one.gpu.address, other.gpu.address] = found[other.gpu.address, one.gpu.address] = apart
+        return replace(self, distances=found)
 
     def in_order(
         self, offers: Sequence[Offer], states: Mapping[str, GpuState], *, by_size: bool = False
@@ -192,7 +202,7 @@ class Scorer:
     def apart(self, shares: Sequence[Share], states: Mapping[str, GpuState]) -> float:
         """How far apart the GPUs of one VM are, 0 to 1: the mean over their pairs."""
         chosen = [states[one.gpu] for one in shares]
-        pairs = [distance(one, other) for one, other in combinations(chosen, 2)]
+        pairs = [self._distance(one, other) for one, other in combinations(chosen, 2)]
         return sum(pairs) / len(pairs) if pairs else 0.0
 
     def wants_closeness(self) -> bool:
@@ -227,7 +237,7 @@ class Scorer:
             return self._utilised([state])
         if name is PolicyName.TOPOLOGY:
             given = [other for other in states.values() if other.given]
-            return sum(distance(state, other) for other in given) / len(given) if given else 0.0
+            return sum(self._distance(state, other) for other in given) / len(given) if given else 0.0
         if name is PolicyName.PREDICTED:
             return self._lost(offer.share, state)
         return 0.0
@@ -241,6 +251,10 @@ class Scorer:
             return UNPREDICTABLE
         lost = max(0.0, impact.lost)
         return round(lost / (1 + lost), 6)
+
+    def _distance(self, one: GpuState, other: GpuState) -> float:
+        known = self.distances.get((one.gpu.address, other.gpu.address))
+        return distance(one, other) if known is None else known
 
     def _utilised(self, states: Sequence[GpuState]) -> float:
         """How many are above the threshold, and how busy they are together; the first counts twice."""

@@ -93,6 +93,19 @@ def test_every_type_of_a_card_has_an_id_and_no_two_have_the_same() -> None:
     assert any(line.startswith("type 60") and line.endswith(" name=NVIDIA L40S-4C") for line in lines)
 
 
+def test_bridged_cards_are_pairs_in_the_table_whatever_their_order_in_the_text() -> None:
+    shape = lab.parse_host("h=a40:mdev-vf~bridged@1,t4:mdev@0,a40~bridged@0,a40~bridged@1")
+    assert lab.parse_host(shape.text) == shape
+    lines = [line.split(" name=")[0] for line in card_table(shape).splitlines() if line.startswith("card ")]
+    peers = {line.split()[1]: dict(word.split("=") for word in line.split()[2:]).get("nvlink_peers") for line in lines}
+    assert peers == {
+        "0000:41:00.0": None,
+        "0000:42:00.0": "0000:81:00.0",
+        "0000:81:00.0": "0000:42:00.0",
+        "0000:82:00.0": None,
+    }
+
+
 def test_a_mig_mode_that_outlives_a_reboot_is_written_down_and_comes_back_with_the_table(tmp_path: Path) -> None:
     table = tmp_path / "cards"
     shape = lab.parse_host("h=a100-40,h100,a30,h100@1+keeps-mig")
@@ -135,6 +148,9 @@ def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> Non
         ("h=a40:vf", "no interface 'vf'"),
         ("h=a40+keeps-mig", "no MIG mode that a reboot takes"),
         ("h=a100-40+keeps-mig", "no MIG mode that a reboot takes"),
+        ("h=a40~joined", "there is no 'joined'"),
+        ("h=t4~bridged", "takes no NVLink bridge"),
+        ("h=a40~switched", "no PCIe switch"),
         ("h=flex-170:passthrough", "no interface 'passthrough'"),
         ("h=intel-arc-pro-b50:vf", "cannot play"),
         ("h=amd-mi300x", "cannot play"),

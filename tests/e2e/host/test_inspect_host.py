@@ -66,6 +66,15 @@ def test_a_whole_card_shows_its_companion_and_reset(facts: dict[str, Any]) -> No
     assert set(cards[0]["iommu_group_members"]) >= {cards[0]["address"], cards[0]["companions"][0]["address"]}
 
 
+def test_the_place_of_each_gpu_is_the_kernels(facts: dict[str, Any], witness: Witness) -> None:
+    for gpu in facts["gpus"]:
+        above = witness.run(f"readlink -f /sys/bus/pci/devices/{gpu['address']}").strip().split("/")[3:-1]
+        assert [gpu["topology"]["root"], *gpu["topology"]["bridges"]] == above
+        assert gpu["topology"]["nvlinks"] == ([] if gpu["driver"] == "nvidia" else None)
+    nearness = facts["topology"]["nearness"]
+    assert {near for row in nearness.values() for near in row.values()} == {"same", "root"}
+
+
 def test_the_tables_say_the_same(facts: dict[str, Any], operator: Operator) -> None:
     shown = operator.does("inspect-host", "gpu1").out
     gpus = operator.does("list-gpus").out

@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
+from tests.agent.simulated import VM, Machine
 from tests.e2e.guest_console import sit_until, wait_for_words
 from tests.e2e.operator import Operator, forgetful
 from tests.e2e.witness import Witness
+from tests.lab_fixtures import KernelHost
+from vgpuctl.agent.dispatch import answer
+from vgpuctl.agent.wire.envelope import Request
+from vgpuctl.agent.wire.readings import HostReadings, Measured
+from vgpuctl.agent.wire.sharing import CreateMdev, SetVfProfile
+from vgpuctl.usecases.support.fleet_reader import read_fleet
+from vgpuctl.wiring import Settings, open_services
+from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 
 pytestmark = pytest.mark.kernel_lab
 
@@ -50,6 +59,46 @@ def _device(lease: dict[str, Any]) -> str:
     return str(lease["share"]["mdev_uuid"] or lease["share"]["function"])
 
 
+def simulated_readings(folder: Path, interface: str) -> HostReadings:
+    """The readings of a simulated host whose A40 serves one running VM."""
+    machine = Machine(folder / "simulated", f"a40/{interface}", with_vfs=True)
+    vf = machine.gpu().vfs[0].address
+    type_id = machine.type_id("A40-8Q")
+    if interface == "mdev-vf":
+        uuid = "22222222-2222-4333-8444-555555555555"
+        machine.done(CreateMdev(vf, f"nvidia-{type_id}", uuid))
+        device = HostDevice(uuid=uuid)
+    else:
+        machine.done(SetVfProfile(vf, type_id))
+        device = HostDevice(function=vf)
+    disk = "<devices><disk><target dev='vda'/></disk></devices>"
+    xml = f"<domain type='kvm'><name>acme.web-1</name><uuid>{VM}</uuid><memory>98304</memory>{disk}</domain>"
+    start(machine.files, VM, "acme.web-1", [device], xml=xml)
+    readings = answer(machine.host, Request("readings")).readings
+    assert readings is not None
+    return readings
+
+
+def complete_readings(operator: Operator) -> HostReadings:
+    """The readings of the host through its agent. Under emulation virsh may take longer than a reading waits for it."""
+    unread: list[tuple[str, ...]] = []
+    with open_services(Settings([str(operator.inventory)], operator.database), print) as services:
+        for _ in range(5):
+            [read] = read_fleet(services, ["gpu1"])
+            assert read.error is None
+            assert read.readings is not None
+            if read.readings.vms:
+                return read.readings
+            unread.append(read.readings.unread)
+    pytest.fail(f"no reading has the VMs: {unread}")
+
+
+def told(measured: Measured) -> tuple[set[str], set[tuple[str, str]]]:
+    """The measures that have a value, and those that have none with the kind of reason."""
+    missing = {(name, kind) for name, kind, _ in measured.missing}
+    return {name for name, _, _ in measured.values}, missing
+
+
 @pytest.mark.parametrize("name", VMS)
 def test_every_kind_of_sharing_gives_a_running_vm(created: dict[str, Any], name: str, witness: Witness) -> None:
     assert created[name]["changed"]
@@ -82,6 +131,42 @@ def test_qemu_shows_the_guest_an_nvidia_device_per_share(
     nvidia = [device for device in shown["guest_devices"] if device["vendor_id"] == "10de"]
     assert len(nvidia) == devices
     assert [holders[0]["vm_uuid"] for holders in shown["holders"]] == [created[name]["vm"]["uuid"]] * devices
+
+
+def test_every_measure_is_read_as_on_a_simulated_host(
+    created: dict[str, Any], operator: Operator, kernel_host: KernelHost, tmp_path: Path
+) -> None:
+    lease = _leases(created, "acme.web-1")[0]
+    simulated = simulated_readings(tmp_path, lease["share"]["sharing"])
+    code, out, err = kernel_host.run(
+        "mkdir -p /etc/vgpulab; cat >/etc/vgpulab/curves <<END\nstart $(date +%s)\n"
+        f"vgpu:{_device(lease)} utilization_ratio 0 0:0.75\nvgpu:{_device(lease)} encoder_sessions 0 0:2\n"
+        f"gpu:{lease['share']['gpu']} temperature_celsius 0 0:71\nEND"
+    )
+    assert code == 0, out + err
+    readings = complete_readings(operator)
+    assert kernel_host.run("rm /etc/vgpulab/curves")[0] == 0
+    vgpu = next(one for one in readings.vgpus if one.device == _device(lease))
+    assert vgpu.vm_uuid == created["acme.web-1"]["vm"]["uuid"]
+    assert vgpu.measured.get("utilization_ratio") == 0.75
+    assert (vgpu.measured.get("encoder_sessions"), vgpu.measured.label("license_state")) == (2, "licensed")
+    gpu = next(one for one in readings.gpus if one.address == vgpu.gpu)
+    assert gpu.measured.get("temperature_celsius") == 71
+    vm = next(one for one in readings.vms if one.uuid == vgpu.vm_uuid)
+    assert (vm.name, vm.tenant) == ("acme.web-1", "acme")
+    assert (vm.measured.get("cpu_seconds") or 0) > 0
+    for ours, theirs in (
+        (gpu.measured, simulated.gpus[0].measured),
+        (vgpu.measured, simulated.vgpus[0].measured),
+        (vm.measured, simulated.vms[0].measured),
+        (readings.measured, simulated.measured),
+    ):
+        assert told(ours) == told(theirs)
+    assert len(readings.vms) == len(VMS)
+    whole = next(one for one in readings.gpus if one.address == _leases(created, "umbrella.whole")[0]["share"]["gpu"])
+    assert whole.driver == "vfio-pci"
+    assert whole.measured.label("telemetry_support") == "none"
+    assert whole.measured.get("power_watts") is None
 
 
 def test_a_plain_vf_is_on_vfio_pci_and_the_guest_sees_it(

@@ -6,8 +6,17 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import whole_card
-from vgpuctl.agent.wire.facts import GpuInstance, Holder, MigFacts, SchedulerFacts
-from vgpuctl.cli.host.inspect_host import print_gpu
+from vgpuctl.agent.wire.facts import (
+    FabricFacts,
+    GpuInstance,
+    GpuTopology,
+    Holder,
+    MigFacts,
+    NvLinks,
+    SchedulerFacts,
+)
+from vgpuctl.cli.host.inspect_host import print_gpu, print_topology
+from vgpuctl.sharing.topology import topology_of
 
 
 def test_mig_uuid_scheduler_and_memory_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,3 +39,30 @@ def test_mig_uuid_scheduler_and_memory_are_shown(capsys: pytest.CaptureFixture[s
     assert "instance 1 3g.20gb at 0, size 4, 1 compute instances, in use, held by python3 (pid 71)" in lines
     assert "instance 9 1g.5gb at 6, size 1, 0 compute instances, free" in lines
     assert "scheduler fixed-share, time slice 2000 µs" in lines
+
+
+def test_the_fabric_the_links_and_the_matrix_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    links = (
+        NvLinks((0, 1), is_active=True, peer="0000:c5:00.0", peer_kind="switch", version=4),
+        NvLinks((2,), is_active=False, version=4),
+        NvLinks((3,), is_active=True),
+    )
+    fabric = FabricFacts("completed", "00000000-0000-0000-0000-000000000000", 7, ("degraded bandwidth",))
+    place = GpuTopology("pci0000:40", ("0000:40:01.0",), links, fabric, 1)
+    gpus = [replace(whole_card(f"0000:{bus}:00.0"), topology=place) for bus in ("41", "81")]
+    print_gpu(gpus[0])
+    print_topology(topology_of(gpus))
+    lines = capsys.readouterr().out.splitlines()
+    for line in (
+        "  PCIe          pci0000:40 > 0000:40:01.0",
+        "  NVLink        0,1 to switch 0000:c5:00.0, version 4",
+        "  NVLink        2 not active, version 4",
+        "  NVLink        3 to something of unknown address",
+        "  fabric        completed, cluster 00000000-0000-0000-0000-000000000000, clique 7, degraded bandwidth",
+        "topology    0       1",
+        " 1 81:00.0  fabric  -",
+        "  fabric  NVLink through NVSwitch",
+    ):
+        assert line in lines, line
+    print_topology(topology_of(gpus[:1]))
+    assert capsys.readouterr().out == ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joins the cards of a lab host: NVLink bridges, NVSwitch and PCIe switches; the same for both kinds of host.
+"""NVLink bridges, NVSwitches and PCIe switches between the cards of a lab host of either kind.
 
 A card's word may end with `~bridged` or `~switched`. Cards of boards with NVSwitch are joined without a word.
 """

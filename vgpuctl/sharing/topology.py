@@ -27,7 +27,7 @@ _NOTHING_READ = GpuTopology()
 
 
 class Nearness(StrEnum):
-    """What joins two GPUs of a host at best, the nearest first."""
+    """The shortest connection of two GPUs of a host, the nearest first."""
 
     SAME = "same"
     NVLINK = "nvlink"
@@ -123,7 +123,7 @@ class HostTopology:
         return next((domain for domain in self.domains if gpu in domain), ())
 
     def used(self) -> tuple[Nearness, ...]:
-        """What occurs between different GPUs of the host, the nearest first."""
+        """The kinds of connection between different GPUs of the host, the nearest first."""
         there = {near for row in self.matrix for near in row} - {Nearness.SAME}
         return tuple(near for near in Nearness if near in there)
 
@@ -197,7 +197,7 @@ def _has_nvswitch(placed: GpuPlace) -> bool:
 
 
 def _by_pcie(one: Gpu, other: Gpu) -> Nearness:
-    """The nearest common ancestor of two functions, as `nvidia-smi topo` tells PIX, PXB, PHB, NODE and SYS apart."""
+    """The nearest common ancestor of two functions, in the classes of `nvidia-smi topo`: PIX, PXB, PHB, NODE, SYS."""
     here, there = one.topology or _NOTHING_READ, other.topology or _NOTHING_READ
     if here.root is not None and here.root == there.root:
         common = 0

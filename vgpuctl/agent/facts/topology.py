@@ -34,7 +34,7 @@ _CONFIGURATION_SHIFT, _CONFIGURATION_MASK, _CONFIGURATION_RIGHT = 8, 0xF, 1
 
 @dataclass(frozen=True)
 class NvmlTopology:
-    """What NVML tells of a GPU's place. nvlinks: None where the driver does not tell, empty on a board without."""
+    """NVML's part of a GPU's place. nvlinks: None where the driver does not tell, empty on a board without."""
 
     nvlinks: Optional[Tuple[NvLinks, ...]] = None
     fabric: Optional[FabricFacts] = None

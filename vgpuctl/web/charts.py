@@ -11,6 +11,8 @@ from vgpuctl.web.wording import amount, title
 
 WIDTH, HEIGHT = 600, 100
 MOST_LINES = 8
+_BEYOND_ANY = 1e30
+"""No measure has such a value; a number that is none is not below it either."""
 _GAP = 1.5
 """Samples that are further apart than this many steps are not joined."""
 
@@ -55,7 +57,9 @@ def draw(chart: Chart) -> DrawnChart:
     shown = sorted(found, key=lambda one: -max(sample.high for sample in one[1]))[:MOST_LINES]
     shown.sort(key=lambda one: one[0])
     highest = max((sample.high for _label, samples in shown for sample in samples), default=0.0)
-    top = max(1.0, highest) if chart.measure.endswith("_ratio") else _round_up(highest, chart.measure)
+    top = (
+        max(1.0, math.ceil(4 * highest) / 4) if chart.measure.endswith("_ratio") else _round_up(highest, chart.measure)
+    )
     lines = tuple(_line(label, samples, chart, top, has_band=len(shown) == 1) for label, samples in shown)
     return DrawnChart(
         title(chart.measure),
@@ -100,7 +104,7 @@ def _line(label: str, samples: Sequence[Sample], chart: Chart, top: float, *, ha
 
 
 def _is_finite(one: Sample) -> bool:
-    return all(map(math.isfinite, (one.at, one.mean, one.low, one.high)))
+    return all(abs(value) < _BEYOND_ANY for value in (one.at, one.mean, one.low, one.high))
 
 
 def _pieces(samples: Sequence[Sample], step_s: int) -> Iterator[list[Sample]]:

@@ -10,6 +10,8 @@ from vgpuctl.model.printable import printable
 from vgpuctl.model.times import format_duration, format_time
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_ACRONYMS = {word.lower(): word for word in ("CPU", "ECC", "JPEG", "MIG", "NVLink", "OFA", "PCIe", "RSS", "SM", "SRAM")}
+_ACRONYMS |= {"vcpu": "vCPU", "vcpus": "vCPUs", "arr": "ARR"}
 _THOUSANDS = ("", "k", "M", "G", "T")
 _SUFFIXES = {
     "_celsius": "°C",
@@ -91,9 +93,10 @@ def _is_state(kind: str, name: str) -> bool:
 def title(name: str) -> str:
     """Write the name of a measure for people: `utilization_ratio` as `Utilization`."""
     words = name
-    for suffix in ("_ratio", "_bytes", *_SUFFIXES):
+    for suffix in ("_ratio", "_bytes", "_timestamp_seconds", *_SUFFIXES):
         words = words.removesuffix(suffix)
-    return words.replace("_", " ").capitalize()
+    first, *rest = (_ACRONYMS.get(word, word) for word in words.split("_"))
+    return " ".join((first[:1].upper() + first[1:], *rest))
 
 
 def when(at: float) -> str:

@@ -65,6 +65,16 @@ def test_a_state_is_told_by_its_name_and_zeros_are_left_out() -> None:
     ]
 
 
+def test_names_of_measures_are_written_for_people() -> None:
+    assert [
+        wording.title(one) for one in ("sm_clock_hertz", "nvlink_active_links", "license_expiry_timestamp_seconds")
+    ] == [
+        "SM clock",
+        "NVLink active links",
+        "License expiry",
+    ]
+
+
 @given(host=some_of.text(), gpu=some_of.text())
 def test_a_link_has_no_character_that_ends_an_attribute_or_a_path(host: str, gpu: str) -> None:
     link = wording.gpu_link(host, gpu)
@@ -97,7 +107,7 @@ def test_the_scale_is_a_round_number_above_every_value() -> None:
         ("power_watts", 287.0, "500 W"),
         ("power_watts", 0.0, "1 W"),
         ("framebuffer_used_bytes", 3e9, "4 GiB"),
-        ("share_utilization_ratio", 1.3, "130 %"),
+        ("share_utilization_ratio", 1.3, "150 %"),
     ):
         assert _chart(measure, [Sample(0, 1, high, high, high)]).top == top
 

@@ -9,6 +9,7 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of
+from vgpuctl.scheduler.performance.measurement import UNLABELLED
 from vgpuctl.sharing.kinds import kind_of
 
 MOST_TRIES = 2000
@@ -53,6 +54,7 @@ class _GangSearch:
                 return [placement]
             leases = promised_leases_of(placement, index)
             footprint = footprint_of(request, placement)
+            self.fleet.learn_workloads(dict.fromkeys((one.vm_uuid for one in leases), request.workload or UNLABELLED))
             self.fleet.take(placement.host, leases, footprint, group)
             rest = self.choose(index + 1)
             self.fleet.give_back(placement.host, leases, footprint, group)

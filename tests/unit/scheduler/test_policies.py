@@ -126,6 +126,22 @@ def test_what_no_lease_explains_is_a_neighbour_whose_class_nobody_knows() -> Non
     assert states[0].neighbours == (("unlabelled", "A40-24Q"),)
 
 
+def test_a_gang_knows_the_classes_of_its_own_vms() -> None:
+    model = fit(TrueModel(profiles=("A40-24Q",)).measure(150, 4, seed=1))
+    fleet = [a40_host("gpu1"), a40_host("gpu2")]
+    policy = Constraints(policy="predicted")
+    gang = [
+        replace(vm("A40-24Q", name=name), workload=workload, constraints=policy)
+        for name, workload in (("t1", "training"), ("v1", "vdi"), ("t2", "training"), ("v2", "vdi"))
+    ]
+    view = view_of(gang[0], fleet, None, model=model, workloads={})
+    placed = place_together(Fleet(fleet, (), view=view), gang)
+    assert placed is not None
+    hosts = dict(zip(("t1", "v1", "t2", "v2"), (one.host for one in placed), strict=True))
+    assert hosts["t1"] != hosts["t2"]
+    assert hosts["v1"] != hosts["v2"]
+
+
 def _lease_on(name: str, vm_name: str) -> list[Lease]:
     return leases_of(place(vm("A40-24Q"), [a40_host(name)], []), vm_name=vm_name)
 

@@ -43,54 +43,59 @@ class Track:
 
 
 @dataclass(frozen=True)
-class _Episode:
-    track: Track
+class Episode:
+    """A time in which the neighbours of a vGPU stayed the same. use: the mean part of the GPU's time."""
+
+    vm: str
+    isolation: str
+    workload: str | None
+    profile: str
     neighbours: tuple[str, ...]
     use: float
 
 
-def measure(tracks: Iterable[Track], *, unknown: str) -> list[Measurement]:
-    """Cut tracks into episodes and compare them with the VM alone. unknown: the class of VMs that are gone."""
+def cut_into_episodes(tracks: Iterable[Track], *, unknown: str) -> list[Episode]:
+    """Cut the tracks of whole GPUs where a vGPU comes or goes. unknown: the class of VMs that are gone."""
     by_place: defaultdict[tuple[str, str], list[Track]] = defaultdict(list)
     for track in tracks:
         by_place[track.place].append(track)
-    episodes = [one for place in sorted(by_place) for one in _episodes_at(by_place[place], unknown)]
+    return [one for place in sorted(by_place) for one in _episodes_at(by_place[place], unknown)]
+
+
+def measure(episodes: Sequence[Episode]) -> list[Measurement]:
+    """Compare each episode with the VM alone, or with others of its class."""
     alone: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
     for one in episodes:
         if not one.neighbours:
-            alone[one.track.vm, one.track.isolation, one.track.profile].append(one.use)
+            alone[one.vm, one.isolation, one.profile].append(one.use)
     of_vm = {key: fmean(uses) for key, uses in alone.items()}
     of_class = _of_classes(episodes, of_vm)
     found = []
     for one in episodes:
-        track = one.track
-        usual = of_vm.get((track.vm, track.isolation, track.profile))
+        usual = of_vm.get((one.vm, one.isolation, one.profile))
         if usual is None:
-            usual = of_class.get((track.isolation, track.workload or "", track.profile))
-        if usual is None or usual < LEAST_USE or track.workload is None:
+            usual = of_class.get((one.isolation, one.workload or "", one.profile))
+        if usual is None or usual < LEAST_USE or one.workload is None:
             continue
         throughput = one.use / usual
         if 0 < throughput <= MOST_THROUGHPUT:
-            found.append(
-                Measurement(track.vm, track.isolation, track.workload, track.profile, one.neighbours, throughput)
-            )
+            found.append(Measurement(one.vm, one.isolation, one.workload, one.profile, one.neighbours, throughput))
     return found
 
 
 def _of_classes(
-    episodes: Sequence[_Episode], of_vm: Mapping[tuple[str, ...], float]
+    episodes: Sequence[Episode], of_vm: Mapping[tuple[str, ...], float]
 ) -> dict[tuple[str, str, str], float]:
     """The mean use alone by isolation, class and profile, of those with enough VMs."""
     classes: defaultdict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
     for one in episodes:
-        track = one.track
-        usual = of_vm.get((track.vm, track.isolation, track.profile))
-        if usual is not None and track.workload is not None:
-            classes[track.isolation, track.workload, track.profile][track.vm] = usual
+        usual = of_vm.get((one.vm, one.isolation, one.profile))
+        if usual is not None and one.workload is not None:
+            classes[one.isolation, one.workload, one.profile][one.vm] = usual
     return {key: fmean(uses.values()) for key, uses in classes.items() if len(uses) >= FEWEST_ALONE}
 
 
-def _episodes_at(tracks: Sequence[Track], unknown: str) -> list[_Episode]:
+def _episodes_at(tracks: Sequence[Track], unknown: str) -> list[Episode]:
     """The episodes of one GPU: its vGPUs by minute, cut where any of them comes or goes."""
     by_minute: defaultdict[int, list[int]] = defaultdict(list)
     for number, track in enumerate(tracks):
@@ -115,5 +120,7 @@ def _episodes_at(tracks: Sequence[Track], unknown: str) -> list[_Episode]:
         for number in company:
             others = Counter(tracks[other].workload or unknown for other in company if other != number)
             use = fmean(max(0.0, tracks[number].use[minute]) for minute in whole)
-            found.append(_Episode(tracks[number], tuple(sorted(others.elements())), use))
+            own = tracks[number]
+            neighbours = tuple(sorted(others.elements()))
+            found.append(Episode(own.vm, own.isolation, own.workload, own.profile, neighbours, use))
     return found

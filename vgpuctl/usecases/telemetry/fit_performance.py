@@ -11,7 +11,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.errors import NotFound
 from vgpuctl.model.vm import Vm
-from vgpuctl.scheduler.performance.episodes import Track, measure
+from vgpuctl.scheduler.performance.episodes import Track, cut_into_episodes, measure
 from vgpuctl.scheduler.performance.fit import fit
 from vgpuctl.scheduler.performance.measurement import UNLABELLED, Measurement
 from vgpuctl.scheduler.performance.model import FEWEST_MEASUREMENTS, FEWEST_VMS, ClassModel, PerformanceModel
@@ -90,8 +90,11 @@ def _measured(services: Services, now: float, since_s: float) -> list[Measuremen
     with open_past(services.past()) as opened:
         if opened.past is None:
             raise NotFound(opened.problem or "there is no history of readings", hint="run `vgpuctl exporter`")
-        used = opened.past.series(VGPU, "utilization_ratio", since=now - since_s, until=now)
-    return measure(tracks_of(used, vms, facts), unknown=UNLABELLED)
+        episodes = []
+        for host in sorted(facts):  # the minutes of one host at a time: a fleet's would fill the memory
+            used = opened.past.series(VGPU, "utilization_ratio", since=now - since_s, until=now, host=host)
+            episodes += cut_into_episodes(tracks_of(used, vms, facts), unknown=UNLABELLED)
+    return measure(episodes)
 
 
 def tracks_of(

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.gpu_map import Closed, Creatable, GpuMap, MapInstance, MapMode, Segment, SegmentKind
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease
@@ -20,7 +19,16 @@ from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import closed_functions, refuse_closed_host
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
-from vgpuctl.sharing.kinds import existing_vgpus, kind_of, takes_card, vgpu_kind_on
+from vgpuctl.sharing.kinds import (
+    existing_vgpus,
+    function_requests,
+    kind_of,
+    offers_card,
+    offers_functions,
+    takes_card,
+    vgpu_kind_on,
+    whole_requests,
+)
 from vgpuctl.sharing.offer import Refusal, ShareRequest
 from vgpuctl.sharing.offers import ask
 from vgpuctl.sharing.refusals import memory_of
@@ -106,11 +114,11 @@ def _mode(state: GpuState, leases: Sequence[Lease]) -> MapMode:
         return MapMode.WHOLE
     if gpu.mig is not None and gpu.mig.current:
         return MapMode.MIG
-    if Takes.FUNCTION in kinds or Sharing.VF in gpu.sharing:
+    if Takes.FUNCTION in kinds or offers_functions(gpu):
         return MapMode.VFS
     if vgpu_kind_on(gpu) is not None or Takes.VGPU in kinds or state.vgpus:
         return MapMode.MIXED if gpu.heterogeneous else MapMode.EQUAL
-    return MapMode.WHOLE if Sharing.PASSTHROUGH in gpu.sharing else MapMode.NONE
+    return MapMode.WHOLE if offers_card(gpu) else MapMode.NONE
 
 
 def _closed(state: GpuState) -> Closed | None:
@@ -160,7 +168,7 @@ def _taken(
     ]
     if state.gpu.holders and state.whole is None:
         found.append((Segment(SegmentKind.FOREIGN, 0, memory_of(state), "whole card"), None))
-    if Sharing.VF in state.gpu.sharing and state.gpu.vfs:
+    if offers_functions(state.gpu) and state.gpu.vfs:
         leased = {lease.share.function for lease in leases}
         others = [one.address for one in state.gpu.vfs if one.address in state.functions and one.address not in leased]
         size = memory_of(state) // len(state.gpu.vfs)
@@ -195,12 +203,11 @@ def _series_order(profile: str) -> int:
 
 def _requests(state: GpuState) -> Iterable[GpuRequest]:
     """Everything to ask for; the whole card last, whose refusal is of interest only where there is nothing else."""
-    if Sharing.VF in state.gpu.sharing:
-        yield GpuRequest("vf", sharing=Sharing.VF)
+    yield from function_requests(state.gpu)
     for offered in state.gpu.types:
         name = catalog.short_name(offered.name)
         yield GpuRequest(name, profile=name)
-    yield GpuRequest("passthrough", sharing=Sharing.PASSTHROUGH)
+    yield from whole_requests()
 
 
 def _count(profile: str, waste: tuple[int, int, int], state: GpuState) -> int:
@@ -208,4 +215,4 @@ def _count(profile: str, waste: tuple[int, int, int], state: GpuState) -> int:
     for offered in state.gpu.types:
         if catalog.short_name(offered.name) == profile:
             return max(1, remaining(offered, state))
-    return 1 + waste[2] if profile == Sharing.VF else 1
+    return 1 + waste[2] if profile in (one.text for one in function_requests(state.gpu)) else 1

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing import mdev, passthrough, plain_vf, vf_profile
@@ -16,7 +17,9 @@ KINDS: tuple[SharingKind, ...] = (passthrough.KIND, *VGPU_KINDS, plain_vf.KIND)
 VGPU_LAYOUTS: frozenset[LayoutKind] = frozenset[LayoutKind]().union(*(kind.layouts for kind in VGPU_KINDS))
 
 _BY_NAME: Mapping[str, SharingKind] = {kind.sharing: kind for kind in KINDS}
-_CARDS = frozenset(str(kind.sharing) for kind in KINDS if kind.takes is Takes.CARD)
+_CARD_KINDS = tuple(kind for kind in KINDS if kind.takes is Takes.CARD)
+_CARD_NAMES = frozenset(str(kind.sharing) for kind in _CARD_KINDS)
+_FUNCTION_KINDS = tuple(kind for kind in KINDS if kind.takes is Takes.FUNCTION)
 _VGPU_BY_NAME: Mapping[str, VgpuKind] = {kind.sharing: kind for kind in VGPU_KINDS}
 
 
@@ -42,12 +45,31 @@ def takes_card(share: Share) -> bool:
 
 def without_cards(sharing: tuple[str, ...]) -> tuple[str, ...]:
     """The kinds among those that a GPU offers that hand out a part of it."""
-    return tuple(one for one in sharing if one not in _CARDS)
+    return tuple(one for one in sharing if one not in _CARD_NAMES)
 
 
 def offers_card(gpu: Gpu) -> bool:
     """True if the GPU can be handed out as a whole now."""
-    return any(one in _CARDS for one in gpu.sharing)
+    return any(one in _CARD_NAMES for one in gpu.sharing)
+
+
+def offers_functions(gpu: Gpu) -> bool:
+    """True if the GPU's equal functions can be handed out now."""
+    return any(kind.sharing in gpu.sharing for kind in _FUNCTION_KINDS)
+
+
+def whole_requests() -> list[GpuRequest]:
+    """A request for each way to get a whole card."""
+    return [_request(kind) for kind in _CARD_KINDS]
+
+
+def function_requests(gpu: Gpu) -> list[GpuRequest]:
+    """A request for each way to get one of the GPU's equal functions now."""
+    return [_request(kind) for kind in _FUNCTION_KINDS if kind.sharing in gpu.sharing]
+
+
+def _request(kind: SharingKind) -> GpuRequest:
+    return GpuRequest(str(kind.sharing), sharing=kind.sharing)
 
 
 def existing_vgpus(gpu: Gpu) -> list[ExistingVgpu]:

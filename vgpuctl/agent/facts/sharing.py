@@ -28,6 +28,11 @@ class FoundVgpu:
         return f"a vGPU of type {self.type_id}" if self.uuid is None else f"the mediated device {self.uuid}"
 
 
+def read_type_of_function(host: Host, function: str) -> Optional[str]:
+    """Return the type of the vGPU that a VF itself carries, None for a VF without one. Raises Problem."""
+    return vf_profile.read_set(host, function) if vf_profile.is_offered(host, function) else None
+
+
 def read_offered(
     host: Host,
     address: str,

@@ -4,7 +4,7 @@
 from collections import defaultdict
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from vgpuctl.agent.facts import sriov, vf_profile
+from vgpuctl.agent.facts import sharing, sriov
 from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.readings.domains import RunningDomain
@@ -54,9 +54,7 @@ class Devices:
         nodes = self._open_nodes(vm_uuids)
         found: Dict[Tuple[str, int], List[str]] = defaultdict(list)
         for _, vf in sriov.read_functions(self._host, address):
-            if not vf_profile.is_offered(self._host, vf):
-                continue
-            type_id = vf_profile.read_set(self._host, vf)
+            type_id = sharing.read_type_of_function(self._host, vf)
             if type_id is None:
                 continue
             for holder in nodes.holders_of_function(vf):

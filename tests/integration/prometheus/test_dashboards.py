@@ -7,6 +7,8 @@ import pytest
 
 from tests.integration.prometheus.scene import Scene
 from tests.prometheus_fixture import wait_for
+from tests.unit.telemetry.metric_names import selectors_of
+from vgpuctl.telemetry.alerts import ALERTS
 from vgpuctl.telemetry.dashboards import DASHBOARDS, Dashboard
 from vgpuctl.telemetry.recordings import RECORDINGS
 
@@ -65,3 +67,20 @@ def test_the_optional_queries_are_sound(scene: Scene) -> None:
     ]
     assert len(optional) == 1
     assert scene.prometheus.query(_as_grafana_sends(optional[0].expression)) == []
+
+
+_NOT_HERE = {
+    "vgpuctl_gpu_contention_ratio": "needs eight minutes of history: tests/e2e/telemetry/test_advise.py",
+    "vgpuctl_vgpu_framebuffer_exhaustion_seconds": "needs six minutes of history: tests/e2e/telemetry/test_advise.py",
+    "vgpuctl_host_layout_differences": "a running controller compares: tests/e2e/operate/test_watched_layout.py",
+    "vgpuctl_certificate_expiry_timestamp_seconds": "the exporter serves without TLS: test_exporter_tls.py",
+}
+
+
+def test_every_metric_of_an_alert_is_exported(scene: Scene) -> None:
+    """But for those that need what this fleet has not: a name and a reason each."""
+    wanted = {name for one in ALERTS for name, _labels in selectors_of(one.expression)}
+    assert set(_NOT_HERE) < wanted
+    expected = wanted - set(_NOT_HERE)
+    wait_for(lambda: all(scene.prometheus.query(name) for name in expected), f"all of {sorted(expected)}", 20)
+    assert [name for name in _NOT_HERE if scene.prometheus.query(name)] == []

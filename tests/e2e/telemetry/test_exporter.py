@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """exporter: real scrapes of simulated hosts."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator, forgetful
 from tests.e2e.telemetry.running_exporter import RunningExporter, parse, running_exporter, values
+from tests.prometheus_fixture import running_prometheus, wait_for
 
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
 
@@ -169,6 +172,26 @@ def test_a_guest_is_not_the_operators_own_machine(fleet_operator: Operator, addr
     refused = fleet_operator.is_refused("create-vm", "x", "--tenant", "acme", *SIZE, "--guest-metrics", address)
     assert (refused["reference"], refused["exit_code"]) == ("usage", 2)
     assert "--guest-metrics" in refused["message"]
+
+
+def test_prometheus_discovers_hosts_and_shares_as_the_page_says(exporter: RunningExporter) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    address = exporter.url.removeprefix("http://")
+    found = re.findall(r"```yaml\n(scrape_configs:.*?)```", page, re.DOTALL)
+    jobs = [job for one in found for job in yaml.safe_load(one.replace("127.0.0.1:9635", address))["scrape_configs"]]
+    wanted = {"vgpuctl": 1, "vgpuctl-store": 1, "vgpuctl-hosts": 4, "vgpuctl-acme": 1}
+    with running_prometheus({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}) as prometheus:
+
+        def up() -> bool:
+            samples = prometheus.query("sum by (job) (up)")
+            return {one["metric"]["job"]: int(one["value"][1]) for one in samples} == wanted
+
+        wait_for(up, "scrape of every target")
+        hosts = prometheus.query('vgpuctl_host_memory_total_bytes{job="vgpuctl-hosts"}')
+        assert {one["metric"]["instance"] for one in hosts} == {"sim-001", "sim-002", "sim-003", "sim-004"}
+        assert all(one["metric"]["instance"] == one["metric"]["host"] for one in hosts)
+        tenants = prometheus.query('count by (tenant) ({job="vgpuctl-acme", __name__=~"vgpuctl_.+"})')
+        assert [one["metric"] for one in tenants] == [{"tenant": "acme"}]
 
 
 def test_once_prints_the_page_without_server_and_history(fleet_operator: Operator, exporter: RunningExporter) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise: scenarios that simulated hosts play are read by the real agent, and the VM that causes them is named."""
 
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
     fleet_operator.does("create-vm", "leaks", "--gpu", "A40-24Q", "--limit", "sim-002", *SMALL)
     fleet_operator.does("create-vm", "small", "--gpu", "T4-16Q", "--limit", "sim-003", *SMALL)
     yield fleet_operator
-    for name in ("noisy", "victim", "leaks", "small"):
+    for name in ("noisy", "victim", "leaks"):
         fleet_operator.does("delete-vm", name, "--tenant", "advised", "--yes", "--timeout", "0")
 
 
@@ -150,6 +151,19 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     # The victim is small and fits beside the VM there; the noisy one would take from that as well.
     assert moves["commands"] == ["vgpuctl move-vm victim --tenant advised --to sim-002"]
     assert "$ vgpuctl move-vm" in operator.does("advise", "--history", str(history)).out
+    operator.does(*_words(moves["commands"][0]), "--dry-run")
+    stop, create, delete = smaller["commands"]
+    operator.does(*_words(stop), "--timeout", "0")
+    operator.does(*_words(create))
+    operator.does(*_words(delete), "--yes", "--timeout", "0")
+    (new,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "small-new"]
+    assert new["leases"][0]["share"]["profile"] == "T4-8Q"
+    operator.does("delete-vm", "small-new", "--tenant", "advised", "--yes", "--timeout", "0")
+
+
+def _words(command: str) -> list[str]:
+    """The arguments of a command that an advice has told."""
+    return shlex.split(command, comments=True)[1:]
 
 
 def test_placing_goes_by_the_load_of_the_last_hour(operator: Operator, history: Path) -> None:

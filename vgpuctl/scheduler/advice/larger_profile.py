@@ -8,7 +8,7 @@ from vgpuctl.scheduler.advice import framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, HOUR_S, MeasuredFleet, MeasuredVgpu
 from vgpuctl.scheduler.advice.profiles import HEADROOM, other_sizes
-from vgpuctl.scheduler.advice.room import layout_of, with_profile, without
+from vgpuctl.scheduler.advice.room import Layout, layout_of, with_profile, without
 from vgpuctl.scheduler.advice.smaller_profile import peak_bytes, replace_commands
 from vgpuctl.scheduler.capacity import PlacedVm
 
@@ -34,15 +34,18 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         predicted = framebuffer_runs_out.predict_exhaustion(vgpu, fleet.now)
         if not is_full and predicted is None:
             continue
-        rest = without(layout_of(fleet), [vm])
+        layout = layout_of(fleet)
+        rest = without(layout, [vm])
         for mib, profile in other_sizes(fleet, vgpu):
             placement = rest.fleet().place(with_profile(vm.request, profile)) if mib > size / _MIB * HEADROOM else None
             if placement is not None:
-                yield _advice(vgpu, vm, profile, mib, at_limit if is_full else 0, placement.host)
+                yield _advice(layout, vgpu, vm, profile, mib, at_limit if is_full else 0, placement.host)
                 break
 
 
-def _advice(vgpu: MeasuredVgpu, vm: PlacedVm, profile: str, mib: int, at_limit: int, host: str) -> Advice:
+def _advice(
+    layout: Layout, vgpu: MeasuredVgpu, vm: PlacedVm, profile: str, mib: int, at_limit: int, host: str
+) -> Advice:
     lease = vgpu.lease
     peak_mib = round(peak_bytes(vgpu) / _MIB) if vgpu.hourly else 0
     if at_limit:
@@ -70,7 +73,7 @@ def _advice(vgpu: MeasuredVgpu, vm: PlacedVm, profile: str, mib: int, at_limit: 
         text=text,
         before={f"{vgpu.vm} gpus": f"[{lease.share.profile}]"},
         after={f"{vgpu.vm} gpus": f"[{profile}]"},
-        commands=replace_commands(vm, profile),
+        commands=replace_commands([(vm, profile)], layout=layout),
         gain=gain,
         proof=f"{proof}; placing was replayed without the VM, and {profile} fits on {host}",
         confidence=Confidence.of(vgpu.measured_hours, is_bound=True),

@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.model.units import exact_mib, format_mib
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
 from vgpuctl.scheduler.advice.measured import MeasuredFleet, MeasuredVgpu
 from vgpuctl.scheduler.advice.profiles import HEADROOM, other_sizes
@@ -75,8 +76,8 @@ def _for(changes: Sequence[tuple[MeasuredVgpu, str]], fleet: MeasuredFleet) -> I
         text=f"used in {hours:.0f} measured hours: {peaks}",
         before={f"{vgpu.vm} gpus": f"[{vgpu.lease.share.profile}]" for vgpu, _profile in changes},
         after={f"{vgpu.vm} gpus": f"[{profile}]" for vgpu, profile in changes},
-        commands=tuple(
-            line for vgpu, profile in changes for line in replace_commands(fleet.vms[vgpu.lease.vm_uuid], profile)
+        commands=replace_commands(
+            [(fleet.vms[vgpu.lease.vm_uuid], profile) for vgpu, profile in changes], layout=before
         ),
         gain=Gain(gained.text, gained.usable_mib, "MiB of framebuffer that other VMs can use"),
         proof=(
@@ -88,9 +89,28 @@ def _for(changes: Sequence[tuple[MeasuredVgpu, str]], fleet: MeasuredFleet) -> I
     )
 
 
-def replace_commands(vm: PlacedVm, profile: str) -> tuple[str, ...]:
-    """The commands that give a VM's work another profile: a profile is given when a VM is made."""
-    request = vm.request
+def replace_commands(changes: Sequence[tuple[PlacedVm, str]], *, layout: Layout) -> tuple[str, ...]:
+    """The commands that give VMs' work other profiles: a profile is given when a VM is made.
+
+    Where the new VMs do not fit beside the old ones, those release their shares first and keep their disks.
+    """
+    fleet, fits_beside = layout, True
+    for vm, profile in changes:
+        request = with_profile(vm.request, profile)
+        placement = fleet.fleet().place(request)
+        if placement is None:
+            fits_beside = False
+            break
+        fleet = with_vm(fleet, vm, request, placement)
+    names = [f"{vm.request.name} --tenant {vm.request.tenant}" for vm, _profile in changes]
+    return (
+        *(() if fits_beside else (f"vgpuctl stop-vm {one} --hold release" for one in names)),
+        *(_create_command(vm.request, profile) for vm, profile in changes),
+        *(f"vgpuctl delete-vm {one}  # when its tenant has moved the data" for one in names),
+    )
+
+
+def _create_command(request: VmRequest, profile: str) -> str:
     words = [
         f"vgpuctl create-vm {request.name}-new --tenant {request.tenant} --gpu {profile}",
         f"--vcpus {request.vcpus} --memory {exact_mib(request.memory_mib)} --network {request.network or 'none'}",
@@ -99,10 +119,7 @@ def replace_commands(vm: PlacedVm, profile: str) -> tuple[str, ...]:
         words.append(f"--disk {exact_mib(request.disk.size_mib)}")
         words += [f"--base-image {request.disk.base_image}"] if request.disk.base_image else []
     words += [f"--workload {request.workload}"] if request.workload else []
-    return (
-        " ".join(words),
-        f"vgpuctl delete-vm {request.name} --tenant {request.tenant}  # when its tenant has moved the data",
-    )
+    return " ".join(words)
 
 
 def _changed(layout: Layout, changes: Sequence[tuple[MeasuredVgpu, str]], fleet: MeasuredFleet) -> Layout | None:

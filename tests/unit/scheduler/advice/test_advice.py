@@ -43,7 +43,13 @@ def test_a_vm_that_never_used_its_framebuffer_gets_a_smaller_profile() -> None:
     assert found.diff == ["- acme.small gpus: [A40-24Q]", "+ acme.small gpus: [A40-8Q]"]
     assert "room for 5 more A40-8Q instead of 0" in found.gain.text
     assert found.gain.value == (5 * 8 - 24) * 1024
-    assert found.commands[0].startswith("vgpuctl create-vm small-new --tenant acme --gpu A40-8Q --vcpus 2 --memory ")
+    # One size for all vGPUs of the card: the old VM must release its share before the new one fits.
+    stop, create, delete = found.commands
+    assert stop == "vgpuctl stop-vm small --tenant acme --hold release"
+    assert create.startswith("vgpuctl create-vm small-new --tenant acme --gpu A40-8Q --vcpus 2 --memory 2GiB")
+    assert delete.startswith("vgpuctl delete-vm small --tenant acme ")
+    beside = FleetBuilder(a40_host(cards=2)).vm("small", "A40-24Q", hours=[5 * GIB] * WEEK).build()
+    assert only(beside, AdviceKind.SMALLER_PROFILE).commands[0].startswith("vgpuctl create-vm small-new ")
     assert found.measured_hours == WEEK
     assert found.id == only(fleet, AdviceKind.SMALLER_PROFILE).id
 
@@ -67,6 +73,7 @@ def test_where_one_smaller_vm_gains_nothing_those_of_the_gpu_change_together() -
         "+ acme.b gpus: [A40-8Q]",
     ]
     assert "room for 4 more A40-8Q instead of 0" in found.gain.text
+    assert [one.split()[1] for one in found.commands] == ["stop-vm"] * 2 + ["create-vm"] * 2 + ["delete-vm"] * 2
 
 
 def test_a_vm_at_its_limit_gets_a_larger_profile_where_one_fits() -> None:

@@ -9,7 +9,7 @@ _OF_MONITORING = (
     AlertCase(
         "VgpuctlExporterBlind",
         "no series of the exporter for twenty minutes",
-        {'vgpuctl_snapshot_age_seconds{host="gpu1"}': steps(("_", 20), (1, 20))},
+        {series("vgpuctl_collect_success", HOST, part="answer"): steps(("_", 20), (1, 20))},
         (FaultId.EXPORTER_BLIND,),
         fires_at=(5, 19),
         silent_at=(4, 20),
@@ -18,7 +18,7 @@ _OF_MONITORING = (
         "VgpuctlExporterBlind",
         "one of two exporters is down, then comes back",
         {
-            'vgpuctl_snapshot_age_seconds{host="gpu1"}': "1x120",
+            series("vgpuctl_collect_success", HOST, part="answer"): "1x120",
             'up{job="vgpuctl",instance="a:9480"}': steps((1, 10), (0, 20), (1, 30)),
         },
         (FaultId.EXPORTER_BLIND,),

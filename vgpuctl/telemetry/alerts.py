@@ -76,7 +76,7 @@ _OF_MONITORING = (
         "monitoring",
         "VgpuctlExporterBlind",
         _CRITICAL,
-        'up{job=~"vgpuctl.*"} == 0\nor absent(vgpuctl_snapshot_age_seconds)',
+        'up{job=~"vgpuctl.*"} == 0\nor absent(vgpuctl_collect_success)',
         "Prometheus gets no readings of any GPU host from vgpuctl's exporter",
         "5m",
     ),

@@ -9,12 +9,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.operator import Operator
 
+Found = TypeVar("Found")
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 """Values by the sample's name and labels."""
 
@@ -49,11 +50,23 @@ class RunningExporter:
 
     def wait_for(self, what: str, is_true: Callable[[Series], object], path: str = "/metrics") -> Series:
         """Ask until a page is as wanted."""
-        end = time.monotonic() + 60
-        while not is_true(found := self.series(path)):
-            assert time.monotonic() < end, f"{what}: {sorted(found)}"
-            time.sleep(0.1)
-        return found
+        return _wait(what, lambda: self.series(path), is_true)
+
+    def wait_for_targets(self, path: str, role: str) -> list[dict[str, Any]]:
+        """Ask until http_sd has targets of a role."""
+
+        def read() -> list[dict[str, Any]]:
+            return [one for one in self.json(path) if one["labels"]["__meta_vgpuctl_role"] == role]
+
+        return _wait(f"targets of {role}", read, bool)
+
+
+def _wait(what: str, read: Callable[[], Found], is_true: Callable[[Found], object]) -> Found:
+    end = time.monotonic() + 60
+    while not is_true(found := read()):
+        assert time.monotonic() < end, f"{what}: {found}"
+        time.sleep(0.1)
+    return found
 
 
 def parse(text: str) -> Series:

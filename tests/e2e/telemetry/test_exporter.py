@@ -148,7 +148,7 @@ def test_a_passthrough_card_is_read_in_its_guest_or_by_nobody(
         "the guest is named",
         lambda series: values(series, "vgpuctl_share_telemetry", vm="train-1", source="guest") == [1],
     )
-    guests = [one for one in exporter.json("/sd/tenants/acme") if one["labels"]["__meta_vgpuctl_role"] == "guest"]
+    guests = exporter.wait_for_targets("/sd/tenants/acme", "guest")
     assert [one["targets"] for one in guests] == [["10.20.0.7:9400"]]
     labels = guests[0]["labels"]
     about = {name.removeprefix("__meta_vgpuctl_"): value for name, value in labels.items()}

@@ -128,14 +128,14 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
                 at = hour - 3600 * before + 60 * minute
                 kept.add(at, [MeasuredValue(subject, "framebuffer_used_bytes", (3 + minute % 2) * GIB)])
     found = operator.json("advise", "--history", str(history), "--tenant", "advised")
-    (smaller,) = [one for one in found["advices"] if one["kind"] == "smaller-profile"]
+    (smaller,) = [one for one in found["recommendations"] if one["kind"] == "smaller-profile"]
     assert smaller["vm"] == "small"
     assert smaller["diff"] == ["- advised.small gpus: [T4-16Q]", "+ advised.small gpus: [T4-8Q]"]
     assert smaller["measured_hours"] == pytest.approx(29, abs=0.2)
     assert smaller["confidence"] == "medium"
     assert smaller["gain"]["value"] > 0
     assert "placing was replayed" in smaller["proof"]
-    assert [one for one in found["advices"] if one["kind"] == "rebalance"] == [], "ten minutes are too few"
+    assert [one for one in found["recommendations"] if one["kind"] == "rebalance"] == [], "ten minutes are too few"
     with History(history) as kept:
         for before in range(60, 15, -1):
             for name, use, steal in (("noisy", 0.92, 0.0), ("victim", 0.08, 0.42)):
@@ -144,8 +144,8 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
                 measures = {"utilization_ratio": use, "share_utilization_ratio": use * 2, "steal_ratio": steal}
                 kept.add(time.time() - 60 * before, [MeasuredValue(subject, *one) for one in measures.items()])
     again = operator.json("advise", "--history", str(history))
-    assert smaller["id"] in [one["id"] for one in again["advices"]]
-    (moves,) = [one for one in again["advices"] if one["kind"] == "rebalance"]
+    assert smaller["id"] in [one["id"] for one in again["recommendations"]]
+    (moves,) = [one for one in again["recommendations"] if one["kind"] == "rebalance"]
     assert moves["host"] == "sim-001"
     assert moves["gain"]["at_most"]
     # The victim is small and fits beside the VM there; the noisy one would take from that as well.
@@ -162,7 +162,7 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
 
 
 def _words(command: str) -> list[str]:
-    """The arguments of a command that an advice has told."""
+    """The arguments of a command that a recommendation has told."""
     return shlex.split(command, comments=True)[1:]
 
 

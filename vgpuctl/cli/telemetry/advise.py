@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def command(tenant: str | None, host: str | None, since: str, replay: str, as_json: bool, **where: Any) -> None:
     """Name VMs whose framebuffer runs out or that take time from others, and advise changes from kept readings.
 
-    Each advice has the declared values before and after, the commands, the gain with its proof by replay, and the
-    hours that were measured (docs/advice.md). Nothing is changed, and no host is contacted.
+    Each recommendation has the declared values before and after, the commands, the gain with its proof by replay, and
+    the hours that were measured (docs/advice.md). Nothing is changed, and no host is contacted.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import parse_duration
@@ -43,7 +43,7 @@ def command(tenant: str | None, host: str | None, since: str, replay: str, as_js
         found = advise(opened, since_s=since_s, replay_s=replay_s, tenant=tenant, host=host)
     if as_json:
         shown = dict(plain(found))
-        shown["advices"] = [{**plain(one), "diff": one.diff} for one in found.advices]
+        shown["recommendations"] = [{**plain(one), "diff": one.diff} for one in found.recommendations]
         print_json(shown)
         return
     _show(found)
@@ -56,13 +56,13 @@ def _show(found: "Advised") -> None:
         print_line(f"{finding.fault}: {finding.host} {finding.gpu}")
         print_line(f"  {finding.text}")
         print_line(f"  next: {FAULTS[finding.fault].remedy}")
-    for one in found.advices:
+    for one in found.recommendations:
         _show_advice(one)
-    if not found.advices:
-        print_line("no advice")
+    if not found.recommendations:
+        print_line("no recommendation")
     say(
         f"{found.measured} of {counted(found.leases, 'lease')} measured, for up to {found.hours:.1f} hours;"
-        f" {counted(len(found.findings), 'finding')}, advices: {len(found.advices)}"
+        f" {counted(len(found.findings), 'finding')}, {counted(len(found.recommendations), 'recommendation')}"
     )
 
 

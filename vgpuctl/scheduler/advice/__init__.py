@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings and advice from kept readings: one file per kind. Each advice is proven by replay with the rules of placing.
+"""Findings and advice from kept readings: one file per kind.
 
-It lives in the scheduler's room, because a replay places VMs.
+Each recommendation is proven by replay with the rules of placing: a replay places VMs, so they live in this room.
 """

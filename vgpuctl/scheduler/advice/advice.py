@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finding, an advice, and their ids. docs/advice.md has the kinds, made from AdviceKind."""
+"""A finding, a recommendation, and their ids. docs/advice.md has the kinds, made from AdviceKind."""
 
 import enum
 import hashlib
@@ -10,7 +10,7 @@ from vgpuctl.model.faults import FaultId
 
 
 class AdviceKind(enum.StrEnum):
-    """The kind of an advice. meaning: one sentence for docs/advice.md."""
+    """The kind of a recommendation. meaning: one sentence for docs/advice.md."""
 
     meaning: str
 
@@ -36,7 +36,7 @@ class AdviceKind(enum.StrEnum):
 
 
 class Confidence(enum.StrEnum):
-    """How far the data carry an advice.
+    """How far the data carry a recommendation.
 
     high: measured for a week, and the gain follows from placing rules alone. medium: measured for a day. low: less, or
     the gain is an upper bound.

@@ -34,7 +34,7 @@ def find_all(fleet: MeasuredFleet) -> list[MeasuredFault]:
 
 
 def advise_all(fleet: MeasuredFleet) -> list[Advice]:
-    """Every advice, by kind as in ADVISERS, then by host, GPU and id."""
+    """Every recommendation, by kind as in ADVISERS, then by host, GPU and id."""
     return [
         one
         for adviser in ADVISERS.values()

@@ -15,13 +15,13 @@ from vgpuctl.usecases.telemetry.measured_fleet import REPLAYED, Windows, read_fl
 
 @dataclass(frozen=True)
 class Advised:
-    """findings: what goes wrong now. advices: by kind, host and GPU. measured: leases with readings, of all leases.
+    """findings: what goes wrong now. recommendations: by kind, host and GPU.
 
-    hours: that were measured of the one that was measured longest.
+    measured: leases with readings, of all leases. hours: that were measured of the one that was measured longest.
     """
 
     findings: tuple[MeasuredFault, ...]
-    advices: tuple[Advice, ...]
+    recommendations: tuple[Advice, ...]
     measured: int
     leases: int
     hours: float
@@ -50,7 +50,7 @@ def advise(
         fleet = read_fleet_measured(services, opened.past, Windows(since_s, minutes))
     return Advised(
         findings=tuple(one for one in find_all(fleet) if _concerns(one, tenant, host)),
-        advices=tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host)),
+        recommendations=tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host)),
         measured=len(fleet.vgpus),
         leases=len(fleet.leases),
         hours=_hours(fleet),

@@ -46,13 +46,14 @@ def _machine() -> Any:
 
 
 def _module(name: str) -> Any:
-    """Import a module of the simulated machine, which needs none of the packages above it."""
-    lab = os.environ[PACKAGE_VARIABLE]
+    """Import a module of the simulated machine, which needs of the packages above it the model and the agent's wire."""
+    lab, model = os.environ[PACKAGE_VARIABLE], os.environ[MODEL_VARIABLE]
     for parent, places in (
         ("vgpuctl_lab", [lab]),
         ("vgpuctl_lab.simulated", [f"{lab}/simulated"]),
         ("vgpuctl", []),
-        ("vgpuctl.model", [os.environ[MODEL_VARIABLE]]),
+        ("vgpuctl.model", [model]),
+        ("vgpuctl.agent", [str(Path(model).parent / "agent")]),
     ):
         package = ModuleType(parent)
         package.__path__ = places

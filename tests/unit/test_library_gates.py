@@ -82,6 +82,7 @@ UNBOUNDED_READERS = {
     "local_files.py",  # the store's
     "ovn/authority.py",  # of our own
     "store/liveness.py",  # of the kernel
+    "telemetry/shipped_files.py",  # of the package
     "usecases/host/adopt_host.py",  # of our own
     "usecases/network/create_certificate.py",  # of our own
     "usecases/layout/export_layout.py",  # of our own

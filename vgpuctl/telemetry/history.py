@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from vgpuctl.errors import StoreUnusable
+from vgpuctl.errors import FileNotWritten, StoreUnusable
+from vgpuctl.local_files import make_folder
 
 MINUTE_S, HOUR_S = 60, 3600
 KEPT_S = {MINUTE_S: 2 * 86_400, HOUR_S: 90 * 86_400}
@@ -99,12 +100,12 @@ class History:
         self._ids: dict[Subject, int] = {}
         try:
             self._db = self._open(read_only=read_only)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, FileNotWritten) as error:
             raise self._unusable(error) from error
 
     def _open(self, *, read_only: bool) -> sqlite3.Connection:
         if not read_only:
-            self.path.absolute().parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.absolute().parent, "the history of readings")
             return self._connect("mode=rwc")
         try:
             return self._connect("mode=ro")

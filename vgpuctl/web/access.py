@@ -14,6 +14,7 @@ from flask import Flask, Response, abort, redirect, render_template, request, ur
 from werkzeug.wrappers import Response as AnyResponse
 
 from vgpuctl.errors import UsageError
+from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.web.basic_auth import PasswordChecks
 from vgpuctl.web.protection import Protection
 
@@ -68,9 +69,12 @@ def read_token(path: Path) -> bytes:
     Raises UsageError for a file that cannot be read or that every user may read, and for a token that is too short.
     """
     try:
-        mode, token = path.stat().st_mode, path.read_bytes().strip()
+        mode = path.stat().st_mode
+        token = read_bounded(path).strip()
     except OSError as error:
         raise UsageError(f"the token file {path} cannot be read: {error.strerror}") from error
+    except Malformed as error:
+        raise UsageError(f"the token file {path} cannot be read: {error}") from error
     if mode & 0o007:
         raise UsageError(f"the token file {path} is open to every user", hint=f"run `chmod 600 {path}`")
     if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not token.isascii() or b"\n" in token:

@@ -13,6 +13,7 @@ import msgspec
 from vgpuctl import typed_json
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.local_files import make_folder, write_file, writing
+from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.telemetry.shipped_files import Addresses, shipped_files
 
 RECORD = ".vgpuctl-monitoring.json"
@@ -121,7 +122,9 @@ def _read(path: Path) -> bytes | None:
             return None
         if not path.is_file() or path.stat().st_size > _LARGEST:
             raise UsageError(f"{path} is no file of export-monitoring", hint="choose another folder")
-        return path.read_bytes()
+        return read_bounded(path)
+    except Malformed as exc:
+        raise UsageError(f"{path} cannot be read: {exc}") from exc
     except OSError as exc:
         raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
 

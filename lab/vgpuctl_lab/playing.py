@@ -4,6 +4,7 @@
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 from vgpuctl.agent.wire.measures import GPU, INSTANCE, VGPU, VM
 from vgpuctl.errors import LabError
@@ -16,6 +17,10 @@ from vgpuctl_lab.simulated.machine.curves import CURVES, Curves, parse, read, re
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
 _MIB = 1 << 20
+# Where an emulated host has the program that logs a scenario's Xids, with the module that it imports.
+_XIDS_FOLDER = "/run/vgpulab-scenario"
+_XIDS_PROGRAM = "in_host/play_xids.py"
+_XIDS_MODULE = "simulated/machine/curves.py"
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,10 @@ def play(host: str, scenario: Scenario, *, folder: LabFolder | None = None) -> P
         return _played(curves)
     now, targets = _kernel_targets(lab, host)
     curves = compile_scenario(scenario, targets, started_at=now)
-    text = base64.b64encode(render(curves).encode()).decode()
-    _run(
-        lab, host, f"mkdir -p $(dirname {CURVES}) && echo {text} | base64 -d >{CURVES}.new && mv {CURVES}.new {CURVES}"
-    )
+    steps = [_put(f"{CURVES}.new", render(curves)), f"mv {CURVES}.new {CURVES}"]
+    if any(measure.startswith("xid/") for _, measure in curves.curves):
+        steps += _start_xids()
+    _run(lab, host, " && ".join(steps))
     return _played(curves)
 
 
@@ -64,6 +69,23 @@ def playing(host: str, *, folder: LabFolder | None = None) -> Played:
         return _played(read(_machine(lab, host).root))
     text = _run(lab, host, f"cat {CURVES} 2>/dev/null || true")
     return _played(parse(text) if text else Curves())
+
+
+def _put(path: str, content: str) -> str:
+    """A shell command that writes a file."""
+    text = base64.b64encode(content.encode()).decode()
+    return f"mkdir -p $(dirname {path}) && echo {text} | base64 -d >{path}"
+
+
+def _start_xids() -> list[str]:
+    """Shell commands that start the program which logs the Xids; that of the scenario before ends by itself."""
+    package = resources.files("vgpuctl_lab")
+    program = f"{_XIDS_FOLDER}/play_xids.py"
+    return [
+        _put(program, (package / _XIDS_PROGRAM).read_text()),
+        _put(f"{_XIDS_FOLDER}/vgpuctl_lab/{_XIDS_MODULE}", (package / _XIDS_MODULE).read_text()),
+        f"{{ setsid python3 {program} </dev/null >{_XIDS_FOLDER}/log 2>&1 & }}",
+    ]
 
 
 def _played(curves: Curves) -> Played:

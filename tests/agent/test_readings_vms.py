@@ -212,7 +212,7 @@ def _read(output: str, status: int = 0, errors: str = "") -> tuple[list[str], li
             return Completed(status, output, errors)
 
     unread: list[str] = []
-    found = vms.read(Said(), {"acme.web": RunningDomain(vm_uuid(0), "acme.web")}, unread)
+    found = vms.read(Said(), {"acme.web": RunningDomain(vm_uuid(0), "acme.web")}, unread, limit_s=5)
     return [one.name for one in found], unread
 
 
@@ -270,7 +270,7 @@ def test_a_virsh_that_hangs_or_is_missing_is_said(tmp_path: Path) -> None:
             raise Problem(ProblemCode.PROGRAM_TIMED_OUT, f"{argv[0]} did not end within {timeout_s:g} s")
 
     readings = read(running(Machine(tmp_path, "a40", host=Missing)))
-    assert readings.unread == ("the VMs cannot be measured: virsh did not end within 10 s",)
+    assert readings.unread == ("the VMs cannot be measured: virsh did not end within 20 s",)
 
 
 @pytest.mark.parametrize(

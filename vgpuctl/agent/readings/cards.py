@@ -16,6 +16,7 @@ from vgpuctl.agent.readings import gpu, shares, vgpu
 from vgpuctl.agent.readings.devices import Devices
 from vgpuctl.agent.readings.domains import RunningDomain
 from vgpuctl.agent.readings.instances import Instances
+from vgpuctl.agent.readings.mistakes import sentence
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.readings import GpuReadings, InstanceReadings, VgpuReadings
@@ -148,14 +149,18 @@ class Cards:
         hanging.pop(what, None)
         if not failures:
             return True
-        if nvml is None or not isinstance(failures[0], nvml.library.NVMLError):
-            raise failures[0]
-        self._unread.append(f"NVML: {what} does not answer: {failures[0]} (NVML {failures[0].value})")
+        failure = failures[0]
+        if not isinstance(failure, Exception):
+            raise failure
+        if nvml is None or not isinstance(failure, nvml.library.NVMLError):
+            self._unread.append(sentence(what, failure))
+        else:
+            self._unread.append(f"NVML: {what} does not answer: {failure} (NVML {failure.value})")
         return False
 
 
 def _catch(call: Callable[[], None], failures: List[BaseException]) -> None:
     try:
         call()
-    except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+    except BaseException as error:  # noqa: BLE001 - the thread that waits tells or raises it
         failures.append(error)

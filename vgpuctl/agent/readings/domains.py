@@ -87,7 +87,8 @@ def _read_one(host: Host, path: str) -> Optional[RunningDomain]:
         raise Problem(ProblemCode.UNREADABLE, f"{path} is no file of libvirt: {len(data)} bytes", path=path)
     try:
         root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        # The last two come of an encoding that the parser does not know.
         raise Problem(ProblemCode.UNREADABLE, f"{path} cannot be understood: {error}", path=path) from error
     domain = root.find("domain")
     if root.tag != "domstatus" or domain is None:

@@ -1,42 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """All readings of a host by one question."""
 
-from typing import List, Optional
+from functools import partial
+from typing import Dict, List, Optional
 
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.readings import domains, machine, vms, xids
 from vgpuctl.agent.readings.cards import Cards, record_xids
+from vgpuctl.agent.readings.mistakes import guarded
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measure_states import NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.wire.measures import GPU, MEASURES
-from vgpuctl.agent.wire.readings import GpuReadings, HostReadings
+from vgpuctl.agent.wire.readings import GpuReadings, HostReadings, Measured, VmReadings
 
 VFIO = "vfio-pci"
+# The other side gives up after a minute, and the GPUs may take half of it. libvirt comes last: virsh needs more than
+# 10 s on a busy host, and one that hangs must not keep the GPUs' readings back for long.
+LIMIT_S, VMS_LIMIT_S = 50.0, 20.0
 _KEPT = " ".join(one.name for one in MEASURES if one.of == GPU and one.is_kept)
 
 
 def read(host: Host) -> HostReadings:
-    """Read everything that can be measured. What cannot be read is a sentence in `unread` or a missing value."""
+    """Read everything that can be measured. What cannot be read is a sentence in `unread` or a missing value.
+
+    A mistake in the code of one part hides this part alone.
+    """
     began_s, cpu_s = host.monotonic(), host.cpu_seconds()
     unread: List[str] = []
     boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
-    counts = _count_xids(host, boot_id, unread)
-    running = domains.read(host, unread)
-    functions = _find_gpus(host, unread)
+    counts = guarded(unread, "Xids", lambda: _count_xids(host, boot_id, unread), None)
+    running: Dict[str, domains.RunningDomain] = guarded(
+        unread, "libvirt's files of running VMs", lambda: domains.read(host, unread), {}
+    )
+    functions: List[pci.Function] = guarded(unread, "the GPUs in sysfs", lambda: _find_gpus(host, unread), [])
     cards = Cards(host, unread)
     # NVML's start would load a driver that nobody uses.
     if any(function.driver == nvidia.DRIVER for function in functions):
-        cards.read(counts, _loaded_since(host, counts), running)
+        loaded_since_s = guarded(unread, "the driver's age", lambda: _loaded_since(host, counts), None)
+        guarded(unread, "NVML", lambda: cards.read(counts, loaded_since_s, running), None)
     gpus = [gpu for card in cards.found for gpu in card.gpus]
     shown = {gpu.address for gpu in gpus}
-    gpus += [_read_other(one, counts, unread) for one in functions if one.address not in shown]
+    for function in functions:
+        if function.address not in shown:
+            gpus += guarded(unread, function.address, partial(_read_other, function, counts, unread), [])
     read_at = host.now()
-    measured_vms = vms.read(host, running, unread)
+    left_s = min(LIMIT_S - (host.monotonic() - began_s), VMS_LIMIT_S)
+    measured_vms: List[VmReadings] = guarded(
+        unread, "the VMs", lambda: vms.read(host, running, unread, limit_s=left_s), []
+    )
     now_s = host.monotonic()
-    costs = machine.read(host, took_s=now_s - began_s, cpu_s=host.cpu_seconds() - cpu_s)
+    used_s = host.cpu_seconds() - cpu_s
+    measured = guarded(
+        unread,
+        "the host itself",
+        lambda: machine.read(host, took_s=now_s - began_s, cpu_s=used_s).measured(),
+        Measured((), ()),
+    )
     return HostReadings(
         boot_id=boot_id,
         read_at=read_at,
@@ -45,7 +67,7 @@ def read(host: Host) -> HostReadings:
         instances=tuple(one for card in cards.found for one in card.parts),
         vgpus=tuple(one for card in cards.found for one in card.vgpus),
         vms=tuple(measured_vms),
-        measured=costs.measured(),
+        measured=measured,
         unread=tuple(unread),
     )
 
@@ -84,7 +106,7 @@ def _find_gpus(host: Host, unread: List[str]) -> List[pci.Function]:
     return found
 
 
-def _read_other(function: pci.Function, counts: Optional[XidCounts], unread: List[str]) -> GpuReadings:
+def _read_other(function: pci.Function, counts: Optional[XidCounts], unread: List[str]) -> List[GpuReadings]:
     """Return a GPU that only sysfs shows, with the reason why nothing is measured of it."""
     recorder = Recorder(GPU)
     if function.driver == nvidia.DRIVER:
@@ -95,7 +117,7 @@ def _read_other(function: pci.Function, counts: Optional[XidCounts], unread: Lis
         recorder.lacks(_KEPT, _why_invisible(function.driver))
     if counts is not None and counts.of(function.address):
         record_xids(recorder, function.address, counts)
-    return GpuReadings(function.address, None, None, function.driver, recorder.measured())
+    return [GpuReadings(function.address, None, None, function.driver, recorder.measured())]
 
 
 def _why_invisible(driver: Optional[str]) -> str:

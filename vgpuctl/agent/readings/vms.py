@@ -15,12 +15,13 @@ from vgpuctl.agent.wire.readings import VmReadings
 _GROUPS = ("--state", "--cpu-total", "--balloon", "--vcpu", "--interface", "--block")
 # --nowait: a domain with a running job, such as a migration, would make all others wait.
 COMMAND = ("virsh", "--connect", "qemu:///system", "--readonly", "domstats", "--raw", "--nowait", "--list-active")
-_TIMEOUT_S = 10.0
 _DOMAIN = re.compile(r"Domain: '(.*)'")
 _STATISTIC = re.compile(r"  ([a-z0-9.-]{1,64})=(.{0,4096})")
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _OUTPUT_AT_MOST, _VMS_AT_MOST, _DEVICES_AT_MOST = 16 << 20, 1024, 32
 _LABEL_AT_MOST = 64
+# For the question after the UUIDs, however long the statistics took.
+_LEAST_S = 1.0
 _KIB, _NANO = 1024, 1_000_000_000
 _VCPUS_AT_MOST = 4096
 _MEMORY = (
@@ -49,10 +50,11 @@ _INTERFACE = (
 _NOT_TOLD = "libvirt does not tell it now; while a job such as a migration runs it tells less"
 
 
-def read(host: Host, domains: Mapping[str, RunningDomain], unread: List[str]) -> List[VmReadings]:
-    """Return the readings of every running VM, by name. domains: by name, of libvirt's own files."""
+def read(host: Host, domains: Mapping[str, RunningDomain], unread: List[str], *, limit_s: float) -> List[VmReadings]:
+    """Return the readings of every running VM, by name. domains: by name, of libvirt's own files. limit_s: of virsh."""
+    end_s = host.monotonic() + limit_s
     try:
-        done = host.run([*COMMAND, *_GROUPS], timeout_s=_TIMEOUT_S)
+        done = host.run([*COMMAND, *_GROUPS], timeout_s=max(round(limit_s), _LEAST_S))
     except Problem as problem:
         unread.append(f"the VMs cannot be measured: {problem.message}")
         return []
@@ -64,7 +66,7 @@ def read(host: Host, domains: Mapping[str, RunningDomain], unread: List[str]) ->
         unread.append(f"the VMs cannot be measured: virsh domstats printed {len(done.output)} characters")
         return []
     told = parse(done.output)
-    uuids = {} if all(name in domains for name in told) else _read_uuids(host, unread)
+    uuids = {} if all(name in domains for name in told) else _read_uuids(host, unread, end_s)
     found = []
     for name in sorted(told):
         domain = domains.get(name)
@@ -94,11 +96,11 @@ def parse(output: str) -> Dict[str, Dict[str, str]]:
     return found
 
 
-def _read_uuids(host: Host, unread: List[str]) -> Dict[str, str]:
+def _read_uuids(host: Host, unread: List[str], end_s: float) -> Dict[str, str]:
     """Ask libvirt for the UUIDs by name: for domains of which it keeps no file that can be read."""
     argv = [*COMMAND[:4], "list", "--uuid", "--name"]
     try:
-        done = host.run(argv, timeout_s=_TIMEOUT_S)
+        done = host.run(argv, timeout_s=max(end_s - host.monotonic(), _LEAST_S))
     except Problem as problem:
         unread.append(problem.message)
         return {}

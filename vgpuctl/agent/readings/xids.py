@@ -133,8 +133,8 @@ def _read(place: str, boot_id: str) -> Tuple[Dict[str, Dict[Tuple[str, str], int
         }
         loaded_at_s = found["driver_loaded_at_s"]
         return counts, int(found["last"]), None if loaded_at_s is None else float(loaded_at_s)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        # The file is missing or cut off: count all messages that the log still has.
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        # The file is missing, cut off or nonsense: count all messages that the log still has.
         return {}, -1, None
 
 

@@ -8,8 +8,10 @@ import pytest
 from tests.agent.measured import inject, play, read, vm_uuid
 from tests.agent.simulated import PF, Machine, PatientHost
 from vgpuctl.agent.wire.sharing import SetVfProfile
-from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVirtualFunctions
+from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuScheduler, SetVirtualFunctions
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
+from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
+from vgpuctl_lab.simulated.machine.nvml_values import NvmlError
 from vgpuctl_lab.simulated.machine.state import ComputeInstance
 
 NOT_SUPPORTED, UNKNOWN = 3, 999
@@ -36,6 +38,31 @@ def with_vgpu(simulated: Machine, profile: str, number: int = 0) -> str:
     simulated.done(SetVfProfile(vf, simulated.type_id(profile)))
     start(simulated.files, vm_uuid(number), f"web-{number}", [HostDevice(function=vf)])
     return vf
+
+
+def with_shared_instance(folder: Path, policy: str = "best-effort") -> Machine:
+    """A machine with one GPU instance that two running vGPUs share."""
+    simulated = with_instances(folder, "rtx-pro-6000-blackwell-server")
+    simulated.done(SetVgpuScheduler(PF, policy, None))
+    assert simulated.card.mig is not None
+    shared = next(one for one in simulated.card.types if one.max_per_instance > 1)
+    profile = next(one for one in simulated.card.mig.profiles if one.profile_id == shared.gi_profile)
+    simulated.done(CreateGpuInstance(PF, profile.name, profile.starts[0]))
+    for number in range(2):
+        with_vgpu(simulated, shared.full_name.rpartition(" ")[2], number)
+    with simulated.files.change() as state:
+        state.skipped_s += 60
+    return simulated
+
+
+def use_nvml_without(simulated: Machine, *methods: str) -> None:
+    """Replace the machine's NVML by one without some functions."""
+
+    def refuse(*_: object) -> None:
+        raise NvmlError(13)
+
+    newer = type("Newer", (SimulatedNvml,), dict.fromkeys(methods, refuse))
+    simulated.host.nvml = lambda: newer(simulated.files)  # type: ignore[method-assign]
 
 
 def test_gpm_measures_the_instances_of_hopper(tmp_path: Path) -> None:
@@ -153,3 +180,63 @@ def test_an_instance_with_a_compute_instance_tells_its_framebuffer(tmp_path: Pat
     assert found[with_ci.id].get("framebuffer_used_bytes") == 1_000_000
     assert 4 << 30 < (found[with_ci.id].get("framebuffer_size_bytes") or 0) < 5 << 30
     assert "no compute instance on the host" in (found[without.id].why_missing("framebuffer_size_bytes") or "")
+
+
+def test_instances_that_vgpus_share_have_a_scheduler_of_their_own(tmp_path: Path) -> None:
+    simulated = with_shared_instance(tmp_path)
+    readings = read(simulated)
+    [instance] = readings.instances
+    assert instance.measured.label("scheduler_policy") == "best-effort"
+    assert instance.measured.label("scheduler_arr") == "default"
+    assert instance.measured.get("scheduler_time_slice_seconds") == 0
+    assert [labels for labels, _ in instance.measured.all("scheduler_run_seconds")] == [("0",), ("1",)]
+    first, second = (waited for _, waited in instance.measured.all("scheduler_preempted_seconds"))
+    assert (first > 0, second > 0) == (True, True)
+
+
+def test_the_scheduler_of_an_instance_decides_the_promise(tmp_path: Path) -> None:
+    (tmp_path / "equal").mkdir()
+    fixed, equal = with_shared_instance(tmp_path / "fixed"), with_shared_instance(tmp_path / "equal", "equal-share")
+    assert fixed.card.mig is not None
+    [instance] = fixed.files.state().instances_of(fixed.card)
+    most = next(one.max_per_instance for one in fixed.card.types if one.max_per_instance > 1)
+    slices = next(one.slices for one in fixed.card.mig.profiles if one.profile_id == instance.profile_id)
+    part = slices / fixed.card.mig.slices
+    assert [one.measured.get("promised_ratio") for one in read(fixed).vgpus] == [pytest.approx(part / most)] * 2
+    assert [one.measured.get("promised_ratio") for one in read(equal).vgpus] == [pytest.approx(part / 2)] * 2
+    assert most > 2
+
+
+def test_a_driver_with_the_newer_calls_alone_tells_the_scheduler_without_its_mode(tmp_path: Path) -> None:
+    simulated = with_shared_instance(tmp_path)
+    before = read(simulated).instances[0].measured
+    gone = (
+        "device_get_vgpu_scheduler_state",
+        "gpu_instance_get_vgpu_scheduler_state",
+        "gpu_instance_get_vgpu_scheduler_log",
+    )
+    use_nvml_without(simulated, *gone)
+    readings = read(simulated)
+    [gpu], [instance] = readings.gpus, readings.instances
+    for one in (gpu.measured, instance.measured):
+        assert one.label("scheduler_policy") == "best-effort"
+        assert one.get("scheduler_time_slice_seconds") == 0
+        assert one.why_missing("scheduler_arr") == (
+            "not-measurable: this driver has only the newer call, which does not tell the mode"
+        )
+    assert len(instance.measured.all("scheduler_run_seconds")) == len(before.all("scheduler_run_seconds")) == 2
+    assert simulated.gpu().scheduler is not None
+
+
+def test_a_driver_without_any_of_the_calls_hides_only_the_scheduler(tmp_path: Path) -> None:
+    simulated = with_shared_instance(tmp_path)
+    inject(simulated, nvmlGpuInstanceGetVgpuSchedulerState=13, nvmlGpuInstanceGetVgpuSchedulerLog=UNKNOWN)
+    [instance] = read(simulated).instances
+    assert instance.measured.why_missing("scheduler_policy") == "not-measurable: Function Not Found (NVML 13)"
+    assert instance.measured.why_missing("scheduler_run_seconds") == "not-readable: Unknown Error (NVML 999)"
+    assert instance.measured.get("utilization_ratio") is not None
+
+
+def test_an_instance_of_one_vgpu_has_no_scheduler(tmp_path: Path) -> None:
+    [instance] = read(with_instances(tmp_path, "h100-pcie", "1g.10gb")).instances
+    assert instance.measured.why_missing("scheduler_policy") == "not-measurable: Not Supported (NVML 3)"

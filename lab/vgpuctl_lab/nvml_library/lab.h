@@ -132,6 +132,9 @@ unsigned int list_active(const struct view *view, unsigned int *instances);
 bool vm_option(unsigned int pid, const char *option, const char *key, char *value, size_t size);
 nvmlReturn_t tell_ids(const unsigned int *ids, unsigned int found, unsigned int *count, unsigned int *told);
 
+/* vgpu_scheduler.c */
+nvmlReturn_t view_shared_instance(struct view *view, nvmlGpuInstance_t instance, const void *wanted);
+
 /* curves.c */
 double lab_now(void);
 double view_curves_start(struct view *view);

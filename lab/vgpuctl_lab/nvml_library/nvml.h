@@ -260,6 +260,27 @@ typedef struct {
 } nvmlVgpuSchedulerLog_t;
 
 typedef struct {
+	unsigned int version, engineId, schedulerPolicy, arrMode, first, timeslice;
+} nvmlVgpuSchedulerStateInfo_v1_t;
+
+typedef struct {
+	unsigned int version, engineId, schedulerPolicy, arrMode, first, timeslice, entriesCount;
+	nvmlVgpuSchedulerLogEntry_t logEntries[NVML_SCHEDULER_SW_MAX_LOG_ENTRIES];
+} nvmlVgpuSchedulerLogInfo_v1_t;
+
+typedef struct {
+	unsigned long long timestamp, timeRunTotal, timeRun;
+	unsigned int swRunlistId;
+	unsigned long long targetTimeSlice, cumulativePreemptionTime;
+	unsigned int weight;
+} nvmlVgpuSchedulerLogEntry_v2_t;
+
+typedef struct {
+	unsigned int engineId, schedulerPolicy, avgFactor, timeslice, entriesCount;
+	nvmlVgpuSchedulerLogEntry_v2_t logEntries[NVML_SCHEDULER_SW_MAX_LOG_ENTRIES];
+} nvmlVgpuSchedulerLogInfo_v2_t;
+
+typedef struct {
 	unsigned int version;
 	unsigned long long aggregateUncParity, aggregateUncSecDed, aggregateCor, volatileUncParity, volatileUncSecDed,
 		volatileCor, aggregateUncBucketL2, aggregateUncBucketSm, aggregateUncBucketPcie,

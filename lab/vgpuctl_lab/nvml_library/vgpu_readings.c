@@ -220,11 +220,59 @@ API nvmlVgpuInstanceGetLicenseStatus(nvmlVgpuInstance_t instance, unsigned int *
 	return ret;
 }
 
-/* An entry for the runlist of each running vGPU, with its totals since the VM's start. */
-API nvmlDeviceGetVgpuSchedulerLog(nvmlDevice_t device, nvmlVgpuSchedulerLog_t *log)
+/*
+ * An entry for the runlist of each running vGPU, with its totals since the VM's start: of a GPU, or of one of its
+ * instances. Returns their number.
+ */
+static unsigned int tell_log(struct view *view, unsigned int gi, nvmlVgpuSchedulerLogEntry_t *entries)
 {
 	const struct lab_line *vgpu = NULL;
 	double times_s[MOST_VGPUS], all_s = 0;
+	unsigned int count = 0;
+
+	while ((vgpu = next_active(view, vgpu)) && count < MOST_VGPUS) {
+		if (vgpu_gi(vgpu) != gi)
+			continue;
+		times_s[count] = vgpu_run_s(view, vgpu);
+		all_s += times_s[count++];
+	}
+	for (unsigned int i = 0; i < count; i++) {
+		char measure[64];
+		unsigned long long run_ns = nearest(times_s[i] * 1e9);
+		double waited_s = (all_s - times_s[i]) * PREEMPTED_PART;
+
+		snprintf(measure, sizeof(measure), "scheduler_preempted_seconds/%u", i);
+		entries[i] = (nvmlVgpuSchedulerLogEntry_t){
+			.timestamp = nearest(lab_now() * 1e9),
+			.timeRunTotal = run_ns,
+			.timeRun = run_ns < SLICE_NS ? run_ns : SLICE_NS,
+			.swRunlistId = i,
+			.targetTimeSlice = SLICE_NS,
+			.cumulativePreemptionTime = nearest(gpu_curve_or(view, measure, waited_s) * 1e9),
+		};
+	}
+	return count;
+}
+
+static void tell_newer_log(struct view *view, unsigned int gi, nvmlVgpuSchedulerLogInfo_v2_t *log)
+{
+	nvmlVgpuSchedulerLogEntry_t entries[MOST_VGPUS];
+
+	log->schedulerPolicy = lab_number(view->card, "sched_policy", BEST_EFFORT);
+	log->entriesCount = tell_log(view, gi, entries);
+	for (unsigned int i = 0; i < log->entriesCount; i++)
+		log->logEntries[i] = (nvmlVgpuSchedulerLogEntry_v2_t){
+			.timestamp = entries[i].timestamp,
+			.timeRunTotal = entries[i].timeRunTotal,
+			.timeRun = entries[i].timeRun,
+			.swRunlistId = entries[i].swRunlistId,
+			.targetTimeSlice = entries[i].targetTimeSlice,
+			.cumulativePreemptionTime = entries[i].cumulativePreemptionTime,
+		};
+}
+
+API nvmlDeviceGetVgpuSchedulerLog(nvmlDevice_t device, nvmlVgpuSchedulerLog_t *log)
+{
 	VIEW(view);
 	nvmlReturn_t ret = view_samples(&view, device, log);
 
@@ -233,24 +281,41 @@ API nvmlDeviceGetVgpuSchedulerLog(nvmlDevice_t device, nvmlVgpuSchedulerLog_t *l
 	memset(log, 0, sizeof(*log));
 	log->schedulerPolicy = lab_number(view.card, "sched_policy", BEST_EFFORT);
 	log->arrMode = lab_number(view.card, "sched_arr", 0);
-	while ((vgpu = next_active(&view, vgpu)) && log->entriesCount < MOST_VGPUS) {
-		times_s[log->entriesCount] = vgpu_run_s(&view, vgpu);
-		all_s += times_s[log->entriesCount++];
-	}
-	for (unsigned int i = 0; i < log->entriesCount; i++) {
-		char measure[64];
-		unsigned long long run_ns = nearest(times_s[i] * 1e9);
-		double waited_s = (all_s - times_s[i]) * PREEMPTED_PART;
-
-		snprintf(measure, sizeof(measure), "scheduler_preempted_seconds/%u", i);
-		log->logEntries[i] = (nvmlVgpuSchedulerLogEntry_t){
-			.timestamp = nearest(lab_now() * 1e9),
-			.timeRunTotal = run_ns,
-			.timeRun = run_ns < SLICE_NS ? run_ns : SLICE_NS,
-			.swRunlistId = i,
-			.targetTimeSlice = SLICE_NS,
-			.cumulativePreemptionTime = nearest(gpu_curve_or(&view, measure, waited_s) * 1e9),
-		};
-	}
+	log->entriesCount = tell_log(&view, NVML_NO_GPU_INSTANCE, log->logEntries);
 	return NVML_SUCCESS;
+}
+
+API nvmlDeviceGetVgpuSchedulerLog_v2(nvmlDevice_t device, nvmlVgpuSchedulerLogInfo_v2_t *log)
+{
+	VIEW(view);
+	nvmlReturn_t ret = view_samples(&view, device, log);
+
+	if (ret == NVML_SUCCESS)
+		tell_newer_log(&view, NVML_NO_GPU_INSTANCE, log);
+	return ret;
+}
+
+API nvmlGpuInstanceGetVgpuSchedulerLog(nvmlGpuInstance_t instance, nvmlVgpuSchedulerLogInfo_v1_t *log)
+{
+	VIEW(view);
+	nvmlReturn_t ret = view_shared_instance(&view, instance, log);
+
+	if (ret == NVML_SUCCESS && log->version != NVML_STRUCT_VERSION(nvmlVgpuSchedulerLogInfo_v1_t, 1))
+		ret = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (ret != NVML_SUCCESS)
+		return ret;
+	log->schedulerPolicy = lab_number(view.card, "sched_policy", BEST_EFFORT);
+	log->arrMode = lab_number(view.card, "sched_arr", 0);
+	log->entriesCount = tell_log(&view, view.target.gi, log->logEntries);
+	return NVML_SUCCESS;
+}
+
+API nvmlGpuInstanceGetVgpuSchedulerLog_v2(nvmlGpuInstance_t instance, nvmlVgpuSchedulerLogInfo_v2_t *log)
+{
+	VIEW(view);
+	nvmlReturn_t ret = view_shared_instance(&view, instance, log);
+
+	if (ret == NVML_SUCCESS)
+		tell_newer_log(&view, view.target.gi, log);
+	return ret;
 }

@@ -73,6 +73,13 @@ static nvmlReturn_t read_state(const struct view *view, nvmlVgpuSchedulerGetStat
 	return NVML_SUCCESS;
 }
 
+static void tell_newer_state(const nvmlVgpuSchedulerGetState_t *state, nvmlVgpuSchedulerStateInfo_v2_t *info)
+{
+	info->schedulerPolicy = state->schedulerPolicy;
+	info->avgFactor = state->arrMode == ARR_OFF ? 0 : state->first;
+	info->timeslice = state->arrMode == ARR_OFF ? state->first : state->timeslice;
+}
+
 API nvmlDeviceGetVgpuSchedulerState(nvmlDevice_t device, nvmlVgpuSchedulerGetState_t *state)
 {
 	VIEW(view);
@@ -89,12 +96,58 @@ API nvmlDeviceGetVgpuSchedulerState_v2(nvmlDevice_t device, nvmlVgpuSchedulerSta
 
 	if (ret == NVML_SUCCESS)
 		ret = read_state(&view, &state);
+	if (ret == NVML_SUCCESS)
+		tell_newer_state(&state, info);
+	return ret;
+}
+
+/* For the instances that several vGPUs can share: the others have no scheduler. */
+nvmlReturn_t view_shared_instance(struct view *view, nvmlGpuInstance_t instance, const void *wanted)
+{
+	nvmlReturn_t ret = wanted ? view_gpu_instance(view, instance) : NVML_ERROR_INVALID_ARGUMENT;
+	const struct lab_line *type;
+	unsigned int profile;
+
+	if (ret != NVML_SUCCESS)
+		return ret;
+	type = view->gpu->card;
+	profile = lab_number(view_gi(view, view->target.gi), "profile", NO_NUMBER);
+	while ((type = lab_next_below(lab_boards(), type, "type")))
+		if (lab_number(type, "gi", NO_NUMBER) == profile && lab_number(type, "per_gi", 0) > 1)
+			return NVML_SUCCESS;
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlGpuInstanceGetVgpuSchedulerState(nvmlGpuInstance_t instance, nvmlVgpuSchedulerStateInfo_v1_t *info)
+{
+	nvmlVgpuSchedulerGetState_t state;
+	VIEW(view);
+	nvmlReturn_t ret = view_shared_instance(&view, instance, info);
+
+	if (ret == NVML_SUCCESS && info->version != NVML_STRUCT_VERSION(nvmlVgpuSchedulerStateInfo_v1_t, 1))
+		ret = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (ret == NVML_SUCCESS)
+		ret = read_state(&view, &state);
 	if (ret != NVML_SUCCESS)
 		return ret;
 	info->schedulerPolicy = state.schedulerPolicy;
-	info->avgFactor = state.arrMode == ARR_OFF ? 0 : state.first;
-	info->timeslice = state.arrMode == ARR_OFF ? state.first : state.timeslice;
+	info->arrMode = state.arrMode;
+	info->first = state.first;
+	info->timeslice = state.timeslice;
 	return NVML_SUCCESS;
+}
+
+API nvmlGpuInstanceGetVgpuSchedulerState_v2(nvmlGpuInstance_t instance, nvmlVgpuSchedulerStateInfo_v2_t *info)
+{
+	nvmlVgpuSchedulerGetState_t state;
+	VIEW(view);
+	nvmlReturn_t ret = view_shared_instance(&view, instance, info);
+
+	if (ret == NVML_SUCCESS)
+		ret = read_state(&view, &state);
+	if (ret == NVML_SUCCESS)
+		tell_newer_state(&state, info);
+	return ret;
 }
 
 static bool is_outside(unsigned int value, unsigned int least, unsigned int most)

@@ -12,6 +12,7 @@ import pytest
 from tests.agent.simulated import PF, VM, Machine
 from tests.lab.agreement.test_same_nvml import EMULATED, state_text
 from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library, vm_process
+from vgpuctl.agent import nvml_scheduler
 from vgpuctl.agent.facts import nvml_gpus
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.readings import gpu, vgpu
@@ -20,7 +21,7 @@ from vgpuctl.agent.wire.facts import NvLinks
 from vgpuctl.agent.wire.measures import GPU, MEASURES, VGPU
 from vgpuctl.agent.wire.readings import Measured
 from vgpuctl.agent.wire.sharing import SetVfProfile
-from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode
+from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuScheduler
 from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.cards import parse_host
 from vgpuctl_lab.simulated.machine.curves import CURVES
@@ -238,3 +239,49 @@ def test_both_libraries_tell_the_same_links(
     assert translated == found[1]
     assert len(translated) == len(names) - is_fallen
     assert any(one.nvlinks for one in translated)
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "equal-share"])
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_both_libraries_tell_the_same_scheduler_of_a_shared_instance(
+    policy: str, is_newer: bool, nvml: Any, module: ModuleDouble, tmp_path: Path
+) -> None:
+    board = "rtx-pro-6000-blackwell-server"
+    machine = Machine(tmp_path / "simulated", board)
+    machine.done(SetVgpuScheduler(PF, policy, None), SetMigMode(PF, True))
+    assert machine.card.mig is not None
+    shared = next(one for one in machine.card.types if one.max_per_instance > 1)
+    profile = next(one for one in machine.card.mig.profiles if one.profile_id == shared.gi_profile)
+    machine.done(CreateGpuInstance(PF, profile.name, profile.starts[0]))
+    both = Both(machine, module, nvml, board)
+    both.play("")
+    [instance] = machine.files.state().instances_of(machine.card)
+    running = "".join(
+        f"vgpu {EMULATED} function={EMULATED[:-1]}{number} type={shared.type_id} framebuffer=1024 placement=0 in_use=1"
+        f" uuid=- id={number} gi={instance.id} vm_pid={{pid}}\n"
+        for number in (1, 2)
+    )
+    with vm_process("web", VM) as pid:
+        module.write(state=state_text(machine) + running.format(pid=pid))
+        found = []
+        for library in (SimulatedNvml(machine.files), nvml):
+            library.nvmlInit()
+            with Nvml(library) as opened:
+                handle = opened.library.nvmlDeviceGetHandleByIndex(0)
+                one = library.nvmlDeviceGetGpuInstanceById(handle, instance.id)
+                if is_newer:
+                    wanted = library.c_nvmlVgpuSchedulerStateInfo_v2_t()
+                    wanted.engineId = 1
+                    state = library.nvmlGpuInstanceGetVgpuSchedulerState_v2(one, wanted)
+                    found.append((state.schedulerPolicy, state.timeslice))
+                    log = library.c_nvmlVgpuSchedulerLogInfo_v2_t()
+                    entries = library.nvmlGpuInstanceGetVgpuSchedulerLog_v2(one, log).entriesCount
+                else:
+                    scheduler = nvml_scheduler.instance_state(library, one)
+                    found.append((scheduler.policy, scheduler.arr))
+                    entries = len(nvml_scheduler.instance_log(library, one))
+        # Only the emulated host's state has running VMs here.
+        assert entries == 2
+    assert found[0][0] == found[1][0] == (2 if policy == "equal-share" else 1)
+    if not is_newer:
+        assert found[0] == found[1]

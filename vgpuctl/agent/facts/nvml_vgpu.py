@@ -3,6 +3,7 @@
 
 from typing import Any, Callable, Optional, Tuple
 
+from vgpuctl.agent import nvml_scheduler
 from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.measure_states import POLICIES
@@ -89,13 +90,12 @@ def read_heterogeneous(nvml: Nvml, device: Any) -> Optional[bool]:
 def read_scheduler(nvml: Nvml, device: Any) -> Optional[SchedulerFacts]:
     """Return the scheduler, None when the driver does not tell it. Raises NVMLError."""
     library = nvml.library
-    state = nvml.optional(library.nvmlDeviceGetVgpuSchedulerState, device)
+    state = nvml.optional(nvml_scheduler.device_state, library, device)
     names = {number: name for name, number in POLICIES.items()}
-    if state is None or state.schedulerPolicy not in names:
+    if state is None or state.policy not in names:
         return None
-    is_fixed_slice = state.arrMode == library.NVML_VGPU_SCHEDULER_ARR_DISABLE
-    slice_ns = int(state.schedulerParams.vgpuSchedData.timeslice)
-    return SchedulerFacts(names[state.schedulerPolicy], slice_ns // _NS_PER_US if is_fixed_slice and slice_ns else None)
+    is_fixed_slice = state.arr == library.NVML_VGPU_SCHEDULER_ARR_DISABLE and state.time_slice_ns
+    return SchedulerFacts(names[state.policy], state.time_slice_ns // _NS_PER_US if is_fixed_slice else None)
 
 
 def set_scheduler(nvml: Nvml, device: Any, policy: str, time_slice_us: Optional[int]) -> None:

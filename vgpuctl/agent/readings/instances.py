@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from vgpuctl.agent.facts import nvml_mig
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
+from vgpuctl.agent.readings import scheduler
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.measures import INSTANCE
 from vgpuctl.agent.wire.readings import InstanceReadings
@@ -44,6 +45,7 @@ class Instances:
         self.all_slices = 0
         self.problems: Tuple[str, ...] = tuple(noted)
         self.utilizations: Dict[int, float] = {}
+        self.policies: Dict[int, Optional[str]] = {}
         self.why_no_gpm: Optional[str] = None
         self._found: Tuple[nvml_mig.NvmlInstance, ...] = ()
         self._samples: Dict[int, Tuple[Any, float]] = {}
@@ -94,7 +96,9 @@ class Instances:
             else:
                 recorder.add("framebuffer_size_bytes", size[0])
                 recorder.add("framebuffer_used_bytes", size[1])
+            scheduler.read_instance(recorder, self._nvml.library, self._device, one.id)
             measured = recorder.measured()
+            self.policies[one.id] = measured.label("scheduler_policy")
             used = measured.get("utilization_ratio")
             if used is not None:
                 self.utilizations[one.id] = used

@@ -4,7 +4,7 @@
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from vgpuctl.agent.readings.instances import Instances
-from vgpuctl.agent.readings.promise import instance_ratio, promised_ratio, share_utilization, steal_ratios
+from vgpuctl.agent.readings.promise import EQUAL_SHARE, instance_ratio, promised_ratio, share_utilization, steal_ratios
 from vgpuctl.agent.readings.vgpu import ENGINES, RunningVgpu
 from vgpuctl.agent.wire.measure_states import GPM, NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.wire.readings import VgpuReadings
@@ -33,8 +33,11 @@ def complete(
         if one.instance is None:
             promises[one.number] = promised_ratio(policy, max_instances=one.max_instances, running=len(timed))
         else:
+            # Equal share divides the instance between its running vGPUs.
+            is_equal = instances.policies.get(one.instance) == EQUAL_SHARE
+            shared_by = sum(other.instance == one.instance for other in vgpus) if is_equal else one.per_instance
             promises[one.number] = instance_ratio(
-                instances.slices.get(one.instance, 0), instances.all_slices, one.per_instance or 0
+                instances.slices.get(one.instance, 0), instances.all_slices, shared_by or 0
             )
     used = {one.number: one.found.measured().get("utilization_ratio") for one in vgpus}
     steals = dict(

@@ -6,7 +6,7 @@ Numbers and bits are those of nvml.h and libvirt's headers; the names are the me
 
 from typing import Dict, Tuple
 
-from vgpuctl.agent.wire.measures import GPU, VGPU, VM
+from vgpuctl.agent.wire.measures import GPU, INSTANCE, VGPU, VM
 
 UNKNOWN = "unknown"
 # Sources of a utilization: NVML's rates or samples, GPM, or none.
@@ -57,6 +57,8 @@ STATES: Dict[Tuple[str, str], Tuple[str, ...]] = {
     (GPU, "scheduler_policy"): (*POLICIES, UNKNOWN),
     (GPU, "scheduler_arr"): (*ARR_MODES, UNKNOWN),
     (GPU, "recovery_action"): (*RECOVERY_ACTIONS, UNKNOWN),
+    (INSTANCE, "scheduler_policy"): (*POLICIES, UNKNOWN),
+    (INSTANCE, "scheduler_arr"): (*ARR_MODES, UNKNOWN),
     (VGPU, "telemetry_support"): SUPPORT,
     (VGPU, "license_state"): LICENSE_STATES,
     (VM, "state"): DOMAIN_STATES,

@@ -42,8 +42,10 @@ def _gpu(
     return Measure(GPU, name, text, labels, counter, kept, source)
 
 
-def _instance(name: str, text: str, *, kept: bool = False, source: str = "NVML, GPM") -> Measure:
-    return Measure(INSTANCE, name, text, (), False, kept, source)
+def _instance(
+    name: str, text: str, *labels: str, counter: bool = False, kept: bool = False, source: str = "NVML, GPM"
+) -> Measure:
+    return Measure(INSTANCE, name, text, labels, counter, kept, source)
 
 
 def _vgpu(
@@ -108,6 +110,19 @@ _OF_INSTANCES: Tuple[Measure, ...] = (
     _instance("memory_activity_ratio", "Bandwidth of the instance's memory that was used."),
     _instance("framebuffer_size_bytes", "Framebuffer of the instance.", source="NVML"),
     _instance("framebuffer_used_bytes", "Framebuffer that is used.", kept=True, source="NVML"),
+    _instance(
+        "scheduler_policy", "1 for the policy of the scheduler of the instance's vGPUs.", "policy", source="NVML"
+    ),
+    _instance("scheduler_arr", "1 for the mode of the scheduler's adaptive round robin.", "mode", source="NVML"),
+    _instance(
+        "scheduler_time_slice_seconds", "Time slice of the scheduler; 0 while nothing is scheduled.", source="NVML"
+    ),
+    _instance(
+        "scheduler_run_seconds", "Time that a runlist of the scheduler ran.", "runlist", counter=True, source="NVML"
+    ),
+    _instance(
+        "scheduler_preempted_seconds", "Time that a runlist waited preempted.", "runlist", counter=True, source="NVML"
+    ),
 )
 _OF_VGPUS: Tuple[Measure, ...] = (
     _vgpu("utilization_ratio", "Part of the whole GPU's compute time that the vGPU used.", kept=True),

@@ -28,6 +28,9 @@ CONSTANTS = {
     "NVML_ERROR_UNKNOWN": 999,
     "NVML_ERROR_NO_DATA": 21,
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH": 25,
+    "NVML_ERROR_DEPRECATED": 26,
+    "nvmlVgpuSchedulerStateInfo_v1": 0x1000018,
+    "nvmlVgpuSchedulerLogInfo_v1": 0x10025A0,
     "NVML_TEMPERATURE_GPU": 0,
     "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN": 1,
     "NVML_CLOCK_SM": 1,
@@ -132,6 +135,36 @@ class SchedulerSetState(Structure):
     _fields_ = [("schedulerPolicy", c_uint), ("enableARRMode", c_uint), ("schedulerParams", SchedulerSetParams)]
 
 
+class SchedulerStateInfo(Structure):
+    """c_nvmlVgpuSchedulerStateInfo_v1_t."""
+
+    _fields_ = [
+        ("version", c_uint),
+        ("engineId", c_uint),
+        ("schedulerPolicy", c_uint),
+        ("arrMode", c_uint),
+        ("schedulerParams", SchedulerSetParams),
+    ]
+
+
+class SchedulerStateInfoV2(Structure):
+    """c_nvmlVgpuSchedulerStateInfo_v2_t."""
+
+    _fields_ = [("engineId", c_uint), ("schedulerPolicy", c_uint), ("avgFactor", c_uint), ("timeslice", c_uint)]
+
+
+class SchedulerLogInfo(Structure):
+    """c_nvmlVgpuSchedulerLogInfo_v1_t, with no room for entries: the answer is another object."""
+
+    _fields_ = [*SchedulerStateInfo._fields_, ("entriesCount", c_uint), ("logEntries", c_ulonglong * 0)]
+
+
+class SchedulerLogInfoV2(Structure):
+    """c_nvmlVgpuSchedulerLogInfo_v2_t, with no room for entries."""
+
+    _fields_ = [*SchedulerStateInfoV2._fields_, ("entriesCount", c_uint), ("logEntries", c_ulonglong * 0)]
+
+
 class FabricInfo(Structure):
     """c_nvmlGpuFabricInfo_t."""
 
@@ -203,5 +236,9 @@ STRUCTS = {
     "c_nvmlGpuInstance_t": InstanceHandle,
     "c_nvmlComputeInstance_t": InstanceHandle,
     "c_nvmlGpuInstancePlacement_t": Placement,
+    "c_nvmlVgpuSchedulerLogInfo_v1_t": SchedulerLogInfo,
+    "c_nvmlVgpuSchedulerLogInfo_v2_t": SchedulerLogInfoV2,
+    "c_nvmlVgpuSchedulerStateInfo_v1_t": SchedulerStateInfo,
+    "c_nvmlVgpuSchedulerStateInfo_v2_t": SchedulerStateInfoV2,
     "c_nvmlVgpuSchedulerSetState_t": SchedulerSetState,
 }

@@ -3,12 +3,14 @@
 
 import time
 from types import SimpleNamespace
+from typing import Any
 
 from vgpuctl.agent.wire.measure_states import LICENSE_STATES
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
-from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, NvmlError
-from vgpuctl_lab.simulated.machine.nvml_vgpus import VgpuFunctions, number_of
+from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError
+from vgpuctl_lab.simulated.machine.nvml_vgpus import VgpuFunctions, newer_scheduler_state, number_of
+from vgpuctl_lab.simulated.machine.shape import CardShape
 
 _NOT_SUPPORTED = CONSTANTS["NVML_ERROR_NOT_SUPPORTED"]
 _NOT_FOUND = CONSTANTS["NVML_ERROR_NOT_FOUND"]
@@ -41,10 +43,48 @@ class VgpuReadingFunctions(VgpuFunctions):
 
     def device_get_vgpu_scheduler_log(self, device: DeviceHandle) -> SimpleNamespace:
         """nvmlDeviceGetVgpuSchedulerLog: an entry for the runlist of each running vGPU, with its totals."""
-        card, sensors = self.card(device), self.sensors()
+        return self._device_log(device)
+
+    def device_get_vgpu_scheduler_log_v2(self, device: DeviceHandle, _wanted: Any) -> SimpleNamespace:
+        """nvmlDeviceGetVgpuSchedulerLog_v2."""
+        return self._device_log(device)
+
+    def gpu_instance_get_vgpu_scheduler_state(self, handle: InstanceHandle, _wanted: Any) -> SimpleNamespace:
+        """nvmlGpuInstanceGetVgpuSchedulerState, of an instance that several vGPUs can share."""
+        return self.scheduler_state(self._shared(handle))
+
+    def gpu_instance_get_vgpu_scheduler_state_v2(self, handle: InstanceHandle, _wanted: Any) -> SimpleNamespace:
+        """nvmlGpuInstanceGetVgpuSchedulerState_v2."""
+        return newer_scheduler_state(self.scheduler_state(self._shared(handle)))
+
+    def gpu_instance_get_vgpu_scheduler_log(self, handle: InstanceHandle, _wanted: Any) -> SimpleNamespace:
+        """nvmlGpuInstanceGetVgpuSchedulerLog, of the instance's vGPUs."""
+        return self._scheduler_log(self._shared(handle), int(handle.instance))
+
+    def gpu_instance_get_vgpu_scheduler_log_v2(self, handle: InstanceHandle, _wanted: Any) -> SimpleNamespace:
+        """nvmlGpuInstanceGetVgpuSchedulerLog_v2."""
+        return self._scheduler_log(self._shared(handle), int(handle.instance))
+
+    def _device_log(self, device: DeviceHandle) -> SimpleNamespace:
+        card = self.card(device)
         if not card.types or self.state.mig_mode(card)[0]:
             raise NvmlError(_NOT_SUPPORTED)
-        running = [vgpu for vgpu in self.state.vgpus_of(card) if self.state.holder_of(vgpu) is not None]
+        return self._scheduler_log(card, None)
+
+    def _shared(self, handle: InstanceHandle) -> CardShape:
+        """The card of a GPU instance that several vGPUs can share; Not Supported for another instance."""
+        card, one = self.card_of_instance(handle), self.instance(self.state, handle)
+        if not any(each.gi_profile == one.profile_id and each.max_per_instance > 1 for each in card.types):
+            raise NvmlError(_NOT_SUPPORTED)
+        return card
+
+    def _scheduler_log(self, card: CardShape, instance: int | None) -> SimpleNamespace:
+        sensors = self.sensors()
+        running = [
+            vgpu
+            for vgpu in self.state.vgpus_of(card)
+            if self.state.holder_of(vgpu) is not None and vgpu.instance == instance
+        ]
         times_s = [sensors.vgpu_run_s(vgpu) for vgpu in running]
         entries = []
         for number, run_s in enumerate(times_s):

@@ -95,7 +95,14 @@ class VgpuFunctions(Session):
 
     def device_get_vgpu_scheduler_state(self, device: DeviceHandle) -> SimpleNamespace:
         """nvmlDeviceGetVgpuSchedulerState."""
-        card = self.card(device)
+        return self.scheduler_state(self.card(device))
+
+    def device_get_vgpu_scheduler_state_v2(self, device: DeviceHandle, _wanted: Any) -> SimpleNamespace:
+        """nvmlDeviceGetVgpuSchedulerState_v2: without the mode of the adaptive round robin."""
+        return newer_scheduler_state(self.scheduler_state(self.card(device)))
+
+    def scheduler_state(self, card: CardShape) -> SimpleNamespace:
+        """The scheduler of a card as the older call tells it."""
         if not card.types:
             raise NvmlError(_NOT_SUPPORTED)
         now = modes.scheduler(self.state, card)
@@ -185,3 +192,14 @@ def number_of(vgpu: Vgpu) -> int:
 
 def _placements(each: VgpuType, starts: list[int]) -> SimpleNamespace:
     return SimpleNamespace(placementSize=each.placement_size, count=len(starts), placementIds=starts)
+
+
+def newer_scheduler_state(state: SimpleNamespace) -> SimpleNamespace:
+    """A scheduler as the newer calls tell it."""
+    is_off = state.arrMode == _ARR_DISABLE
+    chosen = state.schedulerParams
+    return SimpleNamespace(
+        schedulerPolicy=state.schedulerPolicy,
+        avgFactor=0 if is_off else chosen.vgpuSchedDataWithARR.avgFactor,
+        timeslice=chosen.vgpuSchedData.timeslice if is_off else chosen.vgpuSchedDataWithARR.timeslice,
+    )

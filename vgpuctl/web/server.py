@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP server under both `vgpuctl exporter` and `vgpuctl web`."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +13,34 @@ from cheroot.wsgi import Server
 from flask import Flask
 
 from vgpuctl.errors import UsageError
+from vgpuctl.web.connections import ConnectionThreads
 from vgpuctl.web.protection import Protection
 
+_LOGGER = logging.getLogger("vgpuctl.web")
 _MOST_HEADER_BYTES = 64 * 1024
 _MOST_BODY_BYTES = 64 * 1024
+_MOST_WAITING = 128
+_STOP_S = 1
 
 
 @contextmanager
-def serving(app: Flask, address: str, port: int, protection: Protection | None = None) -> Iterator[int]:
+def serving(
+    app: Flask,
+    address: str,
+    port: int,
+    protection: Protection | None = None,
+    threads: ConnectionThreads | None = None,
+) -> Iterator[int]:
     """Serve an application during the block. Yields the port; port 0 takes a free one.
 
     Raises UsageError when the address cannot be listened on.
     """
-    server = Server((address, port), app, server_name="vgpuctl")
+    server = _Server((address, port), app, server_name="vgpuctl")
     server.max_request_header_size = _MOST_HEADER_BYTES
     server.max_request_body_size = _MOST_BODY_BYTES
+    server.request_queue_size = _MOST_WAITING
+    server.shutdown_timeout = _STOP_S
+    server.requests = ConnectionThreads() if threads is None else threads
     if protection is not None and protection.context is not None:
         server.ssl_adapter = _TlsAdapter(protection)
     try:
@@ -42,6 +56,13 @@ def serving(app: Flask, address: str, port: int, protection: Protection | None =
     finally:
         server.stop()
         thread.join()
+
+
+class _Server(Server):
+    """cheroot's server, whose messages about clients go into the log. It would write them to stderr."""
+
+    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
+        _LOGGER.log(level if traceback else logging.DEBUG, "http", extra={"fields": {"error": msg}}, exc_info=traceback)
 
 
 class _TlsAdapter(Adapter):

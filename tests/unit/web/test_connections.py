@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that are slow, silent or many, against the server of the exporter and the pages."""
+
+import contextlib
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+
+from vgpuctl.web.connections import MOST_CONNECTIONS, REQUEST_S, ConnectionThreads
+from vgpuctl.web.server import serving
+
+LARGE = b"x" * (32 << 20)
+
+
+def _app() -> Flask:
+    app = Flask(__name__, static_folder=None)
+    app.add_url_rule("/", view_func=lambda: "here", endpoint="here")
+    app.add_url_rule("/large", view_func=lambda: LARGE, endpoint="large")
+    return app
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with serving(_app(), "127.0.0.1", 0) as taken:
+        yield taken
+
+
+@contextlib.contextmanager
+def clients(port: int, number: int, sends: bytes) -> Iterator[list[socket.socket]]:
+    """Clients that send something and then neither send nor read."""
+    with contextlib.ExitStack() as opened:
+        sockets = []
+        for _ in range(number):
+            one = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            one.sendall(sends)
+            sockets.append(one)
+        yield sockets
+
+
+def _answer(port: int) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=8) as answer:
+        return bytes(answer.read())
+
+
+@pytest.mark.parametrize(
+    "sends",
+    [b"", b"G", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ids=["silent", "first byte", "headers without end", "does not read"],
+)
+def test_slow_clients_keep_nobody_waiting(port: int, sends: bytes) -> None:
+    with clients(port, MOST_CONNECTIONS + 6, sends):
+        assert _answer(port) == b"here"
+
+
+def test_a_request_that_takes_too_long_is_ended() -> None:
+    now = [0.0]
+    threads = ConnectionThreads(clock=lambda: now[0])
+    with serving(_app(), "127.0.0.1", 0, threads=threads) as port, clients(port, 1, b"GET / HT") as [slow]:
+        assert _answer(port) == b"here"
+        threads.end_late()
+        slow.sendall(b"TP/1.1\r\n")
+        now[0] = REQUEST_S + 1
+        threads.end_late()
+        assert slow.recv(100) == b""
+
+
+def test_the_end_of_the_server_ends_its_threads() -> None:
+    with contextlib.ExitStack() as opened:
+        with serving(_app(), "127.0.0.1", 0, threads=ConnectionThreads()) as port:
+            opened.enter_context(clients(port, 3, b"GET / HT"))
+            assert _answer(port) == b"here"
+        assert not [one.name for one in threading.enumerate() if one.name.startswith("http")]

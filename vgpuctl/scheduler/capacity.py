@@ -56,6 +56,9 @@ def count_more(request: VmRequest, capacities: Sequence[HostCapacity], leases: I
         by_host.setdefault(lease.host, []).append(lease)
     if request.constraints.group is not None:
         return _fill(request, Fleet(capacities, [one for found in by_host.values() for one in found]))
+    if len(capacities) == 1:
+        (only,) = capacities
+        return _fill(request, Fleet([only], by_host[only.name]))
     fleet = Fleet()
     known: dict[Hashable, int] = {}
     counts: Counter[str] = Counter()

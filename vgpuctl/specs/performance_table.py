@@ -37,7 +37,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     try:
         text = bounded_reader.read_bounded(path).decode("utf-8-sig")
     except (bounded_reader.Malformed, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="use a CSV or YAML file in UTF-8") from error
+        raise UsageError(f"{path}: {error}", hint="use a CSV or YAML file in UTF-8") from error
     lines = csv.reader(io.StringIO("\n".join("" if line.startswith("#") else line for line in text.splitlines())))
     header: list[str] | None = None
     try:

@@ -40,9 +40,16 @@ class Addresses:
             ("--prometheus", self.prometheus, _PAGE),
             ("--runbooks", self.runbooks, _PAGE),
         ):
-            if not form.fullmatch(value):
-                wanted = "ADDRESS:PORT" if form is _ADDRESS else "a URL without spaces and quotes"
-                raise UsageError(f"{name} {value!a} is not {wanted}")
+            if form is _ADDRESS:
+                require_address(name, value)
+            elif not form.fullmatch(value):
+                raise UsageError(f"{name} {value!a} is not a URL without spaces and quotes")
+
+
+def require_address(option: str, value: str) -> None:
+    """Raise UsageError unless the value of an option is ADDRESS:PORT, as Prometheus takes it."""
+    if not _ADDRESS.fullmatch(value):
+        raise UsageError(f"{option} {value!a} is not ADDRESS:PORT")
 
 
 def shipped_files(addresses: Addresses) -> Mapping[str, str]:

@@ -34,6 +34,7 @@ def test_a_tenant_has_its_own_targets(operator: Operator) -> None:
     assert guest["targets"] == ["[fd00::7]:9400"]
     assert operator.json("list-targets", "--tenant", "globex") == []
     assert operator.is_refused("list-targets", "--tenant", "nobody")["reference"] == "not-found"
+    assert operator.is_refused("list-targets", "--exporter", "mon")["reference"] == "usage"
 
 
 def test_an_exporter_of_the_store_alone_reads_no_host(operator: Operator) -> None:

@@ -154,6 +154,8 @@ def test_other_machines_are_not_served_without_protection(fleet_operator: Operat
     assert done.code == 2 and "no TLS and no login" in done.err and "--token-file" in done.err
     done = fleet_operator.run("web", "--listen", "127.0.0.1:0", "--token-file", "/nowhere/token")
     assert done.code == 2 and "cannot be read" in done.err
+    bad = fleet_operator.run("web", "--cached", "--listen", "127.0.0.1:0", "--prometheus", "ftp://here")
+    assert bad.code == 2 and "no HTTP address" in bad.err
 
 
 def test_one_page_is_printed_without_a_server(fleet_operator: Operator) -> None:

@@ -98,10 +98,15 @@ def test_csv_has_the_lines_of_show_usage(used: Operator) -> None:
     assert {row["measured_hours"] for row in rows} == {""}
 
 
+def test_the_table_fits_into_80_columns(used: Operator) -> None:
+    lines = used.does("report", "--month", MONTH).out.splitlines()
+    assert lines and [one for one in lines if len(one.rstrip()) > 80] == []
+
+
 def test_without_past_readings_it_says_so_and_goes_on(used: Operator) -> None:
     done = used.does("report", "--month", MONTH)
     assert "no use was measured: no history of readings: " in done.err
-    assert "A40-8Q" in done.out and "OF PROMISE" in done.out
+    assert "A40-8Q" in done.out and "PROMISE" in done.out
 
 
 def test_what_was_measured_has_its_coverage(used: Operator) -> None:
@@ -165,5 +170,6 @@ def test_the_page_is_one_file_with_the_same_figures(used: Operator, tmp_path: Pa
 def test_one_form_at_a_time_and_a_place_that_can_be_written(used: Operator, tmp_path: Path) -> None:
     assert used.is_refused("report", "--csv", "usage", "--html", "x.html")["reference"] == "usage"
     assert used.is_refused("report", "--month", "2026-13")["reference"] == "usage"
+    assert "has not begun" in used.is_refused("report", "--month", "9999-01")["message"]
     missing = used.run("report", "--html", str(tmp_path / "no" / "r.html"))
     assert missing.code == 6 and "the report cannot be written" in missing.err

@@ -48,7 +48,7 @@ def command(
     """
     from vgpuctl.cli.support.listen_address import listen_address
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.history import PastSource, history_path
+    from vgpuctl.usecases.support.history import PastSource, history_path, require_usable
     from vgpuctl.usecases.telemetry.exporter import Exporter
     from vgpuctl.usecases.telemetry.web import PageSources
     from vgpuctl.web.access import PageAccess, read_token, require_safe
@@ -62,6 +62,7 @@ def command(
     with contextlib.ExitStack() as opened:
         services_ = opened.enter_context(services(**where))
         past = PastSource(history_path(history, where["database"]), prometheus)
+        require_usable(past)
         if path is not None:
             print_raw(print_page(PageSources(services_, past), path).encode())
             return

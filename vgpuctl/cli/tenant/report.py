@@ -58,7 +58,10 @@ def command(
         raise UsageError("give only one of --csv, --html and --json")
     named = None if month is None else parse_time(month, what="--month")
     with services(**where) as opened:
-        since, until = month_of(opened.store.now() if named is None else named)
+        now = opened.store.now()
+        since, until = month_of(now if named is None else named)
+        if since > now:
+            raise UsageError(f"--month {month} has not begun", hint="leave it out for this month")
         report = make_report(opened, since=since, until=until, tenant=tenant)
     if as_json:
         print_json(report)
@@ -162,7 +165,7 @@ def _print(report: "Report") -> None:
         for one in report.tenants
         for line in one.usage
     ]
-    columns = ["TENANT", "PROFILE", "SHARES", "SHARE HOURS", "GPU HOURS", "GIB HOURS", "OF PROMISE", "PEAK", "COVERAGE"]
+    columns = ["TENANT", "PROFILE", "SHARES", "SHARE H", "GPU H", "GIB H", "PROMISE", "PEAK", "COVERAGE"]
     print_table(columns, rows, empty="nothing was used")
     _print_waits(report)
     _print_incidents(report)

@@ -26,8 +26,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         peak = max(one.high for one in points)
         if peak >= MOST_USE:
             continue
-        before = layout_of(fleet)
-        gained = improvement(fleet, before, without(before, [vm]), profiles_in_use(fleet))
+        gained = improvement(fleet, without(layout_of(fleet), [vm]), profiles_in_use(fleet))
         if gained is None:
             continue
         lease = vgpu.lease

@@ -37,7 +37,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         layout = layout_of(fleet)
         rest = without(layout, [vm])
         for mib, profile in other_sizes(fleet, vgpu):
-            placement = rest.fleet().place(with_profile(vm.request, profile)) if mib > size / _MIB * HEADROOM else None
+            placement = rest.place(with_profile(vm.request, profile)) if mib > size / _MIB * HEADROOM else None
             if placement is not None:
                 yield _advice(layout, vgpu, vm, profile, mib, at_limit if is_full else 0, placement.host)
                 break

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest, host_name_of
+from vgpuctl.scheduler.advice.stock import Stock
 from vgpuctl.scheduler.capacity import PlacedVm
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
@@ -111,6 +112,11 @@ class MeasuredFleet:
         for one in sorted(self.vgpus, key=lambda one: (*one.place, one.lease.id)):
             found.setdefault(one.place, []).append(one)
         return found
+
+    @cached_property
+    def stock(self) -> Stock:
+        """The hosts and leases, to replay changes on."""
+        return Stock(self.capacities, self.leases)
 
     @cached_property
     def shares_of_vm(self) -> dict[str, int]:

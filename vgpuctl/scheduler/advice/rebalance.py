@@ -8,7 +8,6 @@ from vgpuctl.model.policy import parse_policy
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
 from vgpuctl.scheduler.advice.measured import MeasuredFleet, MeasuredVgpu
 from vgpuctl.scheduler.advice.replay import Outcome, as_measured, demand_of, under_best_effort
-from vgpuctl.scheduler.advice.room import layout_of, without
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.scorer import FleetView
 
@@ -20,7 +19,7 @@ LEAST_GAIN = 0.5
 
 def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
     """One advice for each contended GPU: the move that the replay likes best."""
-    calm = FleetView(utilisation_percent=_loads(fleet))
+    places: Fleet | None = None
     for vgpus in fleet.by_gpu.values():
         known = [one for one in vgpus if one.promised is not None and one.use]
         if len(known) < 2:
@@ -29,9 +28,12 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         now = as_measured(known, demands)
         if now.minutes < FEWEST_MINUTES or now.wanted - now.delivered < LEAST_MISSING * now.wanted:
             continue
+        if places is None:
+            view = FleetView(utilisation_percent=_loads(fleet))
+            places = Fleet(fleet.capacities, fleet.stock.leases(), view=view)
         # Of equal gains the VM that uses most moves: its neighbours, who lost time, are not disturbed.
         order = sorted(known, key=lambda one: (-sum(one.use.values()), one.lease.id))
-        moves = [move for one in order if (move := _move(fleet, one, known, now, calm)) is not None]
+        moves = [move for one in order if (move := _move(fleet, one, known, now, places)) is not None]
         if moves:
             yield max(moves, key=lambda one: round(one.gain.value, 3))
 
@@ -47,15 +49,18 @@ def _loads(fleet: MeasuredFleet) -> dict[tuple[str, str], float]:
 
 
 def _move(
-    fleet: MeasuredFleet, moved: MeasuredVgpu, there: Sequence[MeasuredVgpu], now: Outcome, calm: FleetView
+    fleet: MeasuredFleet, moved: MeasuredVgpu, there: Sequence[MeasuredVgpu], now: Outcome, places: Fleet
 ) -> Advice | None:
     """The advice to move one of the vGPUs, None where it fits on no other host or gains too little."""
     vm = fleet.vms.get(moved.lease.vm_uuid)
     if vm is None or vm.request.host is not None or fleet.shares_of_vm[vm.vm_uuid] != 1:
         return None
-    rest = without(layout_of(fleet), [vm])
-    others = [one for one in rest.capacities if one.name != vm.host]
-    placement = Fleet(others, rest.leases, view=calm).place(vm.request, parse_policy("least-utilised"))
+    here = fleet.stock.hosts.get(vm.host)
+    if here is not None:
+        places.remove(vm.host)
+    placement = places.place(vm.request, parse_policy("least-utilised"))
+    if here is not None:
+        places.put(*here)
     if placement is None:
         return None
     target = (placement.host, placement.shares[0].gpu)

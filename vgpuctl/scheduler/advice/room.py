@@ -2,7 +2,7 @@
 """How much room a changed fleet has: the replay that placing rules answer."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vgpuctl import catalog
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
@@ -10,8 +10,8 @@ from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.advice.measured import MeasuredFleet
-from vgpuctl.scheduler.capacity import PlacedVm, count_more, without_vms
-from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.advice.stock import HostLayout, Stock, count_on, only
+from vgpuctl.scheduler.capacity import PlacedVm, without_vms
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.sharing.kinds import kind_of
@@ -19,43 +19,49 @@ from vgpuctl.sharing.kinds import kind_of
 
 @dataclass(frozen=True)
 class Layout:
-    """Hosts and leases, as they are or as they would be."""
+    """Hosts and leases as they would be. changed: the hosts that differ from the stock, by name."""
 
-    capacities: tuple[HostCapacity, ...]
-    leases: tuple[Lease, ...]
+    stock: Stock
+    changed: Mapping[str, HostLayout] = field(default_factory=dict)
 
-    def fleet(self) -> Fleet:
-        """The fleet to place on."""
-        return Fleet(self.capacities, self.leases)
+    def host(self, name: str) -> HostLayout:
+        """One host as it would be."""
+        return self.changed[name] if name in self.changed else self.stock.hosts[name]
+
+    def place(self, request: VmRequest) -> Placement | None:
+        """Where the VM would go, None if it fits nowhere."""
+        with self.stock.changed(self.changed) as fleet:
+            return fleet.place(request)
+
+    def with_host(self, capacity: HostCapacity, leases: Iterable[Lease]) -> "Layout":
+        """The layout with another one of a host."""
+        return Layout(self.stock, {**self.changed, capacity.name: (capacity, tuple(leases))})
 
 
 def layout_of(fleet: MeasuredFleet) -> Layout:
     """The fleet as it is."""
-    return Layout(fleet.capacities, fleet.leases)
+    return Layout(fleet.stock)
 
 
 def without(layout: Layout, vms: Sequence[PlacedVm]) -> Layout:
     """The layout without these VMs."""
     gone = {vm.vm_uuid for vm in vms}
-    names = {vm.host for vm in vms}
-    capacities = tuple(
-        without_vms(one, [vm for vm in vms if vm.host == one.name]) if one.name in names else one
-        for one in layout.capacities
-    )
-    return Layout(capacities, tuple(one for one in layout.leases if one.vm_uuid not in gone))
+    for name in sorted({lease.host for vm in vms for lease in vm.leases} | {vm.host for vm in vms}):
+        if name in layout.stock.hosts:
+            capacity, leases = layout.host(name)
+            freed = without_vms(capacity, [vm for vm in vms if vm.host == name])
+            layout = layout.with_host(freed, (one for one in leases if one.vm_uuid not in gone))
+    return layout
 
 
 def with_vm(layout: Layout, vm: PlacedVm, request: VmRequest, placement: Placement) -> Layout:
     """The layout with a VM at a place. It is not seen on its host, so the leases count it."""
-    leases = [
+    more = [
         Lease(f"{vm.vm_uuid}/{index}", vm.vm_uuid, request.tenant, request.name, placement.host, index, share, _STATE)
         for index, share in enumerate(_named(placement.shares, vm.vm_uuid))
     ]
-    footprint = footprint_of(request, placement)
-    capacities = tuple(
-        with_promised(one, more=[footprint]) if one.name == placement.host else one for one in layout.capacities
-    )
-    return Layout(capacities, (*layout.leases, *leases))
+    capacity, leases = layout.host(placement.host)
+    return layout.with_host(with_promised(capacity, more=[footprint_of(request, placement)]), (*leases, *more))
 
 
 _STATE = LeaseState.RESERVED
@@ -67,39 +73,65 @@ def _named(shares: Iterable[Share], uuid: str) -> list[Share]:
 
 def room_for(layout: Layout, profiles: Collection[str]) -> dict[str, int]:
     """How many more VMs of each profile fit, small VMs with one share each."""
-    return {
-        name: sum(count_more(small_vm(name), layout.capacities, layout.leases).values()) for name in sorted(profiles)
-    }
+    return {name: _room(layout, name) for name in sorted(profiles)}
+
+
+def _room(layout: Layout, profile: str) -> int:
+    now = layout.stock.count(profile)
+    same = now.total() - sum(now[name] for name in layout.changed)
+    # GPUs of different hosts do not depend on each other, so only the changed hosts are counted again.
+    return same + sum(count_on(one, profile) for one in layout.changed.values())
+
+
+def could_gain(layout: Layout, profiles: Iterable[str]) -> bool:
+    """Whether a profile has more room on the GPUs that differ, which are few; the rest of their hosts may limit it."""
+    pairs = [
+        (only(layout.stock.hosts[name], gpus), only(host, gpus))
+        for name, host in layout.changed.items()
+        for gpus in [_gpus_that_differ(layout.stock.hosts[name], host)]
+    ]
+    return any(
+        sum(count_on(then, name) - layout.stock.count_on(now, name) for now, then in pairs) > 0 for name in profiles
+    )
+
+
+def _gpus_that_differ(now: HostLayout, then: HostLayout) -> frozenset[str]:
+    before, after = now[1], then[1]
+    return frozenset(
+        one.share.gpu for some, others in ((before, after), (after, before)) for one in some if one not in others
+    )
+
+
+def starts_now(fleet: MeasuredFleet) -> list[str]:
+    """The waiting VMs that would start in the fleet as it is."""
+    if fleet.stock.starting is None:
+        fleet.stock.starting = starts(layout_of(fleet), fleet.waiting)
+    return fleet.stock.starting
 
 
 def starts(layout: Layout, waiting: Sequence[VmRequest]) -> list[str]:
     """The waiting VMs that would start, in their order, each beside those before it."""
-    fleet, found = layout.fleet(), []
-    for number, request in enumerate(waiting):
-        placement = fleet.place(request)
-        if placement is None:
-            continue
-        leases = [
-            Lease(
-                f"waits-{number}/{index}",
-                f"waits-{number}",
-                request.tenant,
-                request.name,
-                placement.host,
-                index,
-                share,
-                _STATE,
-            )
-            for index, share in enumerate(_named(placement.shares, f"waits-{number}"))
-        ]
-        fleet.take(placement.host, leases, footprint_of(request, placement))
-        found.append(f"{request.tenant}.{request.name}")
+    if not waiting:
+        return []
+    found: list[str] = []
+    taken: set[str] = set()
+    with layout.stock.changed(layout.changed) as fleet:
+        try:
+            for number, request in enumerate(waiting):
+                placement = fleet.place(request)
+                if placement is None:
+                    continue
+                uuid = f"waits-{number}"
+                leases = [
+                    Lease(f"{uuid}/{at}", uuid, request.tenant, request.name, placement.host, at, share, _STATE)
+                    for at, share in enumerate(_named(placement.shares, uuid))
+                ]
+                taken.add(placement.host)
+                fleet.take(placement.host, leases, footprint_of(request, placement))
+                found.append(f"{request.tenant}.{request.name}")
+        finally:
+            layout.stock.restore(taken)
     return found
-
-
-def small_vm(what: str) -> VmRequest:
-    """A VM that is limited by its GPU alone."""
-    return VmRequest("more", "", (parse_gpu_request(what),), vcpus=1, memory_mib=64)
 
 
 def with_profile(request: VmRequest, profile: str) -> VmRequest:
@@ -126,11 +158,13 @@ class Improvement:
     started: tuple[str, ...] = ()
 
 
-def improvement(fleet: MeasuredFleet, before: Layout, after: Layout, profiles: Collection[str]) -> Improvement | None:
+def improvement(fleet: MeasuredFleet, after: Layout, profiles: Collection[str]) -> Improvement | None:
     """The gain of a change; None if no waiting VM starts and no more framebuffer can be used by any profile."""
-    now, then = room_for(before, profiles), room_for(after, profiles)
+    if not fleet.waiting and not could_gain(after, profiles):
+        return None
+    now, then = room_for(layout_of(fleet), profiles), room_for(after, profiles)
     usable = _usable(then) - _usable(now)
-    already = starts(before, fleet.waiting)
+    already = starts_now(fleet)
     started = tuple(one for one in starts(after, fleet.waiting) if one not in already)
     if usable <= 0 and not started:
         return None

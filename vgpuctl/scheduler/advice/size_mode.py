@@ -7,7 +7,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
 from vgpuctl.scheduler.advice.measured import HOUR_S, MeasuredFleet
-from vgpuctl.scheduler.advice.room import Layout, layout_of, starts
+from vgpuctl.scheduler.advice.room import layout_of, starts, starts_now
 from vgpuctl.scheduler.mixed_change import with_mixed_sizes
 
 MOST_REQUESTS = 20
@@ -17,15 +17,13 @@ MOST_REQUESTS = 20
 def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
     """One advice for each GPU that would start VMs which wait now, and that start nowhere as it is."""
     before = layout_of(fleet)
-    already = set(starts(before, fleet.waiting))
+    already = set(starts_now(fleet))
     told: set[tuple[str, str]] = set()
     for request, waited_s in list(zip(fleet.waiting, fleet.waited_s, strict=True))[:MOST_REQUESTS]:
         if f"{request.tenant}.{request.name}" in already:
             continue
-        for capacity, leases, address, _names in with_mixed_sizes(request, before.fleet(), fleet.leases):
-            others = tuple(one for one in before.leases if one.host != capacity.name)
-            hosts = tuple(capacity if one.name == capacity.name else one for one in before.capacities)
-            after = Layout(hosts, (*others, *leases))
+        for capacity, leases, address, _names in with_mixed_sizes(request, fleet.stock.fleet, fleet.leases):
+            after = before.with_host(capacity, leases)
             started = [one for one in starts(after, fleet.waiting) if one not in already]
             if f"{request.tenant}.{request.name}" in started and (capacity.name, address) not in told:
                 told.add((capacity.name, address))

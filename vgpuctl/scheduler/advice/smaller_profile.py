@@ -53,11 +53,10 @@ def _size(fleet: MeasuredFleet, vgpu: MeasuredVgpu, profile: str) -> int:
 
 
 def _for(changes: Sequence[tuple[MeasuredVgpu, str]], fleet: MeasuredFleet) -> Iterator[Advice]:
-    before = layout_of(fleet)
-    after = _changed(before, changes, fleet)
+    after = _changed(layout_of(fleet), changes, fleet)
     if after is None:
         return
-    gained = improvement(fleet, before, after, profiles_in_use(fleet) | {profile for _vgpu, profile in changes})
+    gained = improvement(fleet, after, profiles_in_use(fleet) | {profile for _vgpu, profile in changes})
     if gained is None:
         return
     first = changes[0][0]
@@ -128,7 +127,7 @@ def _changed(layout: Layout, changes: Sequence[tuple[MeasuredVgpu, str]], fleet:
     after = without(layout, vms)
     for vm, (_vgpu, profile) in zip(vms, changes, strict=True):
         request = with_profile(vm.request, profile)
-        placement = after.fleet().place(request)
+        placement = after.place(request)
         if placement is None:
             return None
         after = with_vm(after, vm, request, placement)

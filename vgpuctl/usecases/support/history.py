@@ -61,6 +61,14 @@ def beside_store(database: str | None, ending: str) -> Path:
     return store.absolute().with_name(f"{store.name}{ending}")
 
 
+def require_usable(source: PastSource) -> None:
+    """Raise UsageError for a URL of Prometheus that is none. Nobody is asked."""
+    if source.prometheus is not None:
+        from vgpuctl.telemetry.prometheus_server import PrometheusServer
+
+        PrometheusServer(source.prometheus)
+
+
 @contextlib.contextmanager
 def open_past(source: PastSource | None) -> Iterator[OpenedPast]:
     """Open past readings for reading; a source that is missing gives a problem. Raises UsageError for a bad URL."""

@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.telemetry.shipped_files import require_address
 from vgpuctl.usecases.support.services import Services
 
 _META = "__meta_vgpuctl_"
@@ -21,8 +22,10 @@ class TargetGroup(TypedDict):
 def list_targets(services: Services, *, tenant: str | None, exporter: str) -> list[TargetGroup]:
     """Return the targets of a tenant; without one, the hosts and the guests of every tenant. No host is contacted.
 
-    exporter: ADDRESS:PORT of the exporter that serves the pages. Raises NotFound for the tenant.
+    exporter: ADDRESS:PORT of the exporter that serves the pages; UsageError for anything else. Raises NotFound for the
+    tenant.
     """
+    require_address("--exporter", exporter)
     with services.store.reading() as session:
         if tenant is not None:
             session.tenant(tenant)

@@ -13,7 +13,7 @@ from flask import Flask
 from vgpuctl.web.connections import MOST_CONNECTIONS, REQUEST_S, ConnectionThreads
 from vgpuctl.web.server import serving
 
-LARGE = b"x" * (32 << 20)
+LARGE = b"x" * (8 << 20)
 
 
 def _app() -> Flask:
@@ -35,14 +35,18 @@ def clients(port: int, number: int, sends: bytes) -> Iterator[list[socket.socket
     with contextlib.ExitStack() as opened:
         sockets = []
         for _ in range(number):
-            one = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            one = opened.enter_context(socket.socket())
+            one.settimeout(10)
+            # A small buffer, so that an answer is soon more than what the kernel keeps.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(("127.0.0.1", port))
             one.sendall(sends)
             sockets.append(one)
         yield sockets
 
 
 def _answer(port: int) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=8) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
         return bytes(answer.read())
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest, host_name_of
-from vgpuctl.scheduler.advice.stock import Stock
+from vgpuctl.scheduler.advice.replayed_fleet import ReplayedFleet
 from vgpuctl.scheduler.capacity import PlacedVm
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
@@ -114,9 +114,9 @@ class MeasuredFleet:
         return found
 
     @cached_property
-    def stock(self) -> Stock:
+    def replayed(self) -> ReplayedFleet:
         """The hosts and leases, to replay changes on."""
-        return Stock(self.capacities, self.leases)
+        return ReplayedFleet(self.capacities, self.leases)
 
     @cached_property
     def shares_of_vm(self) -> dict[str, int]:

@@ -30,7 +30,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
             continue
         if places is None:
             view = FleetView(utilisation_percent=_loads(fleet))
-            places = Fleet(fleet.capacities, fleet.stock.leases(), view=view)
+            places = Fleet(fleet.capacities, fleet.replayed.leases(), view=view)
         # Of equal gains the VM that uses most moves: its neighbours, who lost time, are not disturbed.
         order = sorted(known, key=lambda one: (-sum(one.use.values()), one.lease.id))
         moves = [move for one in order if (move := _move(fleet, one, known, now, places)) is not None]
@@ -55,7 +55,7 @@ def _move(
     vm = fleet.vms.get(moved.lease.vm_uuid)
     if vm is None or vm.request.host is not None or fleet.shares_of_vm[vm.vm_uuid] != 1:
         return None
-    here = fleet.stock.hosts.get(vm.host)
+    here = fleet.replayed.hosts.get(vm.host)
     if here is not None:
         places.remove(vm.host)
     placement = places.place(vm.request, parse_policy("least-utilised"))

@@ -10,7 +10,7 @@ from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.advice.measured import MeasuredFleet
-from vgpuctl.scheduler.advice.stock import HostLayout, Stock, count_on, only
+from vgpuctl.scheduler.advice.replayed_fleet import HostLayout, ReplayedFleet, count_on, only
 from vgpuctl.scheduler.capacity import PlacedVm, without_vms
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
@@ -19,35 +19,35 @@ from vgpuctl.sharing.kinds import kind_of
 
 @dataclass(frozen=True)
 class Layout:
-    """Hosts and leases as they would be. changed: the hosts that differ from the stock, by name."""
+    """Hosts and leases as they would be. changed: the hosts that differ from the fleet as it is, by name."""
 
-    stock: Stock
+    replayed: ReplayedFleet
     changed: Mapping[str, HostLayout] = field(default_factory=dict)
 
     def host(self, name: str) -> HostLayout:
         """One host as it would be."""
-        return self.changed[name] if name in self.changed else self.stock.hosts[name]
+        return self.changed[name] if name in self.changed else self.replayed.hosts[name]
 
     def place(self, request: VmRequest) -> Placement | None:
         """Where the VM would go, None if it fits nowhere."""
-        with self.stock.changed(self.changed) as fleet:
+        with self.replayed.changed(self.changed) as fleet:
             return fleet.place(request)
 
     def with_host(self, capacity: HostCapacity, leases: Iterable[Lease]) -> "Layout":
         """The layout with another one of a host."""
-        return Layout(self.stock, {**self.changed, capacity.name: (capacity, tuple(leases))})
+        return Layout(self.replayed, {**self.changed, capacity.name: (capacity, tuple(leases))})
 
 
 def layout_of(fleet: MeasuredFleet) -> Layout:
     """The fleet as it is."""
-    return Layout(fleet.stock)
+    return Layout(fleet.replayed)
 
 
 def without(layout: Layout, vms: Sequence[PlacedVm]) -> Layout:
     """The layout without these VMs."""
     gone = {vm.vm_uuid for vm in vms}
     for name in sorted({lease.host for vm in vms for lease in vm.leases} | {vm.host for vm in vms}):
-        if name in layout.stock.hosts:
+        if name in layout.replayed.hosts:
             capacity, leases = layout.host(name)
             freed = without_vms(capacity, [vm for vm in vms if vm.host == name])
             layout = layout.with_host(freed, (one for one in leases if one.vm_uuid not in gone))
@@ -77,7 +77,7 @@ def room_for(layout: Layout, profiles: Collection[str]) -> dict[str, int]:
 
 
 def _room(layout: Layout, profile: str) -> int:
-    now = layout.stock.count(profile)
+    now = layout.replayed.count(profile)
     same = now.total() - sum(now[name] for name in layout.changed)
     # GPUs of different hosts do not depend on each other, so only the changed hosts are counted again.
     return same + sum(count_on(one, profile) for one in layout.changed.values())
@@ -86,12 +86,12 @@ def _room(layout: Layout, profile: str) -> int:
 def could_gain(layout: Layout, profiles: Iterable[str]) -> bool:
     """Whether a profile has more room on the GPUs that differ, which are few; the rest of their hosts may limit it."""
     pairs = [
-        (only(layout.stock.hosts[name], gpus), only(host, gpus))
+        (only(layout.replayed.hosts[name], gpus), only(host, gpus))
         for name, host in layout.changed.items()
-        for gpus in [_gpus_that_differ(layout.stock.hosts[name], host)]
+        for gpus in [_gpus_that_differ(layout.replayed.hosts[name], host)]
     ]
     return any(
-        sum(count_on(then, name) - layout.stock.count_on(now, name) for now, then in pairs) > 0 for name in profiles
+        sum(count_on(then, name) - layout.replayed.count_on(now, name) for now, then in pairs) > 0 for name in profiles
     )
 
 
@@ -104,9 +104,9 @@ def _gpus_that_differ(now: HostLayout, then: HostLayout) -> frozenset[str]:
 
 def starts_now(fleet: MeasuredFleet) -> list[str]:
     """The waiting VMs that would start in the fleet as it is."""
-    if fleet.stock.starting is None:
-        fleet.stock.starting = starts(layout_of(fleet), fleet.waiting)
-    return fleet.stock.starting
+    if fleet.replayed.starting is None:
+        fleet.replayed.starting = starts(layout_of(fleet), fleet.waiting)
+    return fleet.replayed.starting
 
 
 def starts(layout: Layout, waiting: Sequence[VmRequest]) -> list[str]:
@@ -115,7 +115,7 @@ def starts(layout: Layout, waiting: Sequence[VmRequest]) -> list[str]:
         return []
     found: list[str] = []
     taken: set[str] = set()
-    with layout.stock.changed(layout.changed) as fleet:
+    with layout.replayed.changed(layout.changed) as fleet:
         try:
             for number, request in enumerate(waiting):
                 placement = fleet.place(request)
@@ -130,7 +130,7 @@ def starts(layout: Layout, waiting: Sequence[VmRequest]) -> list[str]:
                 fleet.take(placement.host, leases, footprint_of(request, placement))
                 found.append(f"{request.tenant}.{request.name}")
         finally:
-            layout.stock.restore(taken)
+            layout.replayed.restore(taken)
     return found
 
 

@@ -22,7 +22,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
     for request, waited_s in list(zip(fleet.waiting, fleet.waited_s, strict=True))[:MOST_REQUESTS]:
         if f"{request.tenant}.{request.name}" in already:
             continue
-        for capacity, leases, address, _names in with_mixed_sizes(request, fleet.stock.fleet, fleet.leases):
+        for capacity, leases, address, _names in with_mixed_sizes(request, fleet.replayed.fleet, fleet.leases):
             after = before.with_host(capacity, leases)
             started = [one for one in starts(after, fleet.waiting) if one not in already]
             if f"{request.tenant}.{request.name}" in started and (capacity.name, address) not in told:

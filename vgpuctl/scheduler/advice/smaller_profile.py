@@ -76,7 +76,7 @@ def _for(changes: Sequence[tuple[MeasuredVgpu, str]], fleet: MeasuredFleet) -> I
         before={f"{vgpu.vm} gpus": f"[{vgpu.lease.share.profile}]" for vgpu, _profile in changes},
         after={f"{vgpu.vm} gpus": f"[{profile}]" for vgpu, profile in changes},
         commands=replace_commands(
-            [(fleet.vms[vgpu.lease.vm_uuid], profile) for vgpu, profile in changes], layout=before
+            [(fleet.vms[vgpu.lease.vm_uuid], profile) for vgpu, profile in changes], layout=layout_of(fleet)
         ),
         gain=Gain(gained.text, gained.usable_mib, "MiB of framebuffer that other VMs can use"),
         proof=(
@@ -96,7 +96,7 @@ def replace_commands(changes: Sequence[tuple[PlacedVm, str]], *, layout: Layout)
     fleet, fits_beside = layout, True
     for vm, profile in changes:
         request = with_profile(vm.request, profile)
-        placement = fleet.fleet().place(request)
+        placement = fleet.place(request)
         if placement is None:
             fits_beside = False
             break

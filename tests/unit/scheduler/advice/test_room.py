@@ -5,8 +5,8 @@ from tests.unit.fleet_factory import a40_host, vm
 from tests.unit.scheduler.advice.measured_factory import FleetBuilder
 from vgpuctl.model.lease import Lease
 from vgpuctl.scheduler.advice.measured import MeasuredFleet
+from vgpuctl.scheduler.advice.replayed_fleet import small_vm
 from vgpuctl.scheduler.advice.room import Layout, layout_of, room_for, starts, with_profile, with_vm, without
-from vgpuctl.scheduler.advice.stock import small_vm
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.fleet import Fleet
 
@@ -21,7 +21,7 @@ def _fleet() -> MeasuredFleet:
 
 
 def _read_anew(layout: Layout) -> tuple[Fleet, dict[str, int]]:
-    hosts = [layout.host(name) for name in layout.stock.hosts]
+    hosts = [layout.host(name) for name in layout.replayed.hosts]
     capacities = [capacity for capacity, _leases in hosts]
     leases: list[Lease] = [one for _capacity, own in hosts for one in own]
     counts = {name: count_more(small_vm(name), capacities, leases).total() for name in PROFILES}

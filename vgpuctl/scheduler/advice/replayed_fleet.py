@@ -21,7 +21,7 @@ HostLayout = tuple[HostCapacity, tuple[Lease, ...]]
 """One host and its leases."""
 
 
-class Stock:
+class ReplayedFleet:
     """Hosts with their leases, by name."""
 
     def __init__(self, capacities: Iterable[HostCapacity], leases: Iterable[Lease]) -> None:

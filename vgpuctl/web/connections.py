@@ -7,6 +7,7 @@ connections, and every request has a time by which it is answered.
 """
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+_LOGGER = logging.getLogger("vgpuctl.web")
 MOST_CONNECTIONS = 64
 REQUEST_S = 30.0
 _LOOK_S = 1.0
@@ -86,15 +88,20 @@ class ConnectionThreads:
     def _serve(self, conn: Any) -> None:
         is_kept = False
         try:
-            with contextlib.suppress(ConnectionError):
-                is_kept = conn.communicate()
+            is_kept = conn.communicate()
+        except OSError:
+            # The client went, or speaks no TLS.
+            conn.server.error_log("a client was lost", traceback=True)
+        except Exception:
+            _LOGGER.error("unexpected error", exc_info=True)
         finally:
             with self._lock:
                 is_kept = self._active.pop(threading.current_thread(), None) is not None and is_kept
             if is_kept and not self._ended.is_set():
                 conn.server.put_conn(conn)
             else:
-                conn.close()
+                with contextlib.suppress(OSError):
+                    conn.close()
 
 
 def _shut(conn: Any, how: int = socket.SHUT_RDWR) -> None:

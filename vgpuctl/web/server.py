@@ -2,6 +2,7 @@
 """The HTTP server under both `vgpuctl exporter` and `vgpuctl web`."""
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,10 +60,13 @@ def serving(
 
 
 class _Server(Server):
-    """cheroot's server, whose messages about clients go into the log. It would write them to stderr."""
+    """cheroot's server, whose messages go into the log. It would write them to stderr, also those that any client can
+    cause."""
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        _LOGGER.log(level if traceback else logging.DEBUG, "http", extra={"fields": {"error": msg}}, exc_info=traceback)
+        is_clients = not traceback or isinstance(sys.exc_info()[1], OSError)
+        fields = {"fields": {"error": msg}}
+        _LOGGER.log(logging.DEBUG if is_clients else level, "http", extra=fields, exc_info=traceback)
 
 
 class _TlsAdapter(Adapter):

@@ -5,7 +5,6 @@ import base64
 import contextlib
 import socket
 import ssl
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -16,19 +15,10 @@ import pytest
 
 from tests.e2e.operator import Operator
 from tests.e2e.telemetry.running_exporter import RunningExporter, parse, running_exporter, values
+from tests.self_signed import make_certificate
 
 # A hash of "secret".
 HASH = "$2b$04$kdCCcBiydOFkcNjAN5hoZOM/KK2IC6lPYiu3bnIdgI9hmpoRA5MhO"
-
-
-def make_certificate(folder: Path, name: str, subject: str) -> None:
-    """A certificate that signs itself, for 127.0.0.1."""
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9",
-         "-subj", f"/CN={subject}", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem")],
-        check=True, capture_output=True,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

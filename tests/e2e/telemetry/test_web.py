@@ -17,7 +17,7 @@ import pytest
 import vgpuctl_lab as lab
 from tests.chromium_fixture import Chromium, browser
 from tests.e2e.operator import Operator
-from tests.e2e.telemetry.test_exporter_tls import make_certificate
+from tests.self_signed import make_certificate
 
 __all__ = ["browser"]
 

@@ -3,14 +3,18 @@
 
 import contextlib
 import socket
+import ssl
 import threading
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from flask import Flask
 
+from tests.self_signed import make_certificate
 from vgpuctl.web.connections import MOST_CONNECTIONS, REQUEST_S, ConnectionThreads
+from vgpuctl.web.protection import Protection
 from vgpuctl.web.server import serving
 
 LARGE = b"x" * (8 << 20)
@@ -78,3 +82,22 @@ def test_the_end_of_the_server_ends_its_threads() -> None:
             opened.enter_context(clients(port, 3, b"GET / HT"))
             assert _answer(port) == b"here"
         assert not [one.name for one in threading.enumerate() if one.name.startswith("http")]
+
+
+def test_clients_without_tls_are_not_told_on_stderr_and_keep_nobody_waiting(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make_certificate(tmp_path, "server", "server")
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}")
+    with serving(_app(), "127.0.0.1", 0, Protection(config)) as port:
+        for sends in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"a" * 5000, b"\x00" * 10, b""):
+            with clients(port, 2, sends) as sockets:
+                for one in sockets if sends else ():
+                    with contextlib.suppress(ConnectionError):
+                        while one.recv(4096):
+                            pass
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
+        with urllib.request.urlopen(f"https://127.0.0.1:{port}/", timeout=30, context=trusted) as answer:
+            assert answer.read() == b"here"
+    assert capfd.readouterr().err == ""

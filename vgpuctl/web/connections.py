@@ -22,7 +22,7 @@ _LOOK_S = 1.0
 
 
 class ConnectionThreads:
-    """What cheroot calls a thread pool. A connection is here from its first byte until its request is answered.
+    """A replacement of cheroot's thread pool. A connection is here from its first byte until its request is answered.
 
     most: connections at the same time; one more ends the oldest one of the address that has most of them.
     request_s: time of a request, from the connection or the request before it until its answer was taken.

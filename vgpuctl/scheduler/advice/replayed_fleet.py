@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fleet as it is, with what placing and counting work out about it once.
 
-A replay changes one or two hosts. What it asks about the others is the same each time.
+A replay changes one or two hosts. The answers about the other hosts are kept.
 """
 
 from collections import Counter

@@ -84,7 +84,7 @@ def _room(layout: Layout, profile: str) -> int:
 
 
 def could_gain(layout: Layout, profiles: Iterable[str]) -> bool:
-    """Whether a profile has more room on the GPUs that differ, which are few; the rest of their hosts may limit it."""
+    """Return True if a profile has more room on the GPUs that differ. Memory of their hosts may still limit it."""
     pairs = [
         (only(layout.replayed.hosts[name], gpus), only(host, gpus))
         for name, host in layout.changed.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay counts and places as if the whole fleet were read anew, and leaves the fleet as it was."""
+"""A replay gives the same counts and places as a new reading of the whole fleet, and restores the fleet."""
 
 from tests.unit.fleet_factory import a40_host, vm
 from tests.unit.scheduler.advice.measured_factory import FleetBuilder

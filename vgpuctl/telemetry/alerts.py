@@ -25,7 +25,7 @@ class AlertSeverity(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What an operator does about it."""
+        """The operator's reaction."""
         return {"critical": "somebody looks now", "warning": "somebody looks today", "info": "nobody is woken"}[self]
 
 

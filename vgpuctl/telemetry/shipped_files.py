@@ -22,7 +22,7 @@ _PAGE = re.compile(r"[\w.:/\[\]@~?=&+-]+")
 
 @dataclass(frozen=True)
 class Addresses:
-    """What depends on the place. dashboards: their folder on Grafana's machine. runbooks: address of the page.
+    """The parts that depend on the place. dashboards: their folder on Grafana's machine. runbooks: address of the page.
 
     Raises UsageError for an address that is none.
     """

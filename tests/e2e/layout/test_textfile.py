@@ -47,7 +47,7 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
 
 
 def installed(layouts: LayoutFleet, name: str) -> dict[str, bytes]:
-    """What is installed on a host."""
+    """The files that are installed on a host."""
     folder = layouts.machine(name).root / "etc/vgpuctl"
     return {one: (folder / one).read_bytes() for one in FILES if (folder / one).exists()}
 

@@ -11,7 +11,7 @@ from vgpuctl.agent.wire.textfile import TextfileConfig
 
 
 def read_config(host: Host) -> Optional[TextfileConfig]:
-    """What was installed; None for nothing, and for a file that cannot be read."""
+    """The installed settings; None for none, and for a file that cannot be read."""
     text = host.read_optional(wire.CONFIG)
     if text is None:
         return None

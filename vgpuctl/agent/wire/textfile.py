@@ -33,7 +33,7 @@ class TextfileFiles:
 
 @dataclass(frozen=True)
 class TextfileConfig:
-    """What the timer's run reads from CONFIG."""
+    """The settings that the timer's run reads from CONFIG."""
 
     host: str
     folder: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What placing takes from measurements: the load of the last hour, and the fitted model of throughput."""
+"""Measurements for placing: the load of the last hour, and the fitted model of throughput."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class PlacingMeasurements:
 def read_measurements(
     services: Services, request: VmRequest, capacities: Sequence[HostCapacity]
 ) -> PlacingMeasurements:
-    """Read what the request's policies ask for. What is missing is a problem, and placing goes on without it."""
+    """Read what the request's policies ask for. A missing one is a problem, and placing goes on without it."""
     named = policies_of(request, capacities)
     loads: Mapping[Place, RollingLoad] = {}
     model, loads_problem, model_problem = None, None, None

@@ -23,7 +23,7 @@ _LARGEST = 4 << 20
 
 
 class FileOutcome(StrEnum):
-    """What export-monitoring does with a file."""
+    """The outcome of export-monitoring for one file."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -116,7 +116,7 @@ def _sum_of(path: Path) -> str | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """A file's content, None without the file. Raises UsageError for what is no file or cannot be read."""
+    """A file's content, None without the file. Raises UsageError for another kind of file, or an unreadable one."""
     try:
         if not path.exists():
             return None

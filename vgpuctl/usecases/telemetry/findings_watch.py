@@ -51,7 +51,7 @@ class _Open:
 
 @dataclass
 class FindingsWatch:
-    """What was found, from look to look. A restart, or a second process, tells no finding a second time."""
+    """The findings, from look to look. A restart, or a second process, tells no finding a second time."""
 
     _open: dict[_Key, _Open] = field(default_factory=dict)
 

@@ -51,7 +51,7 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
 
 
 def _load_timers(machine: MachineFolder) -> None:
-    """Know the timers in the administrator's folder, and forget those that are there no more."""
+    """Know the timers in the administrator's folder, and forget those that are gone."""
     folder = machine.root / "etc/systemd/system"
     there = {path.name for path in folder.glob("*.timer")} if folder.is_dir() else set()
     with machine.change() as state:

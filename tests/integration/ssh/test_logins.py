@@ -37,14 +37,15 @@ def logged_in_by(sshd: LoopbackSshd, target: HostTarget, settings: SshSettings) 
 @contextmanager
 def running_agent(folder: Path) -> Iterator[Path]:
     path = folder / "agent"
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.PIPE)
     try:
-        while not path.exists():
-            assert agent.poll() is None
+        assert agent.stdout is not None
+        # It prints its variables once it listens; the socket's file is there before.
+        assert agent.stdout.readline(), "ssh-agent ended"
         yield path
     finally:
         agent.terminate()
-        agent.wait(timeout=5)
+        agent.communicate(timeout=5)
 
 
 def add_to_agent(agent: Path, key: Path) -> None:

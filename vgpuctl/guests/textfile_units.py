@@ -7,7 +7,7 @@ from vgpuctl.model.layout import TelemetryLayout
 
 
 def render_textfile_files(host: str, layout: TelemetryLayout | None, *, python: str) -> TextfileFiles:
-    """What the host is to have; without a layout, nothing."""
+    """The files that the host must have; none without a layout."""
     if layout is None:
         return TextfileFiles(False)
     service = render_template("vgpuctl-textfile.service.j2", python=python, agent=AGENT)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class ClientAuth(StrEnum):
-    """What is asked of a client's certificate; the names are those of Go's crypto/tls.
+    """The demand on a client's certificate, by the names of Go's crypto/tls.
 
     RequestClientCert and RequireAnyClientCert, which check nothing, cannot be had.
     """

@@ -18,7 +18,7 @@ class MeasuredShare:
 
     @property
     def measured(self) -> Measured:
-        """What was measured, nothing without readings."""
+        """The measurements; empty without readings."""
         return Measured() if self.readings is None else self.readings.measured
 
 

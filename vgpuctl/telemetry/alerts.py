@@ -171,7 +171,7 @@ def _camel(text: str) -> str:
 
 
 def _xid_alerts() -> Iterator[Alert]:
-    """One for each class: the class decides who looks, not the number of the Xid. What needs no action has none."""
+    """One for each class: the class decides who looks, not the number of the Xid. xid-ignore has none."""
     for code in CLASSES:
         if code is HealthCode.XID_IGNORE:
             continue

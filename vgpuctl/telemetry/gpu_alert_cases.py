@@ -60,7 +60,7 @@ def _quarantine_cases() -> Iterator[AlertCase]:
                 f"quarantine for {one.fault} until it is released",
                 {series("vgpuctl_gpu_quarantine_timestamp_seconds", labels): steps(("_", 10), (600, 30)) + " stale"},
                 (one.fault,),
-                # An empty label is no label.
+                # Prometheus drops an empty label.
                 {name: value for name, value in labels.items() if value},
                 fires_at=(10, 39),
                 silent_at=(9, 41),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""exporter: hosts that vanish, clocks, and a store that cannot be read. The exporter says so and goes on."""
+"""exporter: hosts that vanish, clocks, and an unreadable store. It exports the failure and keeps serving."""
 
 import contextlib
 import sqlite3

@@ -24,7 +24,7 @@ _KEPT = " ".join(one.name for one in MEASURES if one.of == GPU and one.is_kept)
 
 
 def read(host: Host) -> HostReadings:
-    """Read everything that can be measured. What cannot be read is a sentence in `unread` or a missing value.
+    """Read everything that can be measured. A failure is a sentence in `unread` or a missing value.
 
     A mistake in the code of one part hides this part alone.
     """

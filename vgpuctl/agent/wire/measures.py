@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every measure that a host can be asked for: name, unit, kind, meaning. Python 3.9, standard library only.
 
-The one description of a measure. Metrics, the host's textfile, the kept history, JSON, pages and docs/telemetry.md
-follow from it. Units are Prometheus's base units (telemetry reference 4): seconds, bytes, watts, joules, hertz,
-celsius, and ratios from 0 to 1.
+The one description of a measure: metrics, textfile, history, JSON, pages and docs/telemetry.md follow from it.
+Units are Prometheus's base units (telemetry reference 4): seconds, bytes, watts, joules, hertz, celsius, and ratios
+from 0 to 1.
 """
 
 from typing import Dict, Tuple

@@ -14,7 +14,7 @@ NOT_MEASURABLE, NOT_READABLE = "not-measurable", "not-readable"
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one object.
+    """The measurements of one object.
 
     values: (name of the measure, values of its labels, value), units as in wire/measures.py. missing: (name,
     NOT_MEASURABLE or NOT_READABLE, reason).

@@ -31,6 +31,19 @@ def parse_time(text: str, *, what: str) -> float:
         ) from None
 
 
+def parse_month(text: str, *, what: str) -> float:
+    """Read `2026-11` as the first moment of that month. Raises UsageError.
+
+    what: the option, for the error.
+    """
+    try:
+        if not _MONTH.fullmatch(text.strip()):
+            raise ValueError(text)
+        return datetime.fromisoformat(f"{text.strip()}-01").replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise UsageError(f"{what} {text[:_LONGEST]!r} is no month", hint="write for example 2026-11") from None
+
+
 def parse_moment(text: str, *, what: str, now: float) -> float:
     """Read a time, or a duration such as `2h` as that long before `now`. Raises UsageError."""
     if _DURATION.fullmatch(text.strip().lower()):

@@ -169,7 +169,10 @@ def test_the_page_is_one_file_with_the_same_figures(used: Operator, tmp_path: Pa
 
 def test_one_form_at_a_time_and_a_place_that_can_be_written(used: Operator, tmp_path: Path) -> None:
     assert used.is_refused("report", "--csv", "usage", "--html", "x.html")["reference"] == "usage"
-    assert used.is_refused("report", "--month", "2026-13")["reference"] == "usage"
+    for command in ("report", "show-usage"):
+        for month in ("2026-13", "november", "2026-11-15"):
+            refused = used.is_refused(command, "--month", month)
+            assert (refused["reference"], refused["hint"]) == ("usage", "write for example 2026-11")
     assert "has not begun" in used.is_refused("report", "--month", "9999-01")["message"]
     missing = used.run("report", "--html", str(tmp_path / "no" / "r.html"))
     assert missing.code == 6 and "the report cannot be written" in missing.err

@@ -116,7 +116,7 @@ def test_a_host_of_a_pool_is_closed_to_those_without_a_grant() -> None:
 
 def test_times_and_durations_are_read_as_written() -> None:
     assert parse_time("2026-11-01T14:00+01:00", what="--from") == parse_time("2026-11-01T13:00", what="--from")
-    assert format_time(parse_time("2026-11", what="--month")) == "2026-11-01 00:00"
+    assert format_time(parse_time("2026-11", what="--since")) == "2026-11-01 00:00"
     assert parse_duration("1d12h", what="--for") == 129_600
     assert [format_duration(seconds) for seconds in (0, 90, 7200, 129_600)] == ["0s", "1m30s", "2h", "1d12h"]
     for bad in ("", "2", "2x", "h", "0h", "-2h", "99999w"):

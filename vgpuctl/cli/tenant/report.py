@@ -50,13 +50,13 @@ def command(
     part of these hours that was measured.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.times import parse_time
+    from vgpuctl.model.times import parse_month
     from vgpuctl.quota.limits import month_of
     from vgpuctl.usecases.tenant.report import make_report
 
     if sum((csv_of is not None, html_file is not None, as_json)) > 1:
         raise UsageError("give only one of --csv, --html and --json")
-    named = None if month is None else parse_time(month, what="--month")
+    named = None if month is None else parse_month(month, what="--month")
     with services(**where) as opened:
         now = opened.store.now()
         since, until = month_of(now if named is None else named)

@@ -41,7 +41,7 @@ def command(
     Usage stays known after VMs are deleted.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.times import format_time, format_time_to_second, parse_time
+    from vgpuctl.model.times import format_time, format_time_to_second, parse_month, parse_time
     from vgpuctl.quota.limits import month_of
     from vgpuctl.usecases.tenant.show_usage import show_usage
 
@@ -49,7 +49,7 @@ def command(
         raise UsageError("give either --month or --since and --until, not both")
     if as_csv and as_json:
         raise UsageError("give either --csv or --json, not both")
-    named = None if month is None else parse_time(month, what="--month")
+    named = None if month is None else parse_month(month, what="--month")
     with services(database=database) as opened:
         begin, end = month_of(opened.store.now() if named is None else named)
         usage = show_usage(

@@ -183,7 +183,7 @@ def domain_view(
         and window is not None
         and window > LARGE_WINDOW_GIB
         and _version(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
-        firmware=request.firmware,
+        firmware=request.firmware or Firmware.BIOS,
         unwanted_feature=unwanted_feature(facts) or UnwantedFeature.SECURE_BOOT,
         direct_kernel=direct_kernel,
         numa=numa_view(vm.nodes, floating),

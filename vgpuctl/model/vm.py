@@ -7,11 +7,18 @@ from enum import StrEnum
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.constraints import NO_CONSTRAINTS, Constraints
+from vgpuctl.model.disk import DataDisk, DiskRequest, InstallRequest
+from vgpuctl.model.display import DisplayRequest
 from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.guest_memory import GuestMemory
+from vgpuctl.model.licence import Edition
+from vgpuctl.model.nic import NicModel, NicRequest
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import UNKNOWN_DIGEST, SecretText
+from vgpuctl.model.switch import Switch
+from vgpuctl.model.vgpu_params import VgpuParams
 
 _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _WORKLOAD = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -57,15 +64,6 @@ class VmState(StrEnum):
     STOPPED = "stopped"
     DELETING = "deleting"
     BROKEN = "broken"
-
-
-@dataclass(frozen=True)
-class DiskRequest:
-    """The VM's disk. base_image: a name of the catalogue of images; None for an empty disk."""
-
-    size_mib: int = 10240
-    base_image: str | None = None
-    pool: str = "default"
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class VmRequest:
     memory_mib: int = 2048
     disk: DiskRequest | None = None
     network: str | None = "default"
-    firmware: Firmware = Firmware.BIOS
+    firmware: Firmware | None = None
     cloud_init: CloudInit = field(default_factory=CloudInit)
     direct_kernel: DirectKernel | None = None
     host: str | None = None
@@ -146,6 +144,19 @@ class VmRequest:
     hugepages_kib: int | None = None
     workload: str | None = None
     guest_metrics: str | None = None
+    os: str | None = None
+    secure_boot: Switch | None = None
+    tpm: Switch | None = None
+    data_disks: tuple[DataDisk, ...] = ()
+    install: InstallRequest | None = None
+    nic_model: NicModel | None = None
+    nics: tuple[NicRequest, ...] = ()
+    display: DisplayRequest = field(default_factory=DisplayRequest)
+    vgpu_params: VgpuParams = ()
+    guest_driver: GuestDriver = field(default_factory=GuestDriver)
+    licence: Edition | None = None
+    licence_pool: str | None = None
+    spare_ports: int | None = None
 
     @property
     def memory(self) -> GuestMemory:

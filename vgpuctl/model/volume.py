@@ -35,6 +35,7 @@ class Volume:
     key, path: libvirt's, None before the volume is made and for volumes of a store from before this table.
     capacity_bytes: the size that was asked for, None where that is not known. format, backing_path: what libvirt showed
     when it had made the volume; format is None before that, and for volumes that an older vgpuctl made.
+    label: name of a data disk, empty for the first disk and the seed. keep: a data disk that outlives its VM.
     """
 
     vm_uuid: str
@@ -50,6 +51,8 @@ class Volume:
     path: str | None = None
     format: str | None = None
     backing_path: str | None = None
+    label: str = ""
+    keep: bool | None = None
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name} of pool {self.pool} on {self.host}"

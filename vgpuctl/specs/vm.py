@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from vgpuctl.catalog.guest_os import with_os_defaults
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.constraints import Together, parse_group, parse_label
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
@@ -18,17 +19,18 @@ from vgpuctl.model.guest_memory import exact_page_size, format_page_size, parse_
 from vgpuctl.model.metrics_address import parse_metrics_address
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.priority import format_priority, parse_priority
-from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.times import format_duration, parse_duration
 from vgpuctl.model.units import exact_mib, format_mib, parse_mib
-from vgpuctl.model.vm import Firmware, Preemption, RestartPolicy, VmRequest, check_name, named_network, parse_workload
+from vgpuctl.model.vm import Preemption, RestartPolicy, VmRequest, check_name, parse_workload
 from vgpuctl.specs import comparison
 from vgpuctl.specs.document import YamlDocument, read_documents
-from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Section, Table, Text, Truth, Whole
+from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Table, Text, Truth, Whole
 from vgpuctl.specs.flags import read_flags, refuse_lone_flags
 from vgpuctl.specs.reading import read_file_entry
 from vgpuctl.specs.value import Value
+from vgpuctl.specs.vm_devices import DEVICE_FIELDS, DEVICE_SECTIONS
+from vgpuctl.specs.vm_guest import GUEST_FIELDS, GUEST_SECTIONS, LICENCE_TOKEN
 
 _NOT_IN_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _NOT_IN_DOCUMENT = re.compile(r"[\x00\ud800-\udfff]")
@@ -36,10 +38,6 @@ _NOT_IN_DOCUMENT = re.compile(r"[\x00\ud800-\udfff]")
 
 def _show_gpu(gpu: GpuRequest) -> str:
     return gpu.text
-
-
-def _parse_network(text: str, /, *, what: str) -> str | None:
-    return named_network(text)
 
 
 def _parse_policy(text: str, /, *, what: str) -> str:
@@ -54,15 +52,10 @@ def _parse_group(text: str, /, *, what: str) -> tuple[str, Together]:
     return parse_group(text)
 
 
-def _parse_secret(text: str, /, *, what: str) -> SecretText:
-    return SecretText.of(text)
-
-
 _NAME = Text(check_name)
 _SIZE = Text(parse_mib, exact_mib, takes_numbers=True)
 _PAGE_SIZE = Text(parse_page_size, exact_page_size)
 _LABEL = Text(_parse_label, "=".join)
-
 VM = Table(
     "a VM",
     VmRequest,
@@ -89,6 +82,8 @@ VM = Table(
             metavar="SIZE",
             example="8GiB",
         ),
+        *DEVICE_FIELDS,
+        *GUEST_FIELDS,
         Field(
             "hugepages",
             _PAGE_SIZE,
@@ -97,100 +92,6 @@ VM = Table(
             "--hugepages",
             metavar="SIZE",
             example="1GiB",
-        ),
-        Field(
-            "disk.size",
-            _SIZE,
-            "Size of the disk; no disk without it and without a base image",
-            "disk.size_mib",
-            "--disk",
-            metavar="SIZE",
-            example="40GiB",
-        ),
-        Field(
-            "disk.base_image",
-            Text(),
-            "Base image of the disk, by its name in `list-images`; an empty disk without it",
-            flag="--base-image",
-            metavar="IMAGE",
-            example="debian-12",
-        ),
-        Field("disk.pool", Text(), "libvirt storage pool of the disk", flag="--pool", metavar="NAME"),
-        Field(
-            "network",
-            Text(_parse_network),
-            "Network of the tenant, or else a libvirt network of the host; `none` for no network",
-            flag="--network",
-            metavar="NAME",
-        ),
-        Field(
-            "security_groups",
-            Text(),
-            "Security group of the tenant for the port, in an OVN network; the group `default` without it",
-            flag="--security-group",
-            metavar="NAME",
-            is_list=True,
-            example="[web]",
-        ),
-        Field(
-            "bandwidth_mbps",
-            Whole(1, 400_000),
-            "Limit of the port's bandwidth in each direction, in Mbit/s",
-            flag="--bandwidth",
-            metavar="MBIT/S",
-            example="1000",
-        ),
-        Field("firmware", Choice(Firmware), "Firmware", flag="--firmware", example="uefi"),
-        Field(
-            "cloud_init.ssh_authorized_keys",
-            Text(),
-            "SSH public key for cloud-init's user",
-            flag="--ssh-key",
-            metavar="FILE",
-            is_list=True,
-            flag_names_file=True,
-            example="[ssh-ed25519 AAAA… alice]",
-        ),
-        Field(
-            "cloud_init.user_data", Document(_parse_secret), "cloud-init user-data", flag="--user-data", metavar="FILE"
-        ),
-        Field(
-            "cloud_init.network_config",
-            Document(_parse_secret),
-            "cloud-init network-config",
-            flag="--network-config",
-            metavar="FILE",
-        ),
-        Field(
-            "cloud_init.hostname", Text(), "Host name of the guest", flag="--hostname", metavar="NAME", example="web-1"
-        ),
-        Field(
-            "kernel.image",
-            Text(),
-            "Kernel to boot directly, by its name in `list-images`",
-            "direct_kernel.kernel",
-            "--kernel",
-            metavar="IMAGE",
-            is_required=True,
-            example="debian-12-kernel",
-        ),
-        Field(
-            "kernel.initrd",
-            Text(),
-            "Initial RAM disk of the kernel, by its name in `list-images`",
-            "direct_kernel.initrd",
-            "--initrd",
-            metavar="IMAGE",
-            example="debian-12-initrd",
-        ),
-        Field(
-            "kernel.command_line",
-            Text(),
-            "Command line of the kernel",
-            "direct_kernel.command_line",
-            "--kernel-args",
-            metavar="TEXT",
-            example="console=ttyS0",
         ),
         Field("host", Text(), "Use only this host", flag="--host", metavar="NAME", compared=Compared.IF_GIVEN),
         Field(
@@ -288,19 +189,9 @@ VM = Table(
             example="2h",
         ),
     ),
-    (
-        Section("disk", "The disk", opened_by=("size", "base_image")),
-        Section("cloud_init", "The cloud-init seed"),
-        Section("kernel", "Boot a kernel directly, without a boot loader", "direct_kernel", opened_by=("image",)),
-    ),
+    (*DEVICE_SECTIONS, *GUEST_SECTIONS),
 )
-_LICENCE = Field(
-    "licence_token",
-    Document(_parse_secret),
-    "NVIDIA's client configuration token, from the `secrets` of the tenant's file",
-    "cloud_init.licence_token",
-)
-ALL_FIELDS = replace(VM, fields=(*VM.fields, _LICENCE))
+ALL_FIELDS = replace(VM, fields=(*VM.fields, LICENCE_TOKEN))
 """Also what only a tenant's file can give."""
 
 
@@ -397,7 +288,7 @@ def check_request(request: VmRequest) -> VmRequest:
         )
     if sum(gpu.count for gpu in request.gpus) > 16:
         raise UsageError("more than 16 GPUs for one VM")
-    return request
+    return with_os_defaults(request)
 
 
 def _check_text(path: str, text: str, *, is_document: bool) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0021"
+SCHEMA_VERSION = "0022"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -43,6 +43,7 @@ tenants = Table(
     Column("reclaim", Text),
     Column("preempt", Text),
     Column("grace_s", Double),
+    Column("guest_probe", Boolean),
 )
 
 vms = Table(
@@ -85,7 +86,9 @@ volumes = Table(
     Column("format", Text),
     Column("backing_path", Text),
     Column("created_at", Double, nullable=False),
-    UniqueConstraint("vm_uuid", "host", "kind"),
+    Column("label", Text, nullable=False, server_default=""),
+    Column("keep", Boolean),
+    UniqueConstraint("vm_uuid", "host", "kind", "label"),
 )
 
 hosts = Table(
@@ -383,6 +386,45 @@ image_copies = Table(
     Column("inode", Text, nullable=False),
     Column("changed_ns", _BIG, nullable=False),
     Column("verified_at", Double, nullable=False),
+)
+
+licence_pools = Table(
+    "licence_pools",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("edition", Text, nullable=False),
+    Column("seats", Integer, nullable=False),
+    Column("lease_s", Double, nullable=False),
+    Column("server", Text),
+    Column("token", Text),
+    Column("created_at", Double, nullable=False),
+)
+
+licence_seats = Table(
+    "licence_seats",
+    metadata,
+    Column("id", _BIG, primary_key=True, autoincrement=True),
+    Column("pool", Text, ForeignKey("licence_pools.name"), nullable=False),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("vm_uuid", Text, nullable=False),
+    Column("vm_name", Text, nullable=False),
+    Column("edition", Text, nullable=False),
+    Column("taken_at", Double, nullable=False),
+    Column("released_at", Double),
+    Index(None, "vm_uuid"),
+    sqlite_autoincrement=True,
+)
+
+proofs = Table(
+    "proofs",
+    metadata,
+    Column("id", _BIG, primary_key=True, autoincrement=True),
+    Column("vm_uuid", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("kept", Boolean),
+    Column("content", Text, nullable=False),
+    Index(None, "vm_uuid"),
+    sqlite_autoincrement=True,
 )
 
 _PARTIAL_UNIQUE = {

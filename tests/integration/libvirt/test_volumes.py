@@ -16,8 +16,9 @@ from tests.libvirtd_fixture import LocalLibvirtd
 from vgpuctl.errors import DomainRejected, VgpuctlError, VolumeExists, VolumeRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.storage import Storage
+from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.image import HostImages
-from vgpuctl.model.vm import CloudInit, DiskRequest, Vm, VmRequest, VmState
+from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.usecases.support.services import HostSession, Services

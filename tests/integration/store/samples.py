@@ -15,11 +15,12 @@ from vgpuctl.agent.wire.facts import (
     VirtualFunction,
 )
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Vm, VmRequest, VmState
+from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
 from vgpuctl.store.session import Session
 
 

@@ -10,7 +10,8 @@ from sqlalchemy import create_engine, text
 
 from tests.integration.store.samples import network, some_uuid, vm
 from vgpuctl.errors import ConcurrentChange, NotFound
-from vgpuctl.model.vm import CloudInit, DiskRequest, Vm, VmRequest, VmState
+from vgpuctl.model.disk import DiskRequest
+from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
 from vgpuctl.store import upgrade
 from vgpuctl.store.store import Store, open_store

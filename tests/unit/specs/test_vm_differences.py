@@ -3,9 +3,10 @@
 
 from dataclasses import replace
 
+from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vm import CloudInit, DiskRequest, VmRequest
+from vgpuctl.model.vm import CloudInit, VmRequest
 from vgpuctl.specs.vm import list_differences
 
 VM = VmRequest("web-1", "acme", cloud_init=CloudInit(user_data=SecretText.of("password: a"), hostname="x"))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.vm import DiskRequest, Firmware
+from vgpuctl.model.disk import DiskRequest
+from vgpuctl.model.vm import Firmware
 from vgpuctl.specs.vm import read_vm_file
 
 

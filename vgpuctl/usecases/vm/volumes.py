@@ -15,9 +15,10 @@ from vgpuctl.guests.domain_facts import DomainFact
 from vgpuctl.guests.seed import seed_image
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.storage_facts import VolumeFact
+from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.image import BaseImage, HostImages
 from vgpuctl.model.network import Attachment
-from vgpuctl.model.vm import DiskRequest, Vm
+from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo

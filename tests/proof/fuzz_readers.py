@@ -19,7 +19,8 @@ from vgpuctl.guests.domain_facts import DomainState, domain_fact, guest_pci_devi
 from vgpuctl.guests.domain_shape import domain_shape
 from vgpuctl.guests.networks import read_bridge, read_entries
 from vgpuctl.guests.port_filter import read_networks
-from vgpuctl.guests.seed import check_ssh_key, check_user_data, seed_files
+from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
+from vgpuctl.guests.seed.image import seed_files
 from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.hosts.preparation_probe import read_preparation
 from vgpuctl.hosts.settings import SshSettings

@@ -12,7 +12,8 @@ from pycdlib import PyCdlib
 
 from tests.unit.guests.cases import REQUEST, VM_UUID, vm
 from vgpuctl.errors import UsageError
-from vgpuctl.guests.seed import check_ssh_key, seed_files, seed_image
+from vgpuctl.guests.seed.documents import check_ssh_key
+from vgpuctl.guests.seed.image import seed_files, seed_image
 from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit

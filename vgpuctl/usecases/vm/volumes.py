@@ -12,7 +12,7 @@ from functools import partial
 
 from vgpuctl.errors import VolumeExists, VolumeRejected
 from vgpuctl.guests.domain_facts import DomainFact
-from vgpuctl.guests.seed import seed_image
+from vgpuctl.guests.seed.image import seed_image
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.storage_facts import VolumeFact
 from vgpuctl.model.disk import DiskRequest

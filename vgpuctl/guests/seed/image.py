@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cloud-init seed: a NoCloud image (volume id `cidata`), equal bytes for equal input.
+
+The keys of `--ssh-key` go into meta-data as `public-keys`, which cloud-init adds to what user-data says; so
+they reach the guest with any document the user brings, be it a cloud-config or a script, without touching it.
+Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
+"""
+
+from vgpuctl.guests.iso_image import iso_image
+from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
+from vgpuctl.guests.seed.network import network_document
+from vgpuctl.guests.templating import render_template
+from vgpuctl.model.network import Attachment
+from vgpuctl.model.vm import CloudInit, Vm
+
+# NVIDIA Virtual GPU Client Licensing User Guide: the client takes every .tok file of this folder.
+LICENCE_TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
+
+
+def seed_image(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = None) -> bytes:
+    """Make the seed of one VM, with the address of its port where it has one.
+
+    Raises UsageError for a key or document that cloud-init would ignore.
+    """
+    return iso_image(seed_files(cloud_init, vm, attachment), volume_id="cidata")
+
+
+def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = None) -> dict[str, str]:
+    """Write the seed's files, by name; see seed_image."""
+    keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
+    hostname = cloud_init.hostname or vm.request.name
+    if cloud_init.user_data is None:
+        user_data = render_template("user-data.j2", hostname=hostname, ssh_authorized_keys=keys)
+    else:
+        user_data = cloud_init.user_data.reveal()
+        check_user_data(user_data)
+    files = {
+        "meta-data": render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys),
+        "user-data": user_data,
+    }
+    if cloud_init.licence_token is not None:
+        files["vendor-data"] = render_template(
+            "vendor-data.j2", path=LICENCE_TOKEN_PATH, content=cloud_init.licence_token.reveal()
+        )
+    network = network_document(cloud_init, vm, attachment)
+    if network is not None:
+        files["network-config"] = network
+    return files

@@ -3,7 +3,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpuctl.errors import LabError
@@ -91,8 +91,8 @@ def guest_initramfs() -> bytes:
     return archive.finished()
 
 
-def modules_in_order(dependencies: str) -> list[str]:
-    """The files of the modules that the root file system needs, each after what it depends on.
+def modules_in_order(dependencies: str, names: Sequence[str] = _MODULES) -> list[str]:
+    """The files of some modules, each after what it depends on; those that the root file system needs without `names`.
 
     dependencies: the text of `modules.dep`, whose lines list the nearest dependency first. It does not list the
     kernel's built-in modules.
@@ -102,7 +102,7 @@ def modules_in_order(dependencies: str) -> list[str]:
         file, _, after = line.partition(":")
         lines[re.sub(r"\.ko.*", "", Path(file).name).replace("-", "_")] = (file, after.split())
     ordered: list[str] = []
-    for name in _MODULES:
+    for name in names:
         if name in lines:
             file, needed = lines[name]
             ordered += [one for one in (*reversed(needed), file) if one not in ordered]

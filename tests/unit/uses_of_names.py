@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "vgpuctl"
-ROOMS_LEFT_OUT = ("agent/", "lab/")
-"""The agent has its own floors, and the lab plays the host."""
+ROOMS_LEFT_OUT = ("agent/", "guests/in_guest/", "lab/")
+"""The agent has its own floors, programs for guests run there, and the lab plays the host."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ SECTIONS = (
             "stop-vm": "Stop a VM and keep or release its GPU shares.",
             "move-vm": "Move a VM to another host with its disk and equal GPU shares.",
             "delete-vm": "Delete VMs and release their devices.",
+            "check-vm": "Check whether a VM has the GPU shares it was promised.",
             "console": "Connect this terminal to a VM's serial console.",
             "render-vm": "Print the domain XML of a VM without creating it.",
         },

@@ -21,6 +21,7 @@ class EventKind(enum.StrEnum):
         "tenant-offboarded",
         "Everything of a tenant was deleted; hosts and OVN have nothing of it.",
     )
+    GUEST_PROBE_SET = "guest-probe-set", "A tenant allows, or no longer allows, the probe in its guests."
     QUOTA_SET = "quota-set", "Quotas of a tenant changed."
     POLICY_SET = "policy-set", "The preemption policy of a tenant changed."
     POOL_SET = "pool-set", "A pool was created, or has other hosts."
@@ -45,6 +46,8 @@ class EventKind(enum.StrEnum):
     VM_PREEMPTION_NOTICE = "vm-preemption-notice", "A VM was told that it is preempted after its grace period."
     VM_PREEMPTION_WITHDRAWN = "vm-preemption-withdrawn", "The notice of a VM was withdrawn: it is not preempted."
     VM_PREEMPTED = "vm-preempted", "It was decided that a VM is preempted; it is stopped next."
+
+    PROMISE_CHECKED = "promise-checked", "The promise of a VM's shares was checked; the evidence says what was read."
 
     LEASE_RESERVED = "lease-reserved", "A share of a GPU was promised to a VM."
     LEASE_MOVED = "lease-moved", "A VM has another device than was promised."

@@ -13,7 +13,8 @@ from vgpuctl.model.vpc import VpcSpec
 class TenantFile:
     """Everything of one tenant. limits, guaranteed: amounts by resource, in the quota's unit.
 
-    objects: what belongs to its networks, in an order in which they can be made.
+    objects: what belongs to its networks, in an order in which they can be made. guest_probe: it allows `check-vm` to
+    ask inside its guests.
     """
 
     tenant: str
@@ -23,3 +24,4 @@ class TenantFile:
     networks: tuple[NetworkRequest, ...] = ()
     objects: tuple[VpcSpec, ...] = ()
     vms: tuple[VmRequest, ...] = ()
+    guest_probe: bool = False

@@ -15,7 +15,7 @@ from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.resources import parse_amount, parse_resource
 from vgpuctl.specs.document import read_document
-from vgpuctl.specs.field import Field, Table, Text, Whole
+from vgpuctl.specs.field import Field, Table, Text, Truth, Whole
 from vgpuctl.specs.flags import read_text
 from vgpuctl.specs.network import NETWORK, build_network
 from vgpuctl.specs.reading import check_version, read_field, read_file_entry
@@ -36,6 +36,7 @@ class Head:
     pools: tuple[str, ...] = ()
     priority: int | None = None
     ssh_keys: tuple[str, ...] = ()
+    guest_probe: bool = False
 
 
 HEAD = Table(
@@ -47,6 +48,7 @@ HEAD = Table(
         Field("pools", Text(check_name), "Pool of hosts that the tenant may use", is_list=True),
         Field("priority", VM.field("priority").type, "Priority of VMs that name none"),
         Field("ssh_keys", Text(), "SSH public key of VMs that name none", is_list=True),
+        Field("guest_probe", Truth(), "Allow `check-vm` to run its probe in the tenant's guests"),
     ),
 )
 IN_FILE = tuple(kind for kind in KINDS if kind.written is not Written.IN_NETWORKS)
@@ -79,6 +81,7 @@ def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequ
         ),
         tuple(_objects(entries)),
         tuple(_vms(entries, head, SecretFiles(path, secrets_from))),
+        head.guest_probe,
     )
 
 

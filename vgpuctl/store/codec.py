@@ -21,6 +21,7 @@ from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.event import Value, Values
 from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.proof import Proof
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
 
@@ -75,6 +76,11 @@ def decode_reservation(text: str, version: int, *, what: str) -> Reservation:
 def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:
     """Read a VM's part of the NUMA nodes. Raises StoreUnusable for a damaged row."""
     return None if text is None else _decode(text, GuestNodes, what=what)
+
+
+def decode_proof(text: str, *, what: str) -> Proof:
+    """Read a proof. Raises StoreUnusable for a damaged row."""
+    return _decode(text, Proof, what=what)
 
 
 class FactsReader:

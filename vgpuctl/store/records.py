@@ -11,11 +11,12 @@ from vgpuctl.store import codec
 
 @dataclass(frozen=True)
 class Tenant:
-    """One tenant. created_at: seconds since the epoch, UTC."""
+    """One tenant. created_at: seconds since the epoch, UTC. guest_probe: it lets the operator ask inside its guests."""
 
     name: str
     created_at: float
     policy: TenantPolicy = USUAL_POLICY
+    guest_probe: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,13 @@ class TenantRows(Rows):
             .values(reclaim=policy.reclaim.value, preempt=policy.preempt.value, grace_s=policy.grace_s)
         )
 
+    def set_guest_probe(self, name: str, *, allowed: bool) -> bool:
+        """Note whether the tenant allows the probe in its guests. Returns False when that was so. Raises NotFound."""
+        if self.tenant(name).guest_probe == allowed:
+            return False
+        self._write(update(tables.tenants).where(tables.tenants.c.name == name).values(guest_probe=allowed))
+        return True
+
 
 def _tenant(row: Row[Any]) -> Tenant:
     usual = USUAL_POLICY
@@ -54,4 +61,4 @@ def _tenant(row: Row[Any]) -> Tenant:
         PreemptMode(row.preempt or usual.preempt),
         usual.grace_s if row.grace_s is None else row.grace_s,
     )
-    return Tenant(row.name, row.created_at, policy)
+    return Tenant(row.name, row.created_at, policy, bool(row.guest_probe))

@@ -130,7 +130,7 @@ class VmRows(QueueRows):
         self._change_vm(uuid, request=codec.encode(request), request_version=codec.REQUEST_VERSION)
 
     def delete_vm(self, uuid: str) -> bool:
-        """Delete a VM's row with its ports, their addresses, and its place in the queue when it waits for its start.
+        """Delete a VM's row with its ports, their addresses, its proofs, and its place in the queue for its start.
 
         Returns False when it was gone already.
 
@@ -151,6 +151,7 @@ class VmRows(QueueRows):
             self._write(
                 delete(table).where(column.in_(select(tables.ports.c.id).where(tables.ports.c.vm_uuid == uuid)))
             )
+        self._write(delete(tables.proofs).where(tables.proofs.c.vm_uuid == uuid))
         self._drop_start_of(uuid)
         return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
 

@@ -130,6 +130,7 @@ SCENARIO = (
     Step(f"create-vm web {SIZE} --network none --gpu A40-8Q", EventKind.VM_CREATED, "acme.web"),
     Step(f"stop-vm web {ACME} --timeout 0", EventKind.VM_STOPPED, "acme.web"),
     Step(f"start-vm web {ACME}", EventKind.VM_STARTED, "acme.web"),
+    Step(f"check-vm web {ACME}", EventKind.PROMISE_CHECKED, "acme.web"),
     Step(f"move-vm web {ACME} --shutdown-timeout 0", EventKind.VM_MOVED, "acme.web"),
     Step(f"delete-vm web {ACME} --yes --timeout 0", EventKind.VM_DELETED, "acme.web"),
     Step("set-queue priority", EventKind.QUEUE_SET, "queue"),

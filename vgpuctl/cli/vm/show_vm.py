@@ -75,6 +75,8 @@ def command(
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
         print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
+    if shown.proof is not None:
+        print_line(f"promise   {shown.proof.verdict}, checked {format_time_to_second(shown.proof.at)} UTC")
     _print_last_hour(shown)
     if with_xml and shown.xml:
         print_document(shown.xml)

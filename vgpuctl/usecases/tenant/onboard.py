@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import NetworkState
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmState
@@ -94,6 +95,7 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ob
         yield ObjectOutcome("tenant", name, UNCHANGED if exists else CREATED)
         yield from _compare_quotas(session, wanted, exists=exists, prune=prune)
         yield from _compare_pools(session, wanted, prune=prune)
+        yield from _compare_probe(session, wanted, exists=exists)
         there = {network.request.name: network for network in session.networks(tenant=name)}
         objects = {(spec.kind, spec.key): spec for spec in all_objects(session, name)}
         vms = {vm.request.name: vm for vm in session.vms(tenant=name)}
@@ -132,6 +134,7 @@ def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator
     with services.store.reading() as session:
         exists = name in {tenant.name for tenant in session.tenants()}
         quotas = list(_compare_quotas(session, wanted, exists=exists, prune=prune))
+        consent = list(_compare_probe(session, wanted, exists=exists))
         pools = list(_compare_pools(session, wanted, prune=prune))
         known = {quota.resource for quota in session.quotas(name)} if exists else set()
         granted = [pool.name for pool in session.pools() if name in pool.tenants]
@@ -147,9 +150,14 @@ def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator
                 if pool not in wanted.pools:
                     record_grant(session, pool, name, revoke=True)
     set_quota(services, name, limits=limits, guaranteed=guaranteed)
+    with services.store.transaction() as session:
+        if session.set_guest_probe(name, allowed=wanted.guest_probe):
+            values = {"guest_probe": "on" if wanted.guest_probe else "off"}
+            session.add_event(EventKind.GUEST_PROBE_SET, name, tenant=name, after=values)
     yield ObjectOutcome("tenant", name, UNCHANGED if exists else CREATED)
     yield from quotas
     yield from pools
+    yield from consent
 
 
 def _compare_quotas(session: Session, wanted: TenantFile, *, exists: bool, prune: bool) -> Iterator[ObjectOutcome]:
@@ -167,6 +175,12 @@ def _compare_quotas(session: Session, wanted: TenantFile, *, exists: bool, prune
             yield ObjectOutcome("quota", resource, UNCHANGED)
         else:
             yield ObjectOutcome("quota", resource, CREATED if old is None else CHANGED if new else REMOVED, detail)
+
+
+def _compare_probe(session: Session, wanted: TenantFile, *, exists: bool) -> Iterator[ObjectOutcome]:
+    """The consent to the probe; what the file does not allow is not allowed."""
+    if (exists and session.tenant(wanted.tenant).guest_probe) != wanted.guest_probe:
+        yield ObjectOutcome("guest_probe", "on" if wanted.guest_probe else "off", CHANGED)
 
 
 def _compare_pools(session: Session, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:

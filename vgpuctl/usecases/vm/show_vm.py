@@ -11,6 +11,7 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, InventoryError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.proof import Proof
 from vgpuctl.model.vm import RestartPolicy, Vm
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.occupancy import gpu_at
@@ -30,6 +31,7 @@ from vgpuctl.usecases.support.observations import (
 )
 from vgpuctl.usecases.support.restarts import read_restarts
 from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.vm.check_vm import last_proof
 
 PAST_MEASURES = ("utilization_ratio", "share_utilization_ratio", "framebuffer_used_bytes", "steal_ratio")
 """Measures of a vGPU that are shown over the last hour."""
@@ -59,7 +61,7 @@ class ShownVm:
     asked. state: the observation in words. shares: of each lease, the last observation of its device; shares_seen: the
     same in words. closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed
     host. preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
-    last_hour: of its vGPUs; None without any.
+    last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one.
     """
 
     vm: Vm
@@ -77,6 +79,7 @@ class ShownVm:
     restart: LastRestart | None = None
     closed: tuple[str | None, ...] = ()
     last_hour: LastHour | None = None
+    proof: Proof | None = None
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -103,6 +106,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             restart=_last_restart(session, vm, seen),
         )
     shown = replace(shown, closed=_closed(services, leases, None if known is None else known.facts))
+    shown = replace(shown, proof=last_proof(services, vm, leases))
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
 
 

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU's own guest agent in a Linux guest, asked through libvirt: by an honest probe, and by those that are not."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.lab_fixtures import lab_folder
+from tests.libvirtd_fixture import LocalLibvirtd
+from tests.unit.guests.cases import facts, vm
+from vgpuctl.errors import GuestError
+from vgpuctl.guests import guest_agent
+from vgpuctl.guests.guest_agent import ask_probe
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.render import render_domain
+from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.model.vm import DirectKernel
+from vgpuctl_lab.folder import LabFolder
+from vgpuctl_lab.initramfs import Archive, busybox, modules_in_order
+from vgpuctl_lab.kernel import ensure_kernel
+
+__all__ = ["lab_folder"]
+
+REPORT = {
+    "version": 1,
+    "driver": "580.105.08",
+    "gpus": [{"name": "NVIDIA A40-8Q", "memory_mib": 8192, "licence": "Licensed (Expiry: 2026-12-1 0:0:0 GMT)"}],
+    "cuda_devices": 1,
+    "cuda_copies": 1,
+}
+ARGUMENTS = (
+    "console=ttyS0 nokaslr tsc=reliable no_timer_check mitigations=off cryptomgr.notests rodata=off"
+    " initcall_blacklist=load_system_certificate_list,init_kprobe_trace panic=-1"
+)
+INIT = """#!/bin/busybox sh
+b=/bin/busybox
+for folder in proc sys dev run tmp var/run; do $b mkdir -p /$folder; done
+$b mount -t proc proc /proc; $b mount -t sysfs sysfs /sys; $b mount -t devtmpfs dev /dev
+for file in $($b cat /modules/order); do $b insmod /modules/$file; done
+until port=$($b grep -l org.qemu.guest_agent.0 /sys/class/virtio-ports/*/name 2>/dev/null); do $b sleep 0.1; done
+port=$($b basename $($b dirname $port))
+/usr/sbin/qemu-ga --method virtio-serial --path /dev/$port --daemonize
+echo agent runs >/dev/ttyS0
+while :; do $b sleep 1000; done
+"""
+# Each time the probe is run it is another one.
+PROBE = f"""#!/bin/busybox sh
+b=/bin/busybox
+number=$($b cat /number 2>/dev/null || echo 0)
+echo $((number + 1)) >/number
+case $number in
+0) echo '{json.dumps(REPORT)}' ;;
+1) $b head -c 3000000 /dev/zero | $b tr '\\0' x ;;
+2) echo '{{"version": 1, "version": 2}}' ;;
+3) echo '{{"version": 1, "gpus": [{{"name": ["\\u001b]0;owned"]}}]}}' ;;
+4) echo no licence; exit 3 ;;
+5) $b sleep 30 ;;
+6) $b kill $($b pidof qemu-ga); $b sleep 5 ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def guest(libvirtd: LocalLibvirtd, lab_folder: LabFolder) -> Iterator[tuple[Hypervisor, DomainView]]:
+    """A running guest whose agent has said that it runs."""
+    kernel = ensure_kernel(lab_folder)
+    initrd = libvirtd.folder / "agent-initramfs"
+    initrd.write_bytes(_initramfs(kernel.modules))
+    made = domain_view(
+        vm(), [], facts(kvm=False), direct_kernel=DirectKernel(str(kernel.image), str(initrd), ARGUMENTS)
+    )
+    made = replace(made, memory_mib=256, vcpus=1, name="agent")
+    with Hypervisor(libvirtd.uri, host="gpu1") as opened:
+        opened.define(render_domain(made))
+        opened.start(made.name)
+        try:
+            _wait_for_agent(opened, made)
+            yield opened, made
+        finally:
+            opened.destroy(made.name)
+            opened.undefine(made.name)
+
+
+def _initramfs(modules: Path) -> bytes:
+    archive = Archive()
+    archive.add_folder("dev")
+    archive.add_character_device("dev/console", 5, 1)
+    archive.add("bin/busybox", busybox(), 0o755)
+    archive.add("init", INIT.encode(), 0o755)
+    archive.add("usr/local/lib/vgpuctl/probe", PROBE.encode(), 0o755)
+    agent = Path("/usr/sbin/qemu-ga")
+    archive.add(str(agent)[1:], agent.read_bytes(), 0o755)
+    needed = subprocess.run(["ldd", str(agent)], capture_output=True, text=True, check=True).stdout
+    for library in re.findall(r"(/\S+) \(0x", needed):
+        archive.add(library[1:], Path(library).read_bytes(), 0o755)
+    files = modules_in_order((modules / "modules.dep").read_text(), ("virtio_pci", "virtio_console"))
+    for file in files:
+        archive.add(f"modules/{Path(file).name}", (modules / file).read_bytes())
+    archive.add("modules/order", "".join(f"{Path(file).name}\n" for file in files).encode())
+    return archive.finished()
+
+
+def _wait_for_agent(hypervisor: Hypervisor, view: DomainView) -> None:
+    deadline = time.monotonic() + 120
+    while True:
+        xml = hypervisor.xml(view.name) or ""
+        if re.search(r"name='org.qemu.guest_agent.0' state='connected'", xml):
+            return
+        assert time.monotonic() < deadline, "the guest's agent did not come up"
+        time.sleep(0.3)
+
+
+def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: pytest.MonkeyPatch) -> None:
+    hypervisor, view = guest
+
+    def ask(timeout_s: float = 20) -> object:
+        return ask_probe(hypervisor, view.name, uuid=view.uuid, timeout_s=timeout_s)
+
+    report = ask_probe(hypervisor, view.name, uuid=view.uuid)
+    assert (report.driver, report.cuda_copies) == ("580.105.08", 1)
+    assert [(gpu.name, gpu.memory_mib) for gpu in report.gpus] == [("NVIDIA A40-8Q", 8192)]
+    for said in (
+        "characters|more than a probe writes",
+        "key 'version' is written twice",
+        "Expected `str | null`, got `array`",
+        "ended with 3",
+        r"did not end within 1 s",
+    ):
+        with pytest.raises(GuestError, match=said) as refused:
+            ask(timeout_s=1 if "within" in said else 20)
+        assert "\x1b" not in str(refused.value) + "".join(refused.value.context)
+    monkeypatch.setattr(guest_agent, "ANSWER_S", 2)
+    with pytest.raises(GuestError, match=r"guest agent of agent"):
+        ask()
+    with pytest.raises(GuestError, match=r"guest-exec\)"):
+        ask()

@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from vgpuctl.catalog.guest_display import with_display_defaults
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.nic import NicModel
@@ -68,11 +69,15 @@ def parse_guest_os(text: str, /, *, what: str = "os") -> str:
 
 
 def with_os_defaults(request: VmRequest) -> VmRequest:
-    """The request with everything decided that its profile decides and the user did not. It may be repeated."""
+    """The request with everything decided that its profile decides and the user did not. It may be repeated.
+
+    Raises UsageError for a display that contradicts itself.
+    """
     profile = GUEST_OSES.get(request.os or "")
     if profile is None:
-        return replace(request, firmware=request.firmware or Firmware.BIOS)
-    return replace(
+        decided = replace(request, firmware=request.firmware or Firmware.BIOS)
+        return with_display_defaults(decided, is_windows=False)
+    decided = replace(
         request,
         firmware=request.firmware or profile.firmware,
         secure_boot=request.secure_boot or profile.secure_boot,
@@ -82,3 +87,4 @@ def with_os_defaults(request: VmRequest) -> VmRequest:
         data_disks=tuple(replace(disk, bus=disk.bus or profile.disk_bus) for disk in request.data_disks),
         nics=tuple(replace(nic, model=nic.model or profile.nic_model) for nic in request.nics),
     )
+    return with_display_defaults(decided, is_windows=profile.is_windows)

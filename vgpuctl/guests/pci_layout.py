@@ -5,6 +5,8 @@ Bus numbers follow the order of the root ports, so the ports of disk, network, e
 GPU keeps its address in the guest when a disk comes or goes (Windows ties driver and licence to it). GPUs follow, one
 port each. In a guest without NUMA nodes their ports are on the root bus, eight to a slot. In a guest with NUMA nodes
 each node has an expander bus, and a GPU's port is on the bus of its node.
+
+What a guest has beside these, a USB controller for example, has a port each after those of the GPUs, on the root bus.
 """
 
 from collections import Counter
@@ -20,6 +22,7 @@ FIRST_GPU_BUS = 5
 _BASE_SLOT = 2
 _FIRST_GPU_SLOT = 3
 _FIRST_EXPANDER_SLOT = 8
+_FIRST_FURTHER_SLOT = 0x10
 
 # The buses behind an expander have the numbers after its own (libvirt, formatdomain, "busNr"). 8 expanders with up to
 # 27 ports each fill the numbers from 32 to 255; those below are for the ports of the root bus.
@@ -68,8 +71,13 @@ def first_gpu_bus(nodes: GuestNodes | None) -> int:
     return FIRST_GPU_BUS + len(expander_buses(nodes))
 
 
-def root_ports(gpu_count: int, nodes: GuestNodes | None) -> tuple[RootPortView, ...]:
-    """The ports of the base devices, then those of the GPUs."""
+def first_further_bus(gpu_count: int, nodes: GuestNodes | None) -> int:
+    """Controller index of the first port after those of the GPUs."""
+    return first_gpu_bus(nodes) + gpu_count
+
+
+def root_ports(gpu_count: int, nodes: GuestNodes | None, further: int = 0) -> tuple[RootPortView, ...]:
+    """The ports of the base devices, then those of the GPUs. further: number of ports after them."""
     base = [
         RootPortView(index=bus, bus=0, slot=_BASE_SLOT, function=function, multifunction=function == 0)
         for function, bus in enumerate((DISK_BUS, NETWORK_BUS, ENTROPY_BUS, CHANNEL_BUS))
@@ -85,4 +93,9 @@ def root_ports(gpu_count: int, nodes: GuestNodes | None) -> tuple[RootPortView, 
         slot, function = _FIRST_GPU_SLOT + number // 8, number % 8
         is_first_of_several = function == 0 and number + 1 < gpu_count
         base.append(RootPortView(first + number, 0, slot, function, is_first_of_several))
+    after = first_further_bus(gpu_count, nodes)
+    for number in range(further):
+        slot, function = _FIRST_FURTHER_SLOT + number // 8, number % 8
+        is_first_of_several = function == 0 and number + 1 < further
+        base.append(RootPortView(after + number, 0, slot, function, is_first_of_several))
     return tuple(base)

@@ -8,10 +8,19 @@ from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import GuestError, UsageError
+from vgpuctl.guests.display_view import DisplayView, display_view, hostdev_display, shown_device
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import CpusByNode, NumaView, numa_view
-from vgpuctl.guests.pci_layout import ExpanderBusView, RootPortView, expander_buses, first_gpu_bus, root_ports
+from vgpuctl.guests.pci_layout import (
+    ExpanderBusView,
+    RootPortView,
+    expander_buses,
+    first_further_bus,
+    first_gpu_bus,
+    root_ports,
+)
+from vgpuctl.model.display import DisplayRequest, VgpuDisplay
 from vgpuctl.model.guest_firmware import UnwantedFeature, unwanted_feature
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, Share
@@ -101,6 +110,7 @@ class HostdevView:
     """One device given to the guest: a PCI function (source) or a mediated device (mdev_uuid).
 
     managed: whether libvirt binds the function to vfio-pci; None for a mediated device, which has no such attribute.
+    display: how the console shows its picture.
     """
 
     alias: str
@@ -110,6 +120,7 @@ class HostdevView:
     guest_bus: int
     guest_function: int
     multifunction: bool
+    display: VgpuDisplay = VgpuDisplay.OFF
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,7 @@ class DomainView:
     seed_path: str | None
     network: NetworkView | None
     hostdevs: tuple[HostdevView, ...]
+    display: DisplayView | None
     serial_log_path: str
     metadata: DomainMetadata
 
@@ -171,6 +183,7 @@ def domain_view(
     if window is not None and not facts.kvm:
         window = min(window, TCG_WINDOW_GIB)
     request = vm.request
+    display = display_view(request.display, first_further_bus(len(shares), vm.nodes))
     view = DomainView(
         name=vm.domain_name,
         uuid=vm.uuid,
@@ -189,11 +202,12 @@ def domain_view(
         numa=numa_view(vm.nodes, floating),
         mmio_window_gib=window,
         expander_buses=expander_buses(vm.nodes),
-        root_ports=root_ports(len(shares), vm.nodes),
+        root_ports=root_ports(len(shares), vm.nodes, 0 if display is None else 1),
         disk=disk,
         seed_path=seed_path,
         network=_network_view(vm, attachment),
-        hostdevs=tuple(hostdev for hostdev in _hostdevs(shares, first_gpu_bus(vm.nodes))),
+        hostdevs=tuple(_hostdevs(shares, first_gpu_bus(vm.nodes), request.display, facts)),
+        display=display,
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
     )
@@ -233,12 +247,15 @@ def parse_pci_address(text: str) -> PciAddress:
     return PciAddress(domain, bus, slot, function)
 
 
-def _hostdevs(shares: Sequence[Share], first_bus: int) -> Iterator[HostdevView]:
+def _hostdevs(
+    shares: Sequence[Share], first_bus: int, display: DisplayRequest, facts: HostFacts
+) -> Iterator[HostdevView]:
+    shown = shown_device(display, shares, facts)
     for index, share in enumerate(shares):
-        yield from _functions(index, share, first_bus + index)
+        yield from _functions(index, share, first_bus + index, hostdev_display(display, is_shown=index == shown))
 
 
-def _functions(index: int, share: Share, bus: int) -> Iterator[HostdevView]:
+def _functions(index: int, share: Share, bus: int, display: VgpuDisplay) -> Iterator[HostdevView]:
     devices = kind_of(share.sharing).guest_devices(share)
     for number, device in enumerate(devices):
         yield HostdevView(
@@ -249,6 +266,7 @@ def _functions(index: int, share: Share, bus: int) -> Iterator[HostdevView]:
             guest_bus=bus,
             guest_function=number,
             multifunction=number == 0 and len(devices) > 1,
+            display=VgpuDisplay.OFF if number else display,
         )
 
 

@@ -33,8 +33,30 @@ class VgpuDisplay(StrEnum):
 
 @dataclass(frozen=True)
 class DisplayRequest:
-    """The display. kind, video, vgpu: None as the operating system's profile and the GPU's sharing kind say."""
+    """The display. All three are None for a VM without one; `catalog.guest_display` decides what a user left out."""
 
     kind: DisplayKind | None = None
     video: VideoModel | None = None
     vgpu: VgpuDisplay | None = None
+
+    @property
+    def has_picture(self) -> bool:
+        """True if the VM has a display that `vgpuctl view` can show."""
+        return self.kind not in (None, DisplayKind.NONE)
+
+    @property
+    def shows_vgpu(self) -> bool:
+        """True if the console shows the picture of a vGPU."""
+        return self.vgpu not in (None, VgpuDisplay.OFF)
+
+
+class ConsolePicture(StrEnum):
+    """The picture of the console, as `vgpuctl set-console` names it.
+
+    vgpu: the vGPU's alone, which is then the guest's only and primary adapter. emulated: of an emulated adapter, for
+    installing and for rescue. none: no picture.
+    """
+
+    VGPU = "vgpu"
+    EMULATED = "emulated"
+    NONE = "none"

@@ -260,7 +260,17 @@ class Fleet:
         constraints = request.constraints
         memory = (request.memory_mib, request.hugepages_kib)
         workload = request.workload if PolicyName.PREDICTED in policy.names else None
-        key = (request.gpus, request.vcpus, memory, policy, constraints.required, constraints.preferred, workload)
+        shown = request.display.vgpu if request.display.shows_vgpu else None
+        key = (
+            request.gpus,
+            request.vcpus,
+            memory,
+            policy,
+            constraints.required,
+            constraints.preferred,
+            workload,
+            shown,
+        )
         found = self._request_classes.get(key)
         if found is None:
             if len(self._request_classes) >= MOST_REQUEST_CLASSES:

@@ -16,7 +16,7 @@ from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
 from vgpuctl.scheduler.scorer import free_part
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
-from vgpuctl.sharing.kinds import KINDS, kind_of
+from vgpuctl.sharing.kinds import KINDS, consoles_of, kind_of
 
 
 class GpuClasses:
@@ -178,6 +178,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         bool(gpu.users),
         reading.facts.iommu_active,
         tuple(kind.refuse_host(reading.facts) is None for kind in KINDS),
+        consoles_of(reading.facts.libvirt_version),
         gpu.iommu_group is None,
         reading.obstacle.code if reading.obstacle else None,
         gpu.numa_node,

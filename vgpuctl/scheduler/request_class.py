@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from vgpuctl import catalog
@@ -47,6 +48,10 @@ def share_requests_of(request: VmRequest) -> list[ShareRequest]:
         if gpu.board is not None:
             boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
         share_requests.extend([ShareRequest(gpu, boards, request.constraints.required)] * gpu.count)
+    if share_requests and request.display.shows_vgpu:
+        # The console shows the first vGPU (guests/display_view.py), so only that one has to be on such a host.
+        shown = next((at for at, one in enumerate(share_requests) if one.request.sharing is None), 0)
+        share_requests[shown] = replace(share_requests[shown], display=request.display.vgpu)
     return share_requests
 
 

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, Step
+from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
+from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.plan import Plan
 
@@ -24,6 +26,14 @@ class BoundByLibvirt:
     def refuse_host(self, facts: HostFacts) -> Refusal | None:
         """Any host can."""
         return None
+
+    def refuse_console(self, display: VgpuDisplay, libvirt_version: str | None) -> Refusal | None:
+        """A function on vfio-pci has no display region, and QEMU ends at the start of a guest that asks for one."""
+        return Refusal(
+            Code.NO_CONSOLE,
+            "only a vGPU's picture can be shown in the console; this GPU's is on its own connectors, or nowhere",
+            "use an emulated adapter (`video: bochs`), or a remote desktop inside the guest",
+        )
 
     def same_on(self, example: Share, gpu: Gpu, taken: Container[str]) -> Share | None:
         """Companions and IOMMU groups differ from card to card, so each is asked."""

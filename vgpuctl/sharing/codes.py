@@ -44,6 +44,7 @@ class Code(StrEnum):
     VFS_ENABLED = "vfs-enabled"
     NO_FREE_VF = "no-free-vf"
     LIBVIRT_TOO_OLD = "libvirt-too-old"
+    NO_CONSOLE = "no-console"
     MIG_ON = "mig-on"
     NO_MIG_INSTANCE = "no-mig-instance"
     EQUAL_SIZE = "equal-size"

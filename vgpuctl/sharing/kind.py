@@ -13,6 +13,7 @@ from typing import Protocol
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.sharing import Sharing, VgpuStep
+from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.declared import Declared
@@ -106,6 +107,12 @@ class SharingKind(Protocol):
 
     def guest_devices(self, share: Share) -> tuple[GuestDevice, ...]:
         """The host devices of a domain, the GPU first. Raises GuestError for a share without a device."""
+
+    def refuse_console(self, display: VgpuDisplay, libvirt_version: str | None) -> Refusal | None:
+        """Say why libvirt of this version cannot show a share's picture in the console. display: on or ramfb.
+
+        The scheduler asks it too.
+        """
 
     def recognise(self, device: str, beside: Sequence[str], gpu: Gpu) -> Share | str | None:
         """The share that a domain's device is. beside: all devices of the domain.

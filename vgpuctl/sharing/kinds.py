@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sharing kinds. They are asked in this order, which is that of the reference's first table, passthrough first."""
 
+import functools
 from collections.abc import Mapping
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
@@ -21,6 +23,13 @@ _CARD_KINDS = tuple(kind for kind in KINDS if kind.takes is Takes.CARD)
 _CARD_NAMES = frozenset(str(kind.sharing) for kind in _CARD_KINDS)
 _FUNCTION_KINDS = tuple(kind for kind in KINDS if kind.takes is Takes.FUNCTION)
 _VGPU_BY_NAME: Mapping[str, VgpuKind] = {kind.sharing: kind for kind in VGPU_KINDS}
+
+
+@functools.lru_cache(maxsize=256)
+def consoles_of(libvirt_version: str | None) -> tuple[bool, ...]:
+    """Whether libvirt of this version shows the pictures of shares, by kind and by how."""
+    how = (VgpuDisplay.ON, VgpuDisplay.RAMFB)
+    return tuple(kind.refuse_console(display, libvirt_version) is None for kind in KINDS for display in how)
 
 
 def kind_of(sharing: Sharing) -> SharingKind:

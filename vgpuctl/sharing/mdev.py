@@ -11,6 +11,7 @@ from dataclasses import replace
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, Sharing, VgpuStep
 from vgpuctl.errors import GuestError
+from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.kind import GuestDevice, VgpuKind
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
@@ -22,6 +23,8 @@ class MediatedDevice(Vgpu):
     """The kinds `mdev` and `mdev-vf`."""
 
     has_uuid = True
+    # libvirt, formatdomain, "Host device assignment": `display` and `ramfb` of mediated devices.
+    console_since = {VgpuDisplay.ON: (4, 6, 0), VgpuDisplay.RAMFB: (5, 10, 0)}
 
     def __init__(self, sharing: Sharing, *, is_on_vf: bool) -> None:
         self.sharing = sharing

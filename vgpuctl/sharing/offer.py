@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 from vgpuctl.model.constraints import Label
+from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
@@ -13,12 +14,13 @@ from vgpuctl.sharing.codes import Code
 class ShareRequest:
     """One wanted share. boards: keys of the catalogue's models that `request.board` means; None when any will do.
 
-    labels: that the GPU must have.
+    labels: that the GPU must have. display: how the console shows the share's picture, None if it does not.
     """
 
     request: GpuRequest
     boards: frozenset[str] | None = None
     labels: tuple[Label, ...] = ()
+    display: VgpuDisplay | None = None
 
     @property
     def what(self) -> str:

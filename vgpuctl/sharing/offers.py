@@ -22,5 +22,9 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
     answer = refuse_without_vgpu(share_request, state) if kind is None else kind.offers(share_request, state)
     if isinstance(answer, Refusal) and answer.code.is_of_the_model():
         return answer
+    if kind is not None and share_request.display is not None and not isinstance(answer, Refusal):
+        refusal = kind.refuse_console(share_request.display, state.facts.libvirt_version)
+        if refusal is not None:
+            return refusal
     reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)
     return answer if reason is None else declared_otherwise(reason, state)

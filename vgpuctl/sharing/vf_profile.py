@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VirtualFunction
 from vgpuctl.agent.wire.sharing import SetVfProfile, Sharing, VgpuStep
+from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
 from vgpuctl.model.libvirt_version import version_of
 from vgpuctl.sharing.codes import Code
@@ -29,6 +30,8 @@ class VfProfile(Vgpu):
     sharing = Sharing.VF_PROFILE
     has_uuid = False
     needs_group = True
+    # libvirt NEWS, 10.3.0: `display` and `ramfb` of PCI devices.
+    console_since = {VgpuDisplay.ON: (10, 3, 0), VgpuDisplay.RAMFB: (10, 3, 0)}
 
     def refuse_host(self, facts: HostFacts) -> Refusal | None:
         """An older libvirt gives a VM no VF that stays on its vendor's driver; an unknown version counts as able."""

@@ -2,13 +2,15 @@
 """The part that all kinds of vGPUs have in common: types, offers and checks; and a GPU that offers no vGPU."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.agent.wire.sharing import Sharing, VgpuStep
+from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
+from vgpuctl.model.libvirt_version import version_of
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_type, refuse_use
 from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of
@@ -35,6 +37,8 @@ class Vgpu(ABC):
     is_bound_by_libvirt = False
     layouts = frozenset((LayoutKind.VGPU, LayoutKind.MIG_VGPU))
     needs_group = False
+    console_since: Mapping[VgpuDisplay, tuple[int, ...]]
+    """The first libvirt that shows the picture of such a device, by how."""
 
     @abstractmethod
     def existing(self, gpu: Gpu) -> list[ExistingVgpu]:
@@ -55,6 +59,19 @@ class Vgpu(ABC):
     def refuse_host(self, facts: HostFacts) -> Refusal | None:
         """Any host can."""
         return None
+
+    def refuse_console(self, display: VgpuDisplay, libvirt_version: str | None) -> Refusal | None:
+        """libvirt has learned it at some time; an unknown version counts as able."""
+        version, since = version_of(libvirt_version), self.console_since[display]
+        if not version or version >= since:
+            return None
+        needed = ".".join(map(str, since))
+        return Refusal(
+            Code.LIBVIRT_TOO_OLD,
+            f"libvirt {libvirt_version} cannot show the picture of a {self.sharing} vGPU ({display}); "
+            f"{needed} and newer can",
+            f"install libvirt {needed} or newer on the host, or use an emulated adapter (`video: bochs`)",
+        )
 
     def refuse_declared(self, declared: Declared, gpu: Gpu, profile: str) -> str | None:
         """A layout may allow some types only."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts, NumaNode
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
+from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, LeaseState, Share
@@ -140,6 +141,12 @@ _SEED = "/var/lib/libvirt/images/acme.web-1-seed.iso"
 _PINNED = replace(REQUEST, vcpus=2, memory_mib=4096)
 _FLOATING = {0: tuple(range(2, 8)), 1: tuple(range(10, 16))}
 _FULL_VGPU = Share("0000:41:00.0", Sharing.MDEV, "A40-48Q", "0000:41:00.0", mdev_uuid=MDEV_UUID, framebuffer_mib=49152)
+_TWO_MDEVS = (("0000:41:00.4", MDEV_UUID), ("0000:41:00.5", "c73f1fa6-489e-4834-9476-d70dabd98c41"))
+
+
+def _shows(kind: DisplayKind, video: VideoModel, vgpu: VgpuDisplay = VgpuDisplay.OFF) -> VmRequest:
+    return replace(REQUEST, display=DisplayRequest(kind, video, vgpu))
+
 
 CASES: dict[str, DomainView] = {
     "no_gpu_kvm": domain_view(vm(), [], facts()),
@@ -244,6 +251,20 @@ CASES: dict[str, DomainView] = {
         [],
         facts(numa_nodes=2),
         floating=_FLOATING,
+    ),
+    "display_of_a_bios_guest": domain_view(vm(_shows(DisplayKind.VNC, VideoModel.VGA)), [], facts()),
+    "display_spice": domain_view(
+        vm(replace(_shows(DisplayKind.SPICE, VideoModel.QXL), firmware=Firmware.UEFI)), [], facts()
+    ),
+    "display_beside_the_vgpu": domain_view(
+        vm(_shows(DisplayKind.VNC, VideoModel.BOCHS, VgpuDisplay.ON)),
+        leases(vgpu("0000:41:00.0", Sharing.MDEV, "0000:41:00.0", MDEV_UUID)),
+        facts(_A40),
+    ),
+    "display_of_the_first_vgpu_alone": domain_view(
+        vm(_shows(DisplayKind.VNC, VideoModel.NONE, VgpuDisplay.RAMFB)),
+        leases(whole("0000:42:00.0"), *(vgpu("0000:41:00.0", Sharing.MDEV_VF, *one) for one in _TWO_MDEVS)),
+        facts(_A40, gpu("0000:42:00.0")),
     ),
     "characters_that_need_escaping": domain_view(
         vm(

@@ -41,6 +41,7 @@ def plan_vm(services: Services, vm: Vm, network: Network | None, placement: Plac
     steps, undo = plan_leases(leases, facts)
     attachment = free_port(services, vm, network)
     guest.check_nodes(vm, facts)
+    guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=False)
     guest.check(host, vm, attachment, images)
     take_steps(host, steps, dry_run=True)
@@ -66,6 +67,7 @@ def build_vm(
             for lease in leases:
                 session.set_lease_share(lease.id, lease.share)
     guest.check_nodes(vm, facts)
+    guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachment, images)
     make_volumes(services, host, vm, attachment, images, undoing)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
+from vgpuctl.guests.display_view import shown_device
 from vgpuctl.guests.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.numa import CpusByNode
 from vgpuctl.guests.render import render_domain
@@ -69,6 +70,12 @@ def check_nodes(vm: Vm, facts: HostFacts) -> None:
     missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.nodes))
     if missing is not None:
         raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.domain_name}")
+
+
+def check_display(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:
+    """Find out, before anything is built, whether the console can show what it is to show. Raises GuestError."""
+    shares = [lease.share for lease in sorted(leases, key=lambda lease: lease.index)]
+    shown_device(vm.request.display, shares, facts)
 
 
 def remove_domain(host: HostSession, vm: Vm, *, when_off: Callable[[DomainFact], object] | None = None) -> None:

@@ -177,6 +177,7 @@ def _start(
             vm = _record_nodes(services, vm, leases, facts)
     refuse_sick(services, host, leases, host.agent.health())
     guest.check_nodes(vm, facts)
+    guest.check_display(vm, leases, facts)
     steps, undo = plan_leases(leases, facts)
     taken, was_started = [lease for lease in leases if lease.id not in before], False
     # Undone last: what a guest may have used comes back like any other share.

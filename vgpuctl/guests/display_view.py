@@ -23,9 +23,9 @@ class DisplayView:
     usb_bus: int
 
 
-def display_view(display: DisplayRequest, usb_bus: int) -> DisplayView | None:
+def display_view(display: DisplayRequest, usb_bus: int | None) -> DisplayView | None:
     """The display of a domain, None without one. A tablet comes with it, for a pointer without an offset."""
-    if not display.has_picture or display.kind is None:
+    if not display.has_picture or display.kind is None or usb_bus is None:
         return None
     return DisplayView(display.kind, display.video or VideoModel.NONE, usb_bus)
 

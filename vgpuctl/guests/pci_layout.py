@@ -6,7 +6,9 @@ GPU keeps its address in the guest when a disk comes or goes (Windows ties drive
 port each. In a guest without NUMA nodes their ports are on the root bus, eight to a slot. In a guest with NUMA nodes
 each node has an expander bus, and a GPU's port is on the bus of its node.
 
-What a guest has beside these, a USB controller for example, has a port each after those of the GPUs, on the root bus.
+The ports of further devices have the highest numbers, and slots of the root bus that are theirs alone: a device keeps
+its slot and function, by which the guest knows it, whatever else comes or goes. In a slot the functions are used from
+0 on, for a guest does not look at a slot whose function 0 is empty.
 """
 
 from collections import Counter
@@ -19,10 +21,19 @@ NETWORK_BUS = 2
 ENTROPY_BUS = 3
 CHANNEL_BUS = 4
 FIRST_GPU_BUS = 5
+MOST_BUSES = 256
 _BASE_SLOT = 2
 _FIRST_GPU_SLOT = 3
 _FIRST_EXPANDER_SLOT = 8
-_FIRST_FURTHER_SLOT = 0x10
+_SCSI_SLOT = 16
+_USB_SLOT = 17
+_NIC_SLOT = 18
+_DISK_SLOT = 19
+_SPARE_SLOT = 21
+_FUNCTIONS = 8
+MOST_NICS = 8
+MOST_VIRTIO_DISKS = 16
+MOST_SPARE = 16
 
 # The buses behind an expander have the numbers after its own (libvirt, formatdomain, "busNr"). 8 expanders with up to
 # 27 ports each fill the numbers from 32 to 255; those below are for the ports of the root bus.
@@ -51,6 +62,59 @@ class RootPortView:
     multifunction: bool
 
 
+@dataclass(frozen=True)
+class Extras:
+    """Further devices, each behind a port of its own. disks: data disks on virtio. nics: interfaces after the first.
+
+    spare: ports for devices that are attached while the guest runs.
+    """
+
+    has_scsi: bool = False
+    has_usb: bool = False
+    nics: int = 0
+    disks: int = 0
+    spare: int = 0
+
+    def slots(self) -> tuple[tuple[int, int], ...]:
+        """Slot on the root bus and function of each port, in the order of extra_buses."""
+        singles = [(slot, 0) for slot, there in ((_SCSI_SLOT, self.has_scsi), (_USB_SLOT, self.has_usb)) if there]
+        counted = ((_NIC_SLOT, self.nics), (_DISK_SLOT, self.disks), (_SPARE_SLOT, self.spare))
+        return (
+            *singles,
+            *((slot + number // _FUNCTIONS, number % _FUNCTIONS) for slot, most in counted for number in range(most)),
+        )
+
+
+NO_EXTRAS = Extras()
+
+
+@dataclass(frozen=True)
+class ExtraBuses:
+    """The bus behind the port of each further device: libvirt's controller index."""
+
+    scsi: int | None = None
+    usb: int | None = None
+    nics: tuple[int, ...] = ()
+    disks: tuple[int, ...] = ()
+    spare: tuple[int, ...] = ()
+
+
+def extra_buses(gpu_count: int, nodes: GuestNodes | None, extras: Extras) -> ExtraBuses:
+    """The buses of further devices; their indexes follow those of the GPUs."""
+    left = iter(range(first_gpu_bus(nodes) + gpu_count, MOST_BUSES))
+
+    def take(count: int) -> tuple[int, ...]:
+        return tuple(next(left) for _ in range(count))
+
+    return ExtraBuses(
+        scsi=next(left) if extras.has_scsi else None,
+        usb=next(left) if extras.has_usb else None,
+        nics=take(extras.nics),
+        disks=take(extras.disks),
+        spare=take(extras.spare),
+    )
+
+
 def expander_buses(nodes: GuestNodes | None) -> tuple[ExpanderBusView, ...]:
     """One for each NUMA node of the guest, if it has any."""
     if nodes is None or not nodes.has_vnuma:
@@ -71,13 +135,8 @@ def first_gpu_bus(nodes: GuestNodes | None) -> int:
     return FIRST_GPU_BUS + len(expander_buses(nodes))
 
 
-def first_further_bus(gpu_count: int, nodes: GuestNodes | None) -> int:
-    """Controller index of the first port after those of the GPUs."""
-    return first_gpu_bus(nodes) + gpu_count
-
-
-def root_ports(gpu_count: int, nodes: GuestNodes | None, further: int = 0) -> tuple[RootPortView, ...]:
-    """The ports of the base devices, then those of the GPUs. further: number of ports after them."""
+def root_ports(gpu_count: int, nodes: GuestNodes | None, extras: Extras = NO_EXTRAS) -> tuple[RootPortView, ...]:
+    """The ports of the base devices, then those of the GPUs, then those of further devices."""
     base = [
         RootPortView(index=bus, bus=0, slot=_BASE_SLOT, function=function, multifunction=function == 0)
         for function, bus in enumerate((DISK_BUS, NETWORK_BUS, ENTROPY_BUS, CHANNEL_BUS))
@@ -93,9 +152,7 @@ def root_ports(gpu_count: int, nodes: GuestNodes | None, further: int = 0) -> tu
         slot, function = _FIRST_GPU_SLOT + number // 8, number % 8
         is_first_of_several = function == 0 and number + 1 < gpu_count
         base.append(RootPortView(first + number, 0, slot, function, is_first_of_several))
-    after = first_further_bus(gpu_count, nodes)
-    for number in range(further):
-        slot, function = _FIRST_FURTHER_SLOT + number // 8, number % 8
-        is_first_of_several = function == 0 and number + 1 < further
-        base.append(RootPortView(after + number, 0, slot, function, is_first_of_several))
+    slots = extras.slots()
+    for index, (slot, function) in enumerate(slots, first + gpu_count):
+        base.append(RootPortView(index, 0, slot, function, function == 0 and (slot, 1) in slots))
     return tuple(base)

@@ -8,25 +8,28 @@ from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import GuestError, UsageError
-from vgpuctl.guests.display_view import DisplayView, display_view, hostdev_display, shown_device
+from vgpuctl.guests.display_view import DisplayView, hostdev_display, shown_device
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import CpusByNode, NumaView, numa_view
 from vgpuctl.guests.pci_layout import (
     ExpanderBusView,
+    ExtraBuses,
+    Extras,
     RootPortView,
     expander_buses,
-    first_further_bus,
+    extra_buses,
     first_gpu_bus,
     root_ports,
 )
+from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
 from vgpuctl.model.guest_firmware import UnwantedFeature, unwanted_feature
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment, Backend, mac_address
 from vgpuctl.model.texts import texts_of
-from vgpuctl.model.vm import DirectKernel, Firmware, Vm
+from vgpuctl.model.vm import DirectKernel, Firmware, Vm, VmRequest
 from vgpuctl.sharing.kinds import kind_of
 
 PORT_FILTER = "vgpuctl-tenant-port"
@@ -35,6 +38,7 @@ LOG_FOLDER = "/var/log/libvirt/qemu"
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _MAXPHYSADDR_SINCE = (8, 7)
+_SPARE_PORTS = 4
 NO_CPUS: CpusByNode = {}
 
 
@@ -148,6 +152,7 @@ class DomainView:
     mmio_window_gib: int | None
     expander_buses: tuple[ExpanderBusView, ...]
     root_ports: tuple[RootPortView, ...]
+    extra_buses: ExtraBuses
     disk: DiskView | None
     seed_path: str | None
     network: NetworkView | None
@@ -183,7 +188,8 @@ def domain_view(
     if window is not None and not facts.kvm:
         window = min(window, TCG_WINDOW_GIB)
     request = vm.request
-    display = display_view(request.display, first_further_bus(len(shares), vm.nodes))
+    extras = extras_of(request)
+    buses = extra_buses(len(shares), vm.nodes, extras)
     view = DomainView(
         name=vm.domain_name,
         uuid=vm.uuid,
@@ -202,18 +208,34 @@ def domain_view(
         numa=numa_view(vm.nodes, floating),
         mmio_window_gib=window,
         expander_buses=expander_buses(vm.nodes),
-        root_ports=root_ports(len(shares), vm.nodes, 0 if display is None else 1),
+        root_ports=root_ports(len(shares), vm.nodes, extras),
+        extra_buses=buses,
         disk=disk,
         seed_path=seed_path,
         network=_network_view(vm, attachment),
         hostdevs=tuple(_hostdevs(shares, first_gpu_bus(vm.nodes), request.display, facts)),
-        display=display,
+        display=display_view(request.display, buses.usb),
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
     )
     for path, text in texts_of(view):
         _check_text(text, what=f"{path} of VM {request.name!r}")
     return view
+
+
+def extras_of(request: VmRequest) -> Extras:
+    """The further devices of a VM, with spare ports as asked for, else where it has more than the base devices."""
+    disks = [request.disk] if request.disk is not None else []
+    buses = [one.bus or DiskBus.VIRTIO for one in (*disks, *request.data_disks)]
+    has_more = bool(request.os or request.data_disks or request.nics or request.install)
+    spare = request.spare_ports if request.spare_ports is not None else _SPARE_PORTS if has_more else 0
+    return Extras(
+        has_scsi=DiskBus.SCSI in buses,
+        has_usb=request.display.has_picture,
+        nics=len(request.nics),
+        disks=sum(one.bus in (None, DiskBus.VIRTIO) for one in request.data_disks),
+        spare=spare,
+    )
 
 
 def _network_view(vm: Vm, attachment: Attachment | None) -> NetworkView | None:

@@ -346,6 +346,7 @@ GATES = [
         "reveal",
         "model/secret_text.py",
         "guests/seed/image.py:seed_files",
+        "guests/seed/linux_setup.py:linux_setup",
         "guests/seed/network.py:network_document",
         "store/sealed.py:documents_of",
         "model/texts.py:texts_of",

@@ -4,11 +4,13 @@
 import functools
 import json
 import re
+import shlex
 from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 _NOT_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -29,6 +31,7 @@ def environment() -> "Environment":
         keep_trailing_newline=True,
     )
     made.policies["json.dumps_function"] = _yaml_text
+    made.filters["shell"] = _shell_word
     return made
 
 
@@ -38,6 +41,13 @@ def _yaml_text(value: object, **_options: object) -> str:
     return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def _shell_word(value: object) -> "Markup":
+    """Write a value as one word of a POSIX shell, whatever it holds."""
+    from markupsafe import Markup
+
+    return Markup(shlex.quote(str(value)))
+
+
 def render_template(name: str, /, **values: object) -> str:
-    """Render the file `name` of templates/. Values are escaped for XML; `tojson` writes them for YAML."""
+    """Render the file `name` of templates/. Values are escaped for XML; `tojson` is for YAML, `shell` for sh."""
     return environment().get_template(name).render(**values)

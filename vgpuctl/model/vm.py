@@ -159,6 +159,12 @@ class VmRequest:
     spare_ports: int | None = None
 
     @property
+    def has_seed(self) -> bool:
+        """True if the VM has a seed: for cloud-init or cloudbase-init, or with the answers for an installer."""
+        is_unattended = self.install is not None and self.install.unattended
+        return self.cloud_init.is_wanted() or self.guest_driver.is_wanted() or is_unattended
+
+    @property
     def memory(self) -> GuestMemory:
         """The host memory that its running guest takes."""
         return GuestMemory(self.memory_mib, self.hugepages_kib)

@@ -78,7 +78,7 @@ def wanted_volumes(vm: Vm) -> tuple[Volume, ...]:
     wanted = []
     if request.disk is not None:
         wanted.append(_volume(vm, VolumeKind.DISK, request.disk.pool, request.disk.size_mib * _MIB))
-    if request.cloud_init.is_wanted():
+    if request.has_seed:
         wanted.append(_volume(vm, VolumeKind.SEED, SEED_POOL, None))
     return tuple(wanted)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.network import Backend, NetworkRequest
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.tenant_file import TenantFile
@@ -17,6 +18,7 @@ from vgpuctl.quota.resources import parse_amount, parse_resource
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.field import Field, Table, Text, Truth, Whole
 from vgpuctl.specs.flags import read_text
+from vgpuctl.specs.guest_rules import fits_system
 from vgpuctl.specs.network import NETWORK, build_network
 from vgpuctl.specs.reading import check_version, read_field, read_file_entry
 from vgpuctl.specs.secret_file import SecretFiles
@@ -29,7 +31,10 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Head:
-    """The keys of a tenant's file that hold one value or one list. priority, ssh_keys: of VMs that name none."""
+    """The keys of a tenant's file that hold one value or one list. priority, ssh_keys: of VMs that name none.
+
+    guest_driver: of VMs with a GPU that name none, and whose system it is for.
+    """
 
     version: int
     tenant: str
@@ -37,6 +42,7 @@ class Head:
     priority: int | None = None
     ssh_keys: tuple[str, ...] = ()
     guest_probe: bool = False
+    guest_driver: GuestDriver | None = None
 
 
 HEAD = Table(
@@ -49,7 +55,9 @@ HEAD = Table(
         Field("priority", VM.field("priority").type, "Priority of VMs that name none"),
         Field("ssh_keys", Text(), "SSH public key of VMs that name none", is_list=True),
         Field("guest_probe", Truth(), "Allow `check-vm` to run its probe in the tenant's guests"),
+        *(field for field in VM.fields if field.key.startswith("guest_driver.")),
     ),
+    (next(section for section in VM.sections if section.key == "guest_driver"),),
 )
 IN_FILE = tuple(kind for kind in KINDS if kind.written is not Written.IN_NETWORKS)
 IN_NETWORKS = tuple(kind for kind in KINDS if kind.written is Written.IN_NETWORKS)
@@ -131,11 +139,14 @@ def _vms(entries: dict[str, Value], head: Head, files: SecretFiles) -> Iterator[
     seen: dict[str, Value] = {}
     for item in _items(entries.get("vms")):
         values = common | read_file_entry(TENANT_VM, item)
+        is_own_driver = "guest_driver" in values
         wanted = values.pop("secrets", ())
         if wanted and token is None:
             raise item.refuse("lists a secret that the file does not have", hint="add `secrets: {licence_token: …}`")
         with item.located():
             request = check_request(VM.build(values))
+            if head.guest_driver is not None and not is_own_driver and fits_system(head.guest_driver, request):
+                request = check_request(replace(request, guest_driver=head.guest_driver))
         if request.name in seen:
             raise item.refuse(f"has the name {request.name!r}, as at {seen[request.name].origin}")
         seen[request.name] = item

@@ -27,6 +27,7 @@ from vgpuctl.specs import comparison
 from vgpuctl.specs.document import YamlDocument, read_documents
 from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Table, Text, Truth, Whole
 from vgpuctl.specs.flags import read_flags, refuse_lone_flags
+from vgpuctl.specs.guest_rules import refuse_impossible_guest
 from vgpuctl.specs.reading import read_file_entry
 from vgpuctl.specs.value import Value
 from vgpuctl.specs.vm_devices import DEVICE_FIELDS, DEVICE_SECTIONS
@@ -288,7 +289,9 @@ def check_request(request: VmRequest) -> VmRequest:
         )
     if sum(gpu.count for gpu in request.gpus) > 16:
         raise UsageError("more than 16 GPUs for one VM")
-    return with_os_defaults(request)
+    request = with_os_defaults(request)
+    refuse_impossible_guest(request)
+    return request
 
 
 def _check_text(path: str, text: str, *, is_document: bool) -> None:

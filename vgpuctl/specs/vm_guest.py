@@ -1,16 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of a VM for the inside of its guest: installation, cloud-init seed, GPU driver and licence."""
 
+from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_driver import DriverSource
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import check_name
-from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Text, Truth
+from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Text, Truth, text_like
 
 
 def _parse_secret(text: str, /, *, what: str) -> SecretText:
     return SecretText.of(text)
 
+
+def _parse_key(text: str, /, *, what: str) -> str:
+    """Accept a public key of OpenPGP in ASCII armour. Raises UsageError."""
+    if not text.strip().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----"):
+        raise UsageError(f"{what} is no public key of OpenPGP in ASCII armour", hint="gpg --export --armor NAME")
+    return text
+
+
+_VERSION = text_like(r"[0-9][0-9A-Za-z.+:~_-]{0,63}", "a version or branch such as 580.95.05 or 580")
+_PACKAGE = text_like(r"[A-Za-z0-9][A-Za-z0-9.+:_-]{0,127}", "the name of a package")
+_REPOSITORY = text_like(
+    r"deb (?:\[[^\]\s][^\]]*\] )?(?:https?|file)://?[^\s@]+(?: [^\s\[\]]+)+|(?:https?|file)://[^\s@]+",
+    "a repository",
+    hint="for APT `deb URI SUITE COMPONENT`, for DNF the address; a user and password in it would be readable",
+)
+_URL = text_like(
+    r"https?://[^\s/@]+/[^\s@]+",
+    "the address of a file",
+    hint="https://HOST/FILE, without a user and password: they would be readable in the guest",
+)
+_SHA256 = text_like(r"[0-9a-f]{64}", "a SHA-256 checksum: 64 digits and letters a to f, as sha256sum prints it")
 
 GUEST_FIELDS = (
     Field(
@@ -40,16 +62,27 @@ GUEST_FIELDS = (
     ),
     Field(
         "guest_driver.version",
-        Text(),
+        _VERSION,
         "Version or branch of the driver, checked against the host's",
         flag="--guest-driver-version",
         metavar="VERSION",
         example="580",
     ),
-    Field("guest_driver.repository", Text(), "Package repository with the driver", example="deb [trusted=yes] …"),
-    Field("guest_driver.package", Text(), "Package of the driver", example="nvidia-driver"),
-    Field("guest_driver.url", Text(), "Address of the driver's installer, of the operator", example="https://…"),
-    Field("guest_driver.sha256", Text(), "Checksum of the driver's installer"),
+    Field(
+        "guest_driver.repository",
+        _REPOSITORY,
+        "Package repository with the driver: a line for APT, or the address of a DNF repository",
+        example="deb https://packages.example/vgpu noble main",
+    ),
+    Field("guest_driver.key", Document(_parse_key), "Public key of the repository, in ASCII armour"),
+    Field("guest_driver.package", _PACKAGE, "Package of the driver", example="nvidia-driver"),
+    Field(
+        "guest_driver.url",
+        _URL,
+        "Address of the driver's installer, of the operator",
+        example="https://files.example/NVIDIA-Linux-x86_64-580.95.05-grid.run",
+    ),
+    Field("guest_driver.sha256", _SHA256, "Checksum of the driver's installer"),
     Field("guest_driver.toolkit", Truth(), "Install NVIDIA's container toolkit too, with a CDI specification"),
     Field("guest_driver.hold_kernel", Truth(), "Keep the kernel that the driver was built for"),
     Field(

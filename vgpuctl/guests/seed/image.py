@@ -8,13 +8,11 @@ Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
 
 from vgpuctl.guests.iso_image import iso_image
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
+from vgpuctl.guests.seed.linux_setup import linux_setup
 from vgpuctl.guests.seed.network import network_document
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import CloudInit, Vm
-
-# NVIDIA Virtual GPU Client Licensing User Guide: the client takes every .tok file of this folder.
-LICENCE_TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
 
 
 def seed_image(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = None) -> bytes:
@@ -38,10 +36,9 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
         "meta-data": render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys),
         "user-data": user_data,
     }
-    if cloud_init.licence_token is not None:
-        files["vendor-data"] = render_template(
-            "vendor-data.j2", path=LICENCE_TOKEN_PATH, content=cloud_init.licence_token.reveal()
-        )
+    setup = linux_setup(cloud_init, vm.request)
+    if setup is not None:
+        files["vendor-data"] = setup
     network = network_document(cloud_init, vm, attachment)
     if network is not None:
         files["network-config"] = network

@@ -100,7 +100,7 @@ def render(host: HostSession, parts: DomainParts) -> str:
         backing = place.backing_path if images.base is None else images.base.path
         known = images.base_format if backing is not None else None
         disk = DiskView(place.path, None if backing is None or known is None else BackingView(backing, known))
-    if vm.request.cloud_init.is_wanted():
+    if vm.request.has_seed:
         seed = find_own(storage, vm, parts.volumes, VolumeKind.SEED).path
     view = domain_view(
         vm,

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian boots with our seed and sets itself up for its GPU, from a repository and from a run-file; `make test-guest`.
+
+The packages and the installer are stand-ins: NVIDIA's own are not free to pass on.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.boot.guest import VERSION, Guest, GuestImage, Served, served
+from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.guest_driver import DriverSource, GuestDriver
+from vgpuctl.model.licence import Edition
+from vgpuctl.model.secret_text import SecretText
+from vgpuctl.model.vm import CloudInit, VmRequest
+
+pytestmark = pytest.mark.timeout(900)
+
+TOKEN = "eyJ.stand-in.token"
+USER_DATA = """\
+#cloud-config
+write_files:
+  - {path: /etc/of-the-user, content: theirs}
+runcmd:
+  - [cp, /var/lib/vgpuctl/guest-ready, /run/seen-by-the-user]
+"""
+MARKER = "/var/lib/vgpuctl/guest-ready"
+REQUEST = VmRequest(
+    name="web-1",
+    tenant="acme",
+    gpus=(parse_gpu_request("passthrough"),),
+    network="default",
+    licence=Edition.VCS,
+    cloud_init=CloudInit(
+        user_data=SecretText.of(USER_DATA), licence_token=SecretText.of(base64.b64encode(TOKEN.encode()).decode())
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def image() -> GuestImage:
+    return GuestImage.made()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, image: GuestImage) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("served"), image.release) as one:
+        yield one
+
+
+@contextmanager
+def _booted(folder: Path, image: GuestImage, driver: GuestDriver, request: VmRequest = REQUEST) -> Iterator[Guest]:
+    guest = Guest(folder, image, replace(request, guest_driver=driver))
+    try:
+        yield guest
+    finally:
+        guest.end()
+
+
+def _marker(guest: Guest) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the guest says of itself, and the result of each step."""
+    ready = json.loads(guest.reads(MARKER))
+    return ready, {one["name"]: one["result"] for one in ready["steps"]}
+
+
+def test_a_guest_installs_its_driver_from_a_signed_repository(tmp_path: Path, image: GuestImage, files: Served) -> None:
+    driver = GuestDriver(
+        DriverSource.PACKAGES,
+        version="580",
+        repository=files.repository,
+        key=files.key,
+        package="nvidia-driver",
+        toolkit=True,
+    )
+    with _booted(tmp_path, image, driver) as guest:
+        line = guest.wait_for("vgpuctl: guest ")
+        assert line.strip() == f"vgpuctl: guest ready: driver {VERSION}"
+        ready, steps = _marker(guest)
+        assert (ready["driver"], ready["failures"]) == ({"source": "packages", "version": VERSION}, [])
+        assert {name for name, result in steps.items() if result == "skipped"} == {"nouveau"}
+        assert guest.reads("/run/gridd-token") == TOKEN
+        assert guest.runs("stat -c %a /etc/nvidia/ClientConfigToken/*.tok /dev/sr0").split() == ["600", "600"]
+        assert "FeatureType=4" in guest.reads("/etc/nvidia/gridd.conf")
+        held = guest.runs("apt-mark showhold").split()
+        assert {"linux-image-cloud-amd64", "nvidia-driver"} <= set(held)
+        assert json.loads(guest.reads("/var/run/cdi/nvidia.yaml"))["kind"] == "nvidia.com/gpu"
+        guest.runs("cloud-init status --wait >/dev/null")
+        assert guest.reads("/etc/of-the-user") == "theirs"
+        assert json.loads(guest.reads("/run/seen-by-the-user")) == ready

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about a guest's driver and installation that no guest could keep, refused before anything is placed."""
+
+from collections.abc import Iterator
+
+from vgpuctl.catalog.guest_os import GUEST_OSES, GuestOs
+from vgpuctl.errors import UsageError
+from vgpuctl.model.disk import DiskBus
+from vgpuctl.model.guest_driver import DriverSource, GuestDriver
+from vgpuctl.model.switch import Switch
+from vgpuctl.model.vm import VmRequest
+
+_OF_PACKAGES = ("key", "package")
+_OF_INSTALLERS = ("url", "sha256")
+
+
+def refuse_impossible_guest(request: VmRequest) -> None:
+    """Raise UsageError for a driver or an installation that cannot work. The profile's defaults are filled in."""
+    profile = GUEST_OSES.get(request.os or "")
+    for message, hint in (*_driver_refusals(request, profile), *_install_refusals(request, profile)):
+        raise UsageError(f"VM {request.name}: {message}", hint=hint)
+
+
+def fits_system(driver: GuestDriver, request: VmRequest) -> bool:
+    """True if a tenant's default driver is for this VM: it has a GPU, and the driver is for its system."""
+    profile = GUEST_OSES.get(request.os or "")
+    is_windows = profile is not None and profile.is_windows
+    return bool(request.gpus) and is_windows == (driver.source is DriverSource.WINDOWS)
+
+
+def _driver_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
+    driver = request.guest_driver
+    source, is_windows = driver.source, profile is not None and profile.is_windows
+    if source is DriverSource.NONE:
+        given = [name for name in ("repository", *_OF_PACKAGES, *_OF_INSTALLERS) if getattr(driver, name) is not None]
+        if given or driver.toolkit:
+            yield (
+                f"guest_driver has {', '.join(given or ['toolkit'])} and no source",
+                f"say `source: {DriverSource.RUN_FILE if 'url' in given else DriverSource.PACKAGES}`",
+            )
+        return
+    if is_windows and source in (DriverSource.PACKAGES, DriverSource.RUN_FILE):
+        yield (
+            f"the driver's source {source} is for Linux, and {request.os} is Windows",
+            "say `source: windows`, with the address of the Windows installer",
+        )
+    if source is DriverSource.WINDOWS and not is_windows:
+        yield (
+            f"the driver's source windows is for Windows, and the guest's system is {request.os or 'not said'}",
+            "name a Windows profile with `os:`, or another source",
+        )
+    if is_windows and driver.toolkit:
+        yield f"the container toolkit is for Linux, and {request.os} is Windows", "leave `toolkit` out"
+    yield from _missing_parts(driver)
+    if source is DriverSource.RUN_FILE and request.secure_boot is Switch.ON:
+        yield (
+            "a driver from a run-file cannot load with Secure Boot: its module is signed by nobody that the firmware"
+            " knows, and to enrol a key somebody has to press keys at the console",
+            "use packages with signed modules, or `secure_boot: off`",
+        )
+    yield from _wrong_repository(driver, profile)
+
+
+def _missing_parts(driver: GuestDriver) -> Iterator[tuple[str, str]]:
+    source = driver.source
+    if driver.url is not None and driver.sha256 is None:
+        yield "guest_driver.url has no sha256", "give the checksum that `sha256sum FILE` prints"
+    if source.is_fetched() and driver.url is None:
+        yield f"the driver's source {source} has no url", "give the address where you keep NVIDIA's installer"
+    if source is DriverSource.PACKAGES and driver.package is None:
+        yield "the driver's source packages has no package", "name the driver's package, for example nvidia-driver"
+    if not source.is_fetched():
+        unused = [name for name in _OF_INSTALLERS if getattr(driver, name) is not None]
+    else:
+        unused = ["package"] if driver.package is not None else []
+    if unused:
+        yield f"guest_driver.{unused[0]} has no use with the source {source}", "leave it out, or change the source"
+    if driver.repository is not None and source is not DriverSource.PACKAGES and not driver.toolkit:
+        yield f"guest_driver.repository has no use with the source {source}", "it is for packages and for the toolkit"
+    if driver.key is not None and driver.repository is None:
+        yield "guest_driver.key has no repository", "give the repository that the key signs"
+
+
+def _wrong_repository(driver: GuestDriver, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
+    if driver.repository is None or profile is None or profile.is_windows:
+        return
+    is_for_apt, uses_apt = driver.repository.startswith("deb "), not profile.name.startswith("rhel-")
+    if is_for_apt and not uses_apt:
+        yield f"the repository is a line for APT, and {profile.name} uses DNF", "give the address of a DNF repository"
+    if uses_apt and not is_for_apt:
+        yield f"the repository is no line for APT, which {profile.name} uses", "write `deb URI SUITE COMPONENT`"
+
+
+def _install_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
+    install = request.install
+    if install is None or not install.unattended:
+        return
+    if profile is None or not (profile.is_windows or profile.name.startswith("ubuntu-")):
+        yield (
+            f"there are no answers for the installer of {request.os or 'a system that is not said'}",
+            "--unattended is for Windows and Ubuntu: name such a profile with --os, or install by hand",
+        )
+        return
+    if request.disk is None or request.disk.base_image is not None:
+        yield "an unattended installation needs an empty disk", "give --disk SIZE and no base image"
+    if request.cloud_init.user_data is not None:
+        yield (
+            "the answers of --unattended and user-data exclude each other",
+            "write the answers into your user-data, and leave --unattended out",
+        )
+    needs_drivers = request.disk is not None and request.disk.bus is not DiskBus.SATA
+    if profile.is_windows and install.drivers is None and needs_drivers:
+        yield (
+            f"the installer of {profile.name} has no driver for a disk on the bus"
+            f" {request.disk.bus if request.disk else ''}",
+            "give --drivers-iso with the virtio drivers, or --disk-bus sata",
+        )
+    if profile.is_windows and request.cloud_init.network_config is not None:
+        yield "an unattended Windows reads no network-config", "leave it out: the interface asks DHCP"

@@ -9,7 +9,6 @@ scripts-vendor. Source: cloud-init, doc/rtd/explanation/vendordata.rst and cloud
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.guests.seed.guest_files import GuestFile, guest_files
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.guest_driver import GuestDriver
@@ -78,5 +77,5 @@ def signed_repository(driver: GuestDriver) -> str:
 
 def feature_type(request: VmRequest) -> str:
     """The FeatureType of gridd.conf for a guest with a whole card; empty where the type of its vGPU decides."""
-    has_whole_card = any(gpu.sharing is Sharing.PASSTHROUGH for gpu in request.gpus)
+    has_whole_card = any(gpu.sharing is not None for gpu in request.gpus)  # asked for without a type
     return _FEATURE_TYPES.get(request.licence, "") if has_whole_card and request.licence is not None else ""

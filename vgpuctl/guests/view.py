@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import GuestError, UsageError
-from vgpuctl.guests.display_view import DisplayView, hostdev_display, shown_device
+from vgpuctl.guests.display_view import DisplayView, display_view, hostdev_display, shown_device
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import CpusByNode, NumaView, numa_view

@@ -68,6 +68,11 @@ def parse_guest_os(text: str, /, *, what: str = "os") -> str:
     return text
 
 
+def is_windows(name: str | None) -> bool:
+    """True if the profile of this name is one of Windows; False for None."""
+    return name is not None and name in GUEST_OSES and GUEST_OSES[name].is_windows
+
+
 def with_os_defaults(request: VmRequest) -> VmRequest:
     """The request with everything decided that its profile decides and the user did not. It may be repeated.
 

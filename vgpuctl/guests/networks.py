@@ -9,9 +9,9 @@ from typing import Any
 from vgpuctl.errors import NetworkRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
+from vgpuctl.guests.nic_view import PORT_FILTER
 from vgpuctl.guests.port_filter import Reach, read_networks, render_port_filter, rules_of
 from vgpuctl.guests.templating import render_template
-from vgpuctl.guests.view import PORT_FILTER
 from vgpuctl.guests.xml_reader import read_xml
 from vgpuctl.model.network import DEFAULT_MTU, Network, Port, interface_name
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from vgpuctl.guests.nic_view import PORT_FILTER
 from vgpuctl.guests.templating import render_template
-from vgpuctl.guests.view import PORT_FILTER
 from vgpuctl.guests.xml_reader import read_xml
 
 _FILTER_UUID = str(uuid.uuid5(uuid.NAMESPACE_URL, "urn:vgpuctl:nwfilter:tenant-port"))

@@ -11,10 +11,10 @@ from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.display_view import DisplayView, display_view, hostdev_display, shown_device
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
+from vgpuctl.guests.nic_view import NicView, nic_views
 from vgpuctl.guests.numa import CpusByNode, NumaView, numa_view
 from vgpuctl.guests.pci_layout import (
     ExpanderBusView,
-    ExtraBuses,
     Extras,
     RootPortView,
     expander_buses,
@@ -26,14 +26,13 @@ from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
 from vgpuctl.model.guest_firmware import UnwantedFeature, unwanted_feature
 from vgpuctl.model.image import ImageFormat
+from vgpuctl.model.interfaces import port_count, spare_ports_taken
 from vgpuctl.model.lease import Lease, Share
-from vgpuctl.model.network import Attachment, Backend, mac_address
+from vgpuctl.model.network import Attachment
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.vm import DirectKernel, Firmware, Vm, VmRequest
 from vgpuctl.sharing.kinds import kind_of
 
-PORT_FILTER = "vgpuctl-tenant-port"
-INTEGRATION_BRIDGE = "br-int"
 LOG_FOLDER = "/var/log/libvirt/qemu"
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -73,40 +72,6 @@ class DiskView:
 
     path: str
     backing: BackingView | None = None
-
-
-@dataclass(frozen=True)
-class PortFilterView:
-    """libvirt's filter of an interface, with the only address it may send from, and its gateway and network."""
-
-    name: str
-    address: str
-    gateway: str
-    network: str
-    mask: str
-
-
-@dataclass(frozen=True)
-class OvnPortView:
-    """A port that OVN carries. interface_id: by which OVN knows it. mtu: what fits a tunnel between hosts."""
-
-    bridge: str
-    interface_id: str
-    mtu: int
-
-
-@dataclass(frozen=True)
-class NetworkView:
-    """The VM's interface. name: its libvirt network. port_filter: None in the host's own networks and with OVN.
-
-    ovn: the port in place of a libvirt network. limit_kib_s: what it may send and receive, where libvirt limits it.
-    """
-
-    name: str
-    mac_address: str
-    port_filter: PortFilterView | None = None
-    ovn: OvnPortView | None = None
-    limit_kib_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -152,10 +117,9 @@ class DomainView:
     mmio_window_gib: int | None
     expander_buses: tuple[ExpanderBusView, ...]
     root_ports: tuple[RootPortView, ...]
-    extra_buses: ExtraBuses
     disk: DiskView | None
     seed_path: str | None
-    network: NetworkView | None
+    nics: tuple[NicView, ...]
     hostdevs: tuple[HostdevView, ...]
     display: DisplayView | None
     serial_log_path: str
@@ -169,7 +133,7 @@ def domain_view(
     *,
     disk: DiskView | None = None,
     seed_path: str | None = None,
-    attachment: Attachment | None = None,
+    attachments: Sequence[Attachment] = (),
     direct_kernel: DirectKernel | None = None,
     floating: CpusByNode = NO_CPUS,
     log_folder: str = LOG_FOLDER,
@@ -177,8 +141,8 @@ def domain_view(
     """Decide the whole domain of one VM on one host.
 
     leases: the VM's own, one per GPU. facts: the host's, read under its lock. disk/seed_path: the volumes made
-    before. direct_kernel: with paths on the host. attachment: the VM's place in a tenant's network, None for the
-    host's own network of the request's name. floating: the CPUs of each NUMA node that no vCPU is pinned to.
+    before. direct_kernel: with paths on the host. attachments: the VM's places in tenants' networks; its other
+    interfaces are in networks of the host. floating: the CPUs of each NUMA node that no vCPU is pinned to.
     Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
     """
     ordered = sorted(leases, key=lambda lease: lease.index)
@@ -209,10 +173,9 @@ def domain_view(
         mmio_window_gib=window,
         expander_buses=expander_buses(vm.nodes),
         root_ports=root_ports(len(shares), vm.nodes, extras),
-        extra_buses=buses,
         disk=disk,
         seed_path=seed_path,
-        network=_network_view(vm, attachment),
+        nics=nic_views(vm, attachments, buses),
         hostdevs=tuple(_hostdevs(shares, first_gpu_bus(vm.nodes), request.display, facts)),
         display=display_view(request.display, buses.usb),
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
@@ -225,39 +188,17 @@ def domain_view(
 
 def extras_of(request: VmRequest) -> Extras:
     """The further devices of a VM, with spare ports as asked for, else where it has more than the base devices."""
-    disks = [request.disk] if request.disk is not None else []
-    buses = [one.bus or DiskBus.VIRTIO for one in (*disks, *request.data_disks)]
+    first = () if request.disk is None else (request.disk.bus,)
+    buses = (*first, *(disk.bus for disk in request.data_disks))
     has_more = bool(request.os or request.data_disks or request.nics or request.install)
     spare = request.spare_ports if request.spare_ports is not None else _SPARE_PORTS if has_more else 0
     return Extras(
         has_scsi=DiskBus.SCSI in buses,
         has_usb=request.display.has_picture,
-        nics=len(request.nics),
+        nics=port_count(request),
         disks=sum(one.bus in (None, DiskBus.VIRTIO) for one in request.data_disks),
-        spare=spare,
+        spare=max(spare, spare_ports_taken(request)),
     )
-
-
-def _network_view(vm: Vm, attachment: Attachment | None) -> NetworkView | None:
-    """A port keeps its address; an interface in the host's own network has one derived from the VM's UUID."""
-    mbps = vm.request.bandwidth_mbps
-    limit = None if mbps is None else max(mbps * 1_000_000 // 8 // 1024, 1)
-    if attachment is not None:
-        network, port = attachment.network, attachment.port
-        if network.request.backend is Backend.OVN:
-            ovn = OvnPortView(INTEGRATION_BRIDGE, port.id, attachment.tunnel_mtu)
-            return NetworkView(network.label, port.mac_address, ovn=ovn)
-        port_filter = PortFilterView(
-            PORT_FILTER,
-            port.address,
-            network.gateway,
-            str(network.subnet.network_address),
-            str(network.subnet.netmask),
-        )
-        return NetworkView(network.label, port.mac_address, port_filter, limit_kib_s=limit)
-    if vm.request.network is None:
-        return None
-    return NetworkView(vm.request.network, mac_address(vm.uuid), limit_kib_s=limit)
 
 
 def parse_pci_address(text: str) -> PciAddress:

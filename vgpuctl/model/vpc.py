@@ -253,7 +253,14 @@ class Vpc:
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ports_by_vm", {port.vm: port for port in self.ports})
+        last_first = sorted(self.ports, key=lambda one: -one.port.position)
+        object.__setattr__(self, "ports_by_vm", {port.vm: port for port in last_first})
+
+    def port_in(self, vm: str, network: str) -> VpcPort | None:
+        """The VM's port in one of the tenant's networks, else its first one."""
+        ids = {one.id for one in self.networks if one.request.name == network}
+        own = (port for port in self.ports if port.vm == vm and port.port.network_id in ids)
+        return min(own, key=lambda one: one.port.position, default=self.ports_by_vm.get(vm))
 
 
 def ovn_name(kind: str, *parts: str) -> str:

@@ -20,7 +20,8 @@ def balancer_rows(vpc: Vpc) -> Iterator[Row]:
     networks = {network.id: network for network in vpc.networks}
     for balancer in vpc.balancers:
         virtual = f"{balancer.address}:{balancer.port}"
-        ports = [vpc.ports_by_vm[vm].port for vm in balancer.vms if vm in vpc.ports_by_vm]
+        found = [vpc.port_in(vm, balancer.network) for vm in balancer.vms]
+        ports = [one.port for one in found if one is not None]
         check = Row(
             "Load_Balancer_Health_Check",
             f"balancer/{balancer.name}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about a guest's driver and installation that no guest could keep, refused before anything is placed."""
+"""Rules about a guest's driver, installation and interfaces that no guest could keep; refused before placement."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ from vgpuctl.catalog.guest_os import GUEST_OSES, GuestOs
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
+from vgpuctl.model.nic import MOST_NICS
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import VmRequest
 
@@ -17,8 +18,17 @@ _OF_INSTALLERS = ("url", "sha256")
 def refuse_impossible_guest(request: VmRequest) -> None:
     """Raise UsageError for a driver or an installation that cannot work. The profile's defaults are filled in."""
     profile = GUEST_OSES.get(request.os or "")
-    for message, hint in (*_driver_refusals(request, profile), *_install_refusals(request, profile)):
+    for message, hint in (
+        *_driver_refusals(request, profile),
+        *_install_refusals(request, profile),
+        *_nic_refusals(request),
+    ):
         raise UsageError(f"VM {request.name}: {message}", hint=hint)
+
+
+def _nic_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
+    if len(request.nics) > MOST_NICS:
+        yield f"{len(request.nics)} network interfaces beside the first, more than {MOST_NICS}", "leave some out"
 
 
 def fits_system(driver: GuestDriver, request: VmRequest) -> bool:

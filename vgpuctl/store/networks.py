@@ -3,6 +3,7 @@
 
 import difflib
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -108,10 +109,11 @@ class NetworkRows(TenantRows):
         self._write(delete(_ADDRESSES).where(_ADDRESSES.c.network_id == network_id))
         return self._write(delete(_NETWORKS).where(_NETWORKS.c.id == network_id)).rowcount == 1
 
-    def free_port(self, network: Network, vm_uuid: str, position: int = 0) -> Port:
+    def free_port(self, network: Network, vm_uuid: str, position: int = 0, *, also_taken: Collection[str] = ()) -> Port:
         """Choose a place in a network, without taking it: the lowest free address and a MAC address nobody has.
 
-        Raises AddressesExhausted, and ConcurrentChange when the network is not ready, or no longer.
+        also_taken: addresses that count as held. Raises AddressesExhausted, and ConcurrentChange when the network is
+        not ready, or no longer.
         """
         current = self.find_network(network.request.tenant, network.request.name)
         if current is None or current.id != network.id or current.state is not NetworkState.READY:
@@ -119,7 +121,7 @@ class NetworkRows(TenantRows):
                 f"network {network.label} is {current.state if current else 'gone'}",
                 hint="choose another network, or create it first; see `vgpuctl list-networks`",
             )
-        address = first_free_address(network.subnet, self.addresses(network.id))
+        address = first_free_address(network.subnet, {*self.addresses(network.id), *also_taken})
         if address is None:
             raise AddressesExhausted(
                 f"network {network.label} ({network.request.cidr}) has no free address",

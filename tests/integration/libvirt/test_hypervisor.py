@@ -15,9 +15,10 @@ from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMi
 from vgpuctl.guests.console import Console, ConsoleEnd
 from vgpuctl.guests.domain_facts import DiskSource, DomainState, GuestPciDevice
 from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.nic_view import NicView
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.view import BackingView, DiskView, DomainView, NetworkView, domain_view
+from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
 from vgpuctl.model.image import BaseImage, ImageFormat
 from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.vm import Firmware
@@ -220,7 +221,7 @@ def test_a_missing_network_lists_what_there_is(hypervisor: Hypervisor, view: Dom
     with pytest.raises(NetworkMissing, match="gpu1 has no network 'blue'") as caught:
         hypervisor.check_network("blue")
     assert caught.value.context == ("the host has no network at all",)
-    hypervisor.define(render_domain(replace(view, network=NetworkView("blue", "52:54:00:00:00:01"))))
+    hypervisor.define(render_domain(replace(view, nics=(NicView("blue", "52:54:00:00:00:01"),))))
     with pytest.raises(DomainRejected) as refused:
         hypervisor.start(view.name)
     assert refused.value.hint is not None

@@ -16,9 +16,10 @@ from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.errors import NetworkRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.networks import LibvirtNetworks, read_entries
+from vgpuctl.guests.nic_view import PORT_FILTER
 from vgpuctl.guests.port_filter import Reach
 from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import PORT_FILTER, domain_view
+from vgpuctl.guests.view import domain_view
 from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
 
 LONG = "a-tenant-with-a-name-of-sixty-three-characters-which-is-the-most"[:63]
@@ -110,7 +111,7 @@ def test_a_port_filter_is_defined_and_a_domain_that_names_it_too(
     networks.ensure(network, [port])
     assert PORT_FILTER in [one.name() for one in hypervisor.connection.listAllNWFilters(0)]
     own = vm(replace(REQUEST, network="front"))
-    xml = render_domain(domain_view(own, [], facts(kvm=False), attachment=Attachment(network, port)))
+    xml = render_domain(domain_view(own, [], facts(kvm=False), attachments=[Attachment(network, port)]))
     hypervisor.define(xml)
     interface = ElementTree.fromstring(hypervisor.xml(own.domain_name) or "").find("devices/interface")
     assert interface is not None

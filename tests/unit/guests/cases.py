@@ -11,6 +11,7 @@ from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
+from vgpuctl.model.nic import NicModel, NicRequest
 from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
@@ -142,6 +143,7 @@ _PINNED = replace(REQUEST, vcpus=2, memory_mib=4096)
 _FLOATING = {0: tuple(range(2, 8)), 1: tuple(range(10, 16))}
 _FULL_VGPU = Share("0000:41:00.0", Sharing.MDEV, "A40-48Q", "0000:41:00.0", mdev_uuid=MDEV_UUID, framebuffer_mib=49152)
 _TWO_MDEVS = (("0000:41:00.4", MDEV_UUID), ("0000:41:00.5", "c73f1fa6-489e-4834-9476-d70dabd98c41"))
+SECOND_PORT = replace(PORT, id="8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f02", position=1)
 
 
 def _shows(kind: DisplayKind, video: VideoModel, vgpu: VgpuDisplay = VgpuDisplay.OFF) -> VmRequest:
@@ -154,13 +156,33 @@ CASES: dict[str, DomainView] = {
     "hugepages": domain_view(vm(replace(REQUEST, hugepages_kib=2048)), [], facts()),
     "disk_seed_network": domain_view(vm(replace(REQUEST, network="default")), [], facts(), disk=_DISK, seed_path=_SEED),
     "tenant_network": domain_view(
-        vm(replace(REQUEST, network="front", bandwidth_mbps=100)), [], facts(), attachment=Attachment(NETWORK, PORT)
+        vm(replace(REQUEST, network="front", bandwidth_mbps=100)), [], facts(), attachments=[Attachment(NETWORK, PORT)]
     ),
     "tenant_network_by_ovn": domain_view(
         vm(replace(REQUEST, network="front", security_groups=("web",))),
         [],
         facts(),
-        attachment=Attachment(OVN_NETWORK, PORT),
+        attachments=[Attachment(OVN_NETWORK, PORT)],
+    ),
+    "several_interfaces": domain_view(
+        vm(
+            replace(
+                REQUEST,
+                network="front",
+                nic_model=NicModel.E1000E,
+                nics=(
+                    NicRequest("inner", bandwidth_mbps=100, security_groups=("web",)),
+                    NicRequest("default", NicModel.E1000E, bandwidth_mbps=100, position=3),
+                    NicRequest("default", spare_port=1),
+                ),
+            )
+        ),
+        [],
+        facts(),
+        attachments=[
+            Attachment(NETWORK, PORT),
+            Attachment(OVN_NETWORK, SECOND_PORT),
+        ],
     ),
     "kernel_alone": domain_view(
         vm(replace(REQUEST, direct_kernel=DirectKernel("linux"))),

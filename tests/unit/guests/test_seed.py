@@ -14,7 +14,9 @@ from tests.unit.guests.cases import REQUEST, VM_UUID, vm
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.seed.documents import check_ssh_key
 from vgpuctl.guests.seed.image import seed_files, seed_image
-from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
+from vgpuctl.model.interfaces import host_mac
+from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port, mac_address
+from vgpuctl.model.nic import NicRequest
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
 
@@ -57,7 +59,7 @@ def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: 
     network = Network("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00", request, NetworkState.READY)
     port = Port("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01", network.id, VM_UUID, 0, mac_address("a"), "10.0.0.7")
     with_network = vm(replace(REQUEST, network="front"))
-    files = seed_files(CloudInit(hostname="a"), with_network, Attachment(network, port))
+    files = seed_files(CloudInit(hostname="a"), with_network, [Attachment(network, port)])
     expected = {
         "match": {"macaddress": mac_address("a")},
         "set-name": "eth0",
@@ -68,6 +70,41 @@ def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: 
     if not isolated:
         expected["routes"] = [{"to": "0.0.0.0/0", "via": "10.0.0.1"}]
     assert yaml.safe_load(files["network-config"])["ethernets"]["primary"] == expected
+
+
+def _two_ports() -> list[Attachment]:
+    found = []
+    for number, dns in enumerate(((), ("192.0.2.53",))):
+        request = NetworkRequest(f"net{number}", "acme", f"10.0.{number}.0/24", dns=dns, backend=Backend.OVN)
+        network = Network(f"8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f0{number}", request, NetworkState.READY)
+        port = Port(f"port-{number}", network.id, VM_UUID, number, mac_address(str(number)), f"10.0.{number}.7")
+        found.append(Attachment(network, port, 1442))
+    return found
+
+
+def test_each_interface_is_in_the_document_and_one_has_the_default_route() -> None:
+    nics = (NicRequest("net1"), NicRequest("lan"))
+    several = vm(replace(REQUEST, network="net0", nics=nics))
+    document = yaml.safe_load(seed_files(CloudInit(hostname="a"), several, _two_ports())["network-config"])
+    first, second, third = (document["ethernets"][name] for name in ("primary", "nic1", "nic2"))
+    assert [one["set-name"] for one in (first, second, third)] == ["eth0", "eth1", "eth2"]
+    assert first["routes"] == [{"to": "0.0.0.0/0", "via": "10.0.0.1"}]
+    assert "routes" not in second and second["addresses"] == ["10.0.1.7/24"]
+    assert second["nameservers"] == {"addresses": ["192.0.2.53"]}
+    assert third["match"] == {"macaddress": host_mac(VM_UUID, 2)}
+    assert (third["dhcp4"], third["dhcp4-overrides"]) == (True, {"route-metric": 300})
+
+
+def test_windows_gets_version_1_which_cloudbase_init_reads() -> None:
+    desktop = vm(replace(REQUEST, os="win11", network="net0", nics=(NicRequest("net1"), NicRequest("lan"))))
+    document = yaml.safe_load(seed_files(CloudInit(hostname="a"), desktop, _two_ports())["network-config"])
+    assert document["version"] == 1
+    first, second, third = document["config"]
+    assert {one["type"] for one in document["config"]} == {"physical"}
+    assert first["subnets"] == [{"type": "static", "address": "10.0.0.7/24", "gateway": "10.0.0.1"}]
+    assert (first["mac_address"], first["mtu"]) == (mac_address("0"), 1442)
+    assert second["subnets"] == [{"type": "static", "address": "10.0.1.7/24", "dns_nameservers": ["192.0.2.53"]}]
+    assert third["subnets"] == [{"type": "dhcp"}]
 
 
 def test_the_image_is_labelled_cidata_and_holds_the_files_under_all_names() -> None:

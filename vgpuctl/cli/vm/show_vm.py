@@ -11,6 +11,7 @@ from vgpuctl.cli.support.output import print_document, print_json, print_line, s
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.network.shown_interfaces import ShownInterface
     from vgpuctl.usecases.vm.show_vm import LastRestart, ShownVm
 
 
@@ -72,6 +73,8 @@ def command(
     if shown.preemption is not None:
         print_line(f"preempt   {shown.preemption}")
     _print_shares(shown)
+    for one in shown.interfaces:
+        print_line(_interface(one))
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
         print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
@@ -103,6 +106,13 @@ def _print_shares(shown: "ShownVm") -> None:
             print_line(f"          held by {held}")
         if closed is not None:
             print_line(f"          closed: {closed}")
+
+
+def _interface(shown: "ShownInterface") -> str:
+    address = "" if shown.address is None else f" {shown.address}"
+    model = "" if shown.model is None else f", {shown.model}"
+    gone = ", detached: it ends when the guest releases it, or stops" if shown.is_detached else ""
+    return f"network   {shown.network}{address} ({shown.mac_address}){model}{gone}"
 
 
 def _print_last_hour(shown: "ShownVm") -> None:

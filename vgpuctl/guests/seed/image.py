@@ -6,6 +6,8 @@ they reach the guest with any document the user brings, be it a cloud-config or 
 Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
 """
 
+from collections.abc import Sequence
+
 from vgpuctl.guests.iso_image import iso_image
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.linux_setup import linux_setup
@@ -15,15 +17,15 @@ from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import CloudInit, Vm
 
 
-def seed_image(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = None) -> bytes:
-    """Make the seed of one VM, with the address of its port where it has one.
+def seed_image(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> bytes:
+    """Make the seed of one VM, with the addresses of its ports where it has some.
 
     Raises UsageError for a key or document that cloud-init would ignore.
     """
-    return iso_image(seed_files(cloud_init, vm, attachment), volume_id="cidata")
+    return iso_image(seed_files(cloud_init, vm, attachments), volume_id="cidata")
 
 
-def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = None) -> dict[str, str]:
+def seed_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> dict[str, str]:
     """Write the seed's files, by name; see seed_image."""
     keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
     hostname = cloud_init.hostname or vm.request.name
@@ -39,7 +41,7 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
     setup = linux_setup(cloud_init, vm.request)
     if setup is not None:
         files["vendor-data"] = setup
-    network = network_document(cloud_init, vm, attachment)
+    network = network_document(cloud_init, vm, attachments)
     if network is not None:
         files["network-config"] = network
     return files

@@ -20,7 +20,7 @@ from vgpuctl.usecases.maintenance.drain_host import (
 )
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
-from vgpuctl.usecases.network.ports import attachment_of
+from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
@@ -108,7 +108,7 @@ def _settle(services: Services, vm: Vm, data: LeftData, reason: str) -> tuple[Vm
     with contextlib.ExitStack() as stack:
         if any(one.way is VolumeWay.MADE_AGAIN for one in plan.volumes):
             there = services.host(plan.placement.host)
-            stack.enter_context(seed_made_again(services, there, vm, attachment_of(services, vm)))
+            stack.enter_context(seed_made_again(services, there, vm, attachments_of(services, vm)))
         return settle_on(services, plan, f"{vm.host} is dead: {reason}", ending=leases), plan
 
 

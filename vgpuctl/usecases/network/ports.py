@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A VM's port in a tenant's network: choosing the network, taking an address, and telling the network's backend."""
+"""A VM's ports in tenants' networks: choosing the networks, taking addresses, and telling the networks' backends."""
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import NotFound, StateError, UsageError
+from vgpuctl.model.interfaces import Interface, interfaces_of
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkState
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup
@@ -16,83 +18,116 @@ if TYPE_CHECKING:
     from vgpuctl.store.store import Session
 
 
-def network_of(services: Services, request: VmRequest) -> Network | None:
-    """The tenant's network that a request names; None for the host's own network of that name, and for no network.
+Networks = Mapping[int, Network]
+"""The tenant's networks of a VM's interfaces, by position; interfaces in networks of the host are not in it."""
 
-    Raises StateError when the network is not ready.
+
+def networks_of(services: Services, request: VmRequest) -> Networks:
+    """The tenant's networks that a request names; those that the tenant does not have are the host's own.
+
+    Raises StateError when one is not ready, UsageError for security groups outside OVN.
     """
-    if request.network is None:
-        return None
     with services.store.reading() as session:
-        network = session.find_network(request.tenant, request.network)
+        found = {one.position: network_of(session, request, one) for one in interfaces_of(request)}
+    return {position: network for position, network in found.items() if network is not None}
+
+
+def network_of(session: "Session", request: VmRequest, interface: Interface) -> Network | None:
+    """The tenant's network of one interface, None for the host's own network of that name. Raises as networks_of."""
+    network = session.find_network(request.tenant, interface.network)
     if network is not None and network.state is not NetworkState.READY:
         raise StateError(
-            f"network {request.network} of tenant {request.tenant} is {network.state}",
+            f"network {interface.network} of tenant {request.tenant} is {network.state}",
             hint="run the command that was interrupted again, or `vgpuctl repair`",
         )
     is_ovn = network is not None and network.request.backend is Backend.OVN
-    if request.security_groups and not is_ovn:
+    if interface.security_groups and not is_ovn:
         raise UsageError(
-            f"VM {request.name} names security groups, which only networks carried by OVN have",
+            f"VM {request.name} names security groups for its interface in {interface.network}, which only networks"
+            " carried by OVN have",
             hint="leave them out, or create the network with --backend ovn",
         )
     return network
 
 
-def on_its_host(request: VmRequest, network: Network | None) -> VmRequest:
-    """The request with the host that its network is on. Raises UsageError when it wants another host."""
-    if network is None or network.request.host is None:
-        return request
-    if request.host not in (None, network.request.host):
-        raise UsageError(
-            f"VM {request.name} cannot run on {request.host}: network {network.label} is on {network.request.host}",
-            hint="a libvirt network stays on its host; create one for each host, or use OVN",
-        )
-    return replace(request, host=network.request.host)
+def on_its_host(request: VmRequest, networks: Iterable[Network]) -> VmRequest:
+    """The request with the host that its networks are on. Raises UsageError when it wants another host."""
+    for network in networks:
+        host = network.request.host
+        if host is not None and request.host not in (None, host):
+            raise UsageError(
+                f"VM {request.name} cannot run on {request.host}: network {network.label} is on {host}",
+                hint="a libvirt network stays on its host; create one for each host, or use OVN",
+            )
+        if host is not None:
+            request = replace(request, host=host)
+    return request
 
 
-def take_port(session: "Session", vm: Vm, network: Network | None) -> Attachment | None:
-    """Take an address for the VM within the caller's transaction. Raises NotFound for a security group."""
-    known = {group.name for group in session.vpc_objects(vm.request.tenant, SecurityGroup)} | {DEFAULT_GROUP}
-    for name in vm.request.security_groups:
+def take_ports(session: "Session", vm: Vm, networks: Networks) -> tuple[Attachment, ...]:
+    """Take an address for each of the VM's interfaces in tenants' networks, within the caller's transaction.
+
+    Raises NotFound for a security group.
+    """
+    taken = []
+    for interface in interfaces_of(vm.request):
+        check_groups(session, vm.request.tenant, interface)
+        network = networks.get(interface.position)
+        if network is not None:
+            port = session.add_port(network, vm.uuid, interface.position)
+            taken.append(Attachment(network, port, tunnel_mtu(session)))
+    return tuple(taken)
+
+
+def check_groups(session: "Session", tenant: str, interface: Interface) -> None:
+    """Raise NotFound for a security group of an interface that the tenant does not have."""
+    known = {group.name for group in session.vpc_objects(tenant, SecurityGroup)} | {DEFAULT_GROUP}
+    for name in interface.security_groups:
         if name not in known:
             raise NotFound(
-                f"tenant {vm.request.tenant} has no security group {name!r}",
+                f"tenant {tenant} has no security group {name!r}",
                 hint=f"its groups are {', '.join(sorted(known))}",
             )
-    if network is None:
-        return None
-    return Attachment(network, session.add_port(network, vm.uuid), tunnel_mtu(session))
 
 
-def free_port(services: Services, vm: Vm, network: Network | None) -> Attachment | None:
-    """The attachment that take_port would return now. Writes nothing."""
-    if network is None:
-        return None
+def free_ports(services: Services, vm: Vm, networks: Networks) -> tuple[Attachment, ...]:
+    """The attachments that take_ports would return now. Writes nothing."""
+    found: list[Attachment] = []
     with services.store.reading() as session:
-        return Attachment(network, session.free_port(network, vm.uuid), tunnel_mtu(session))
+        for position, network in sorted(networks.items()):
+            also = {one.port.address for one in found if one.network.id == network.id}
+            found.append(
+                Attachment(network, session.free_port(network, vm.uuid, position, also_taken=also), tunnel_mtu(session))
+            )
+    return tuple(found)
 
 
-def attachment_of(services: Services, vm: Vm) -> Attachment | None:
-    """The VM's port in a tenant's network, None when it has none."""
+def attachments_of(services: Services, vm: Vm) -> tuple[Attachment, ...]:
+    """The VM's ports in tenants' networks, by position; also of an interface that its guest has yet to release."""
     with services.store.reading() as session:
-        for attachment in session.attachments(vm.uuid):
-            return replace(attachment, tunnel_mtu=tunnel_mtu(session))
-    return None
+        return tuple(replace(one, tunnel_mtu=tunnel_mtu(session)) for one in session.attachments(vm.uuid))
 
 
-def connect(services: Services, network: Network) -> None:
-    """Bring the ports of the network's backend to what the store says."""
-    with locked(services, subject_of(network)):
-        for change in apply_network(services, network):
-            services.say(f"{network.label}: {change}")
+def connect(services: Services, networks: Iterable[Network]) -> None:
+    """Bring the ports of the networks' backends to what the store says."""
+    for network in _each_backend_once(networks):
+        with locked(services, subject_of(network)):
+            for change in apply_network(services, network):
+                services.say(f"{network.label}: {change}")
 
 
-def disconnect(services: Services, vm: Vm) -> None:
-    """Remove the VM's port from the backend; its address becomes free when the VM's row is deleted."""
-    attachment = attachment_of(services, vm)
-    if attachment is None:
-        return
-    with locked(services, subject_of(attachment.network)):
-        for change in apply_network(services, attachment.network, without_vm=vm.uuid):
-            services.say(f"{attachment.network.label}: {change}")
+def disconnect(services: Services, vm: Vm, *, only: Collection[Backend] = tuple(Backend)) -> None:
+    """Remove the VM's ports from the backends; their addresses become free when the VM's row is deleted.
+
+    only: the backends to tell.
+    """
+    networks = [one.network for one in attachments_of(services, vm) if one.network.request.backend in only]
+    for network in _each_backend_once(networks):
+        with locked(services, subject_of(network)):
+            for change in apply_network(services, network, without_vm=vm.uuid):
+                services.say(f"{network.label}: {change}")
+
+
+def _each_backend_once(networks: Iterable[Network]) -> list[Network]:
+    """One network of each backend: OVN is told of all networks of a tenant at once."""
+    return list({subject_of(network): network for network in reversed(list(networks))}.values())[::-1]

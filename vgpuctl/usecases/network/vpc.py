@@ -6,7 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TypeVar
 
-from vgpuctl.model.network import Backend, Network, NetworkState
+from vgpuctl.model.interfaces import interface_at
+from vgpuctl.model.network import Backend, Network, NetworkState, Port
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.vpc import (
     DirectConnect,
     FloatingIp,
@@ -42,7 +44,7 @@ def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, wi
     networks = carried(session, tenant)
     names = {vm.uuid: vm.request for vm in session.vms(tenant=tenant)}
     ports = [
-        VpcPort(port, names[port.vm_uuid].name, names[port.vm_uuid].security_groups, names[port.vm_uuid].bandwidth_mbps)
+        _vpc_port(port, names[port.vm_uuid])
         for network in networks
         for port in session.ports(network_id=network.id)
         if port.vm_uuid != without_vm and port.vm_uuid in names
@@ -64,6 +66,14 @@ def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, wi
         address = session.hold_external_address(external, tenant, ROUTER_HOLDER)
         return replace(vpc, external_network=external, router_address=address)
     return vpc
+
+
+def _vpc_port(port: Port, request: VmRequest) -> VpcPort:
+    """A port with what was asked for its interface; one that its guest has yet to release has the group `default`."""
+    interface = interface_at(request, port.position)
+    if interface is None:
+        return VpcPort(port, request.name)
+    return VpcPort(port, request.name, interface.security_groups, interface.bandwidth_mbps)
 
 
 def carried(session: Session, tenant: str) -> tuple[Network, ...]:

@@ -12,6 +12,7 @@ import msgspec
 
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.vm import host_name_of
 from vgpuctl.model.vpc import FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
 from vgpuctl.specs.vpc_objects import is_same, without_given
@@ -148,7 +149,7 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
     groups = {spec.name for spec in gone if isinstance(spec, SecurityGroup)}
     has_no_gateway = any(isinstance(spec, Gateway) for spec in gone)
     for vm in session.vms(tenant=tenant) if groups else ():
-        for name in vm.request.security_groups:
+        for name in sorted({name for one in interfaces_of(vm.request) for name in one.security_groups}):
             if name in groups:
                 yield f"security group {name}: VM {vm.request.name} is in it"
     for spec in staying:

@@ -14,7 +14,7 @@ from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.host_nodes import host_memory_mib, host_reserve_mib
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.network.ports import network_of, on_its_host
+from vgpuctl.usecases.network.ports import networks_of, on_its_host
 from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.services import Services
 
@@ -33,7 +33,7 @@ def ordered_queue(session: Session, now: float) -> list[QueueEntry]:
 def on_network_host(services: Services, request: VmRequest) -> VmRequest:
     """The request with the host that its network is on; as it is, where the network cannot be used now."""
     try:
-        return on_its_host(request, network_of(services, request))
+        return on_its_host(request, networks_of(services, request).values())
     except VgpuctlError:
         return request
 

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Building one placed VM on its host: its shares, network port, volumes and domain, proven by reading back."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
-from vgpuctl.model.network import Attachment, Network
+from vgpuctl.model.network import Attachment
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
-from vgpuctl.usecases.network.ports import connect, disconnect, free_port
+from vgpuctl.usecases.network.ports import Networks, connect, disconnect, free_ports
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import note_facts
@@ -30,7 +31,7 @@ from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, pl
 from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
 
 
-def plan_vm(services: Services, vm: Vm, network: Network | None, placement: Placement) -> CreatedVm:
+def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement) -> CreatedVm:
     """The steps, undo list and domain XML of creating the VM there. Writes nothing."""
     host = services.host(placement.host)
     leases = leases_of(vm, placement)
@@ -39,20 +40,20 @@ def plan_vm(services: Services, vm: Vm, network: Network | None, placement: Plac
     facts = host.agent.facts()
     leases = check_leases(leases, facts, rules_of(services, placement.host))
     steps, undo = plan_leases(leases, facts)
-    attachment = free_port(services, vm, network)
+    attachments = free_ports(services, vm, networks)
     guest.check_nodes(vm, facts)
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=False)
-    guest.check(host, vm, attachment, images)
+    guest.check(host, vm, attachments, images)
     take_steps(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
-    parts = guest.DomainParts(vm, leases, facts, attachment, images, wanted_volumes(vm), floating)
+    parts = guest.DomainParts(vm, leases, facts, attachments, images, wanted_volumes(vm), floating)
     xml = guest.render(host, parts)
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
 def build_vm(
-    services: Services, vm: Vm, leases: tuple[Lease, ...], attachment: Attachment | None, undoing: Undo
+    services: Services, vm: Vm, leases: tuple[Lease, ...], attachments: Sequence[Attachment], undoing: Undo
 ) -> CreatedVm:
     """Build the shares, start the guest and prove that it holds them. `undoing` rolls all of it back.
 
@@ -69,8 +70,8 @@ def build_vm(
     guest.check_nodes(vm, facts)
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=True)
-    guest.check(host, vm, attachment, images)
-    make_volumes(services, host, vm, attachment, images, undoing)
+    guest.check(host, vm, attachments, images)
+    make_volumes(services, host, vm, attachments, images, undoing)
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
         check_leases(leases, host.agent.facts(), rules_of(services, vm.host))
@@ -84,12 +85,12 @@ def build_vm(
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")
-    if attachment is not None:
-        _connect(services, vm, attachment, undoing)
+    if attachments:
+        _connect(services, vm, attachments, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
     floating = floating_on(services, vm.host, facts)
     volumes = recorded_volumes(services, vm)
-    xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
+    xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating))
     if vm.nodes is not None and vm.nodes.is_pinned:
         keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: defined, starting")
@@ -100,12 +101,12 @@ def build_vm(
     return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
-def _connect(services: Services, vm: Vm, attachment: Attachment, undoing: Undo) -> None:
+def _connect(services: Services, vm: Vm, attachments: Sequence[Attachment], undoing: Undo) -> None:
     """Tell the network's backend. A refused change needs no undo: the next look finds what the store does not know."""
     refused = False
-    undoing.push("port", lambda: None if refused else disconnect(services, vm))
+    undoing.push("ports", lambda: None if refused else disconnect(services, vm))
     try:
-        connect(services, attachment.network)
+        connect(services, [one.network for one in attachments])
     except VgpuctlError:
         refused = True
         raise

@@ -10,7 +10,7 @@ from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, QuotaExceede
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
-from vgpuctl.model.network import Attachment, Network
+from vgpuctl.model.network import Attachment
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.queue import QueueEntry
@@ -19,7 +19,7 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.victims import Eviction
-from vgpuctl.usecases.network.ports import network_of, on_its_host, take_port
+from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import use_now
@@ -120,11 +120,11 @@ def _create_or_queue(
 
 @dataclass(frozen=True)
 class _Member:
-    """One VM on its way. wanted: the request with the host that its network or its reservation is on."""
+    """One VM on its way. wanted: the request with the host that its networks or its reservation are on."""
 
     request: VmRequest
     wanted: VmRequest
-    network: Network | None
+    networks: Networks
 
 
 def create_together(
@@ -205,9 +205,9 @@ def _with_reservation(
 
 
 def _member(services: Services, request: VmRequest, reserved: Reservation | None) -> _Member:
-    network = network_of(services, request)
+    networks = networks_of(services, request)
     wanted = request if reserved is None else replace(request, host=reserved.host)
-    return _Member(request, on_its_host(wanted, network), network)
+    return _Member(request, on_its_host(wanted, networks.values()), networks)
 
 
 def _preempt(
@@ -239,7 +239,7 @@ def _not_placed(requests: Sequence[VmRequest], surprise: VgpuctlError | None) ->
 def _plan(services: Services, member: _Member, there: Placement) -> CreatedVm:
     vm = Vm(str(uuid.uuid4()), member.request, there.host, VmState.CREATING, nodes=there.nodes)
     with on_host(there.host):
-        return plan_vm(services, vm, member.network, there)
+        return plan_vm(services, vm, member.networks, there)
 
 
 def _plan_after(requests: Sequence[VmRequest], eviction: Eviction) -> tuple[CreatedVm, ...]:
@@ -259,7 +259,7 @@ class _Begun:
     vm: Vm
     undoing: Undo
     leases: tuple[Lease, ...] = ()
-    attachment: Attachment | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 def _create(
@@ -286,7 +286,7 @@ def _create(
             created = []
             for one in begun:
                 with on_host(one.vm.host):
-                    created.append(build_vm(services, one.vm, one.leases, one.attachment, one.undoing))
+                    created.append(build_vm(services, one.vm, one.leases, one.attachments, one.undoing))
             with services.store.transaction() as session:
                 for made in created:
                     for lease in made.leases:
@@ -327,7 +327,7 @@ def _reserve(
             session.add_vm(one.vm)
             if reserved is not None:
                 session.use_reservation(reserved, one.vm.uuid)
-            attachment = take_port(session, one.vm, member.network)
+            attachments = take_ports(session, one.vm, member.networks)
             session.begin_operation(operation, one.vm.uuid, one.vm.domain_name, exclusive=True)
-            taken.append(replace(one, leases=leases, attachment=attachment))
+            taken.append(replace(one, leases=leases, attachments=attachments))
     return taken

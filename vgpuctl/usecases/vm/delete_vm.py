@@ -8,7 +8,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Backend
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.network.ports import attachment_of, disconnect
+from vgpuctl.usecases.network.ports import disconnect
 from vgpuctl.usecases.placement.queue_entries import note_left
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.operations import operation
@@ -53,9 +53,7 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
     `gc` deletes what is left when the host is trusted again. Raises HostError or GuestError.
     """
     if is_host_fenced(services, vm.host):
-        attachment = attachment_of(services, vm)
-        if attachment is not None and attachment.network.request.backend is Backend.OVN:
-            disconnect(services, vm)
+        disconnect(services, vm, only=[Backend.OVN])
         with services.store.transaction() as session:
             settle_leases(session, leases)
         text += ", which is fenced: nothing was done there"

@@ -2,7 +2,7 @@
 """Common work of several commands on a VM's domain. Every function may be repeated."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -14,6 +14,7 @@ from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.view import BackingView, DiskView, domain_view
 from vgpuctl.model.image import HostImages
+from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.numa import Footprint
@@ -38,21 +39,30 @@ class DomainParts:
     vm: Vm
     leases: Sequence[Lease]
     facts: HostFacts
-    attachment: Attachment | None
+    attachments: Sequence[Attachment]
     images: HostImages
     volumes: Sequence[Volume]
     floating: CpusByNode
 
 
-def check(host: HostSession, vm: Vm, attachment: Attachment | None, images: HostImages) -> None:
+def check(host: HostSession, vm: Vm, attachments: Sequence[Attachment], images: HostImages) -> None:
     """Check before anything is built that names are free and that network and pool can take the VM. Writes nothing."""
     request = vm.request
     refuse_other_domain(host, vm)
     refuse_taken_volumes(host, vm)
-    if request.network is not None and attachment is None:
-        host.hypervisor.check_network(request.network)
+    check_networks(host, vm, [one.port.position for one in attachments])
     if request.disk is not None:
         Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, images.base)
+
+
+def check_networks(host: HostSession, vm: Vm, attached: Collection[int]) -> None:
+    """Find out whether the host has the networks of all interfaces but those at positions `attached`.
+
+    Raises NetworkMissing.
+    """
+    for interface in interfaces_of(vm.request):
+        if interface.position not in attached:
+            host.hypervisor.check_network(interface.network)
 
 
 def refuse_other_domain(host: HostSession, vm: Vm) -> None:
@@ -108,7 +118,7 @@ def render(host: HostSession, parts: DomainParts) -> str:
         parts.facts,
         disk=disk,
         seed_path=seed,
-        attachment=parts.attachment,
+        attachments=parts.attachments,
         direct_kernel=images.kernel,
         floating=parts.floating,
     )

@@ -20,7 +20,7 @@ from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
-from vgpuctl.usecases.network.ports import attachment_of, on_its_host
+from vgpuctl.usecases.network.ports import attachments_of, on_its_host
 from vgpuctl.usecases.placement.move_reservation import place_promise
 from vgpuctl.usecases.placement.reservations import used_by, windows_of, with_promises
 from vgpuctl.usecases.support.services import Services
@@ -44,12 +44,12 @@ def refuse_staying(services: Services, vm: Vm) -> None:
             f"{vm.label}: cannot move: it was created for host {vm.request.host}",
             hint="stop it, or delete it and create it without --host",
         )
-    attachment = attachment_of(services, vm)
-    if attachment is not None and attachment.network.request.host is not None:
-        raise StateError(
-            f"{vm.label}: cannot move: its network {attachment.network.label} is on {vm.host} alone",
-            hint="stop it; a network with --backend ovn reaches every host",
-        )
+    for attachment in attachments_of(services, vm):
+        if attachment.network.request.host is not None:
+            raise StateError(
+                f"{vm.label}: cannot move: its network {attachment.network.label} is on {vm.host} alone",
+                hint="stop it; a network with --backend ovn reaches every host",
+            )
 
 
 class MoveSearch:
@@ -109,9 +109,9 @@ class MoveSearch:
     def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None) -> VmRequest:
         with self._services.store.reading() as session:
             known = session.facts(vm.host)
-        attachment = attachment_of(self._services, vm)
+        networks = [one.network for one in attachments_of(self._services, vm)]
         wanted = replace(vm.request, host=to, gpus=equal_gpus(vm, own, None if known is None else known.facts))
-        return on_its_host(wanted, None if attachment is None else attachment.network)
+        return on_its_host(wanted, networks)
 
     def _place(
         self,

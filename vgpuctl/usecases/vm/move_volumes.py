@@ -13,6 +13,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.vm.guest import check_networks
 from vgpuctl.usecases.vm.image_gate import images_on
 from vgpuctl.usecases.vm.volumes import is_recorded, make_volume, remove_volumes
 
@@ -67,12 +68,9 @@ def plan_volumes(
     move is recorded for that host, and is replaced.
     """
     images = images_on(services, target, moved, remember=False)
-    request = moved.request
-    if request.network is not None:
-        with services.store.reading() as session:
-            has_port = bool(session.attachments(moved.uuid))
-        if not has_port:
-            target.hypervisor.check_network(request.network)
+    with services.store.reading() as session:
+        attached = [port.position for port in session.ports(vm_uuid=moved.uuid)]
+    check_networks(target, moved, attached)
     there = Storage(target.hypervisor)
     left = {(one.pool, one.name) for one in _left_on(services, target, moved.uuid)}
     found = []

@@ -16,6 +16,7 @@ from vgpuctl.model.vm import RestartPolicy, Vm
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.shown_interfaces import ShownInterface, shown_interfaces
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
@@ -80,6 +81,7 @@ class ShownVm:
     closed: tuple[str | None, ...] = ()
     last_hour: LastHour | None = None
     proof: Proof | None = None
+    interfaces: tuple[ShownInterface, ...] = ()
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -106,7 +108,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             restart=_last_restart(session, vm, seen),
         )
     shown = replace(shown, closed=_closed(services, leases, None if known is None else known.facts))
-    shown = replace(shown, proof=last_proof(services, vm, leases))
+    shown = replace(shown, proof=last_proof(services, vm, leases), interfaces=shown_interfaces(services, vm))
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
 
 

@@ -18,7 +18,7 @@ from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
-from vgpuctl.usecases.network.ports import attachment_of, connect
+from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
@@ -183,14 +183,13 @@ def _start(
     # Undone last: what a guest may have used comes back like any other share.
     undoing.push("health of the GPUs", lambda: release_shares(services, host, taken) if was_started else None)
     build_shares(host, steps, undo, undoing)
-    attachment = attachment_of(services, vm)
-    if attachment is not None:
-        connect(services, attachment.network)
+    attachments = attachments_of(services, vm)
+    connect(services, [one.network for one in attachments])
     if not vm.is_adopted:
         images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
         floating = floating_on(services, vm.host, facts)
         host.hypervisor.take_name(vm.domain_name, uuid=vm.uuid)
-        guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
+        guest.define(host, guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating))
     if host.hypervisor.clear_autostart(vm.domain_name, uuid=vm.uuid):
         services.say(f"{vm.domain_name}: libvirt no longer starts it with its host")
     keep_off_pinned_cpus(services, host, facts)

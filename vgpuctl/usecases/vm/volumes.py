@@ -39,7 +39,7 @@ def refuse_taken_volumes(host: HostSession, vm: Vm) -> None:
 
 
 def make_volumes(
-    services: Services, host: HostSession, vm: Vm, attachment: Attachment | None, images: HostImages, undoing: Undo
+    services: Services, host: HostSession, vm: Vm, attachments: Sequence[Attachment], images: HostImages, undoing: Undo
 ) -> None:
     """Create the VM's disk and cloud-init seed. `undoing` deletes what this run made and nothing else.
 
@@ -52,11 +52,11 @@ def make_volumes(
             assert vm.request.disk is not None
             make_volume(services, volume, _disk_maker(storage, volume, vm.request.disk, images.base))
         else:
-            _make_seed(services, storage, volume, seed_image(vm.request.cloud_init, vm, attachment))
+            _make_seed(services, storage, volume, seed_image(vm.request.cloud_init, vm, attachments))
 
 
 @contextlib.contextmanager
-def seed_made_again(services: Services, host: HostSession, vm: Vm, attachment: Attachment | None) -> Iterator[None]:
+def seed_made_again(services: Services, host: HostSession, vm: Vm, attachments: Sequence[Attachment]) -> Iterator[None]:
     """Make the seed of a VM on another host than it is on, from what the store keeps; deleted when the block fails.
 
     The remains of a killed run are deleted first. Raises StateError for a seed with secret documents.
@@ -65,7 +65,7 @@ def seed_made_again(services: Services, host: HostSession, vm: Vm, attachment: A
     with services.store.reading() as session:
         left = [one for one in session.volumes(vm_uuid=vm.uuid, host=host.name) if one.kind is VolumeKind.SEED]
     remove_volumes(services, host, left)
-    data = seed_image(vm.request.cloud_init, vm, attachment)
+    data = seed_image(vm.request.cloud_init, vm, attachments)
     try:
         _make_seed(services, Storage(host.hypervisor), seed, data)
         yield

@@ -89,7 +89,7 @@ class LiveDisks:
         )
 
     def eject(self, path: str) -> LiveChange:
-        """Take the medium with this path out of its drive. Raises DomainRejected when the guest has locked the drive."""
+        """Eject the medium with this path. Raises DomainRejected when the guest has locked the drive."""
         live = self.xml()
         drive = None if live is None else next((one for one in domain_disks(live) if one.path == path), None)
         if live is None:

@@ -53,7 +53,7 @@ GATES = [
         "which UEFI build a guest boots is decided once, and the check asks the same function",
         "unwanted_feature",
         "model/guest_firmware.py",
-        "guests/view.py:domain_view",
+        "guests/firmware_view.py:uefi_view",
         "planner/doctor/platform_checks.py:guest_firmware",
     ),
     guarded(

@@ -2,13 +2,15 @@
 """Everything the domain template needs, decided and typed; the template itself decides nothing but syntax."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.display_view import DisplayView, display_view, hostdev_display, shown_device
+from vgpuctl.guests.firmware_view import NVRAM_FOLDER, TpmView, UefiView, tpm_view, uefi_view
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.nic_view import NicView, nic_views
@@ -22,15 +24,16 @@ from vgpuctl.guests.pci_layout import (
     first_gpu_bus,
     root_ports,
 )
+from vgpuctl.guests.windows_view import WindowsView, windows_view
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
-from vgpuctl.model.guest_firmware import UnwantedFeature, unwanted_feature
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.interfaces import port_count, spare_ports_taken
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.texts import texts_of
-from vgpuctl.model.vm import DirectKernel, Firmware, Vm, VmRequest
+from vgpuctl.model.version import version_of
+from vgpuctl.model.vm import DirectKernel, Vm, VmRequest
 from vgpuctl.sharing.kinds import kind_of
 
 LOG_FOLDER = "/var/log/libvirt/qemu"
@@ -98,8 +101,8 @@ class DomainView:
 
     kvm: whether the host runs it by KVM, else QEMU emulates (TCG). mmio_window_gib: the 64-bit window for the
     GPUs' BARs, None when QEMU's default suffices. seed_path: the NoCloud image on the host.
-    hugepages_kib: size of the pages that its memory is made of, None for ordinary memory. unwanted_feature: what a UEFI
-    build must not have.
+    hugepages_kib: size of the pages that its memory is made of, None for ordinary memory. uefi: None for BIOS.
+    windows: None for other guests.
     """
 
     name: str
@@ -110,8 +113,9 @@ class DomainView:
     vcpus: int
     cpu_mode: CpuMode
     maxphysaddr_passthrough: bool
-    firmware: Firmware
-    unwanted_feature: UnwantedFeature
+    uefi: UefiView | None
+    tpm: TpmView | None
+    windows: WindowsView | None
     direct_kernel: DirectKernel | None
     numa: NumaView | None
     mmio_window_gib: int | None
@@ -136,13 +140,16 @@ def domain_view(
     attachments: Sequence[Attachment] = (),
     direct_kernel: DirectKernel | None = None,
     floating: CpusByNode = NO_CPUS,
+    hyperv: Collection[str] | None = None,
     log_folder: str = LOG_FOLDER,
+    nvram_folder: str = NVRAM_FOLDER,
 ) -> DomainView:
     """Decide the whole domain of one VM on one host.
 
     leases: the VM's own, one per GPU. facts: the host's, read under its lock. disk/seed_path: the volumes made
     before. direct_kernel: with paths on the host. attachments: the VM's places in tenants' networks; its other
     interfaces are in networks of the host. floating: the CPUs of each NUMA node that no vCPU is pinned to.
+    hyperv: the enlightenments that the host's libvirt reports, None where it reports none.
     Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
     """
     ordered = sorted(leases, key=lambda lease: lease.index)
@@ -151,7 +158,9 @@ def domain_view(
     window = window_gib(list(zip(gpus, shares, strict=True)))
     if window is not None and not facts.kvm:
         window = min(window, TCG_WINDOW_GIB)
-    request = vm.request
+    request, numa = vm.request, numa_view(vm.nodes, floating)
+    if numa is not None and is_windows(request.os):
+        numa = replace(numa, sockets=1)  # its client editions use no more than two
     extras = extras_of(request)
     buses = extra_buses(len(shares), vm.nodes, extras)
     view = DomainView(
@@ -165,11 +174,12 @@ def domain_view(
         maxphysaddr_passthrough=facts.kvm
         and window is not None
         and window > LARGE_WINDOW_GIB
-        and _version(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
-        firmware=request.firmware or Firmware.BIOS,
-        unwanted_feature=unwanted_feature(facts) or UnwantedFeature.SECURE_BOOT,
+        and version_of(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
+        uefi=uefi_view(vm, facts, window_gib=window, nvram_folder=nvram_folder),
+        tpm=tpm_view(vm, facts),
+        windows=windows_view(facts, hyperv) if is_windows(request.os) else None,
         direct_kernel=direct_kernel,
-        numa=numa_view(vm.nodes, floating),
+        numa=numa,
         mmio_window_gib=window,
         expander_buses=expander_buses(vm.nodes),
         root_ports=root_ports(len(shares), vm.nodes, extras),
@@ -242,10 +252,6 @@ def _gpu_of(lease: Lease, facts: HostFacts) -> Gpu:
         context=[f"found: {gpu.address} {gpu.name or ''}".rstrip() for gpu in facts.gpus],
         hint=f"run `vgpuctl inspect-host {lease.host}`; PCI addresses move when cards are added or removed",
     )
-
-
-def _version(text: str | None) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
 
 
 def _check_text(text: str, *, what: str) -> None:

@@ -53,7 +53,8 @@ if [ ! -e "$root/sys/firmware/efi" ]; then echo secure_boot=0
 elif [ -r "$root$variable" ]; then
   set -- $(od -An -tu1 "$root$variable" 2>/dev/null); while [ $# -gt 1 ]; do shift; done; echo "secure_boot=$1"
 fi
-for name in sudo libvirtd virtqemud virt-ssh-helper qemu-system-x86_64 qemu-kvm ovs-vsctl ovn-controller; do
+for name in sudo libvirtd virtqemud virt-ssh-helper qemu-system-x86_64 qemu-kvm ovs-vsctl ovn-controller swtpm \
+  swtpm_setup; do
   for folder in /usr/sbin /usr/bin /sbin /bin /usr/local/bin /usr/libexec; do
     [ -x "$root$folder/$name" ] && echo "program=$name" && break
   done

@@ -33,6 +33,7 @@ class Package(StrEnum):
     PYTHON = "python"
     SUDO = "sudo"
     OVN_HOST = "ovn host"
+    SWTPM = "tpm emulator"
 
 
 _FAMILIES = {
@@ -64,6 +65,8 @@ _PACKAGES = {
         Family.EL: "openvswitch ovn ovn-host",
         Family.SUSE: "openvswitch ovn ovn-host",
     },
+    # Debian's swtpm alone does not bring swtpm_setup.
+    Package.SWTPM: {Family.DEBIAN: "swtpm swtpm-tools", Family.EL: "swtpm swtpm-tools", Family.SUSE: "swtpm"},
 }
 _INSTALL = {
     Family.DEBIAN: "apt-get install -y",

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import count
 
+from vgpuctl.model.guest_firmware import parts_needed
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -261,16 +262,8 @@ class Fleet:
         memory = (request.memory_mib, request.hugepages_kib)
         workload = request.workload if PolicyName.PREDICTED in policy.names else None
         shown = request.display.vgpu if request.display.shows_vgpu else None
-        key = (
-            request.gpus,
-            request.vcpus,
-            memory,
-            policy,
-            constraints.required,
-            constraints.preferred,
-            workload,
-            shown,
-        )
+        labels, parts = (constraints.required, constraints.preferred), parts_needed(request)
+        key = (request.gpus, request.vcpus, memory, policy, labels, workload, shown, parts)
         found = self._request_classes.get(key)
         if found is None:
             if len(self._request_classes) >= MOST_REQUEST_CLASSES:
@@ -381,7 +374,7 @@ class Fleet:
 def _hides(host: FleetHost, request_class: RequestClass, reach: NodeReach) -> bool:
     """True if the host has room that its rounded state does not show."""
     need, exact = request_class.need, host.rooms_for(request_class)
-    rounded = host.rounded(request_class.page_kib, has_gpus=request_class.has_gpus)
+    rounded = host.rounded(request_class.page_kib, has_gpus=request_class.has_gpus, parts=request_class.parts)
     if not exact:
         return False
     if reach is NodeReach.NEAR and len(exact) > 1:

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from itertools import combinations
 
+from vgpuctl.model.guest_firmware import NO_PARTS, HostPart, missing_parts
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.gpu_class import LeasedGpu
@@ -20,8 +21,9 @@ from vgpuctl.sharing.gpu_state import GpuState
 Rooms = tuple[NodeRoom, ...]
 """The rooms of the nodes of one host, by number; none where the host takes no VM."""
 
-_RoomKind = tuple[int | None, bool]
-"""The size of the huge pages in KiB, None for ordinary memory, and whether it is for VMs with GPUs."""
+_RoomKind = tuple[int | None, bool, frozenset[HostPart]]
+"""The size of the huge pages in KiB, None for ordinary memory, whether it is for VMs with GPUs, and the parts of the
+host that they need."""
 
 
 class FleetHost:
@@ -32,6 +34,7 @@ class FleetHost:
         self.name = capacity.name
         self.is_open = refuse_closed_host(capacity.rules) is None
         self.labels = capacity.constraints.labels
+        self._missing = frozenset(missing_parts(capacity.facts))
         self.cards = cards
         self.models: tuple[Model, ...] = tuple(dict.fromkeys(card.model for card in cards.values()))
         self.stock = HostStock()
@@ -61,7 +64,13 @@ class FleetHost:
     def state(self) -> Hashable:
         """Equal for hosts that differ in name and the order of their GPUs alone."""
         nodes = tuple(node.state for node in self.nodes)
-        return (self.is_open, nodes, self.labels, tuple(sorted(card.number for card in self.cards.values())))
+        return (
+            self.is_open,
+            self._missing,
+            nodes,
+            self.labels,
+            tuple(sorted(card.number for card in self.cards.values())),
+        )
 
     def promise(self, footprint: Footprint, times: int) -> None:
         """Count what a VM takes, -1 times when it goes."""
@@ -70,18 +79,19 @@ class FleetHost:
         self._rooms = {}
         self._rounded = {}
 
-    def rooms(self, page_kib: int | None, *, has_gpus: bool) -> Rooms:
-        """The CPUs and the memory that one more VM can have of each node."""
-        key = (page_kib, has_gpus)
+    def rooms(self, page_kib: int | None, *, has_gpus: bool, parts: frozenset[HostPart] = NO_PARTS) -> Rooms:
+        """The CPUs and the memory that one more VM can have of each node; none where the host has not all parts."""
+        key = (page_kib, has_gpus, parts)
         if key not in self._rooms:
-            self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if self.is_open else ()
+            takes = self.is_open and not parts & self._missing
+            self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if takes else ()
         return self._rooms[key]
 
-    def rounded(self, page_kib: int | None, *, has_gpus: bool) -> Rooms:
+    def rounded(self, page_kib: int | None, *, has_gpus: bool, parts: frozenset[HostPart] = NO_PARTS) -> Rooms:
         """The same in steps, so that more hosts are equal; the exact rooms are asked for in the end."""
-        key = (page_kib, has_gpus)
+        key = (page_kib, has_gpus, parts)
         if key not in self._rounded:
-            self._rounded[key] = tuple(map(_rounded, self.rooms(page_kib, has_gpus=has_gpus)))
+            self._rounded[key] = tuple(map(_rounded, self.rooms(page_kib, has_gpus=has_gpus, parts=parts)))
         return self._rounded[key]
 
     def addresses_near(self, nodes: set[int]) -> list[str]:
@@ -90,7 +100,7 @@ class FleetHost:
 
     def rooms_for(self, request_class: RequestClass) -> Rooms:
         """The exact rooms for what a VM wants."""
-        return self.rooms(request_class.page_kib, has_gpus=request_class.has_gpus)
+        return self.rooms(request_class.page_kib, has_gpus=request_class.has_gpus, parts=request_class.parts)
 
 
 def _rounded(room: NodeRoom) -> NodeRoom:

@@ -109,7 +109,7 @@ class GpuIndex:
     def _enter(self, host: FleetHost, addresses: set[str]) -> None:
         """Tell the index the state of these GPUs, and of those whose rooms are others than before."""
         key, before = self._key, self._rooms.get(host.name)
-        rooms = self._rooms[host.name] = host.rounded(key.page_kib, has_gpus=key.has_gpus)
+        rooms = self._rooms[host.name] = host.rounded(key.page_kib, has_gpus=key.has_gpus, parts=key.parts)
         name, free = host.name + HOST_ENDS, host.free if key.with_loads else 0.0
         is_near = key.reach is NodeReach.NEAR and len(rooms) > 1
         own: dict[int | None, Rooms] = {room.number: (room,) for room in rooms} if is_near else {}
@@ -159,5 +159,5 @@ class HostIndex:
         if not self._key.with_places:
             numbers.sort()
         distances = host.distances if self._key.with_places else ()
-        rooms = host.rounded(self._key.page_kib, has_gpus=self._key.has_gpus)
+        rooms = host.rounded(self._key.page_kib, has_gpus=self._key.has_gpus, parts=self._key.parts)
         self._index.put(host.name, (rooms, host.labels, distances, tuple(numbers)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.distribution import describe_missing_mount, mount_huge_pages
+from vgpuctl.model.guest_firmware import HostPart, missing_parts, parts_needed
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
@@ -36,7 +37,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
             f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
             "ask for other labels, or give it this one in the inventory's vgpu_placing",
         )
-    refusal = _refuse_size(request, facts) or _refuse_unmounted(request, facts)
+    refusal = _refuse_size(request, facts) or _refuse_unmounted(request, facts) or _refuse_system(request, facts)
     if refusal is not None:
         return refusal
     refusal = _refuse_pool(request, capacity, nodes[0]) if len(nodes) == 1 else _refuse_nodes(request, nodes)
@@ -71,6 +72,16 @@ def _refuse_unmounted(request: VmRequest, facts: HostFacts) -> Refusal | None:
     if page_kib is None or page_kib not in unmounted_sizes(facts):
         return None
     return Refusal(Code.HOST_HUGEPAGES, describe_missing_mount(page_kib), mount_huge_pages(page_kib))
+
+
+def _refuse_system(request: VmRequest, facts: HostFacts) -> Refusal | None:
+    """Say that the host has no firmware build or no TPM emulator for the guest."""
+    missing = missing_parts(facts)
+    for part in sorted(parts_needed(request)):
+        if part in missing:
+            code = Code.HOST_TPM if part is HostPart.TPM else Code.HOST_FIRMWARE
+            return Refusal(code, missing[part].read, missing[part].fix)
+    return None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vgpuctl import catalog
 from vgpuctl.model.constraints import Label
+from vgpuctl.model.guest_firmware import NO_PARTS, HostPart, parts_needed
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fit import by_conditions, fit, given_for_conditions
@@ -29,6 +30,7 @@ class IndexKey(NamedTuple):
     page_kib: of which huge pages the room is, None for ordinary memory. has_gpus: whether VMs with GPUs ask, which are
     pinned where the host pins. reach: whether only a GPU's own NUMA node is part of its state, or all of the host.
     with_untouched: whether the number of untouched GPUs of its host is part of the state of an untouched GPU.
+    parts: those of the host that VMs need.
     """
 
     of_hosts: bool
@@ -38,6 +40,7 @@ class IndexKey(NamedTuple):
     has_gpus: bool = True
     reach: NodeReach = NodeReach.NEAR
     with_untouched: bool = False
+    parts: frozenset[HostPart] = NO_PARTS
 
 
 def share_requests_of(request: VmRequest) -> list[ShareRequest]:
@@ -71,6 +74,7 @@ class RequestClass:
         self.scorer = scorer
         self.need = need_of(request)
         self.page_kib = request.hugepages_kib
+        self.parts = parts_needed(request)
         self.share_requests = share_requests_of(request)
         self._required = request.constraints.required
         self.takes_turns = scorer.takes_turns()
@@ -83,6 +87,7 @@ class RequestClass:
             with_places=with_places,
             page_kib=request.hugepages_kib,
             has_gpus=self.has_gpus,
+            parts=self.parts,
             with_untouched=scorer.is_least_waste and not several,
         )
         self.indexes = tuple(self.index._replace(reach=reach) for reach in NodeReach)

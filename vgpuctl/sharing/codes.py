@@ -22,6 +22,8 @@ class Code(StrEnum):
     HOST_MEMORY = "host-memory"
     HOST_HUGEPAGES = "host-hugepages"
     HOST_NUMA = "host-numa"
+    HOST_FIRMWARE = "host-firmware"
+    HOST_TPM = "host-tpm"
     NO_GPU = "no-gpu"
     NOT_TOGETHER = "not-together"
 

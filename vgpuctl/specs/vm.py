@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from vgpuctl.catalog.guest_os import with_os_defaults
+from vgpuctl.catalog.guest_os import refuse_too_small, with_os_defaults
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.constraints import Together, parse_group, parse_label
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
@@ -291,6 +291,7 @@ def check_request(request: VmRequest) -> VmRequest:
         raise UsageError("more than 16 GPUs for one VM")
     request = with_os_defaults(request)
     refuse_impossible_guest(request)
+    refuse_too_small(request)
     return request
 
 

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.libvirtd_fixture import LocalLibvirtd
-from tests.unit.guests.cases import CASES, REQUEST, facts, vm
+from tests.unit.guests.all_cases import CASES
+from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.agent.facts import guest_firmware
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import HostFacts

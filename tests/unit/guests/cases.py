@@ -129,7 +129,7 @@ FULL_REQUEST = replace(
         ssh_authorized_keys=("ssh-ed25519 AAAA me",), user_data=SecretText.of("#cloud-config\npassword: secret\n")
     ),
 )
-_A40 = gpu("0000:41:00.0")
+A40 = gpu("0000:41:00.0")
 NETWORK = Network(
     "8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00",
     NetworkRequest("front", "acme", "10.0.0.0/24", host="gpu1"),
@@ -205,7 +205,7 @@ CASES: dict[str, DomainView] = {
     ),
     "uefi_no_gpu": domain_view(vm(replace(REQUEST, firmware=Firmware.UEFI)), [], facts(), disk=_DISK),
     "passthrough_with_companions": domain_view(
-        vm(), leases(whole("0000:41:00.0", "0000:41:00.2", "0000:41:00.1")), facts(_A40)
+        vm(), leases(whole("0000:41:00.0", "0000:41:00.2", "0000:41:00.1")), facts(A40)
     ),
     "uefi_only_secure_builds": domain_view(
         vm(replace(REQUEST, firmware=Firmware.UEFI)),
@@ -214,7 +214,7 @@ CASES: dict[str, DomainView] = {
         disk=_DISK,
     ),
     "passthrough_uefi_window": domain_view(
-        vm(replace(REQUEST, firmware=Firmware.UEFI)), leases(whole("0000:41:00.0")), facts(_A40), disk=_DISK
+        vm(replace(REQUEST, firmware=Firmware.UEFI)), leases(whole("0000:41:00.0")), facts(A40), disk=_DISK
     ),
     "passthrough_large_bars": domain_view(
         vm(replace(REQUEST, firmware=Firmware.UEFI)),
@@ -229,15 +229,15 @@ CASES: dict[str, DomainView] = {
     "mdev": domain_view(
         vm(FULL_REQUEST),
         leases(vgpu("0000:41:00.0", Sharing.MDEV, "0000:41:00.0", MDEV_UUID)),
-        facts(_A40),
+        facts(A40),
         disk=_DISK,
         seed_path=_SEED,
     ),
-    "mdev_full_size": domain_view(vm(), leases(_FULL_VGPU), facts(_A40)),
+    "mdev_full_size": domain_view(vm(), leases(_FULL_VGPU), facts(A40)),
     "mdev_on_vf": domain_view(
-        vm(), leases(vgpu("0000:41:00.0", Sharing.MDEV_VF, "0000:41:00.4", MDEV_UUID)), facts(_A40)
+        vm(), leases(vgpu("0000:41:00.0", Sharing.MDEV_VF, "0000:41:00.4", MDEV_UUID)), facts(A40)
     ),
-    "vf_profile": domain_view(vm(), leases(vgpu("0000:41:00.0", Sharing.VF_PROFILE, "0000:41:00.4")), facts(_A40)),
+    "vf_profile": domain_view(vm(), leases(vgpu("0000:41:00.0", Sharing.VF_PROFILE, "0000:41:00.4")), facts(A40)),
     "vf": domain_view(
         vm(), leases(Share("0000:41:00.0", Sharing.VF, "vf", "0000:41:00.1")), facts(gpu("0000:41:00.0", bars=T4_BARS))
     ),
@@ -248,7 +248,7 @@ CASES: dict[str, DomainView] = {
             whole("0000:41:00.0", "0000:41:00.1"),
             vgpu("0000:81:00.0", Sharing.MDEV, "0000:81:00.0", MDEV_UUID),
         ),
-        facts(_A40, gpu("0001:c1:00.0"), gpu("0000:81:00.0")),
+        facts(A40, gpu("0001:c1:00.0"), gpu("0000:81:00.0")),
     ),
     "numa_pinned": domain_view(
         on(_PINNED, NumaCell(1, 2, 4096, (8, 11))),
@@ -281,12 +281,12 @@ CASES: dict[str, DomainView] = {
     "display_beside_the_vgpu": domain_view(
         vm(_shows(DisplayKind.VNC, VideoModel.BOCHS, VgpuDisplay.ON)),
         leases(vgpu("0000:41:00.0", Sharing.MDEV, "0000:41:00.0", MDEV_UUID)),
-        facts(_A40),
+        facts(A40),
     ),
     "display_of_the_first_vgpu_alone": domain_view(
         vm(_shows(DisplayKind.VNC, VideoModel.NONE, VgpuDisplay.RAMFB)),
         leases(whole("0000:42:00.0"), *(vgpu("0000:41:00.0", Sharing.MDEV_VF, *one) for one in _TWO_MDEVS)),
-        facts(_A40, gpu("0000:42:00.0")),
+        facts(A40, gpu("0000:42:00.0")),
     ),
     "characters_that_need_escaping": domain_view(
         vm(

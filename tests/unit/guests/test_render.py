@@ -13,7 +13,7 @@ import jinja2
 import pytest
 from lxml import etree
 
-from tests.unit.guests.cases import CASES
+from tests.unit.guests.all_cases import CASES
 from vgpuctl.guests import templating
 from vgpuctl.guests.metadata import NAMESPACE
 from vgpuctl.guests.render import BUSES, render_domain

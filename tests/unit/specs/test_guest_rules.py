@@ -80,10 +80,10 @@ def test_an_installer_without_answers_is_refused_by_name(os: str | None) -> None
 
 
 def test_an_unattended_installation_needs_a_disk_it_can_see_and_has_no_other_user_data() -> None:
-    windows = replace(VM, os="win11", install=INSTALL)
+    windows = replace(VM, os="win11", memory_mib=4096, disk=DiskRequest(size_mib=65536), install=INSTALL)
     with pytest.raises(UsageError, match="no driver for a disk on the bus scsi"):
         check_request(windows)
-    check_request(replace(windows, disk=DiskRequest(bus=DiskBus.SATA)))
+    check_request(replace(windows, disk=DiskRequest(size_mib=65536, bus=DiskBus.SATA)))
     check_request(replace(windows, install=replace(INSTALL, drivers="virtio-win")))
     for disk in (None, DiskRequest(base_image="ubuntu")):
         with pytest.raises(UsageError, match="needs an empty disk"):

@@ -8,6 +8,7 @@ from vgpuctl.agent.facts import (
     boot,
     gpus,
     guest_firmware,
+    guest_tpm,
     hugepages,
     iommu,
     mdev,
@@ -70,6 +71,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         distribution=software.read_distribution(host),
         guest_firmwares=guest_firmware.read(host),
         machine_id=software.read_machine_id(host),
+        tpm_programs=guest_tpm.read(host),
     )
 
 

@@ -47,6 +47,8 @@ class CheckId(str, Enum):
     LIBVIRT_AUTOSTART = "libvirt-autostart"
     SELINUX_POOL = "selinux-pool"
     GUEST_FIRMWARE = "guest-firmware"
+    GUEST_SECURE_BOOT = "guest-secure-boot"
+    GUEST_TPM = "guest-tpm"
     HUGEPAGES_MOUNT = "hugepages-mount"
     GUESTS_AT_SHUTDOWN = "guests-at-shutdown"
     PROXMOX = "proxmox"

@@ -329,6 +329,7 @@ class HostFacts:
     addresses: the host's own IPv4 addresses, None where the kernel does not tell.
     selinux: `enforcing` or `permissive`, None where it is off.
     distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
+    tpm_programs: of swtpm's two programs those that are there, None when the agent did not look.
     machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """
 
@@ -363,3 +364,4 @@ class HostFacts:
     distribution: Tuple[str, ...] = ()
     guest_firmwares: Optional[Tuple[GuestFirmware, ...]] = None
     machine_id: Optional[str] = None
+    tpm_programs: Optional[Tuple[str, ...]] = None

@@ -11,7 +11,7 @@ from vgpuctl.model.distribution import (
     install,
     mount_huge_pages,
 )
-from vgpuctl.model.guest_firmware import unwanted_feature
+from vgpuctl.model.guest_firmware import has_secure_build, missing_tpm, unwanted_feature
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
@@ -27,6 +27,22 @@ def guest_firmware(seen: Examined) -> Iterator[Finding]:
     read = "every UEFI build has Secure Boot with enrolled keys" if facts.guest_firmwares else "there is no UEFI build"
     fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; VMs with --firmware bios need none"
     yield Finding(CheckId.GUEST_FIRMWARE, Severity.WARNING, HOST, read, fix)
+
+
+def guest_secure_boot(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: there are UEFI builds, and none has Secure Boot with enrolled keys, which Windows 11 needs."""
+    if seen.facts.guest_firmwares and not has_secure_build(seen.facts):
+        read = "no UEFI build has Secure Boot with enrolled keys; VMs with --secure-boot on are not placed here"
+        fix = install([Package.FIRMWARE], family_of(seen.facts.distribution))
+        yield Finding(CheckId.GUEST_SECURE_BOOT, Severity.NOTE, HOST, read, fix)
+
+
+def guest_tpm(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: a program of the TPM emulator is missing, which Windows 11 needs."""
+    missing = missing_tpm(seen.facts)
+    if missing is not None:
+        read = f"{missing.read}; VMs with --tpm on are not placed here"
+        yield Finding(CheckId.GUEST_TPM, Severity.NOTE, HOST, read, missing.fix)
 
 
 def hugepages_mount(seen: Examined) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import Package, describe_missing_mount, mount_huge_pages
+from vgpuctl.model.guest_firmware import TPM_PROGRAMS
 from vgpuctl.model.layout import Encapsulation
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.prerequisites import HOST, Newcomer, installing
@@ -75,6 +76,15 @@ def guest_firmware(host: Newcomer) -> Iterator[Finding]:
     if not host.there.firmware_builds:
         found = installing(Package.FIRMWARE, host, CheckId.GUEST_FIRMWARE, "there is no UEFI build for guests")
         yield Finding(found.check, Severity.WARNING, found.subject, found.read, found.fix, found.command)
+
+
+def guest_tpm(host: Newcomer) -> Iterator[Finding]:
+    """A program of the TPM emulator is missing, which guests with --tpm on need, such as Windows 11."""
+    missing = [name for name in TPM_PROGRAMS if name not in host.there.programs]
+    if missing:
+        read = f"the host has no {' and no '.join(missing)}; VMs with --tpm on are not placed here"
+        found = installing(Package.SWTPM, host, CheckId.GUEST_TPM, read)
+        yield Finding(found.check, Severity.NOTE, found.subject, found.read, found.fix, found.command)
 
 
 def hugepages_mount(host: Newcomer) -> Iterator[Finding]:

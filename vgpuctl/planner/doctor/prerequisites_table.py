@@ -28,6 +28,7 @@ PREREQUISITES: tuple[Prerequisite, ...] = (
     Prerequisite(CheckId.LIBVIRT_DAEMONS, prerequisites_of_services.libvirt_daemons),
     Prerequisite(CheckId.LIBVIRT_NETWORK, prerequisites_of_services.libvirt_network, Severity.NOTE),
     Prerequisite(CheckId.GUEST_FIRMWARE, prerequisites_of_services.guest_firmware, Severity.WARNING),
+    Prerequisite(CheckId.GUEST_TPM, prerequisites_of_services.guest_tpm, Severity.NOTE),
     Prerequisite(CheckId.HUGEPAGES_MOUNT, prerequisites_of_services.hugepages_mount),
     Prerequisite(CheckId.OVN, prerequisites_of_services.ovn),
     Prerequisite(CheckId.FIREWALL, prerequisites_of_services.firewall, Severity.WARNING),

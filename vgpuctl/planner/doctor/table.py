@@ -66,6 +66,8 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.LIBVIRT_AUTOSTART, 0, libvirt_checks.libvirt_autostart, Severity.WARNING),
     Check(CheckId.SELINUX_POOL, 0, libvirt_checks.selinux_pool, Severity.WARNING),
     Check(CheckId.GUEST_FIRMWARE, 0, platform_checks.guest_firmware, Severity.WARNING),
+    Check(CheckId.GUEST_SECURE_BOOT, 0, platform_checks.guest_secure_boot, Severity.NOTE),
+    Check(CheckId.GUEST_TPM, 0, platform_checks.guest_tpm, Severity.NOTE),
     Check(CheckId.HUGEPAGES_MOUNT, 0, platform_checks.hugepages_mount),
     Check(CheckId.GUESTS_AT_SHUTDOWN, 0, platform_checks.guests_at_shutdown, Severity.WARNING),
     Check(CheckId.PROXMOX, 0, platform_checks.proxmox, Severity.WARNING),

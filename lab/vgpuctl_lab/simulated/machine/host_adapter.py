@@ -22,7 +22,9 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder, State
 from vgpuctl_lab.simulated.machine.tree import Link, Tree, Unreadable, build, open_nodes
 
 _MOST_LINKS = 40
-_PROGRAMS = ("modprobe", "systemctl", "virsh", "ovn-controller", *ovn.PROGRAMS)
+_PROGRAMS = ("modprobe", "systemctl", "virsh", "ovn-controller", "swtpm", "swtpm_setup", *ovn.PROGRAMS)
+# A file in this folder of the machine's disk, named as a program, hides the program.
+HIDDEN_PROGRAMS = "/run/lab-hidden-programs"
 
 
 class SimulatedHost(Host):
@@ -149,6 +151,8 @@ class SimulatedHost(Host):
             return f"/usr/bin/{base}" if has_nvidia(self.machine) else None
         if base == systemd_analyze.PROGRAM:
             return f"/usr/bin/{base}" if systemd_analyze.is_here() else None
+        if super().exists(f"{HIDDEN_PROGRAMS}/{base}"):
+            return None
         return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, *_PROGRAMS) else None
 
     def echo(self, remotes: Sequence[str], sizes: Sequence[int], *, timeout_s: float) -> dict[str, int]:

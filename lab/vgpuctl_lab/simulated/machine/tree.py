@@ -19,22 +19,40 @@ PAGE_SIZES = ("2048", "1048576")
 _FIRST_WITHOUT_UUID = 590
 _UNKNOWN_UUID = "GPU-????????-????-????-????-????????????"
 VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
-# The one build that matters here, as Debian's ovmf describes it.
+
+
+def _build(
+    number: int, name: str, code: str, variables: str, machines: list[str], features: list[str]
+) -> dict[str, str]:
+    """One UEFI build with its descriptor, as Debian's ovmf has them."""
+    flash = {
+        "device": "flash",
+        "executable": {"filename": f"/usr/share/OVMF/{code}", "format": "raw"},
+        "nvram-template": {"filename": f"/usr/share/OVMF/{variables}", "format": "raw"},
+    }
+    content = {
+        "interface-types": ["uefi"],
+        "mapping": flash,
+        "targets": [{"architecture": "x86_64", "machines": machines}],
+        "features": ["acpi-s3", "amd-sev", *features, "verbose-dynamic"],
+        "tags": [],
+    }
+    return {
+        f"/usr/share/OVMF/{code}": "",
+        f"/usr/share/qemu/firmware/{number}-edk2-x86_64{name}.json": json.dumps(content),
+    }
+
+
 FIRMWARES = {
-    "/usr/share/OVMF/OVMF_CODE_4M.fd": "",
-    "/usr/share/qemu/firmware/60-edk2-x86_64.json": json.dumps(
-        {
-            "interface-types": ["uefi"],
-            "mapping": {
-                "device": "flash",
-                "executable": {"filename": "/usr/share/OVMF/OVMF_CODE_4M.fd", "format": "raw"},
-                "nvram-template": {"filename": "/usr/share/OVMF/OVMF_VARS_4M.fd", "format": "raw"},
-            },
-            "targets": [{"architecture": "x86_64", "machines": ["pc-i440fx-*", "pc-q35-*"]}],
-            "features": ["acpi-s3", "amd-sev", "verbose-dynamic"],
-            "tags": [],
-        }
+    **_build(
+        40,
+        "-secure-enrolled",
+        "OVMF_CODE_4M.ms.fd",
+        "OVMF_VARS_4M.ms.fd",
+        ["pc-q35-*"],
+        ["enrolled-keys", "requires-smm", "secure-boot"],
     ),
+    **_build(60, "", "OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd", ["pc-i440fx-*", "pc-q35-*"], []),
 }
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 _UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS, _OTHER_IDS = (

@@ -34,6 +34,9 @@ def declaring(page_kib: int, count: int) -> Examined:
         ("guest-firmware", with_builds(ENROLLED, ids=ROCKY), "dnf install -y edk2-ovmf"),
         ("guest-firmware", with_builds(ids=SUSE), "zypper --non-interactive install qemu-ovmf-x86_64"),
         ("guest-firmware", with_builds(ids=("void",)), "ovmf (Debian, Ubuntu), or edk2-ovmf"),
+        ("guest-secure-boot", with_builds(PLAIN), "apt-get install -y ovmf"),
+        ("guest-secure-boot", with_builds(NO_KEYS, ids=ROCKY), "dnf install -y edk2-ovmf"),
+        ("guest-tpm", seen(a40(), facts={"tpm_programs": ("swtpm",)}), "swtpm swtpm-tools"),
         ("hugepages-mount", seen(a40(), facts={"hugepages": (UNMOUNTED,)}), "mount -t hugetlbfs -o pagesize=1G"),
         ("hugepages-mount", declaring(1 << 20, 8), "/dev/hugepages1G"),
         ("guests-at-shutdown", seen(a40(), guests_at_shutdown="suspend"), "ON_SHUTDOWN=shutdown"),
@@ -50,6 +53,8 @@ def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None
     [
         with_builds(ENROLLED, PLAIN),
         with_builds(ENROLLED, NO_KEYS),
+        seen(a40(), facts={"tpm_programs": ("swtpm", "swtpm_setup")}),
+        seen(a40(), facts={"tpm_programs": None}),
         seen(a40(), facts={"hugepages": (replace(UNMOUNTED, is_mounted=True),)}),
         seen(a40(), facts={"hugepages": (replace(UNMOUNTED, is_mounted=None),)}),
         seen(a40(), facts={"hugepages": (replace(UNMOUNTED, total=0, free=0),)}),
@@ -57,7 +62,7 @@ def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None
     ],
 )
 def test_a_host_that_has_it_is_healthy(found: Examined) -> None:
-    ours = {"guest-firmware", "hugepages-mount", "guests-at-shutdown", "proxmox"}
+    ours = {"guest-firmware", "guest-secure-boot", "guest-tpm", "hugepages-mount", "guests-at-shutdown", "proxmox"}
     assert not ours & {one.check for one in examine(found)}
 
 

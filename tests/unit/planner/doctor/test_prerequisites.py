@@ -23,7 +23,18 @@ READY = Preparation(
     command_line="intel_iommu=on iommu=pt",
     user_id=1000,
     pythons=(PythonThere("/usr/bin/python3", (3, 11)),),
-    programs=frozenset({"sudo", "libvirtd", "virt-ssh-helper", "qemu-system-x86_64", "ovs-vsctl", "ovn-controller"}),
+    programs=frozenset(
+        (
+            "sudo",
+            "libvirtd",
+            "virt-ssh-helper",
+            "qemu-system-x86_64",
+            "ovs-vsctl",
+            "ovn-controller",
+            "swtpm",
+            "swtpm_setup",
+        )
+    ),
     modules=frozenset({"vfio-pci", "openvswitch", "geneve"}),
     has_modules_list=True,
     sockets=frozenset({"libvirt-sock", "virtlogd-sock"}),
@@ -110,6 +121,7 @@ CASES: list[tuple[str, Newcomer, str]] = [
     ("libvirt-network", without(networks={}), "net-define"),
     ("libvirt-network", without(networks={"default": False}), "net-start default"),
     ("guest-firmware", without(firmware_builds=(), distribution=SUSE), "qemu-ovmf-x86_64"),
+    ("guest-tpm", without(programs=READY.programs - {"swtpm_setup"}), "apt-get install -y swtpm swtpm-tools"),
     ("hugepages-mount", without(pages=((1 << 20, 8),)), "pagesize=1G"),
     ("hugepages-mount", without(layout=HostLayout(hugepages=((1 << 20, 8),))), "/dev/hugepages1G"),
     ("ovn", without(programs=READY.programs - {"ovn-controller"}), "openvswitch-switch ovn-host"),

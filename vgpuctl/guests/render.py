@@ -2,11 +2,11 @@
 """From a DomainView to libvirt's domain XML."""
 
 from vgpuctl.guests.metadata import NAMESPACE
-from vgpuctl.guests.pci_layout import CHANNEL_BUS, DISK_BUS, ENTROPY_BUS, NETWORK_BUS
+from vgpuctl.guests.pci_layout import CHANNEL_BUS, ENTROPY_BUS, NETWORK_BUS
 from vgpuctl.guests.templating import render_template
 from vgpuctl.guests.view import DomainView
 
-BUSES = {"disk": DISK_BUS, "network": NETWORK_BUS, "entropy": ENTROPY_BUS, "channel": CHANNEL_BUS}
+BUSES = {"network": NETWORK_BUS, "entropy": ENTROPY_BUS, "channel": CHANNEL_BUS}
 
 
 def render_domain(view: DomainView) -> str:

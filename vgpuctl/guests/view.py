@@ -2,13 +2,14 @@
 """Everything the domain template needs, decided and typed; the template itself decides nothing but syntax."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import GuestError, UsageError
+from vgpuctl.guests.disk_view import DiskView, MediumView, disk_views, medium_views
 from vgpuctl.guests.display_view import DisplayView, display_view, hostdev_display, shown_device
 from vgpuctl.guests.firmware_view import NVRAM_FOLDER, TpmView, UefiView, tpm_view, uefi_view
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
@@ -27,7 +28,6 @@ from vgpuctl.guests.pci_layout import (
 from vgpuctl.guests.windows_view import WindowsView, windows_view
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
-from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.interfaces import port_count, spare_ports_taken
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment
@@ -42,6 +42,7 @@ _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _MAXPHYSADDR_SINCE = (8, 7)
 _SPARE_PORTS = 4
 NO_CPUS: CpusByNode = {}
+NO_DISKS: Mapping[str, str] = {}
 
 
 class CpuMode(StrEnum):
@@ -59,22 +60,6 @@ class PciAddress:
     bus: int
     slot: int
     function: int
-
-
-@dataclass(frozen=True)
-class BackingView:
-    """The base image under a disk. format: as registered; QEMU opens nothing below it, whatever its header says."""
-
-    path: str
-    format: ImageFormat
-
-
-@dataclass(frozen=True)
-class DiskView:
-    """The VM's disk: the path of a qcow2 volume on the host. backing: None for an empty disk, or where unknown."""
-
-    path: str
-    backing: BackingView | None = None
 
 
 @dataclass(frozen=True)
@@ -121,8 +106,9 @@ class DomainView:
     mmio_window_gib: int | None
     expander_buses: tuple[ExpanderBusView, ...]
     root_ports: tuple[RootPortView, ...]
-    disk: DiskView | None
-    seed_path: str | None
+    scsi_bus: int | None
+    disks: tuple[DiskView, ...]
+    media: tuple[MediumView, ...]
     nics: tuple[NicView, ...]
     hostdevs: tuple[HostdevView, ...]
     display: DisplayView | None
@@ -136,7 +122,9 @@ def domain_view(
     facts: HostFacts,
     *,
     disk: DiskView | None = None,
+    data_paths: Mapping[str, str] = NO_DISKS,
     seed_path: str | None = None,
+    install_paths: Sequence[str] = (),
     attachments: Sequence[Attachment] = (),
     direct_kernel: DirectKernel | None = None,
     floating: CpusByNode = NO_CPUS,
@@ -183,8 +171,9 @@ def domain_view(
         mmio_window_gib=window,
         expander_buses=expander_buses(vm.nodes),
         root_ports=root_ports(len(shares), vm.nodes, extras),
-        disk=disk,
-        seed_path=seed_path,
+        scsi_bus=buses.scsi,
+        disks=disk_views(request, disk, data_paths, buses),
+        media=tuple(medium_views(seed_path, install_paths)),
         nics=nic_views(vm, attachments, buses),
         hostdevs=tuple(_hostdevs(shares, first_gpu_bus(vm.nodes), request.display, facts)),
         display=display_view(request.display, buses.usb),

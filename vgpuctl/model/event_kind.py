@@ -59,6 +59,8 @@ class EventKind(enum.StrEnum):
     LEASE_BROKEN = "lease-broken", "A share could not be built or released; repair goes on with it."
     LEDGER_FIXED = "ledger-fixed", "The usage ledger did not agree with the leases, and was corrected."
     VOLUME_MADE = "volume-made", "A volume of a VM was made on a host."
+    VOLUME_KEPT = "volume-kept", "A data disk outlived its VM; it is its tenant's."
+    VOLUME_TAKEN = "volume-taken", "A VM has a data disk that its tenant had kept."
     VOLUME_FORGOTTEN = "volume-forgotten", "A volume of a VM is gone from its host, or was never made."
 
     RESERVATION_CREATED = "reservation-created", "Shares were reserved for a time."

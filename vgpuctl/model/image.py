@@ -21,6 +21,7 @@ class ImageKind(StrEnum):
     DISK = "disk"
     KERNEL = "kernel"
     INITRD = "initrd"
+    ISO = "iso"
 
 
 class ImageFormat(StrEnum):
@@ -86,12 +87,14 @@ class BaseImage:
 class HostImages:
     """The images of one VM as its host has them. kernel: with the paths of kernel and initrd there.
 
-    base_format: of the base image, also where the base itself is not looked at any more.
+    media: the paths of the media to install from. base_format: of the base image, also where
+    the base itself is not looked at any more.
     """
 
     base: BaseImage | None = None
     kernel: DirectKernel | None = None
     base_format: ImageFormat | None = None
+    media: tuple[str, ...] = ()
 
 
 def parse_checksum(text: str) -> str:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A storage volume that the store records for a VM. Only recorded volumes are ever changed or deleted."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.model.vm import Vm
 
 SEED_POOL = "default"
+KEPT = "kept:"
+"""Before the tenant's name, in the place of a VM's UUID, of a disk that outlived its VM."""
+_DATA = "-data-"
+_OWN_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.qcow2|-seed\.iso|-data-.+\.qcow2)")
 _MIB = 2**20
 
 
@@ -15,10 +20,11 @@ class VolumeKind(StrEnum):
 
     DISK = "disk"
     SEED = "seed"
+    DATA = "data"
 
     def ending(self) -> str:
         """The end of the volume's name."""
-        return ".qcow2" if self is VolumeKind.DISK else "-seed.iso"
+        return "-seed.iso" if self is VolumeKind.SEED else ".qcow2"
 
 
 class VolumeState(StrEnum):
@@ -30,7 +36,8 @@ class VolumeState(StrEnum):
 
 @dataclass(frozen=True)
 class Volume:
-    """One row. tenant, vm_name: the owner, also when its VM is gone from the store.
+    """One row. tenant, vm_name: the owner, also when its VM is gone from the store. vm_uuid: or KEPT and the
+    tenant, of a disk that outlived its VM.
 
     key, path: libvirt's, None before the volume is made and for volumes of a store from before this table.
     capacity_bytes: the size that was asked for, None where that is not known. format, backing_path: what libvirt showed
@@ -54,35 +61,55 @@ class Volume:
     label: str = ""
     keep: bool | None = None
 
+    @property
+    def is_kept(self) -> bool:
+        """True if it is a tenant's disk that no VM has."""
+        return self.vm_uuid.startswith(KEPT)
+
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} of pool {self.pool} on {self.host}"
+        return f"{self.kind} {self.label or self.name} of pool {self.pool} on {self.host}"
 
 
-def volume_name(vm_uuid: str, kind: VolumeKind) -> str:
+def volume_name(vm_uuid: str, kind: VolumeKind, label: str = "") -> str:
     """Name a VM's volume on its host. The UUID is random, so nobody else has a volume of this name."""
-    return f"{vm_uuid}{kind.ending()}"
+    return f"{vm_uuid}{_DATA}{label}{kind.ending()}" if kind is VolumeKind.DATA else f"{vm_uuid}{kind.ending()}"
 
 
 def vm_uuid_of(volume: str) -> str | None:
     """Read the VM's UUID from the name of a volume; None for any other name."""
-    for kind in VolumeKind:
-        stem = volume.removesuffix(kind.ending())
-        if stem != volume and len(stem) == 36 and [len(part) for part in stem.split("-")] == [8, 4, 4, 4, 12]:
-            return stem if set(stem) <= set("0123456789abcdef-") else None
-    return None
+    found = _OWN_NAME.fullmatch(volume)
+    return None if found is None else found[1]
 
 
 def wanted_volumes(vm: Vm) -> tuple[Volume, ...]:
-    """The volumes that a VM needs by its request, disk first; the size of a seed is known when it is written."""
+    """The volumes to be made for a VM, its disk first; the size of a seed is known when it is written.
+
+    A disk that the tenant kept from an earlier VM is not among them.
+    """
     request = vm.request
     wanted = []
     if request.disk is not None:
         wanted.append(_volume(vm, VolumeKind.DISK, request.disk.pool, request.disk.size_mib * _MIB))
+    for disk in request.data_disks:
+        if disk.size_mib is not None:
+            wanted.append(_volume(vm, VolumeKind.DATA, disk.pool, disk.size_mib * _MIB, disk.name, keep=disk.keep))
     if request.has_seed:
         wanted.append(_volume(vm, VolumeKind.SEED, SEED_POOL, None))
     return tuple(wanted)
 
 
-def _volume(vm: Vm, kind: VolumeKind, pool: str, capacity_bytes: int | None) -> Volume:
-    name = volume_name(vm.uuid, kind)
-    return Volume(vm.uuid, vm.request.tenant, vm.request.name, vm.host, kind, pool, name, capacity_bytes=capacity_bytes)
+def _volume(
+    vm: Vm, kind: VolumeKind, pool: str, capacity_bytes: int | None, label: str = "", *, keep: bool | None = None
+) -> Volume:
+    return Volume(
+        vm.uuid,
+        vm.request.tenant,
+        vm.request.name,
+        vm.host,
+        kind,
+        pool,
+        volume_name(vm.uuid, kind, label),
+        capacity_bytes=capacity_bytes,
+        label=label,
+        keep=keep,
+    )

@@ -30,7 +30,7 @@ from vgpuctl.specs.flags import read_flags, refuse_lone_flags
 from vgpuctl.specs.guest_rules import refuse_impossible_guest
 from vgpuctl.specs.reading import read_file_entry
 from vgpuctl.specs.value import Value
-from vgpuctl.specs.vm_devices import DEVICE_FIELDS, DEVICE_SECTIONS
+from vgpuctl.specs.vm_devices import DEVICE_FIELDS, DEVICE_SECTIONS, check_devices
 from vgpuctl.specs.vm_guest import GUEST_FIELDS, GUEST_SECTIONS, LICENCE_TOKEN
 
 _NOT_IN_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -289,6 +289,7 @@ def check_request(request: VmRequest) -> VmRequest:
         )
     if sum(gpu.count for gpu in request.gpus) > 16:
         raise UsageError("more than 16 GPUs for one VM")
+    check_devices(request)
     request = with_os_defaults(request)
     refuse_impossible_guest(request)
     refuse_too_small(request)

@@ -2,13 +2,14 @@
 """The fields of a VM that its virtual machine is made of: firmware, disks, network interfaces, display and ports."""
 
 from vgpuctl.catalog.guest_os import GUEST_OSES, parse_guest_os
+from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache
 from vgpuctl.model.display import DisplayKind, VgpuDisplay, VideoModel
 from vgpuctl.model.nic import NicModel, NicRequest
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.units import exact_mib, parse_mib
 from vgpuctl.model.vgpu_params import parse_vgpu_param, show_vgpu_param
-from vgpuctl.model.vm import Firmware, check_name, named_network
+from vgpuctl.model.vm import Firmware, VmRequest, check_name, named_network
 from vgpuctl.specs.compact import compact
 from vgpuctl.specs.field import Choice, Field, Repeated, Section, Table, Text, Truth, Type, Whole
 
@@ -20,6 +21,7 @@ def _parse_network(text: str, /, *, what: str) -> str | None:
     return named_network(text)
 
 
+MOST_DATA_DISKS, MOST_SATA_DISKS, MOST_NICS = 16, 2, 8
 _IOPS = Whole(1, 10_000_000)
 _MBPS = Whole(1, 1_000_000)
 _BANDWIDTH = Whole(1, 400_000)
@@ -204,3 +206,20 @@ DEVICE_SECTIONS = (
     Section("display", "What the VM shows"),
     Section("kernel", "Boot a kernel directly, without a boot loader", "direct_kernel", opened_by=("image",)),
 )
+
+
+def check_devices(request: VmRequest) -> None:
+    """Refuse devices that no virtual machine has room for, and names that stand twice. Raises UsageError."""
+    names = [disk.name for disk in request.data_disks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"two data disks have the name {twice[0]}", hint="give each disk a name of its own")
+    first = () if request.disk is None else (request.disk.bus,)
+    buses = [bus or DiskBus.VIRTIO for bus in (*first, *(disk.bus for disk in request.data_disks))]
+    if buses.count(DiskBus.SATA) > MOST_SATA_DISKS:
+        raise UsageError(
+            f"{buses.count(DiskBus.SATA)} disks on sata, where {MOST_SATA_DISKS} have room beside the media",
+            hint="use bus virtio or scsi",
+        )
+    if len(names) > MOST_DATA_DISKS or len(request.nics) > MOST_NICS:
+        raise UsageError(f"at most {MOST_DATA_DISKS} data disks and {MOST_NICS} more network interfaces fit one VM")

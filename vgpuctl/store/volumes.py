@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage volumes of VMs. A row exists from before the volume is created until after it is deleted."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
@@ -10,7 +10,7 @@ from vgpuctl.errors import NotFound
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import host_name_of
-from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
+from vgpuctl.model.volume import KEPT, Volume, VolumeKind, VolumeState
 from vgpuctl.store import codec, tables
 from vgpuctl.store.events import EventRows
 
@@ -59,6 +59,24 @@ class VolumeRows(EventRows):
         before = {"pool": volume.pool, "name": volume.name, "state": str(volume.state)}
         self._note_volume(EventKind.VOLUME_FORGOTTEN, volume, before=before)
         return True
+
+    def keep_volume(self, volume: Volume) -> None:
+        """Make a VM's data disk its tenant's own: no VM has it any more. Raises NotFound, ConcurrentChange."""
+        self._give_volume(volume, KEPT + volume.tenant, volume.vm_name)
+        self._note_volume(EventKind.VOLUME_KEPT, volume, after={"disk": volume.label, "name": volume.name})
+
+    def take_volume(self, volume: Volume, vm_uuid: str, vm_name: str) -> None:
+        """Give a disk that a tenant kept to one of its VMs. Raises NotFound when another run was faster."""
+        self._give_volume(volume, vm_uuid, vm_name)
+        self._note_volume(
+            EventKind.VOLUME_TAKEN, replace(volume, vm_name=vm_name), after={"disk": volume.label, "name": volume.name}
+        )
+
+    def _give_volume(self, volume: Volume, vm_uuid: str, vm_name: str) -> None:
+        values = {"vm_uuid": vm_uuid, "vm_name": vm_name, "keep": True}
+        conflict = f"tenant {volume.tenant} has another disk {volume.label} on {volume.host}"
+        if self._write(update(_VOLUMES).where(*_is(volume)).values(**values), conflict=conflict).rowcount != 1:
+            raise NotFound(f"{volume} is not recorded in the store {self._store_name} as it was")
 
     def volumes(
         self, *, host: str | None = None, vm_uuid: str | None = None, tenant: str | None = None

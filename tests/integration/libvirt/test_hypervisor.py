@@ -13,12 +13,13 @@ import pytest
 from tests.unit.guests.cases import CASES, facts, gpu, leases, vm, whole
 from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing, VolumeRejected
 from vgpuctl.guests.console import Console, ConsoleEnd
+from vgpuctl.guests.disk_view import BackingView, DiskView, MediumView
 from vgpuctl.guests.domain_facts import DiskSource, DomainState, GuestPciDevice
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.nic_view import NicView
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
+from vgpuctl.guests.view import DomainView, domain_view
 from vgpuctl.model.image import BaseImage, ImageFormat
 from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.vm import Firmware
@@ -265,7 +266,7 @@ def test_a_domain_boots_from_an_overlay_with_its_seed(
     disk = storage.create_overlay("default", "web.qcow2", 2, base)
     seed = storage.create_image("default", "seed.iso", b"x" * 4096)
     shown = DiskView(disk.path, BackingView(base.path, base.format))
-    hypervisor.define(render_domain(replace(view, disk=shown, seed_path=seed.path)))
+    hypervisor.define(render_domain(replace(view, disks=(shown,), media=(MediumView(seed.path, "sda"),))))
     (domain,) = hypervisor.domains()
     assert domain.writable_disks == (DiskSource(disk.path),)
     hypervisor.start(view.name)

@@ -16,7 +16,7 @@ from tests.libvirtd_fixture import LocalLibvirtd
 from vgpuctl.errors import DomainRejected, VgpuctlError, VolumeExists, VolumeRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.storage import Storage
-from vgpuctl.model.disk import DiskRequest
+from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
@@ -97,7 +97,13 @@ def images(libvirtd: LocalLibvirtd) -> Path:
 
 @pytest.fixture
 def owner(store: Store) -> Vm:
-    request = VmRequest("web-1", "acme", disk=DiskRequest(SIZE_MIB), cloud_init=CloudInit(hostname="web-1"))
+    request = VmRequest(
+        "web-1",
+        "acme",
+        disk=DiskRequest(SIZE_MIB),
+        data_disks=(DataDisk("data", SIZE_MIB),),
+        cloud_init=CloudInit(hostname="web-1"),
+    )
     vm = Vm(some_uuid(), request, "gpu1", VmState.CREATING)
     with store.transaction() as session:
         session.add_vm(vm)
@@ -120,7 +126,7 @@ def _theirs(path: Path) -> None:
 
 def _create(services: Services, host: HostSession, vm: Vm, *, fail: bool = False) -> None:
     with Undo(services.say) as undoing:
-        make_volumes(services, host, vm, None, NO_IMAGES, undoing)
+        make_volumes(services, host, vm, (), NO_IMAGES, undoing)
         if fail:
             raise VgpuctlError("the creation fails later")
         undoing.keep()
@@ -134,12 +140,11 @@ def test_volumes_are_made_recorded_and_removed(
     services: Services, host: HostSession, owner: Vm, images: Path, store: Store
 ) -> None:
     _create(services, host, owner)
-    disk, seed = f"{owner.uuid}.qcow2", f"{owner.uuid}-seed.iso"
-    assert sorted(_bytes(images)) == sorted([disk, seed])
+    disk, seed, data = (f"{owner.uuid}{end}" for end in (".qcow2", "-seed.iso", "-data-data.qcow2"))
+    assert sorted(_bytes(images)) == sorted([disk, seed, data])
     recorded = recorded_volumes(services, owner)
     assert [(one.name, one.state, one.path) for one in recorded] == [
-        (seed, VolumeState.MADE, f"/var/lib/libvirt/images/{seed}"),
-        (disk, VolumeState.MADE, f"/var/lib/libvirt/images/{disk}"),
+        (name, VolumeState.MADE, f"/var/lib/libvirt/images/{name}") for name in sorted((disk, seed, data))
     ]
     storage = Storage(host.hypervisor)
     assert find_own(storage, owner, recorded, VolumeKind.DISK).path == f"/var/lib/libvirt/images/{disk}"

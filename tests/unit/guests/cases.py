@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts, NumaNode
 from vgpuctl.agent.wire.sharing import Sharing
-from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
+from vgpuctl.guests.disk_view import BackingView, DiskView
+from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache, DiskRequest, InstallRequest
 from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.image import ImageFormat
@@ -273,6 +275,28 @@ CASES: dict[str, DomainView] = {
         [],
         facts(numa_nodes=2),
         floating=_FLOATING,
+    ),
+    "disks_on_every_bus": domain_view(
+        vm(
+            replace(
+                REQUEST,
+                disk=DiskRequest(bus=DiskBus.SCSI, cache=DiskCache.NONE, iops=5000, mbps=200),
+                data_disks=(
+                    DataDisk("fast"),
+                    DataDisk("large", bus=DiskBus.SCSI, mbps=100),
+                    DataDisk("old", bus=DiskBus.SATA, iops=100),
+                    DataDisk("second", bus=DiskBus.VIRTIO),
+                ),
+                install=InstallRequest("windows", "virtio-win"),
+                spare_ports=2,
+            )
+        ),
+        [],
+        facts(),
+        disk=_DISK,
+        data_paths={name: f"/images/{name}.qcow2" for name in ("fast", "large", "old", "second")},
+        seed_path=_SEED,
+        install_paths=("/images/windows.iso", "/images/virtio-win.iso"),
     ),
     "display_of_a_bios_guest": domain_view(vm(_shows(DisplayKind.VNC, VideoModel.VGA)), [], facts()),
     "display_spice": domain_view(

@@ -56,15 +56,15 @@ def test_rendering_twice_gives_the_same_text() -> None:
 def test_what_needs_escaping_arrives_unchanged() -> None:
     view = CASES["characters_that_need_escaping"]
     root = etree.fromstring(render_domain(view).encode())
-    assert view.direct_kernel is not None and view.nics and view.disk is not None
+    assert view.direct_kernel is not None and view.nics and view.disks and view.media
     assert root.findtext("name") == view.name
     assert root.findtext("os/kernel") == view.direct_kernel.kernel
     assert root.findtext("os/initrd") == view.direct_kernel.initrd
     assert root.findtext("os/cmdline") == view.direct_kernel.command_line
     sources = [dict(source.attrib) for source in root.findall("devices/*/source")]
     assert {"network": view.nics[0].network} in sources
-    assert {"file": view.disk.path} in sources
-    assert {"file": view.seed_path} in sources
+    assert {"file": view.disks[0].path} in sources
+    assert {"file": view.media[0].path} in sources
     assert root.findtext(f"metadata/{{{NAMESPACE}}}vm/{{{NAMESPACE}}}request") == view.metadata.request
 
 

@@ -24,10 +24,10 @@ from vgpuctl.errors import UsageError
 )
 @click.option(
     "--kind",
-    type=click.Choice(["disk", "kernel", "initrd"]),
+    type=click.Choice(["disk", "kernel", "initrd", "iso"]),
     default="disk",
     show_default=True,
-    help="Use of the image: base of a disk, kernel or initrd.",
+    help="Use of the image: base of a disk, kernel, initrd, or medium to install from.",
 )
 @click.option("--checksum", metavar="sha256:HEX", help="SHA-256 of the whole file, as `sha256sum` prints it.")
 @click.option("--host", metavar="NAME", help="Verify the copy of this host now; without --checksum, take its checksum.")

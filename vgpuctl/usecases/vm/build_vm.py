@@ -25,6 +25,7 @@ from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.image_gate import images_on
+from vgpuctl.usecases.vm.kept_disks import kept_disks, take_kept
 from vgpuctl.usecases.vm.quarantine import start_domain
 from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, take_steps
@@ -37,6 +38,7 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
     leases = leases_of(vm, placement)
     with services.store.reading() as session:
         refuse_over_quota(session, vm.request, leases)
+        kept = kept_disks(session, vm.request.tenant)
     facts = host.agent.facts()
     leases = check_leases(leases, facts, rules_of(services, placement.host))
     steps, undo = plan_leases(leases, facts)
@@ -47,7 +49,7 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
     guest.check(host, vm, attachments, images)
     take_steps(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
-    parts = guest.DomainParts(vm, leases, facts, attachments, images, wanted_volumes(vm), floating)
+    parts = guest.DomainParts(vm, leases, facts, attachments, images, (*wanted_volumes(vm), *kept), floating)
     xml = guest.render(host, parts)
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
@@ -71,6 +73,7 @@ def build_vm(
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachments, images)
+    take_kept(services, vm, undoing)
     make_volumes(services, host, vm, attachments, images, undoing)
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.

@@ -32,6 +32,7 @@ from vgpuctl.usecases.vm.build_vm import build_vm, plan_vm, undo_of
 from vgpuctl.usecases.vm.console import wait_for_console
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.find_existing import find_existing
+from vgpuctl.usecases.vm.kept_disks import with_kept_disks
 from vgpuctl.usecases.vm.place_search import PlaceSearch
 from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
 from vgpuctl.usecases.vm.shares import describe_share, leases_of
@@ -152,6 +153,7 @@ def create_together(
     if existing is not None:
         return existing
     refuse_early(services, *requests)
+    requests = with_kept_disks(services, requests)
     members = [_member(services, request, reserved) for request in requests]
     search = PlaceSearch(
         services,

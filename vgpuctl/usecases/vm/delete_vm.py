@@ -15,6 +15,7 @@ from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.kept_disks import keep_disks
 from vgpuctl.usecases.vm.release import release_shares, settle_leases
 from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
@@ -54,6 +55,7 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
     """
     if is_host_fenced(services, vm.host):
         disconnect(services, vm, only=[Backend.OVN])
+        keep_disks(services, vm, recorded_volumes(services, vm))
         with services.store.transaction() as session:
             settle_leases(session, leases)
         text += ", which is fenced: nothing was done there"
@@ -61,7 +63,8 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
         host = services.host(vm.host)
         guest.remove_domain(host, vm)
         disconnect(services, vm)
-        remove_volumes(services, host, recorded_volumes(services, vm))
+        # Only now has no QEMU the disks that another VM may take.
+        remove_volumes(services, host, keep_disks(services, vm, recorded_volumes(services, vm)))
         release_shares(services, host, leases)
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)

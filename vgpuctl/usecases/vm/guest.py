@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
+from vgpuctl.guests.disk_view import BackingView, DiskView
 from vgpuctl.guests.display_view import shown_device
 from vgpuctl.guests.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.numa import CpusByNode
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.view import BackingView, DiskView, domain_view
+from vgpuctl.guests.view import domain_view
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease
@@ -53,6 +54,9 @@ def check(host: HostSession, vm: Vm, attachments: Sequence[Attachment], images: 
     check_networks(host, vm, [one.port.position for one in attachments])
     if request.disk is not None:
         Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, images.base)
+    for disk in request.data_disks:
+        if disk.size_mib is not None:
+            Storage(host.hypervisor).check_disk(disk.pool, disk.size_mib, None)
 
 
 def check_networks(host: HostSession, vm: Vm, attached: Collection[int]) -> None:
@@ -112,12 +116,18 @@ def render(host: HostSession, parts: DomainParts) -> str:
         disk = DiskView(place.path, None if backing is None or known is None else BackingView(backing, known))
     if vm.request.has_seed:
         seed = find_own(storage, vm, parts.volumes, VolumeKind.SEED).path
+    data = {
+        disk.name: find_own(storage, vm, parts.volumes, VolumeKind.DATA, disk.name).path
+        for disk in vm.request.data_disks
+    }
     view = domain_view(
         vm,
         parts.leases,
         parts.facts,
         disk=disk,
+        data_paths=data,
         seed_path=seed,
+        install_paths=images.media,
         attachments=parts.attachments,
         direct_kernel=images.kernel,
         floating=parts.floating,

@@ -33,6 +33,10 @@ def named_images(request: VmRequest) -> Iterator[tuple[ImageKind, str]]:
         yield ImageKind.KERNEL, request.direct_kernel.kernel
         if request.direct_kernel.initrd is not None:
             yield ImageKind.INITRD, request.direct_kernel.initrd
+    if request.install is not None:
+        yield ImageKind.ISO, request.install.iso
+        if request.install.drivers is not None:
+            yield ImageKind.ISO, request.install.drivers
 
 
 def images_on(services: Services, host: HostSession, vm: Vm, *, remember: bool) -> HostImages:
@@ -44,6 +48,7 @@ def images_on(services: Services, host: HostSession, vm: Vm, *, remember: bool) 
     request = vm.request
     copies: list[ImageCopy] = []
     paths: dict[ImageKind, ImageFile] = {}
+    media: list[str] = []
     base = None
     for kind, name in named_images(request):
         with services.store.reading() as session:
@@ -57,13 +62,15 @@ def images_on(services: Services, host: HostSession, vm: Vm, *, remember: bool) 
             check_digest(image, vm.host, digested)
             copies.append(_copy(image, vm.host, digested, services.store.now()))
         paths[kind] = file
+        if kind is ImageKind.ISO:
+            media.append(file.real_path)
         if kind is ImageKind.DISK:
             base = BaseImage(file.real_path, image.format, virtual_bytes(image, file))
     if copies and remember:
         with services.store.transaction() as session:
             for copy in copies:
                 session.save_image_copy(copy)
-    return HostImages(base, _kernel(request.direct_kernel, paths), None if base is None else base.format)
+    return HostImages(base, _kernel(request.direct_kernel, paths), None if base is None else base.format, tuple(media))
 
 
 def images_again(services: Services, host: HostSession, vm: Vm) -> HostImages:
@@ -75,9 +82,9 @@ def images_again(services: Services, host: HostSession, vm: Vm) -> HostImages:
             image = session.find_image(request.disk.base_image)
         base_format = None if image is None else image.format
     kernel = request.direct_kernel
-    if kernel is None:
+    if kernel is None and request.install is None:
         return HostImages(base_format=base_format)
-    if kernel.kernel.startswith(UNREGISTERED):
+    if kernel is not None and kernel.kernel.startswith(UNREGISTERED):
         initrd = None if kernel.initrd is None else kernel.initrd.removeprefix(UNREGISTERED)
         older = replace(kernel, kernel=kernel.kernel.removeprefix(UNREGISTERED), initrd=initrd)
         return HostImages(kernel=older, base_format=base_format)
@@ -170,7 +177,7 @@ def _registered(session: Session, request: VmRequest, kind: ImageKind, name: str
     image = session.find_image(name)
     if image is not None and image.kind is kind:
         return image
-    what = {"disk": "base image", "kernel": "kernel", "initrd": "initrd"}[kind]
+    what = {"disk": "base image", "iso": "installation medium"}.get(kind, str(kind))
     vm = f"VM {request.name} of tenant {request.tenant}"
     if image is not None:
         raise ImageUnregistered(

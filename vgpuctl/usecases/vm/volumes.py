@@ -15,13 +15,14 @@ from vgpuctl.guests.domain_facts import DomainFact
 from vgpuctl.guests.seed.image import seed_image
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.storage_facts import VolumeFact
-from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.image import BaseImage, HostImages
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
+
+_MIB = 2**20
 
 
 def refuse_taken_volumes(host: HostSession, vm: Vm) -> None:
@@ -48,9 +49,8 @@ def make_volumes(
     storage = Storage(host.hypervisor)
     for volume in wanted_volumes(vm):
         undoing.push(str(volume.kind), partial(_undo, services, host, volume))
-        if volume.kind is VolumeKind.DISK:
-            assert vm.request.disk is not None
-            make_volume(services, volume, _disk_maker(storage, volume, vm.request.disk, images.base))
+        if volume.kind is not VolumeKind.SEED:
+            make_volume(services, volume, _disk_maker(storage, volume, images.base))
         else:
             _make_seed(services, storage, volume, seed_image(vm.request.cloud_init, vm, attachments))
 
@@ -98,16 +98,16 @@ class Place:
     backing_path: str | None = None
 
 
-def find_own(storage: Storage, vm: Vm, volumes: Sequence[Volume], kind: VolumeKind) -> Place:
+def find_own(storage: Storage, vm: Vm, volumes: Sequence[Volume], kind: VolumeKind, label: str = "") -> Place:
     """Find a VM's recorded volume, also before it is made.
 
     Raises VolumeRejected when none is recorded, or when libvirt has another volume in its place: a VM never boots
     from a disk that is not known to be its own.
     """
-    volume = next((one for one in volumes if one.kind is kind), None)
+    volume = next((one for one in volumes if (one.kind, one.label) == (kind, label)), None)
     if volume is None:
         raise VolumeRejected(
-            f"the store records no {kind} for {vm.domain_name} on {vm.host}",
+            f"the store records no {kind} {label or 'volume'} for {vm.domain_name} on {vm.host}",
             hint="another VM has the volume of its name; see docs/volumes.md",
         )
     found = storage.find_volume(volume.pool, volume.name) if storage.has_pool(volume.pool) else None
@@ -167,7 +167,7 @@ def is_recorded(found: VolumeFact, volume: Volume) -> bool:
 
 def _difference(found: VolumeFact, volume: Volume) -> str | None:
     """Say in which point libvirt's volume is not the recorded one; None when it is."""
-    is_made, is_disk = volume.state is VolumeState.MADE, volume.kind is VolumeKind.DISK
+    is_made, is_disk = volume.state is VolumeState.MADE, volume.kind is not VolumeKind.SEED
     size, asked = found.capacity_bytes, volume.capacity_bytes
     wanted = volume.format or ("qcow2" if not is_made else found.format)
     if volume.key not in (None, found.key):
@@ -181,12 +181,12 @@ def _difference(found: VolumeFact, volume: Volume) -> str | None:
     return None
 
 
-def _disk_maker(
-    storage: Storage, volume: Volume, disk: DiskRequest, base: BaseImage | None
-) -> Callable[[], VolumeFact]:
-    if base is None:
-        return lambda: storage.create_disk(volume.pool, volume.name, disk.size_mib)
-    return lambda: storage.create_overlay(volume.pool, volume.name, disk.size_mib, base)
+def _disk_maker(storage: Storage, volume: Volume, base: BaseImage | None) -> Callable[[], VolumeFact]:
+    """Data disks are empty, the first disk is an overlay on the VM's base image, where it has one."""
+    size_mib = (volume.capacity_bytes or 0) // _MIB
+    if base is None or volume.kind is VolumeKind.DATA:
+        return lambda: storage.create_disk(volume.pool, volume.name, size_mib)
+    return lambda: storage.create_overlay(volume.pool, volume.name, size_mib, base)
 
 
 def _make_seed(services: Services, storage: Storage, volume: Volume, data: bytes) -> None:
@@ -225,7 +225,7 @@ def _is_as_made(storage: Storage, volume: Volume) -> bool:
     """
     if volume.kind is VolumeKind.SEED and volume.state is VolumeState.MADE and volume.format is None:
         return True  # an older vgpuctl made it, and may have named its VM in another way
-    if volume.kind is VolumeKind.DISK:
+    if volume.kind is not VolumeKind.SEED:
         return volume.state is VolumeState.MADE or storage.is_unused_disk(volume.pool, volume.name)
     size = volume.capacity_bytes or 0
     return storage.has_text_or_nothing(volume.pool, volume.name, volume.vm_uuid, size)

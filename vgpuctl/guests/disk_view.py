@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disks and media of a domain: on which bus, under which name, and within which limits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from string import ascii_lowercase
+
+from vgpuctl.guests.pci_layout import DISK_BUS, ExtraBuses
+from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache, DiskRequest
+from vgpuctl.model.image import ImageFormat
+from vgpuctl.model.vm import VmRequest
+
+MOST_MEDIA = 4
+"""Media are on SATA and named sda to sdd; the two disks that SATA has room for are sde and sdf, SCSI begins after."""
+_ON_SATA, _ON_SCSI = ascii_lowercase[MOST_MEDIA:6], ascii_lowercase[6:]
+_BYTES_PER_MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class BackingView:
+    """The base image under a disk. format: as registered; QEMU opens nothing below it, whatever its header says."""
+
+    path: str
+    format: ImageFormat
+
+
+@dataclass(frozen=True)
+class DiskView:
+    """One disk: the path of a qcow2 volume on the host. backing: None for an empty disk, or where unknown.
+
+    target: its name in libvirt. port: the bus behind its root port, on virtio. unit: its number, on SCSI.
+    iops, bytes_s: what it may do in a second. boot_order: None where the firmware looks by itself.
+    """
+
+    path: str
+    backing: BackingView | None = None
+    bus: DiskBus = DiskBus.VIRTIO
+    target: str = "vda"
+    port: int | None = DISK_BUS
+    unit: int | None = None
+    serial: str | None = None
+    cache: DiskCache | None = None
+    iops: int | None = None
+    bytes_s: int | None = None
+    boot_order: int | None = None
+
+
+@dataclass(frozen=True)
+class MediumView:
+    """One medium in a CD drive on SATA. boot_order: None where nothing boots from it."""
+
+    path: str
+    target: str
+    boot_order: int | None = None
+
+
+def disk_views(
+    request: VmRequest, first: DiskView | None, data_paths: Mapping[str, str], buses: ExtraBuses
+) -> tuple[DiskView, ...]:
+    """The disks of a VM. first: path and backing of its first disk. data_paths: of its data disks, by name."""
+    ports, units = iter(buses.disks), iter(range(1, 256))
+    names = {DiskBus.VIRTIO: iter(ascii_lowercase[1:]), DiskBus.SATA: iter(_ON_SATA), DiskBus.SCSI: iter(_ON_SCSI)}
+
+    def placed(view: DiskView, disk: DiskRequest | DataDisk, serial: str | None) -> DiskView:
+        bus = disk.bus or DiskBus.VIRTIO
+        is_first = serial is None
+        view = replace(
+            view,
+            bus=bus,
+            serial=serial,
+            cache=disk.cache,
+            iops=disk.iops,
+            bytes_s=None if disk.mbps is None else disk.mbps * _BYTES_PER_MB,
+        )
+        if bus is DiskBus.VIRTIO:
+            return view if is_first else replace(view, target=f"vd{next(names[bus])}", port=next(ports))
+        unit = None if bus is DiskBus.SATA else 0 if is_first else next(units)
+        return replace(view, target=f"sd{next(names[bus])}", port=None, unit=unit)
+
+    views = []
+    if first is not None:
+        asked = request.disk or DiskRequest()
+        boots = 1 if request.install is not None else None
+        views.append(replace(placed(first, asked, None), boot_order=boots))
+    views += [placed(DiskView(data_paths[disk.name]), disk, disk.name) for disk in request.data_disks]
+    return tuple(views)
+
+
+def medium_views(seed_path: str | None, install_paths: Sequence[str]) -> Iterator[MediumView]:
+    """The media of a VM. install_paths: of its installation medium, from which it boots, and of further ones."""
+    names = iter(ascii_lowercase)
+    seed = f"sd{next(names)}"
+    if seed_path is not None:
+        yield MediumView(seed_path, seed)
+    for number, path in enumerate(install_paths):
+        yield MediumView(path, f"sd{next(names)}", None if number else 2)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clean-demo test test-quick test-network test-boot fuzz kill-test fail-test storm lint docs bench clean
+.PHONY: help setup demo clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ test-network: ## Prove tenants' networks with packets between two emulated hosts
 test-boot: ## Boot a Debian 13 host with systemd, and a guest with Linux (ten minutes, a download the first time)
 	@bash scripts/setup boot
 	@.venv/bin/python -m pytest -v --durations=0 tests/boot/debian13_proof.py tests/e2e/vm/linux_guest_proof.py
+
+test-guest: ## Boot a Debian guest that installs its GPU driver, and read Windows seeds (ten minutes, a download once)
+	@bash scripts/setup guest
+	@.venv/bin/python -m pytest -v --durations=0 tests/boot/guest_driver_proof.py tests/boot/cloudbase_proof.py
 
 fuzz: ## Damaged text for every reader, 100,000 cases; none may fail otherwise than by its own error (ten minutes)
 	@bash scripts/setup test

@@ -25,7 +25,7 @@ HOST = "10.0.2.2"
 VERSION, NEWER = "580.95.05", "590.44.01"
 _SCRIPT = Path(__file__).parents[2] / "scripts" / "guest-image"
 _LIMIT_S = 400.0
-_UUID = "0d0d0d0d-0000-4000-8000-000000000016"
+UUID = "0d0d0d0d-0000-4000-8000-000000000016"
 _SMI = "#!/bin/sh\necho {version}\n"
 _GRIDD = """\
 #!/bin/sh
@@ -164,7 +164,7 @@ class Guest:
     def __init__(self, folder: Path, image: GuestImage, request: VmRequest) -> None:
         self._folder = folder
         self._console = folder / "console"
-        vm = Vm(_UUID, request, "here", VmState.CREATING)
+        vm = Vm(UUID, request, "here", VmState.CREATING)
         (folder / "seed.iso").write_bytes(seed_image(request.cloud_init, vm))
         disk = folder / "disk.qcow2"
         _run("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(image.folder / "disk.img"), "-F", "raw", str(disk))
@@ -178,7 +178,7 @@ class Guest:
                 *("-drive", f"if=none,id=seed,format=raw,readonly=on,file={folder / 'seed.iso'}"),
                 # Debian's cloud kernel has no driver for SATA.
                 *("-device", "virtio-scsi-pci", "-device", "scsi-cd,drive=seed", "-netdev", "user,id=net"),
-                *("-device", f"virtio-net-pci,netdev=net,mac={mac_address(_UUID)},romfile="),
+                *("-device", f"virtio-net-pci,netdev=net,mac={mac_address(UUID)},romfile="),
                 *("-chardev", f"socket,id=agent,path={folder / 'agent'},server=on,wait=off"),
                 *(
                     "-device",

@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.boot.guest import VERSION, Guest, GuestImage, Served, served
+from tests.boot.guest import UUID, VERSION, Guest, GuestImage, Served, served
+from vgpuctl.guests.seed.image import seed_files
+from vgpuctl.model.disk import DiskRequest, InstallRequest
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vm import CloudInit, VmRequest
+from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 
 pytestmark = pytest.mark.timeout(900)
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me"
 TOKEN = "eyJ.stand-in.token"
 USER_DATA = """\
 #cloud-config
@@ -94,3 +98,72 @@ def test_a_guest_installs_its_driver_from_a_signed_repository(tmp_path: Path, im
         guest.runs("cloud-init status --wait >/dev/null")
         assert guest.reads("/etc/of-the-user") == "theirs"
         assert json.loads(guest.reads("/run/seen-by-the-user")) == ready
+        # Our own documents keep the schema of the guest's cloud-init.
+        guest.runs("mkdir /run/ours")
+        for name, document in _documents().items():
+            encoded = base64.b64encode(document.encode()).decode()
+            guest.runs(f"echo {encoded} | base64 -d >/run/ours/{name}")
+            said = guest.runs(f"cloud-init schema --config-file /run/ours/{name} 2>&1; echo $?")
+            assert said.splitlines()[-1] == "0", (name, said)
+
+
+def _documents() -> dict[str, str]:
+    """The cloud-configs of our own seeds: of a plain guest, and what Ubuntu's installer hands on."""
+    plain = CloudInit(ssh_authorized_keys=(KEY,), licence_token=REQUEST.cloud_init.licence_token)
+    vm = Vm(UUID, replace(REQUEST, cloud_init=plain), "here", VmState.CREATING)
+    install = InstallRequest("ubuntu-iso", unattended=True)
+    ubuntu = replace(vm, request=replace(vm.request, os="ubuntu-24.04", disk=DiskRequest(), install=install))
+    inside = yaml.safe_load(seed_files(plain, ubuntu)["user-data"])["autoinstall"]["user-data"]
+    return {
+        "plain": seed_files(plain, vm)["user-data"],
+        "installed": "#cloud-config\n" + yaml.safe_dump(inside),
+    }
+
+
+def test_a_guest_runs_the_installer_whose_checksum_is_right(tmp_path: Path, image: GuestImage, files: Served) -> None:
+    script = SecretText.of("#!/bin/sh\ncp /var/lib/vgpuctl/guest-ready /run/seen-by-the-user\n")
+    request = replace(
+        REQUEST, cloud_init=replace(REQUEST.cloud_init, user_data=script, licence_token=None), licence=None
+    )
+    driver = GuestDriver(
+        DriverSource.RUN_FILE,
+        version=VERSION,
+        url=f"{files.address}/driver.run",
+        sha256=files.sha256,
+        # gcc, make, dkms and the headers come from it too.
+        repository=files.repository,
+        key=files.key,
+        toolkit=True,
+    )
+    with _booted(tmp_path, image, driver, request) as guest:
+        line = guest.wait_for("vgpuctl: guest ")
+        assert line.strip() == f"vgpuctl: guest ready: driver {VERSION}"
+        ready, steps = _marker(guest)
+        assert {name for name, result in steps.items() if result == "skipped"} == {"nouveau", "licence"}
+        flags = "--silent --ui=none --no-questions --accept-license --disable-nouveau --dkms"
+        assert guest.reads("/run/installer-flags").strip() == flags
+        assert guest.runs("ls /var/lib/vgpuctl").split() == ["guest-ready"], "the installer does not stay"
+        # The probe of check-vm is there, and answers.
+        assert json.loads(guest.runs("/usr/local/lib/vgpuctl/probe"))["version"] == 1
+        guest.runs("cloud-init status --wait >/dev/null")
+        assert json.loads(guest.reads("/run/seen-by-the-user")) == ready
+
+
+def test_a_guest_does_not_run_an_installer_with_another_checksum(
+    tmp_path: Path, image: GuestImage, files: Served
+) -> None:
+    driver = GuestDriver(
+        DriverSource.RUN_FILE,
+        url=f"{files.address}/driver.run",
+        sha256="0" * 64,
+        repository=files.repository,
+        key=files.key,
+        toolkit=True,
+    )
+    with _booted(tmp_path, image, driver) as guest:
+        line = guest.wait_for("vgpuctl: guest ")
+        assert f"not ready: driver: {files.address}/driver.run has the checksum {files.sha256}" in line
+        ready, steps = _marker(guest)
+        assert ready["driver"] == {"source": "run-file", "version": None}
+        assert {steps[name] for name in ("check", "hold", "toolkit")} == {"skipped"}
+        guest.runs("! test -e /run/installer-flags")

@@ -22,9 +22,14 @@ def iso_image(files: Mapping[str, str], *, volume_id: str) -> bytes:
     iso.new(interchange_level=3, sys_ident="", vol_ident=volume_id, joliet=3, rock_ridge="1.09")
     for name, text in sorted(files.items()):
         data = text.encode()
-        plain = name.upper().replace("-", "_")
+        stem, _, extension = name.upper().replace("-", "_").partition(".")
         iso.add_fp(
-            io.BytesIO(data), len(data), f"/{plain}.;1", rr_name=name, joliet_path=f"/{name}", file_mode=0o100444
+            io.BytesIO(data),
+            len(data),
+            f"/{stem}.{extension};1",
+            rr_name=name,
+            joliet_path=f"/{name}",
+            file_mode=0o100444,
         )
     for root in (iso.get_record(iso_path="/"), iso.get_record(joliet_path="/")):
         for record in _records(root):

@@ -9,7 +9,7 @@ from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.nic import MOST_NICS
 from vgpuctl.model.switch import Switch
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import Firmware, VmRequest
 
 _OF_PACKAGES = ("key", "package")
 _OF_INSTALLERS = ("url", "sha256")
@@ -125,5 +125,10 @@ def _install_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[t
             f" {request.disk.bus if request.disk else ''}",
             "give --drivers-iso with the virtio drivers, or --disk-bus sata",
         )
+    if profile.is_windows and request.firmware is Firmware.BIOS:
+        yield "the answers for Windows are for a disk that UEFI boots", "leave `firmware: bios` out"
     if profile.is_windows and request.cloud_init.network_config is not None:
-        yield "an unattended Windows reads no network-config", "leave it out: the interface asks DHCP"
+        yield (
+            "an unattended Windows reads no network-config",
+            "leave it out: it has the address of its port, or asks DHCP",
+        )

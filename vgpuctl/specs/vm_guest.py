@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of a VM for the inside of its guest: installation, cloud-init seed, GPU driver and licence."""
 
+from dataclasses import replace
+
 from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_driver import DriverSource
 from vgpuctl.model.licence import Edition
@@ -20,17 +22,34 @@ def _parse_key(text: str, /, *, what: str) -> str:
     return text
 
 
+def _without_password(address: Text) -> Text:
+    """The type of an address that every guest user could read, so that it may hold no password; none is repeated."""
+
+    def parse(text: str, /, *, what: str) -> str:
+        if "@" in text:
+            raise UsageError(
+                f"{what} has a user or a password before '@'", hint="everybody in the guest could read it: leave it out"
+            )
+        return str(address.parse(text, what=what))
+
+    return replace(address, parse=parse)
+
+
 _VERSION = text_like(r"[0-9][0-9A-Za-z.+:~_-]{0,63}", "a version or branch such as 580.95.05 or 580")
 _PACKAGE = text_like(r"[A-Za-z0-9][A-Za-z0-9.+:_-]{0,127}", "the name of a package")
-_REPOSITORY = text_like(
-    r"deb (?:\[[^\]\s][^\]]*\] )?(?:https?|file)://?[^\s@]+(?: [^\s\[\]]+)+|(?:https?|file)://[^\s@]+",
-    "a repository",
-    hint="for APT `deb URI SUITE COMPONENT`, for DNF the address; a user and password in it would be readable",
+_REPOSITORY = _without_password(
+    text_like(
+        r"deb (?:\[[^\]\s][^\]]*\] )?(?:https?|file)://?[^\s@]+(?: [^\s\[\]]+)+|(?:https?|file)://[^\s@]+",
+        "a repository",
+        hint="for APT `deb URI SUITE COMPONENT`, for DNF the address",
+    )
 )
-_URL = text_like(
-    r"https?://[^\s/@]+/[^\s@]+",
-    "the address of a file",
-    hint="https://HOST/FILE, without a user and password: they would be readable in the guest",
+_URL = _without_password(
+    text_like(
+        r"https?://[^\s/@]+/[^\s@]+",
+        "the address of a file",
+        hint="https://HOST/FILE",
+    )
 )
 _SHA256 = text_like(r"[0-9a-f]{64}", "a SHA-256 checksum: 64 digits and letters a to f, as sha256sum prints it")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud-init seed: a NoCloud image (volume id `cidata`), equal bytes for equal input.
+"""The seed: a NoCloud image (volume id `cidata`), for cloud-init, cloudbase-init and installers.
 
+It has equal bytes for equal input; only the answers for Windows Setup have a new password each time.
 The keys of `--ssh-key` go into meta-data as `public-keys`, which cloud-init adds to what user-data says; so
 they reach the guest with any document the user brings, be it a cloud-config or a script, without touching it.
 Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
@@ -8,10 +9,13 @@ Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
 
 from collections.abc import Sequence
 
+from vgpuctl.catalog.guest_os import GUEST_OSES
 from vgpuctl.guests.iso_image import iso_image
+from vgpuctl.guests.seed.answers import ubuntu_answers, windows_answers
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.linux_setup import linux_setup
 from vgpuctl.guests.seed.network import network_document
+from vgpuctl.guests.seed.windows_setup import windows_user_data
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import CloudInit, Vm
@@ -20,7 +24,7 @@ from vgpuctl.model.vm import CloudInit, Vm
 def seed_image(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> bytes:
     """Make the seed of one VM, with the addresses of its ports where it has some.
 
-    Raises UsageError for a key or document that cloud-init would ignore.
+    Raises UsageError for a key or document that the guest would ignore.
     """
     return iso_image(seed_files(cloud_init, vm, attachments), volume_id="cidata")
 
@@ -29,19 +33,30 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] 
     """Write the seed's files, by name; see seed_image."""
     keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
     hostname = cloud_init.hostname or vm.request.name
+    meta_data = render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys)
+    files = {"meta-data": meta_data}
+    profile, install = GUEST_OSES.get(vm.request.os or ""), vm.request.install
+    is_unattended = install is not None and install.unattended
+    if profile is not None and profile.is_windows:
+        if is_unattended:
+            files.update(windows_answers(cloud_init, vm, profile, attachments))
+        else:
+            files["user-data"] = windows_user_data(cloud_init, vm, hostname)
+    elif is_unattended:
+        files["user-data"] = ubuntu_answers(cloud_init, vm, keys)
+    else:
+        files |= _cloud_init_files(cloud_init, vm, hostname, keys)
+    network = network_document(cloud_init, vm, attachments)
+    if network is not None:
+        files["network-config"] = network
+    return files
+
+
+def _cloud_init_files(cloud_init: CloudInit, vm: Vm, hostname: str, keys: list[str]) -> dict[str, str]:
     if cloud_init.user_data is None:
         user_data = render_template("user-data.j2", hostname=hostname, ssh_authorized_keys=keys)
     else:
         user_data = cloud_init.user_data.reveal()
         check_user_data(user_data)
-    files = {
-        "meta-data": render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys),
-        "user-data": user_data,
-    }
     setup = linux_setup(cloud_init, vm.request)
-    if setup is not None:
-        files["vendor-data"] = setup
-    network = network_document(cloud_init, vm, attachments)
-    if network is not None:
-        files["network-config"] = network
-    return files
+    return {"user-data": user_data} | ({} if setup is None else {"vendor-data": setup})

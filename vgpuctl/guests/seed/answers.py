@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answers of unattended installations: Autounattend.xml for Windows, autoinstall for Ubuntu.
+
+Both lie in the VM's seed. Windows Setup looks at the root of every removable medium for its file, and Ubuntu's
+installer reads a NoCloud seed as cloud-init does.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.catalog.guest_os import GuestOs
+from vgpuctl.guests.seed.linux_setup import linux_setup
+from vgpuctl.guests.seed.network import seeded_interfaces
+from vgpuctl.guests.seed.windows_setup import SETUP_FILE, computer_name, windows_setup
+from vgpuctl.guests.templating import render_template
+from vgpuctl.model.network import Attachment
+from vgpuctl.model.vm import CloudInit, Vm
+
+ANSWER_FILE = "Autounattend.xml"
+ACCOUNT = "admin"
+# Folders of the virtio-win medium: DRIVER\\SYSTEM\\amd64.
+_FOLDERS = {"win10": "w10", "win11": "w11", "win2k19": "2k19", "win2k22": "2k22", "win2k25": "2k25"}
+_DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial")
+_LETTERS = "DEFGH"
+_FIND_AND_RUN = (
+    "powershell.exe -NoProfile -ExecutionPolicy Bypass -Command"
+    " \"Get-CimInstance Win32_LogicalDisk -Filter 'DriveType=5'"
+    f" | ForEach-Object {{ $f = Join-Path $_.DeviceID '{SETUP_FILE}'; if (Test-Path $f) {{ & $f }} }}\""
+)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition of the first disk. size_mib: None for the rest of the disk. format: None for one without files."""
+
+    number: int
+    type: str
+    size_mib: int | None
+    format: str | None = None
+    label: str | None = None
+    letter: str | None = None
+
+
+@dataclass(frozen=True)
+class WindowsAnswers:
+    """All that Autounattend.xml says. image_index: of the edition in the installation medium."""
+
+    computer_name: str
+    account: str
+    password: str
+    image_index: int
+    driver_paths: tuple[str, ...]
+    partitions: tuple[Partition, ...]
+    first_logon_commands: tuple[str, ...]
+
+
+# Microsoft, "UEFI/GPT-based hard drive partitions": the order EFI, MSR, Windows.
+_PARTITIONS = (
+    Partition(1, "EFI", 260, "FAT32", "System"),
+    Partition(2, "MSR", 16),
+    Partition(3, "Primary", None, "NTFS", "Windows", "C"),
+)
+
+
+def windows_answers(
+    cloud_init: CloudInit, vm: Vm, profile: GuestOs, attachments: Sequence[Attachment]
+) -> dict[str, str]:
+    """Write Autounattend.xml and the script of the first logon, by file name.
+
+    Each call makes another password. It is nowhere but in this file, and the script replaces it by one that nobody
+    knows; after that the guest agent sets the operator's.
+    """
+    install = vm.request.install
+    folder = _FOLDERS[profile.osinfo]
+    has_drivers = install is not None and install.drivers is not None
+    answers = WindowsAnswers(
+        computer_name=computer_name(cloud_init.hostname or vm.request.name),
+        account=ACCOUNT,
+        password=f"aA1!{secrets.token_urlsafe(24)}",
+        # Media of Windows Server: 1 is Standard without a desktop, 2 with one. Others: the medium's first edition.
+        image_index=2 if profile.name.startswith("windows-server-") else 1,
+        driver_paths=tuple(
+            f"{letter}:\\{driver}\\{folder}\\amd64" for letter in _LETTERS for driver in _DRIVERS if has_drivers
+        ),
+        partitions=_PARTITIONS,
+        first_logon_commands=("powercfg.exe /hibernate off", _FIND_AND_RUN),
+    )
+    script = windows_setup(cloud_init, vm.request, account=ACCOUNT, interfaces=seeded_interfaces(vm, attachments))
+    assert script is not None
+    return {ANSWER_FILE: render_template("autounattend.xml.j2", answers=answers), SETUP_FILE: script}
+
+
+def ubuntu_answers(cloud_init: CloudInit, vm: Vm, keys: list[str]) -> str:
+    """Write user-data with autoinstall: the whole first disk, OpenSSH with the VM's keys, and no password.
+
+    The installed system runs the script of the GPU at its first boot, from the user-data that the installer hands on.
+    Source: Ubuntu, Autoinstall configuration reference manual.
+    """
+    return render_template(
+        "autoinstall.j2",
+        hostname=cloud_init.hostname or vm.request.name,
+        keys=keys,
+        script=linux_setup(cloud_init, vm.request),
+    )

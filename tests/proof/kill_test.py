@@ -2,12 +2,12 @@
 """Commands that are killed, or interrupted twice, at random moments; then `repair`, and nothing may have leaked.
 
 On simulated hosts (real sshd, agent and libvirtd), half of the time with SQLite and half with PostgreSQL as the store.
-create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, move-vm, drain-host, quarantine-gpu, apply-hosts,
-onboard, offboard-tenant, gc and the upgrade of an older store run in processes of their own. Most get kill -9, or
-SIGINT and SIGTERM one after the other, at a moment drawn from the time the command usually takes. After each, `repair`
-must succeed, a host or GPU that was closed is opened again, no other may be closed, and store, machines and libvirt
-must agree (tests/bench/day_checks.py); every --sweep commands all is deleted, and every host must be as it was before
-the first command.
+create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, move-vm, resize-vm, drain-host, quarantine-gpu, apply-
+hosts, onboard, offboard-tenant, gc and the upgrade of an older store run in processes of their own. Most get kill -9,
+or SIGINT and SIGTERM one after the other, at a moment drawn from the time that the command usually takes. After each,
+`repair` must succeed, a host or GPU that was closed is opened again, no other may be closed, and store, machines and
+libvirt must agree (tests/bench/day_checks.py); every --sweep commands all is deleted, and every host must be as it was
+before the first command.
 
 The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
 Run it with `make kill-test`, or `python -m tests.proof.kill_test --minutes 60 [--seed 1]`.
@@ -40,12 +40,13 @@ from vgpuctl.store.tables import SCHEMA_VERSION
 SIZE = ("--vcpus", "1", "--memory", "96MiB", "--network", "none")
 NOW, SOON = ("--timeout", "0"), ("--shutdown-timeout", "0")
 REFUSALS = {"no-capacity", "quota-exceeded", "concurrent-change"}
-FURTHER_REFUSALS = {"onboard": {"vm-differs"}, "drain": {"partial-failure"}}
-"""A tenant's file is drawn anew each time, with another GPU for a VM that is there; a drain may find no other place."""
+FURTHER_REFUSALS = {"resize": {"state"}, "onboard": {"vm-differs"}, "drain": {"partial-failure"}}
+"""A tenant's file is drawn anew each time, with another GPU for a VM that is there; a drain may find no other place.
+A gang is not resized."""
 FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20
 KINDS = [
-    *["create"] * 6, *["gang", "stop", "start", "onboard", "move"] * 2, *["delete"] * 4, *["apply"] * 3,
+    *["create"] * 6, *["gang", "stop", "start", "onboard", "move", "resize"] * 2, *["delete"] * 4, *["apply"] * 3,
     "offboard", "gc", "drain", "quarantine",
 ]  # fmt: skip
 REASON = ("--reason", "the proof")
@@ -119,7 +120,7 @@ class KillTest:
         return self._words_for_a_vm(kind)
 
     def _words_for_a_vm(self, kind: str) -> Sequence[str] | None:
-        wanted = {"delete": None, "move": None, "stop": VmState.RUNNING, "start": VmState.STOPPED}[kind]
+        wanted = {"delete": None, "move": None, "resize": None, "stop": VmState.RUNNING, "start": VmState.STOPPED}[kind]
         vms = [vm for vm in self._look().vms if wanted in (None, vm.state)]
         if not vms or (kind == "delete" and len(vms) < 3):
             return None
@@ -127,6 +128,7 @@ class KillTest:
         further = {
             "delete": ("--yes", *NOW),
             "move": SOON,
+            "resize": ("--gpu", self._dice.choice(GPUS), "--vcpus", str(self._dice.randint(1, 3)), "--restart", *SOON),
             "stop": ("--hold", self._dice.choice(("keep", "release")), *NOW),
         }
         return (f"{kind}-vm", vm.name, "--tenant", vm.tenant, *further.get(kind, ()))

@@ -32,6 +32,7 @@ PREEMPTION = [
         "refuse_while_preempted",
         "usecases/vm/preempt_vms.py",
         "usecases/vm/start_vm.py:_start_one",
+        "usecases/vm/resize_vm.py:_refuse_resize",
     ),
     guarded(
         "quota is reclaimed in the transaction that checks the guarantee, and counts until the VM has its shares",
@@ -66,7 +67,7 @@ PREEMPTION = [
         "scheduler/victims.py:_one_by_one",
     ),
     guarded(
-        "a VM is stopped for its owner, at its end, for a layout, a move or a drain, or by the gate that preempts",
+        "a VM is stopped for its owner, at its end, for a layout, a move, a resize or a drain, or as preempted",
         "stop_vm",
         "usecases/vm/stop_vm.py",
         "cli/vm/stop_vm.py:command",
@@ -74,7 +75,8 @@ PREEMPTION = [
         "usecases/layout/layout_run.py:_make_way",
         "usecases/vm/preempt_vms.py:_stop",
         "usecases/vm/start_vm.py:_stop_again",
-        "usecases/vm/move_vm.py:move_vm",
+        "usecases/vm/move_vm.py:carry_out",
+        "usecases/vm/resize_vm.py:_resize_here",
         "usecases/maintenance/drain_host.py:_stop",
     ),
 ]

@@ -16,7 +16,7 @@ RESTRICTIONS = [
         "usecases/host/list_gpus.py:_closed",
         "usecases/host/list_hosts.py:_completed",
         "usecases/telemetry/fleet_view.py:host",
-        "usecases/vm/start_vm.py:_refuse_closed",
+        "usecases/vm/start_vm.py:refuse_closed",
     ),
     guarded(
         "one gate says which hosts and GPUs take no VM, and placing, kept shares and reservations ask it: the GPU",

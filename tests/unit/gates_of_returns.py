@@ -30,6 +30,7 @@ RETURNS = [
         "usecases/vm/release.py",
         "usecases/vm/delete_vm.py:remove_vm",
         "usecases/vm/move_vm.py:settle_on",
+        "usecases/vm/resize_vm.py:_change_rows",
         "usecases/maintenance/evacuate_host.py:_give_up",
         "usecases/maintenance/forget_host.py:forget_host",
         "usecases/store/reconcile_store.py:_forget_vm",
@@ -39,6 +40,7 @@ RETURNS = [
         "free_device",
         "usecases/vm/health_gate.py",
         "usecases/vm/release.py:release_shares",
+        "usecases/vm/release.py:release_ended",
         "usecases/vm/release.py:release_strays",
     ),
     guarded(
@@ -46,9 +48,16 @@ RETURNS = [
         "prove",
         "usecases/vm/health_gate.py",
         "usecases/vm/release.py:release_shares",
+        "usecases/vm/release.py:release_ended",
         "usecases/vm/release.py:release_strays",
     ),
-    guarded(f"{_GATE}: its steps", "plan_release", "planner/plan.py", "usecases/vm/health_gate.py:free_device"),
+    guarded(
+        f"{_GATE}: its steps",
+        "plan_release",
+        "planner/plan.py",
+        "usecases/vm/health_gate.py:free_device",
+        "usecases/vm/resize_place.py:steps",
+    ),
     guarded(
         f"{_GATE}: whoever has the agent change a host is known here",
         "apply",
@@ -76,6 +85,7 @@ RETURNS = [
         "usecases/vm/release.py",
         "usecases/maintenance/gc.py:_look",
         "usecases/layout/layout_run.py:_take_steps",
+        "usecases/vm/held_shares.py:give_back_held",
     ),
     guarded(
         f"{_GATE}: cards of a domain without a VM",

@@ -50,6 +50,7 @@ SECTIONS = (
             "start-vm": "Start a stopped VM.",
             "stop-vm": "Stop a VM and keep or release its GPU shares.",
             "move-vm": "Move a VM to another host with its disk and equal GPU shares.",
+            "resize-vm": "Change the vCPUs, memory or GPU shares of a VM.",
             "delete-vm": "Delete VMs and release their devices.",
             "check-vm": "Check whether a VM has the GPU shares it was promised.",
             "console": "Connect this terminal to a VM's serial console.",

@@ -38,6 +38,7 @@ class EventKind(enum.StrEnum):
     VM_FOUND = "vm-found", "The host of a lost VM is back and has its data; the VM may start again."
     VM_STALE_ENDED = "vm-stale-ended", "A host that came back still had a VM that is elsewhere; it was ended there."
     VM_MOVED = "vm-moved", "A stopped VM has another host, where its shares are promised."
+    VM_RESIZED = "vm-resized", "A VM has another number of vCPUs, other memory or other GPUs, or they were rolled back."
     VM_DELETED = "vm-deleted", "A VM was deleted with its devices and volumes."
     VM_REPAIRED = "vm-repaired", "What a dead run left of a VM was finished or rolled back."
     VM_QUEUED = "vm-queued", "A VM waits in the queue."

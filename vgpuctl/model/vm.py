@@ -216,8 +216,13 @@ class Vm:
 
     @property
     def is_on_its_way(self) -> bool:
-        """True if a move has stopped it and not started it again: it runs, or its run was cut short."""
-        return self.state is VmState.STOPPED and (self.problem or "").startswith(_ON_ITS_WAY)
+        """True if a move or a resize has stopped it and not started it again: it works, or its run was cut short."""
+        return self.state is VmState.STOPPED and self.is_to_come_back
+
+    @property
+    def is_to_come_back(self) -> bool:
+        """True if a move or a resize stops it, or has stopped it, and starts it again."""
+        return (self.problem or "").startswith((_ON_ITS_WAY, _IS_RESIZED))
 
     def left(self, host: str) -> bool:
         """True if it is on its way from this host, and on another one already."""
@@ -244,11 +249,17 @@ def parse_workload(text: str, /, *, what: str = "workload") -> str:
 
 
 _ON_ITS_WAY = "moves from "
+_IS_RESIZED = "is resized on "
 
 
 def on_its_way(source: str, target: str) -> str:
     """The problem of a VM that ran and is stopped while it moves."""
     return f"{_ON_ITS_WAY}{source} to {target}"
+
+
+def in_resize(host: str) -> str:
+    """The problem of a VM that ran and is stopped while it is resized."""
+    return f"{_IS_RESIZED}{host}"
 
 
 def host_name_of(tenant: str, name: str) -> str:

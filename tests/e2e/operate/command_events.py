@@ -132,6 +132,7 @@ SCENARIO = (
     Step(f"start-vm web {ACME}", EventKind.VM_STARTED, "acme.web"),
     Step(f"check-vm web {ACME}", EventKind.PROMISE_CHECKED, "acme.web"),
     Step(f"move-vm web {ACME} --shutdown-timeout 0", EventKind.VM_MOVED, "acme.web"),
+    Step(f"resize-vm web {ACME} --vcpus 2 --restart --shutdown-timeout 0", EventKind.VM_RESIZED, "acme.web"),
     Step(f"delete-vm web {ACME} --yes --timeout 0", EventKind.VM_DELETED, "acme.web"),
     Step("set-queue priority", EventKind.QUEUE_SET, "queue"),
     Step(f"leave-queue leaves {ACME}", EventKind.VM_LEFT_QUEUE, "acme.leaves", _queue_two),

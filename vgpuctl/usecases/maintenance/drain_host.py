@@ -104,7 +104,7 @@ def vms_of(services: Services, host: str) -> list[Vm]:
         return sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, vm.label))
 
 
-def _left(services: Services, host: str) -> list[tuple[Vm, Reservation | None]]:
+def _left(services: Services, host: str) -> list[tuple[Vm, tuple[Reservation, ...]]]:
     """The VMs that an earlier run took from a host and did not start on their new one, the most important first."""
     with services.store.reading() as session:
         vms = sorted((vm for vm in session.vms() if vm.left(host)), key=lambda vm: (-vm.request.priority, vm.label))

@@ -105,12 +105,14 @@ def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) 
 
 
 def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> list[Repair]:
-    """Start VMs that a dead run stopped to move them, and give back what it held for them."""
+    """Start VMs that a dead run stopped to move or resize them, and give back what it held for them."""
     repairs = []
     with services.store.reading() as session:
         now = {vm.uuid: vm for vm in session.vms()}
     for vm, held in cut_short(services, [now[vm.uuid] for vm in vms if vm.uuid in now]):
-        what = f"its move did not end: {vm.problem}" if vm.is_on_its_way else "shares are held for a move that ended"
+        what = "shares are held for a move or a resize that ended"
+        if vm.is_on_its_way:
+            what = f"its move or resize did not end: {vm.problem}"
         outcome = "started" if vm.is_on_its_way else "released"
         try:
             if not dry_run:
@@ -176,8 +178,10 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
         return (
             f"the store says running, libvirt says {state or 'no such domain'}",
-            "noted as stopped: start it with `vgpuctl start-vm`",
-            lambda: _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT),
+            "noted as stopped" if vm.is_to_come_back else "noted as stopped: start it with `vgpuctl start-vm`",
+            lambda: _note(
+                services, vm, leases, VmState.STOPPED, LeaseState.BUILT, vm.problem if vm.is_to_come_back else None
+            ),
         )
     if vm.state is VmState.STOPPED and state is DomainState.RUNNING:
         if vm.request.gpus and not leases:
@@ -196,6 +200,9 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     expected = LeaseState.RUNNING if vm.state is VmState.RUNNING else LeaseState.BUILT
     if any(lease.state is not expected for lease in leases):
         return f"leases are not {expected}", "finished", lambda: _note(services, vm, leases, vm.state, expected)
+    if vm.state is VmState.RUNNING and vm.is_to_come_back:
+        forget = partial(_note, services, vm, leases, VmState.RUNNING, expected, problem=None)
+        return f"it was not stopped yet: {vm.problem}", "finished", forget
     hypervisor = services.host(vm.host).hypervisor
     if hypervisor.is_autostarted(vm.domain_name, uuid=vm.uuid):
         clear = partial(hypervisor.clear_autostart, vm.domain_name, uuid=vm.uuid)
@@ -215,11 +222,19 @@ def _finish(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING)
 
 
-def _note(services: Services, vm: Vm, leases: Sequence[Lease], state: VmState, lease_state: LeaseState) -> None:
+def _note(
+    services: Services,
+    vm: Vm,
+    leases: Sequence[Lease],
+    state: VmState,
+    lease_state: LeaseState,
+    problem: str | None = None,
+) -> None:
+    """Set the states of a VM and its leases. problem: kept of a VM that a move or a resize starts again."""
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, lease_state)
-        session.set_vm_state(vm.uuid, state)
+        session.set_vm_state(vm.uuid, state, problem, kept_until=vm.ends_at if problem else None)
         before, after = values_of(vm, leases), values_of(vm, leases, state)
         session.add_vm_event(EventKind.VM_REPAIRED, vm, before=before, after=after)
 

@@ -61,6 +61,19 @@ def refuse_before_preemption(
     _refuse(session, _named_together(requests), net, leases)
 
 
+def refuse_growth_over_quota(
+    session: Session, before: VmRequest, after: VmRequest, ending: Sequence[Lease], leases: Sequence[Lease]
+) -> None:
+    """Raise QuotaExceeded when a VM that is resized would not fit: the difference counts.
+
+    Call it while the `ending` leases live, and before the new `leases` are added and the VM's request is replaced.
+    """
+    asked = charge.add(charge.of_guest(after), charge.of_shares(lease.share for lease in leases))
+    given_back = charge.add(charge.of_guest(before), charge.of_shares(lease.share for lease in ending))
+    net = {resource: max(0, amount - given_back.get(resource, 0)) for resource, amount in asked.items()}
+    _refuse(session, after, net, leases)
+
+
 def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int], leases: Sequence[Lease] = ()) -> None:
     """leases: what it would hold, where that is known already."""
     quotas = session.quotas(request.tenant)

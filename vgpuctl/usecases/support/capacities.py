@@ -51,7 +51,8 @@ def read_promises(session: "Session", *, host: str | None = None, without: Colle
     footprints: defaultdict[str, list[Footprint]] = defaultdict(list)
     groups: defaultdict[str, frozenset[tuple[str, str]]] = defaultdict(frozenset)
     for vm in session.vms(host=host):
-        if vm.uuid not in without and (vm.state is not VmState.STOPPED or vm.uuid in keeping):
+        counts = vm.state is not VmState.STOPPED or vm.is_on_its_way or vm.uuid in keeping
+        if vm.uuid not in without and counts:
             footprints[vm.host].append(footprint_of_vm(vm, keeping.get(vm.uuid, ())))
         if vm.request.constraints.group is not None:
             groups[vm.host] |= {(vm.request.tenant, vm.request.constraints.group)}

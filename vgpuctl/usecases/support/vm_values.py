@@ -8,6 +8,18 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmState
 
 
+def sizes_of(vm: Vm, leases: Sequence[Lease]) -> Values:
+    """The values that resize-vm changes: vCPUs, memory and GPUs; with host and shares."""
+    shares = [f"{lease.share.profile} on {lease.share.function}" for lease in leases]
+    return {
+        "vcpus": vm.request.vcpus,
+        "memory_mib": vm.request.memory_mib,
+        "gpus": [gpu.text for gpu in vm.request.gpus],
+        "host": vm.host,
+        "shares": shares,
+    }
+
+
 def values_of(vm: Vm, leases: Sequence[Lease], state: VmState | None = None) -> Values:
     """Its state (or the given one), its host and its shares."""
     shares = [f"{lease.share.profile} on {lease.share.function}" for lease in leases]

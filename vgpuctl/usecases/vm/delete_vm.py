@@ -15,6 +15,7 @@ from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.held_shares import drop_all, give_back_held, held_shares
 from vgpuctl.usecases.vm.kept_disks import keep_disks
 from vgpuctl.usecases.vm.release import release_shares, settle_leases
 from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
@@ -58,6 +59,7 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
         keep_disks(services, vm, recorded_volumes(services, vm))
         with services.store.transaction() as session:
             settle_leases(session, leases)
+            drop_all(session, vm)
         text += ", which is fenced: nothing was done there"
     else:
         host = services.host(vm.host)
@@ -66,6 +68,9 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
         # Only now has no QEMU the disks that another VM may take.
         remove_volumes(services, host, keep_disks(services, vm, recorded_volumes(services, vm)))
         release_shares(services, host, leases)
+        with services.store.reading() as session:
+            held = held_shares(session, vm)
+        give_back_held(services, vm, held)
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)
         session.add_vm_event(event, vm, text, before=values_of(vm, leases), after={"state": "gone"})

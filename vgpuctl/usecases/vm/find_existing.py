@@ -11,6 +11,7 @@ from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.image_gate import refuse_unregistered
+from vgpuctl.usecases.vm.resize_words import resize_command
 
 
 def find_existing(
@@ -49,7 +50,7 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
         raise VmDiffers(
             f"VM {request.name} of tenant {request.tenant} exists on {vm.host} with another specification",
             context=differences,
-            hint="a VM keeps its shape: delete it first, or choose another name",
+            hint=_hint(vm.request, request),
         )
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         refuse_while_busy(services, vm)
@@ -59,3 +60,13 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
             hint="run `vgpuctl repair`, then this command again",
         )
     return CreatedVm(vm, tuple(leases), changed=False)
+
+
+def _hint(there: VmRequest, wanted: VmRequest) -> str:
+    """The command that gives the VM the wanted size, if there is one."""
+    command = resize_command(there, wanted)
+    if command is None:
+        return "a VM keeps its shape: delete it first, or choose another name"
+    resized = replace(there, vcpus=wanted.vcpus, memory_mib=wanted.memory_mib, gpus=wanted.gpus)
+    also = "" if not list_differences(resized, wanted) else "; it does not change what else differs"
+    return f"resize it: {command}{also}"

@@ -75,18 +75,19 @@ class MoveSearch:
         *,
         to: str | None = None,
         among: Collection[str] | None = None,
+        request: VmRequest | None = None,
     ) -> Found:
         """Choose a host other than the VM's with equal shares, on which `look` finds nothing against the VM.
 
-        to: the host it must be. among: the only hosts that may be. look: it raises what is against a host; the next one
-        is tried then. A VM that has released its shares gets none on the host. Raises what was against the only host
-        that had room, and NoCapacity.
+        to: the host it must be. among: the only hosts that may be. request: the VM as it is to be. look: it raises what
+        is against a host; the next one is tried then. A VM that has released its shares gets none on the host. Raises
+        what was against the only host that had room, and NoCapacity.
         """
         with self._services.store.reading() as session:
             own = session.leases(vm_uuid=vm.uuid)
             reserved = used_by(session, vm)
         has_released = not vm.has_to_run and not own
-        wanted = self._wanted(vm, own, to)
+        wanted = self._wanted(vm, own, to, request or vm.request)
         refused: dict[str, VgpuctlError] = {}
         while True:
             try:
@@ -106,12 +107,14 @@ class MoveSearch:
                 self.planned += windows_of(moved, self._services.store.now())
             return found
 
-    def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None) -> VmRequest:
+    def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None, request: VmRequest) -> VmRequest:
         with self._services.store.reading() as session:
             known = session.facts(vm.host)
         networks = [one.network for one in attachments_of(self._services, vm)]
-        wanted = replace(vm.request, host=to, gpus=equal_gpus(vm, own, None if known is None else known.facts))
-        return on_its_host(wanted, networks)
+        gpus = request.gpus
+        if gpus == vm.request.gpus:
+            gpus = equal_gpus(vm, own, None if known is None else known.facts)
+        return on_its_host(replace(request, host=to, gpus=gpus), networks)
 
     def _place(
         self,

@@ -15,17 +15,19 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Hold, Vm, VmState, on_its_way
+from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, on_its_way
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
-from vgpuctl.usecases.placement.quota import refuse_over_quota
+from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.held_shares import HeldFor, drop, give_back_held, held_shares, hold
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_volumes import (
     VolumeMove,
@@ -40,18 +42,22 @@ from vgpuctl.usecases.vm.shares import check_leases, leases_of
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
-HELD_FOR_S = 7200.0
-"""How long the shares on the new host are kept for a run that was killed: the copy of a large disk takes that long."""
 TRIES = 6
 
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """Where a VM goes, and how its volumes follow."""
+    """Where a VM goes, and how its volumes follow. request: as it is to be there; None for one that stays as it is."""
 
     vm: Vm
     placement: Placement
     volumes: tuple[VolumeMove, ...]
+    request: VmRequest | None = None
+
+    @property
+    def wanted(self) -> VmRequest:
+        """The VM as it is to be there."""
+        return self.request or self.vm.request
 
     @property
     def storage(self) -> str:
@@ -59,10 +65,18 @@ class PlannedMove:
         return " and ".join(sorted({str(one.way) for one in self.volumes})) or "none"
 
 
-def plan_move(services: Services, vm: Vm, *, to: str | None = None, search: MoveSearch | None = None) -> PlannedMove:
+def plan_move(
+    services: Services,
+    vm: Vm,
+    *,
+    to: str | None = None,
+    search: MoveSearch | None = None,
+    request: VmRequest | None = None,
+) -> PlannedMove:
     """Find a host for a VM and look there whether it can live on it. Nothing is written, on no host.
 
     to: the host it must go to, not its own. search: of several VMs that move together, each of which takes its part.
+    request: the VM as it is to be there, for one that is resized.
     A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its name.
     Raises InventoryError for an unknown host, StateError for a VM that is bound to its host, and NoCapacity when equal
     shares are nowhere.
@@ -76,9 +90,9 @@ def plan_move(services: Services, vm: Vm, *, to: str | None = None, search: Move
         there = services.host(placement.host)
         moved = replace(vm, host=placement.host, nodes=placement.nodes)
         guest.refuse_other_domain(there, moved)
-        return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes))
+        return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes), request)
 
-    return (search or MoveSearch(services, vm.host)).find(vm, look, to=to)
+    return (search or MoveSearch(services, vm.host)).find(vm, look, to=to, request=request)
 
 
 def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: float, reason: str) -> PlannedMove:
@@ -89,57 +103,56 @@ def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: flo
     """
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
         plan = plan_move(services, vm, to=to)
-        target = plan.placement.host
-        services.say(f"{vm.domain_name}: moves from {vm.host} to {target}")
-        problem = on_its_way(vm.host, target) if vm.has_to_run else f"moves to {target}"
-        with _held(services, plan) as held:
-            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
-            try:
-                moved = _relocate(services, stopped, plan, held, reason)
-            except BaseException:
-                _start_again(services, stopped, was_running=vm.has_to_run)
-                raise
-        drop_left_volumes(services, services.host(vm.host), moved)
-        if vm.has_to_run:
-            start_vm(services, [moved])
-        else:
-            restore_kept(services, moved)
-        services.say(f"{vm.domain_name}: moved to {target}")
+        carry_out(services, plan, timeout_s=timeout_s, reason=reason)
     return plan
 
 
-def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, Reservation | None]]:
-    """Those of these VMs that no run moves now, and that are on their way or have shares held for them elsewhere."""
+def carry_out(services: Services, plan: PlannedMove, *, timeout_s: float, reason: str) -> Vm:
+    """Move a VM as planned, within the operation that planned it. Returns it as it was before it started there."""
+    vm, target = plan.vm, plan.placement.host
+    services.say(f"{vm.domain_name}: moves from {vm.host} to {target}")
+    problem = on_its_way(vm.host, target) if vm.has_to_run else f"moves to {target}"
+    with _held(services, plan):
+        try:
+            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
+        except BaseException:
+            runs_on(services, vm)
+            raise
+        try:
+            moved = _relocate(services, stopped, plan, reason)
+        except BaseException:
+            start_again(services, stopped, was_running=vm.has_to_run)
+            raise
+    drop_left_volumes(services, services.host(vm.host), moved)
+    if vm.has_to_run:
+        start_vm(services, [moved])
+    else:
+        restore_kept(services, moved)
+    services.say(f"{vm.domain_name}: moved to {target}")
+    return moved
+
+
+def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, tuple[Reservation, ...]]]:
+    """Those of these VMs that no run moves or resizes now, and that are on their way or have shares held for them."""
     with services.store.reading() as session:
         alive = {one.subject for one in session.open_operations() if may_run(one)}
-        found = [(vm, session.reservation(vm.request.tenant, _hold_of(vm))) for vm in vms]
-    return [
-        (vm, held)
-        for vm, held in found
-        if (vm.is_on_its_way or held is not None) and not {vm.uuid, move_subject(vm)} & alive
-    ]
+        found = [(vm, held_shares(session, vm)) for vm in vms]
+    return [(vm, held) for vm, held in found if (vm.is_on_its_way or held) and not {vm.uuid, move_subject(vm)} & alive]
 
 
-def finish_move(services: Services, vm: Vm, held: Reservation | None) -> None:
-    """Start a VM whose move was cut short, on the host where it is, and give back what is held for it."""
-    if held is not None:
-        with services.store.transaction() as session:
-            session.cancel_reservation(held)
+def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
+    """Give back what is held for a VM whose move or resize was cut short, and start it where it is, if it ran."""
+    give_back_held(services, vm, held)
     if vm.is_on_its_way:
         start_vm(services, [vm])
 
 
 def move_subject(vm: Vm) -> str:
-    """Name in the journal of a VM's move, which stopping and starting it do not share."""
+    """Name in the journal of a VM's move or resize, which stopping and starting it do not share."""
     return f"move:{vm.uuid}"
 
 
-def _hold_of(vm: Vm) -> str:
-    """The name of the reservation that holds the shares on the new host."""
-    return f"move-{vm.uuid}"
-
-
-def _relocate(services: Services, vm: Vm, plan: PlannedMove, held: Reservation | None, reason: str) -> Vm:
+def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:
     """Bring the volumes of a stopped VM to the new host and change its rows. Returns the VM as it is then."""
     with operation(services, "move-vm", vm):
         with services.store.reading() as session:
@@ -149,7 +162,7 @@ def _relocate(services: Services, vm: Vm, plan: PlannedMove, held: Reservation |
             raise ConcurrentChange(f"another run changed {vm.domain_name} while it was moved", hint="move it again")
         guest.remove_domain(services.host(vm.host), vm)
         carry_volumes(services, services.host(vm.host), services.host(plan.placement.host), plan.volumes)
-        moved = settle_on(services, plan, reason, held=held)
+        moved = settle_on(services, plan, reason)
     return moved
 
 
@@ -158,14 +171,12 @@ def settle_on(
     plan: PlannedMove,
     reason: str,
     *,
-    held: Reservation | None = None,
     ending: Sequence[Lease] = (),
 ) -> Vm:
     """Change the host of a VM that runs nowhere, and promise it its shares there, in one transaction.
 
     Those of a VM that was stopped before are kept for it; `restore_kept` makes them. The reservation that it uses
-    comes along.
-    held: the reservation that kept the shares; it ends with that. ending: leases of a dead host, which end too.
+    comes along. Shares that are held for the move are held no longer. ending: leases of a dead host, which end too.
     Raises NoCapacity when the new host has no room for its CPUs and memory any more, and ConcurrentChange.
     """
     vm, placement = plan.vm, plan.placement
@@ -175,27 +186,35 @@ def settle_on(
             generation = session.generation(placement.host)
             promises = read_promises(session, without=[vm.uuid])
         capacity = capacity_of(placement.host, facts, generation, promises, services.inventory)
-        nodes, fits = give_nodes(vm.request, capacity, [one.numa_node for one in placement.shares])
+        nodes, fits = give_nodes(plan.wanted, capacity, [one.numa_node for one in placement.shares])
         if not fits:
             raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.domain_name} any more")
         problem = on_its_way(vm.host, placement.host) if vm.has_to_run else None
-        moved = replace(vm, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=problem)
+        moved = replace(
+            vm, request=plan.wanted, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=problem
+        )
         leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             settle_leases(session, ending)
-            refuse_over_quota(session, vm.request, leases, is_new=False)
+            if plan.request is None:
+                refuse_over_quota(session, vm.request, leases, is_new=False)
+            else:
+                refuse_growth_over_quota(session, vm.request, plan.request, (), leases)
             generation = session.reserve(placement.host, generation, leases)
             reserved = used_by(session, vm)
             if reserved is not None and placement.shares:
                 there = replace(reserved, host=placement.host, shares=placement.shares)
                 replace_reservation(session, reserved, there, generation)
-            if held is not None:
-                session.cancel_reservation(held)
+            drop(session, vm, HeldFor.MOVE)
             for one in plan.volumes:
                 one.settle(session)
             session.move_vm(vm.uuid, placement.host, nodes)
             session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=vm.ends_at)
             _tell(session, vm, moved, leases, reason)
+            if plan.request is not None:
+                session.set_vm_request(vm.uuid, plan.request)
+                before, after = sizes_of(vm, ()), sizes_of(moved, leases)
+                session.add_vm_event(EventKind.VM_RESIZED, moved, reason, before=before, after=after)
             return moved
     raise ConcurrentChange(f"{placement.host} changed {TRIES} times while {vm.domain_name} was moved there")
 
@@ -216,31 +235,30 @@ def _tell(session: Session, vm: Vm, moved: Vm, leases: Sequence[Lease], reason: 
 
 
 @contextlib.contextmanager
-def _held(services: Services, plan: PlannedMove) -> Iterator[Reservation | None]:
+def _held(services: Services, plan: PlannedMove) -> Iterator[None]:
     """Keep the shares on the new host from others until the VM has them. A VM without GPUs needs none."""
     if not plan.placement.shares:
-        yield None
+        yield
         return
-    now, request = services.store.now(), plan.vm.request
-    held = Reservation(
-        request.tenant, _hold_of(plan.vm), request.gpus, plan.placement.host, plan.placement.shares,
-        now, now + HELD_FOR_S, None,
-    )  # fmt: skip
     with services.store.transaction() as session:
-        old = session.reservation(held.tenant, held.name)
-        if old is not None:
-            session.cancel_reservation(old)
-        session.add_reservation(held, session.generation(held.host))
+        hold(session, plan.vm, HeldFor.MOVE, plan.placement.host, plan.placement.shares)
     try:
-        yield held
+        yield
     finally:
         with services.store.transaction() as session:
-            if session.reservation(held.tenant, held.name) is not None:
-                session.cancel_reservation(held)
+            drop(session, plan.vm, HeldFor.MOVE)
 
 
-def _start_again(services: Services, vm: Vm, *, was_running: bool) -> None:
-    """Start a VM whose move failed on its old host; where that fails too, report it and leave the VM stopped."""
+def runs_on(services: Services, vm: Vm) -> None:
+    """Forget that a VM was to be stopped, where that failed before anything was done to it."""
+    with services.store.transaction() as session:
+        now = session.vm(vm.request.tenant, vm.request.name)
+        if now is not None and (now.uuid, now.state) == (vm.uuid, VmState.RUNNING) and now.is_to_come_back:
+            session.set_vm_state(now.uuid, VmState.RUNNING, vm.problem)
+
+
+def start_again(services: Services, vm: Vm, *, was_running: bool) -> None:
+    """Start a VM whose move or resize failed where it was; where that fails too, report it and leave the VM stopped."""
     if not was_running:
         return
     try:

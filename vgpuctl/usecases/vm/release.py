@@ -48,6 +48,18 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
     give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
 
 
+def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+    """Release the devices of leases that have ended in the store already, for the same proof and evidence.
+
+    Something else keeps them from others: a reservation. Raises the host's error.
+    """
+    if not leases:
+        return
+    facts = host.agent.facts()
+    freed = [replace(free_device(host, lease.share, facts), lease=lease) for lease in leases]
+    prove(services, host, freed, remember_facts(services, host))
+
+
 def release_strays(services: Services, host: HostSession, shares: Sequence[Share]) -> None:
     """Release devices that no lease is of, for the same proof and evidence. Raises the host's error.
 
@@ -80,9 +92,10 @@ def release_cards_of(services: Services, host: HostSession, domain: DomainFact) 
 
 
 def settle_leases(session: Session, leases: Sequence[Lease]) -> None:
-    """End leases in the store alone, whose VM is not on a host that anything may be done on.
+    """End leases in the store alone: nothing may be done on their host, or the VM gets others in the transaction.
 
-    Their devices, if they are still there, pass the gate as strays, by `gc` or `uncordon-host`.
+    Their devices, if they are still there, pass the gate as strays, by `gc` or `uncordon-host`; those of a VM that is
+    resized stay held until they have passed it (release_ended).
     """
     for lease in leases:
         session.set_lease_state(lease.id, LeaseState.GONE)

@@ -87,7 +87,7 @@ def start_vm(
 def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmState | None) -> tuple[Vm, bool]:
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
-    _refuse_closed(services, vm)
+    refuse_closed(services, vm)
     host = services.host(vm.host)
     if vm.state is VmState.RUNNING and host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING:
         return vm, False
@@ -111,7 +111,7 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
     return replace(vm, state=VmState.RUNNING), True
 
 
-def _refuse_closed(services: Services, vm: Vm) -> None:
+def refuse_closed(services: Services, vm: Vm) -> None:
     """Raise StateError, before its host is contacted, where not even the host's own VMs start."""
     refusal = refuse_closed_host(rules_of(services, vm.host))
     if refusal is not None and not refusal.code.admits_residents():
@@ -125,14 +125,14 @@ def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
         hosts = {vm.host for vm in vms}
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         leases = with_promises(session, session.leases(), as_one(requests))
-    if place_together(Fleet([_open_to_its_own(one) for one in capacities], leases), requests) is None:
+    if place_together(Fleet([open_to_its_own(one) for one in capacities], leases), requests) is None:
         raise NoCapacity(
             f"the {len(vms)} VMs of the gang do not fit together on their hosts now",
             hint="stop or delete other VMs there, or wait",
         )
 
 
-def _open_to_its_own(capacity: HostCapacity) -> HostCapacity:
+def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
     """The host for VMs that have their disks there: maintenance, cordons and groups keep new VMs away, not these."""
     return replace(
         capacity,
@@ -220,7 +220,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         leases = with_promises(session, session.leases(), vm.request, vm)
         promises = read_promises(session)
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
-    capacity = _open_to_its_own(capacity)
+    capacity = open_to_its_own(capacity)
     pinned = replace(vm.request, host=vm.host)
     try:
         placement = place_again(pinned, capacity, leases, vm.nodes)

@@ -43,12 +43,15 @@ def stop_vm(
             hint="stop it with its shares kept, or delete it",
         )
     with operation(services, "stop-vm", vm):
+        changed = vm.state is VmState.RUNNING
+        is_moving = replace(vm, problem=problem).is_to_come_back
         with services.store.transaction() as session:
             leases = session.leases(vm_uuid=vm.uuid)
             if first is not None:
                 first(session)
-        changed = vm.state is VmState.RUNNING
-        is_moving = replace(vm, state=VmState.STOPPED, problem=problem).is_on_its_way
+            if changed and is_moving:
+                # A run that dies right after the guest's end leaves a VM that is known to come back.
+                session.set_vm_state(vm.uuid, VmState.RUNNING, problem)
         kept_until = vm.ends_at if is_moving else None if keep_s is None else services.store.now() + keep_s
         kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""resize-vm: other vCPUs, memory or GPUs for a VM."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import plain, print_json, print_line, say
+from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.vm.resize_vm import NewSize, PlannedResize
+
+
+@click.command("resize-vm")
+@click.argument("name")
+@options.tenant
+@click.option("--vcpus", type=WholeRange(1, 512), metavar="NUMBER", help="Number of virtual CPUs.")
+@click.option("--memory", metavar="SIZE", help="Memory: 512MiB, 8GiB, 4096 (MiB).")
+@click.option(
+    "--gpu",
+    "gpus",
+    multiple=True,
+    metavar="WHAT",
+    help="All GPU shares that the VM is to have, as for create-vm; `none` for no GPU. May be given several times.",
+)
+@click.option("--restart", "may_restart", is_flag=True, help="Shut a running VM down, and start it in its new size.")
+@click.option("--move", "may_move", is_flag=True, help="Move it to another host when its own has no room.")
+@options.reason("Reason, for the event.", required=False)
+@options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.")
+@options.dry_run
+@options.one_host
+@options.every_refusal
+@options.as_json
+def command(
+    name: str,
+    tenant: str,
+    vcpus: int | None,
+    memory: str | None,
+    gpus: tuple[str, ...],
+    may_restart: bool,
+    may_move: bool,
+    reason: str,
+    shutdown_timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Change the vCPUs, memory or GPU shares of a VM; what is not named stays as it is.
+
+    A VM that runs is shut down and started again, with --restart only. It is placed again on its host, or on another
+    one with --move when its own has no room. Old and new shares are held while it changes; when anything
+    fails on its own host, the VM gets its old shares back and runs as it was. The same size again changes nothing.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.vm.resize_vm import ResizeOptions, plan_resize, resize_vm
+
+    size = _size(vcpus, memory, gpus)
+    with services(**where) as opened:
+        vm, _leases = find_vm(opened, tenant, name)
+        if dry_run:
+            plan = plan_resize(opened, vm, size, may_move=may_move)
+        else:
+            chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason)
+            plan = resize_vm(opened, vm, size, chosen)
+    if as_json:
+        print_json(_show(plan, dry_run=dry_run))
+        return
+    for note in plan.notes if dry_run else ():
+        say(f"{vm.label}: {note}")
+    if not plan.is_change:
+        say(f"{vm.label}: no change")
+        return
+    for line in plan.differences:
+        print_line(f"{'would change' if dry_run else 'changed'}: {line}")
+    if dry_run:
+        _print_plan(plan)
+
+
+def _size(vcpus: int | None, memory: str | None, gpus: tuple[str, ...]) -> "NewSize":
+    """Raises UsageError for texts that cannot be read, and when nothing is given."""
+    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.units import parse_mib
+    from vgpuctl.usecases.vm.resize_vm import NewSize
+
+    if vcpus is None and memory is None and not gpus:
+        raise UsageError("nothing to change", hint="give --vcpus, --memory or --gpu")
+    if "none" in gpus and len(gpus) > 1:
+        raise UsageError("--gpu none goes with no other --gpu")
+    wanted = None if not gpus else tuple(parse_gpu_request(one) for one in gpus if one != "none")
+    return NewSize(vcpus, None if memory is None else parse_mib(memory, what="--memory"), wanted)
+
+
+def _show(plan: "PlannedResize", *, dry_run: bool) -> dict[str, Any]:
+    from vgpuctl.usecases.support.vm_values import sizes_of
+
+    vm = plan.vm
+    before = sizes_of(vm, plan.before)
+    after = {
+        "vcpus": plan.request.vcpus,
+        "memory_mib": plan.request.memory_mib,
+        "gpus": [gpu.text for gpu in plan.request.gpus],
+        "host": plan.host,
+        "shares": plan.shares_after,
+    }
+    steps = [] if plan.here is None else plan.here.steps
+    return {
+        "changed": plan.is_change and not dry_run,
+        "differences": plan.differences,
+        "before": before,
+        "after": after,
+        "moves": plan.move is not None,
+        "storage": "none" if plan.move is None else plan.move.storage,
+        "notes": plan.notes,
+        "steps": [{"op": step.op, **plain(step)} for step in steps],
+    }
+
+
+def _print_plan(plan: "PlannedResize") -> None:
+    print_line(f"# {plan.vm.label} on {plan.host}" + ("" if plan.move is None else f", from {plan.vm.host}"))
+    print_line(f"# shares before: {', '.join(_words(plan.before)) or 'none'}")
+    print_line(f"# shares after: {', '.join(plan.shares_after) or 'none'}")
+    for step in () if plan.here is None else plan.here.steps:
+        print_line(f"# step: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
+
+
+def _words(leases: Any) -> list[str]:
+    from vgpuctl.usecases.vm.shares import describe_share
+
+    return [describe_share(one) for one in leases]

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The new place of a VM that is resized, on the host where it is: as if it had given back what it gives up.
+
+GPUs that stay as they are keep their shares. Where the new ones fit only if those change too, all are chosen again.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import Step
+from vgpuctl.errors import NoCapacity
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.planner.plan import plan_release
+from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
+from vgpuctl.scheduler.host_rules import left_on
+from vgpuctl.scheduler.place import place
+from vgpuctl.scheduler.relieve import relieve
+from vgpuctl.usecases.placement.reservations import with_promises
+from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.shares import leases_of, plan_leases
+from vgpuctl.usecases.vm.start_vm import open_to_its_own
+
+
+@dataclass(frozen=True)
+class NewPlace:
+    """The new size of a VM on its host.
+
+    facts: of the host, as read, without what the VM gives up. before: its leases. ending, beginning: those that it
+    gives up and gets; it keeps the others. A VM that has released its shares gets none: its next start places it.
+    """
+
+    facts: HostFacts
+    nodes: GuestNodes | None
+    before: tuple[Lease, ...]
+    ending: tuple[Lease, ...]
+    beginning: tuple[Lease, ...]
+
+    @property
+    def after(self) -> tuple[Lease, ...]:
+        """The leases that the VM has then, by index."""
+        kept = [one for one in self.before if one not in self.ending]
+        return tuple(sorted((*kept, *self.beginning), key=lambda one: one.index))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps on the host, which must be read before they are taken: release of the old, then the new."""
+        released = [step for one in self.ending for step in plan_release(one.share, None).steps]
+        return (*dict.fromkeys(released), *plan_leases(self.beginning, self.facts)[0])
+
+
+def place_here(services: Services, vm: Vm, request: VmRequest) -> NewPlace:
+    """Find a place for the VM as it is to be on its own host, which is read. Writes nothing.
+
+    Raises NoCapacity, with a reason for each GPU as it would be when the VM had given up its shares.
+    """
+    facts = services.host(vm.host).agent.facts()
+    with services.store.reading() as session:
+        own = session.leases(vm_uuid=vm.uuid)
+    kept = _unchanged(vm.request, request, own)
+    search = _Search(services, vm, request, facts, own)
+    if not kept:
+        return search.find(())
+    try:
+        return search.find(kept)
+    except NoCapacity:
+        if request.gpus == vm.request.gpus:
+            raise
+        return search.find(())
+
+
+def room_on(services: Services, vm: Vm, facts: HostFacts, own: Sequence[Lease]) -> HostCapacity:
+    """The VM's host as if the VM were not there; its own may always be there, whatever keeps new VMs away."""
+    with services.store.reading() as session:
+        generation = session.generation(vm.host)
+        promises = read_promises(session, without=[vm.uuid])
+    freed = [footprint_of_vm(vm, own)] if vm.state is VmState.RUNNING else []
+    relieved = relieve(facts, [], {vm.uuid}, freed)
+    return open_to_its_own(capacity_of(vm.host, relieved, generation, promises, services.inventory))
+
+
+def give_nodes_again(
+    services: Services, vm: Vm, request: VmRequest, facts: HostFacts, leases: Sequence[Lease]
+) -> tuple[GuestNodes | None, int]:
+    """The VM's part of the NUMA nodes in its new size, by what is promised now, and the host's generation then.
+
+    facts: of its host, without the VM. leases: those that it has then. Raises NoCapacity.
+    """
+    capacity = room_on(services, replace(vm, state=VmState.STOPPED), facts, ())
+    return _nodes(request, capacity, [one.share.numa_node for one in leases]), capacity.generation
+
+
+@dataclass(frozen=True)
+class _Search:
+    services: Services
+    vm: Vm
+    request: VmRequest
+    facts: HostFacts
+    own: Sequence[Lease]
+
+    def find(self, kept: Collection[Lease]) -> NewPlace:
+        """Place the VM with these of its leases. Raises NoCapacity."""
+        ending = tuple(one for one in self.own if one not in kept)
+        facts = relieve(self.facts, [one.share for one in ending], {self.vm.uuid}, ())
+        capacity = room_on(self.services, self.vm, facts, self.own)
+        at = {one.index: one for one in kept}
+        singles = gpus_one_by_one(self.request.gpus)
+        changed = tuple(one for index, one in enumerate(singles) if index not in at)
+        placed = place(replace(self.request, gpus=changed, host=self.vm.host), [capacity], self._taken(kept))
+        fresh = iter(placed.shares)
+        shares = [at[index].share if index in at else next(fresh) for index in range(len(singles))]
+        nodes = _nodes(self.request, capacity, [one.numa_node for one in shares])
+        has_released = self.vm.state is VmState.STOPPED and not self.own and bool(self.vm.request.gpus)
+        there = Placement(self.vm.host, tuple(shares), nodes=nodes)
+        made = () if has_released else leases_of(replace(self.vm, request=self.request), there)
+        beginning = tuple(one for one in made if one.index not in at)
+        return NewPlace(
+            room_on(self.services, self.vm, facts, self.own).facts, nodes, tuple(self.own), ending, beginning
+        )
+
+    def _taken(self, kept: Collection[Lease]) -> list[Lease]:
+        with self.services.store.reading() as session:
+            every = with_promises(session, session.leases(), self.request, self.vm)
+        return [one for one in every if one.vm_uuid != self.vm.uuid or one in kept]
+
+
+def gpus_one_by_one(gpus: Sequence[GpuRequest]) -> list[GpuRequest]:
+    """The requests with one GPU each, in the order of the VM's leases."""
+    return [replace(one, text=one.text_of_one, count=1) for one in gpus for _ in range(one.count)]
+
+
+def _unchanged(before: VmRequest, after: VmRequest, own: Sequence[Lease]) -> tuple[Lease, ...]:
+    """The leases of GPUs that the VM keeps as they are."""
+    old, new = gpus_one_by_one(before.gpus), gpus_one_by_one(after.gpus)
+    return tuple(one for one in own if one.index < min(len(old), len(new)) and old[one.index] == new[one.index])
+
+
+def _nodes(request: VmRequest, capacity: HostCapacity, gpu_nodes: Sequence[int | None]) -> GuestNodes | None:
+    nodes, fits = give_nodes(request, capacity, gpu_nodes)
+    if not fits:
+        left = "; ".join(map(str, left_on(request, capacity)))
+        raise NoCapacity(f"{capacity.name} has no room for VM {request.name} in its new size", context=[left])
+    return nodes

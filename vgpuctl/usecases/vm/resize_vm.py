@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""resize-vm: a VM gets other vCPUs, memory or GPUs, on its host or on another one.
+
+On its host: the new shares are held by a reservation, and the VM is stopped with its old ones. One transaction changes
+request, NUMA nodes and leases; from then on a reservation holds the old shares. Their devices are released, the new
+ones are made, and the VM starts. A failure changes the rows back, makes the old shares again and starts the VM as it
+was. A run that is killed leaves a VM that is whole in its old or its new size, and `repair` starts it (held_shares.py).
+"""
+
+import contextlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.plural import counted
+from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
+from vgpuctl.specs.vm import check_request, list_differences
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
+from vgpuctl.usecases.placement.reservations import used_by
+from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.operations import operation, refuse_while_busy
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.vm_values import sizes_of
+from vgpuctl.usecases.vm.held_shares import HeldFor, drop, hold
+from vgpuctl.usecases.vm.move_vm import (
+    PlannedMove,
+    carry_out,
+    cut_short,
+    finish_move,
+    move_subject,
+    plan_move,
+    runs_on,
+    start_again,
+)
+from vgpuctl.usecases.vm.preempt_vms import refuse_while_preempted
+from vgpuctl.usecases.vm.release import release_ended, release_shares, settle_leases
+from vgpuctl.usecases.vm.resize_place import NewPlace, give_nodes_again, place_here
+from vgpuctl.usecases.vm.restore_shares import restore_shares
+from vgpuctl.usecases.vm.shares import check_leases, describe_share, leases_of
+from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
+from vgpuctl.usecases.vm.stop_vm import stop_vm
+
+TRIES = 6
+
+
+@dataclass(frozen=True)
+class NewSize:
+    """The wanted values; None stays as it is. gpus: all GPUs of the VM, an empty tuple for none."""
+
+    vcpus: int | None = None
+    memory_mib: int | None = None
+    gpus: tuple[GpuRequest, ...] | None = None
+
+    def of(self, request: VmRequest) -> VmRequest:
+        """The request in its new size. Raises UsageError for a size that no VM can have."""
+        return check_request(
+            replace(
+                request,
+                vcpus=request.vcpus if self.vcpus is None else self.vcpus,
+                memory_mib=request.memory_mib if self.memory_mib is None else self.memory_mib,
+                gpus=request.gpus if self.gpus is None else self.gpus,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class ResizeOptions:
+    """may_move: look for another host when its own has no room. may_restart: stop a VM that runs, and start it again.
+
+    timeout_s: for its guest to shut down. reason: for the event.
+    """
+
+    may_move: bool = False
+    may_restart: bool = False
+    timeout_s: float = 120.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PlannedResize:
+    """How a VM changes. Either `here`, its place on its own host, or `move` is set, or none of them: no change."""
+
+    vm: Vm
+    request: VmRequest
+    before: tuple[Lease, ...]
+    here: NewPlace | None = None
+    move: PlannedMove | None = None
+
+    @property
+    def is_change(self) -> bool:
+        """True if anything differs."""
+        return self.here is not None or self.move is not None
+
+    @property
+    def differences(self) -> list[str]:
+        """One line per field that differs: `vcpus: 2 there, 4 wanted`."""
+        return list_differences(self.vm.request, self.request)
+
+    @property
+    def host(self) -> str:
+        """The host that the VM is on then."""
+        return self.vm.host if self.move is None else self.move.placement.host
+
+    @property
+    def shares_after(self) -> list[str]:
+        """The shares that it has then, each in a few words."""
+        if self.move is not None:
+            return [f"{share.profile} on {share.function}" for share in self.move.placement.shares]
+        return [describe_share(lease) for lease in (self.before if self.here is None else self.here.after)]
+
+    @property
+    def notes(self) -> list[str]:
+        """Consequences for the VM's owner, a sentence each."""
+        found = []
+        if self.is_change and self.vm.has_to_run:
+            found.append("it is shut down, and started again in its new size")
+        nodes = None if self.here is None else self.here.nodes
+        if nodes is not None and self.vm.nodes is not None and nodes.has_vnuma != self.vm.nodes.has_vnuma:
+            found.append("the guest's NUMA nodes change, and with them the PCI addresses of its GPUs in the guest")
+        return found
+
+
+def plan_resize(services: Services, vm: Vm, size: NewSize, *, may_move: bool = False) -> PlannedResize:
+    """Find a place for the VM in its new size, on its own host first. Nothing is written, on no host.
+
+    Raises UsageError for a size that no VM can have, StateError for a VM that cannot be resized, QuotaExceeded, and
+    NoCapacity that says what keeps each GPU from it.
+    """
+    request = size.of(vm.request)
+    with services.store.reading() as session:
+        own = tuple(session.leases(vm_uuid=vm.uuid))
+    if request == vm.request:
+        return PlannedResize(vm, request, own)
+    _refuse_resize(services, vm, request)
+    try:
+        here = place_here(services, vm, request)
+    except NoCapacity as full:
+        if not may_move:
+            raise NoCapacity(
+                f"{vm.label} cannot be resized on {vm.host}: {full.message}",
+                context=full.context,
+                hint=f"{full.hint}; or add --move to look for another host" if full.hint else "add --move to move it",
+                brief=full.brief,
+            ) from full
+        services.say(f"{vm.host} has no room for the new size: looking for another host")
+        move = plan_move(services, vm, request=request)
+        with services.store.reading() as session:
+            refuse_growth_over_quota(session, vm.request, request, own, leases_of(vm, move.placement))
+        return PlannedResize(vm, request, own, move=move)
+    with services.store.reading() as session:
+        refuse_growth_over_quota(session, vm.request, request, here.ending, here.beginning)
+    return PlannedResize(vm, request, own, here)
+
+
+def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions) -> PlannedResize:
+    """Give a VM its new size. The same size again changes nothing.
+
+    A VM that ran runs again; when anything fails on its own host, it runs as it was. Raises what `plan_resize` raises,
+    StateError for a VM that runs without `may_restart`, and the errors of the hosts.
+    """
+    refuse_while_busy(services, vm)
+    for one, left in cut_short(services, [vm]):
+        finish_move(services, one, left)
+    with operation(services, "resize-vm", replace(vm, uuid=move_subject(vm))):
+        vm = _as_stored(services, vm)
+        plan = plan_resize(services, vm, size, may_move=options.may_move)
+        if not plan.is_change:
+            return plan
+        if vm.has_to_run and not options.may_restart:
+            raise StateError(
+                f"{vm.label} runs, and is resized only while it is off",
+                context=plan.differences,
+                hint="add --restart to have it shut down and started again, or stop it first",
+            )
+        if plan.move is not None:
+            carry_out(services, plan.move, timeout_s=options.timeout_s, reason=options.reason)
+        elif plan.here is not None:
+            _resize_here(services, plan, plan.here, options)
+        services.say(f"{vm.domain_name}: resized: {', '.join(plan.differences)}")
+    return plan
+
+
+def _refuse_resize(services: Services, vm: Vm, request: VmRequest) -> None:
+    """Raise StateError for a VM that cannot be resized, with the reason."""
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    if vm.is_adopted:
+        raise StateError(
+            f"{vm.label}: cannot be resized: its domain {vm.domain_name} is adopted, and vgpuctl never writes its"
+            " definition",
+            hint="change it with `virsh edit` while it is off, or delete it and create it again",
+        )
+    if vm.gang is not None:
+        raise StateError(
+            f"{vm.label}: cannot be resized: it is one of a gang, whose VMs fit together and start together",
+            hint="delete the gang, and create it in its new size with --gang",
+        )
+    refuse_while_preempted(services, vm)
+    refuse_closed(services, vm)
+    with services.store.reading() as session:
+        waiting = session.queued(vm.request.tenant, vm.request.name)
+        reserved = used_by(session, vm)
+    if waiting is not None:
+        raise StateError(
+            f"{vm.label}: cannot be resized: it waits in the queue in its present size",
+            hint=f"vgpuctl leave-queue {vm.request.name} --tenant {vm.request.tenant}",
+        )
+    if reserved is not None and request.gpus != vm.request.gpus:
+        raise StateError(
+            f"{vm.label}: its GPUs cannot change: it uses reservation {reserved.name}, which keeps them",
+            hint=f"vgpuctl cancel-reservation {reserved.name} --tenant {vm.request.tenant}",
+        )
+
+
+def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, options: ResizeOptions) -> None:
+    vm = plan.vm
+    problem = in_resize(vm.host) if vm.has_to_run else None
+    if here.beginning:
+        with services.store.transaction() as session:
+            _refuse_changed(session, plan)
+            hold(session, vm, HeldFor.RESIZE_TO, vm.host, [one.share for one in here.beginning])
+    try:
+        if vm.has_to_run:
+            stop_vm(services, vm, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
+        now = _change_rows(services, plan, here, problem, options.reason)
+    except BaseException:
+        with services.store.transaction() as session:
+            drop(session, vm, HeldFor.RESIZE_TO)
+        start_again(services, _as_stored(services, vm), was_running=vm.has_to_run)
+        runs_on(services, vm)
+        raise
+    try:
+        _make(services, now, here)
+    except BaseException as error:
+        _change_back(services, plan, here, problem, error)
+        raise
+    with services.store.transaction() as session:
+        drop(session, vm, HeldFor.RESIZE_FROM)
+
+
+def _as_stored(services: Services, vm: Vm) -> Vm:
+    with services.store.reading() as session:
+        return session.vm(vm.request.tenant, vm.request.name) or vm
+
+
+def _change_rows(services: Services, plan: PlannedResize, here: NewPlace, problem: str | None, reason: str) -> Vm:
+    """Change request, NUMA nodes and leases of a VM that is off, in one transaction. Its old shares stay held.
+
+    Raises NoCapacity when others took the host's CPUs or memory meanwhile, QuotaExceeded and ConcurrentChange.
+    """
+    vm = plan.vm
+    for _try in range(TRIES):
+        nodes, generation = give_nodes_again(services, vm, plan.request, here.facts, here.after)
+        now = replace(vm, request=plan.request, nodes=nodes, state=VmState.STOPPED, problem=problem)
+        with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
+            _refuse_changed(session, plan)
+            refuse_growth_over_quota(session, vm.request, plan.request, here.ending, here.beginning)
+            settle_leases(session, here.ending)
+            session.reserve(vm.host, generation, here.beginning)
+            drop(session, vm, HeldFor.RESIZE_TO)
+            if here.ending:
+                hold(session, vm, HeldFor.RESIZE_FROM, vm.host, [one.share for one in here.ending])
+            _set(session, now, problem)
+            before, after = sizes_of(vm, plan.before), sizes_of(now, here.after)
+            session.add_vm_event(EventKind.VM_RESIZED, now, reason, before=before, after=after)
+            return now
+    raise ConcurrentChange(f"{vm.host} or {vm.label} changed {TRIES} times while it was resized", hint="try again")
+
+
+def _set(session: Session, vm: Vm, problem: str | None) -> None:
+    session.set_vm_request(vm.uuid, vm.request)
+    session.set_vm_nodes(vm.uuid, vm.nodes)
+    if problem is not None:
+        session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=vm.ends_at)
+
+
+def _refuse_changed(session: Session, plan: PlannedResize) -> None:
+    """Raise StateError when the VM is not as it was planned."""
+    vm = plan.vm
+    now = session.vm(vm.request.tenant, vm.request.name)
+    held = {one.id for one in session.leases(vm_uuid=vm.uuid)}
+    if now is None or (now.uuid, now.host, now.request) != (vm.uuid, vm.host, vm.request):
+        raise StateError(f"another run changed {vm.label} while it was resized", hint="resize it again")
+    if held != {one.id for one in plan.before}:
+        raise StateError(f"the leases of {vm.label} changed while it was resized", hint="resize it again")
+
+
+def _make(services: Services, now: Vm, here: NewPlace) -> None:
+    """Release the devices of the old shares, make the new ones, and start the VM if it ran."""
+    host = services.host(now.host)
+    with operation(services, "resize-vm", now):
+        if here.ending:
+            services.say(f"{now.domain_name}: {counted(len(here.ending), 'share')} given up")
+            release_ended(services, host, here.ending)
+        if here.beginning:
+            checked = check_leases(here.beginning, host.agent.facts(), rules_of(services, now.host))
+            with services.store.transaction() as session:
+                for lease in checked:
+                    session.set_lease_share(lease.id, lease.share)
+    if now.is_on_its_way:
+        start_vm(services, [now])
+    elif here.beginning:
+        restore_shares(services, now)
+
+
+def _change_back(
+    services: Services, plan: PlannedResize, here: NewPlace, problem: str | None, error: BaseException
+) -> None:
+    """Undo a resize whose rows are changed: the old shares are made again, and the VM starts as it was.
+
+    A failure here is reported and left to `repair`.
+    """
+    vm = plan.vm
+    services.say(f"{vm.domain_name}: rolling back to its size before")
+    try:
+        with operation(services, "resize-vm", vm):
+            _release_new(services, vm, here.beginning)
+            _rows_back(services, plan, here, problem, error)
+        stored = _as_stored(services, vm)
+        if problem is not None:
+            start_vm(services, [stored])
+        else:
+            restore_shares(services, stored)
+    except VgpuctlError as second:
+        services.say(
+            f"{vm.domain_name}: not rolled back completely: {second.message}; `vgpuctl repair` goes on from there"
+        )
+    else:
+        services.say(f"{vm.domain_name}: rolled back, it is as it was")
+
+
+def _release_new(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    with services.store.reading() as session:
+        live = {one.id: one for one in session.leases(vm_uuid=vm.uuid)}
+    release_shares(services, services.host(vm.host), [live[one.id] for one in leases if one.id in live])
+
+
+def _rows_back(
+    services: Services, plan: PlannedResize, here: NewPlace, problem: str | None, error: BaseException
+) -> None:
+    vm = plan.vm
+    again = [replace(one, id=str(uuid.uuid4()), state=LeaseState.RESERVED, problem=None) for one in here.ending]
+    was = replace(vm, state=VmState.STOPPED, problem=problem)
+    why = error.message if isinstance(error, VgpuctlError) else "interrupted"
+    with services.store.transaction() as session:
+        drop(session, vm, HeldFor.RESIZE_FROM)
+        session.reserve(vm.host, session.generation(vm.host), again)
+        _set(session, was, problem)
+        before, after = sizes_of(replace(vm, request=plan.request), here.after), sizes_of(vm, plan.before)
+        session.add_vm_event(EventKind.VM_RESIZED, was, f"rolled back: {why}", before=before, after=after)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The resize-vm command that brings a VM into another size, for hints."""
+
+import shlex
+
+from vgpuctl.model.units import exact_mib
+from vgpuctl.model.vm import VmRequest
+
+
+def resize_command(there: VmRequest, wanted: VmRequest) -> str | None:
+    """`vgpuctl resize-vm web --tenant acme --vcpus 4`; None when neither vCPUs, memory nor GPUs differ."""
+    changes = []
+    if there.vcpus != wanted.vcpus:
+        changes += ["--vcpus", str(wanted.vcpus)]
+    if there.memory_mib != wanted.memory_mib:
+        changes += ["--memory", str(exact_mib(wanted.memory_mib))]
+    if there.gpus != wanted.gpus:
+        changes += [word for gpu in wanted.gpus for word in ("--gpu", gpu.text)] or ["--gpu", "none"]
+    if not changes:
+        return None
+    return shlex.join(["vgpuctl", "resize-vm", wanted.name, "--tenant", wanted.tenant, *changes])

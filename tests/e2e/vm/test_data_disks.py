@@ -65,3 +65,10 @@ def test_the_creation_that_fails_gives_the_disk_back(operator: Operator) -> None
     refusal = operator.is_refused("create-vm", "fails", *SIZE, *AGAIN, "--pool", "nowhere", "--disk", "64MiB")
     assert "nowhere" in refusal["message"]
     assert _volumes(operator) == {"data": ("kept:acme", "sim-002")}
+
+
+def test_a_tenant_with_kept_disks_leaves_only_when_they_may_go(operator: Operator) -> None:
+    refusal = operator.is_refused("offboard-tenant", "acme", "--yes", "--timeout", "0")
+    assert "1 disk" in refusal["message"] and refusal["context"] == ["disk data on sim-002"]
+    operator.does("offboard-tenant", "acme", "--yes", "--timeout", "0", "--delete-disks")
+    assert _volumes(operator) == {}

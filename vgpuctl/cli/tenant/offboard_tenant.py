@@ -15,10 +15,13 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 @options.shutdown_timeout(
     "Seconds for each guest to shut down before it is forced off.", name="timeout", default_s=30.0
 )
+@click.option("--delete-disks", "deletes_disks", is_flag=True, help="Delete disks that are to outlive their VMs too.")
 @options.dry_run
 @options.one_host
 @options.as_json
-def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
+def command(
+    name: str, yes: bool, timeout_s: float, deletes_disks: bool, dry_run: bool, as_json: bool, **where: Any
+) -> None:
     """Remove a tenant's VMs, shares, reservations, networks, addresses, grants and quotas.
 
     Its name and its usage stay. At the end every host is searched for leftovers.
@@ -34,7 +37,7 @@ def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool
         if not dry_run:
             if not yes:
                 confirm(f"Delete all of this of {name}, with disks?")
-            asked = offboard_tenant(opened, name, timeout_s=timeout_s)
+            asked = offboard_tenant(opened, name, timeout_s=timeout_s, deletes_disks=deletes_disks)
             say(f"{name}: nothing is left on {len(asked)} hosts")
     if as_json:
         print_json({"tenant": name, "deleted": lines, "hosts_asked": asked, "dry_run": dry_run})

@@ -8,10 +8,12 @@ from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
 from vgpuctl.guests.storage import Storage
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network
+from vgpuctl.model.plural import counted
 from vgpuctl.model.preemption import USUAL_POLICY
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm
+from vgpuctl.model.volume import Volume
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.usecases.network.delete_network import delete_network
@@ -26,11 +28,13 @@ from vgpuctl.usecases.tenant.grant_pool import record_grant
 from vgpuctl.usecases.tenant.set_quota import note_policy, set_quota
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.gc_volumes import OLD_ENDINGS
+from vgpuctl.usecases.vm.kept_disks import kept_disks
+from vgpuctl.usecases.vm.volumes import remove_volumes
 
 
 @dataclass(frozen=True)
 class Belongings:
-    """The objects of a tenant."""
+    """The objects of a tenant. disks: data disks that are to outlive their VMs, with a VM or without."""
 
     tenant: str
     vms: tuple[Vm, ...]
@@ -40,11 +44,13 @@ class Belongings:
     quotas: tuple[str, ...]
     queued: tuple[QueueEntry, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    disks: tuple[Volume, ...] = ()
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
         return [
             *(f"VM {vm.request.name} on {vm.host}, {vm.state}, with its disk" for vm in self.vms),
+            *(f"disk {disk.label} on {disk.host}, which is kept" for disk in self.disks),
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
             *(f"reservation {one.name} on {one.host}: {describe(one)}" for one in self.reservations),
             *(f"{spec.kind} {spec.key}" for spec in self.objects),
@@ -67,17 +73,28 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(quota.resource for quota in session.quotas(tenant)),
             tuple(entry for entry in session.queue() if entry.request.tenant == tenant),
             tuple(one for one in session.reservations() if one.tenant == tenant),
+            tuple(one for one in session.volumes(tenant=tenant) if one.keep),
         )
 
 
-def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tuple[str, ...]:
+def offboard_tenant(
+    services: Services, tenant: str, *, timeout_s: float, deletes_disks: bool = False
+) -> tuple[str, ...]:
     """Delete everything, then ask every host and OVN. Returns the hosts that were asked.
 
-    The tenant's name stays in the store with its usage. Raises the first error of what could not be deleted; the
-    same command goes on from there. Raises PartialFailure when hosts did not answer, StateError when something is left.
+    The tenant's name stays in the store with its usage. deletes_disks: also the disks that are to outlive their VMs;
+    without it a tenant with such disks is refused by StateError, with nothing done.
+    Raises the first error of what could not be deleted; the same command goes on from there. Raises PartialFailure when
+    hosts did not answer, StateError when something is left.
     """
     with services.store.operation("offboard-tenant", f"tenant:{tenant}", tenant, exclusive=True):
         found = belongings(services, tenant)
+        if found.disks and not deletes_disks:
+            raise StateError(
+                f"tenant {tenant} keeps {counted(len(found.disks), 'disk')} beyond the VMs",
+                context=[f"disk {disk.label} on {disk.host}" for disk in found.disks],
+                hint="copy what is needed; --delete-disks deletes them with the tenant",
+            )
         with services.store.transaction() as session:
             for entry in found.queued:
                 record_leaving(session, entry, "tenant offboarded")
@@ -85,6 +102,10 @@ def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tup
                 record_cancellation(session, reservation, "tenant offboarded")
         for vm in found.vms:
             delete_vm(services, vm, timeout_s=timeout_s)
+        with services.store.reading() as session:
+            kept = kept_disks(session, tenant)
+        for host in sorted({disk.host for disk in kept}):
+            remove_volumes(services, services.host(host), [disk for disk in kept if disk.host == host])
         if found.objects:
             change_objects(services, tenant, lambda session: Decision(gone=all_objects(session, tenant)))
         if services.has_northbound:

@@ -176,7 +176,7 @@ class Guest:
                 *("-append", "root=/dev/vda console=ttyS0 mitigations=off"),
                 *("-drive", f"if=virtio,format=qcow2,file={disk},cache=unsafe"),
                 *("-drive", f"if=none,id=seed,format=raw,readonly=on,file={folder / 'seed.iso'}"),
-                # Debian's cloud kernel has no driver for SATA.
+                # As a VM with a Linux profile has it; Debian's cloud kernel has no driver for SATA.
                 *("-device", "virtio-scsi-pci", "-device", "scsi-cd,drive=seed", "-netdev", "user,id=net"),
                 *("-device", f"virtio-net-pci,netdev=net,mac={mac_address(UUID)},romfile="),
                 *("-chardev", f"socket,id=agent,path={folder / 'agent'},server=on,wait=off"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
+from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.guests.pci_layout import DISK_BUS, ExtraBuses
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache, DiskRequest
 from vgpuctl.model.image import ImageFormat
@@ -13,6 +14,8 @@ from vgpuctl.model.vm import VmRequest
 MOST_MEDIA = 4
 """Media are on SATA and named sda to sdd; the two disks that SATA has room for are sde and sdf, SCSI begins after."""
 _ON_SATA, _ON_SCSI = ascii_lowercase[MOST_MEDIA:6], ascii_lowercase[6:]
+_SEED_TARGET = 1
+"""Disks on SCSI are the units of target 0."""
 _BYTES_PER_MB = 1_000_000
 
 
@@ -47,11 +50,13 @@ class DiskView:
 
 @dataclass(frozen=True)
 class MediumView:
-    """One medium in a CD drive on SATA. boot_order: None where nothing boots from it."""
+    """One medium in a CD drive. boot_order: None where nothing boots from it. scsi_target: on SCSI, None on SATA."""
 
     path: str
     target: str
     boot_order: int | None = None
+    bus: DiskBus = DiskBus.SATA
+    scsi_target: int | None = None
 
 
 def disk_views(
@@ -86,11 +91,22 @@ def disk_views(
     return tuple(views)
 
 
-def medium_views(seed_path: str | None, install_paths: Sequence[str]) -> Iterator[MediumView]:
+def has_scsi_seed(request: VmRequest) -> bool:
+    """True if the VM's seed is on SCSI: Debian's cloud kernel has no driver for SATA.
+
+    A guest of Windows has none for SCSI while it is installed, and a VM without a profile keeps the drive it had.
+    """
+    return request.has_seed and request.os is not None and not is_windows(request.os) and request.install is None
+
+
+def medium_views(request: VmRequest, seed_path: str | None, install_paths: Sequence[str]) -> Iterator[MediumView]:
     """The media of a VM. install_paths: of its installation medium, from which it boots, and of further ones."""
     names = iter(ascii_lowercase)
     seed = f"sd{next(names)}"
     if seed_path is not None:
-        yield MediumView(seed_path, seed)
+        if has_scsi_seed(request):
+            yield MediumView(seed_path, seed, bus=DiskBus.SCSI, scsi_target=_SEED_TARGET)
+        else:
+            yield MediumView(seed_path, seed)
     for number, path in enumerate(install_paths):
         yield MediumView(path, f"sd{next(names)}", None if number else 2)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import GuestError, UsageError
-from vgpuctl.guests.disk_view import DiskView, MediumView, disk_views, medium_views
+from vgpuctl.guests.disk_view import DiskView, MediumView, disk_views, has_scsi_seed, medium_views
 from vgpuctl.guests.display_view import DisplayView, display_view, hostdev_display, shown_device
 from vgpuctl.guests.firmware_view import NVRAM_FOLDER, TpmView, UefiView, tpm_view, uefi_view
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
@@ -173,7 +173,7 @@ def domain_view(
         root_ports=root_ports(len(shares), vm.nodes, extras),
         scsi_bus=buses.scsi,
         disks=disk_views(request, disk, data_paths, buses),
-        media=tuple(medium_views(seed_path, install_paths)),
+        media=tuple(medium_views(request, seed_path, install_paths)),
         nics=nic_views(vm, attachments, buses),
         hostdevs=tuple(_hostdevs(shares, first_gpu_bus(vm.nodes), request.display, facts)),
         display=display_view(request.display, buses.usb),
@@ -192,7 +192,7 @@ def extras_of(request: VmRequest) -> Extras:
     has_more = bool(request.os or request.data_disks or request.nics or request.install)
     spare = request.spare_ports if request.spare_ports is not None else _SPARE_PORTS if has_more else 0
     return Extras(
-        has_scsi=DiskBus.SCSI in buses,
+        has_scsi=DiskBus.SCSI in buses or has_scsi_seed(request),
         has_usb=request.display.has_picture,
         nics=port_count(request),
         disks=sum(one.bus in (None, DiskBus.VIRTIO) for one in request.data_disks),

@@ -10,6 +10,7 @@ from vgpuctl.guests.view import DomainView, domain_view
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache, DiskRequest, InstallRequest
 from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
 from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
@@ -157,6 +158,13 @@ CASES: dict[str, DomainView] = {
     "no_gpu_tcg": domain_view(vm(), [], facts(kvm=False)),
     "hugepages": domain_view(vm(replace(REQUEST, hugepages_kib=2048)), [], facts()),
     "disk_seed_network": domain_view(vm(replace(REQUEST, network="default")), [], facts(), disk=_DISK, seed_path=_SEED),
+    "seed_of_a_linux_profile": domain_view(
+        vm(replace(REQUEST, os="debian-12", guest_driver=GuestDriver(DriverSource.IMAGE))),
+        [],
+        facts(),
+        disk=_DISK,
+        seed_path=_SEED,
+    ),
     "tenant_network": domain_view(
         vm(replace(REQUEST, network="front", bandwidth_mbps=100)), [], facts(), attachments=[Attachment(NETWORK, PORT)]
     ),

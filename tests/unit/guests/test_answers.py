@@ -12,6 +12,7 @@ import yaml
 
 from tests.unit.guests.cases import NETWORK, PORT, REQUEST, vm
 from tests.unit.guests.test_windows_setup import DRIVER, TOKEN, settings_of
+from vgpuctl.catalog.guest_os import GUEST_OSES
 from vgpuctl.guests.seed.image import seed_files, seed_image
 from vgpuctl.model.disk import DiskRequest, InstallRequest
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
@@ -129,3 +130,9 @@ def test_ubuntus_installer_hands_the_script_on_to_the_installed_system() -> None
     assert written["content"].startswith("#!/bin/sh\n")
     assert inside["runcmd"] == [[written["path"]]]
     assert "vendor-data" not in files
+
+
+def test_every_profile_of_windows_has_its_folder_of_drivers() -> None:
+    for profile in GUEST_OSES.values():
+        if profile.is_windows:
+            assert _texts(_answers(profile.name), "Path")

@@ -20,7 +20,13 @@ from vgpuctl.model.vm import CloudInit, Vm
 ANSWER_FILE = "Autounattend.xml"
 ACCOUNT = "admin"
 # Folders of the virtio-win medium: DRIVER\\SYSTEM\\amd64.
-_FOLDERS = {"win10": "w10", "win11": "w11", "win2k19": "2k19", "win2k22": "2k22", "win2k25": "2k25"}
+_FOLDERS = {
+    "win10": "w10",
+    "win11": "w11",
+    "windows-server-2019": "2k19",
+    "windows-server-2022": "2k22",
+    "windows-server-2025": "2k25",
+}
 _DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial")
 _LETTERS = "DEFGH"
 _FIND_AND_RUN = (
@@ -72,7 +78,7 @@ def windows_answers(
     knows; after that the guest agent sets the operator's.
     """
     install = vm.request.install
-    folder = _FOLDERS[profile.osinfo]
+    folder = _FOLDERS[profile.name]
     has_drivers = install is not None and install.drivers is not None
     answers = WindowsAnswers(
         computer_name=computer_name(cloud_init.hostname or vm.request.name),

@@ -62,6 +62,7 @@ VOLUMES = [
             (
                 "remove_volumes",
                 (
+                    "usecases/tenant/offboard_tenant.py:offboard_tenant",
                     "usecases/vm/delete_vm.py:remove_vm",
                     "usecases/vm/move_volumes.py:carry_volumes",
                     "usecases/vm/move_volumes.py:drop_left_volumes",

@@ -13,6 +13,9 @@ from vgpuctl.model.vm import Firmware, VmRequest
 
 _OF_PACKAGES = ("key", "package")
 _OF_INSTALLERS = ("url", "sha256")
+_APT = ("debian-", "ubuntu-")
+_DNF = ("rhel-", "rocky-", "almalinux-", "centos-stream-")
+_ZYPPER = ("sles-", "opensuse-")
 
 
 def refuse_impossible_guest(request: VmRequest) -> None:
@@ -68,7 +71,7 @@ def _driver_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tu
             " knows, and to enrol a key somebody has to press keys at the console",
             "use packages with signed modules, or `secure_boot: off`",
         )
-    yield from _wrong_repository(driver, profile)
+    yield from _packaging_refusals(driver, profile)
 
 
 def _missing_parts(driver: GuestDriver) -> Iterator[tuple[str, str]]:
@@ -91,14 +94,21 @@ def _missing_parts(driver: GuestDriver) -> Iterator[tuple[str, str]]:
         yield "guest_driver.key has no repository", "give the repository that the key signs"
 
 
-def _wrong_repository(driver: GuestDriver, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
-    if driver.repository is None or profile is None or profile.is_windows:
+def _packaging_refusals(driver: GuestDriver, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
+    """What the profile's package manager cannot do; nothing is known of a guest without one and of `linux`."""
+    if profile is None or profile.is_windows:
         return
-    is_for_apt, uses_apt = driver.repository.startswith("deb "), not profile.name.startswith("rhel-")
-    if is_for_apt and not uses_apt:
+    uses_apt, uses_dnf = profile.name.startswith(_APT), profile.name.startswith(_DNF)
+    is_for_apt = (driver.repository or "").startswith("deb ")
+    if driver.repository is not None and is_for_apt and uses_dnf:
         yield f"the repository is a line for APT, and {profile.name} uses DNF", "give the address of a DNF repository"
-    if uses_apt and not is_for_apt:
+    if driver.repository is not None and not is_for_apt and uses_apt:
         yield f"the repository is no line for APT, which {profile.name} uses", "write `deb URI SUITE COMPONENT`"
+    if profile.name.startswith(_ZYPPER) and (driver.source is not DriverSource.IMAGE or driver.toolkit):
+        yield (
+            f"nothing can be installed in {profile.name}, whose packages are zypper's",
+            "make an image with the driver and say `source: image`",
+        )
 
 
 def _install_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tuple[str, str]]:

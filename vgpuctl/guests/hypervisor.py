@@ -215,6 +215,12 @@ class Hypervisor:
             else:
                 return True
 
+    def reset(self, name: str, *, uuid: str | None = None) -> None:
+        """Reset the running domain: QEMU goes on, the guest starts anew. Raises DomainRejected."""
+        domain = self._domain(name, uuid)
+        with translated(f"reset domain {name} on {self.host}", DomainRejected):
+            domain.reset(0)
+
     def undefine(self, name: str, *, uuid: str | None = None) -> bool:
         """Remove the definition with its NVRAM, managed save and snapshot metadata; False when it was gone."""
         library = libvirt_module()

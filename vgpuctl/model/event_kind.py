@@ -34,6 +34,7 @@ class EventKind(enum.StrEnum):
     VM_ADOPTED = "vm-adopted", "A domain that ran on a host became a VM of the store."
     VM_STARTED = "vm-started", "A stopped VM runs again."
     VM_STOPPED = "vm-stopped", "A VM was stopped, or its kept shares were released."
+    VM_RESET = "vm-reset", "The guest of a VM was reset; its QEMU went on."
     VM_LOST = "vm-lost", "The data of a VM was on a dead host alone; it is not made anew."
     VM_FOUND = "vm-found", "The host of a lost VM is back and has its data; the VM may start again."
     VM_STALE_ENDED = "vm-stale-ended", "A host that came back still had a VM that is elsewhere; it was ended there."

@@ -216,13 +216,13 @@ class Vm:
 
     @property
     def is_on_its_way(self) -> bool:
-        """True if a move or a resize has stopped it and not started it again: it works, or its run was cut short."""
+        """True if a move, resize or restart has stopped it and not started it yet: it works, or was cut short."""
         return self.state is VmState.STOPPED and self.is_to_come_back
 
     @property
     def is_to_come_back(self) -> bool:
-        """True if a move or a resize stops it, or has stopped it, and starts it again."""
-        return (self.problem or "").startswith((_ON_ITS_WAY, _IS_RESIZED))
+        """True if a move, resize or restart stops it, or has stopped it, and starts it again."""
+        return (self.problem or "").startswith((_ON_ITS_WAY, _IS_RESIZED, RESTARTING))
 
     def left(self, host: str) -> bool:
         """True if it is on its way from this host, and on another one already."""
@@ -250,6 +250,8 @@ def parse_workload(text: str, /, *, what: str = "workload") -> str:
 
 _ON_ITS_WAY = "moves from "
 _IS_RESIZED = "is resized on "
+RESTARTING = "is being restarted"
+"""The problem of a VM that a restart stops."""
 
 
 def on_its_way(source: str, target: str) -> str:

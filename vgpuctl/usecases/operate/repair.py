@@ -112,7 +112,7 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
     for vm, held in cut_short(services, [now[vm.uuid] for vm in vms if vm.uuid in now]):
         what = "shares are held for a move or a resize that ended"
         if vm.is_on_its_way:
-            what = f"its move or resize did not end: {vm.problem}"
+            what = f"its move, resize or restart did not end: {vm.problem}"
         outcome = "started" if vm.is_on_its_way else "released"
         try:
             if not dry_run:

@@ -27,6 +27,7 @@ def stop_vm(
     problem: str | None = None,
     first: Callable[[Session], None] | None = None,
     keep_s: float | None = None,
+    is_forced: bool = False,
 ) -> tuple[Vm, bool]:
     """Stop `vm`. Returns it as it is now, and whether anything changed.
 
@@ -34,6 +35,7 @@ def stop_vm(
     problem: why it was stopped, when its owner did not ask for it. first: what must be known
     of it in the store before anything is done to it. keep_s: how long kept shares are kept, None for ever; for a VM
     that is stopped already, from now on. The declared end of a VM that is on its way to another host stays.
+    is_forced: its guest is not asked.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
@@ -42,7 +44,7 @@ def stop_vm(
             f"{vm.request.name} cannot release its shares: its domain {vm.domain_name} is adopted and names them",
             hint="stop it with its shares kept, or delete it",
         )
-    with operation(services, "stop-vm", vm):
+    with operation(services, "force-off" if is_forced else "stop-vm", vm):
         changed = vm.state is VmState.RUNNING
         is_moving = replace(vm, problem=problem).is_to_come_back
         with services.store.transaction() as session:
@@ -56,8 +58,12 @@ def stop_vm(
         kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:
             host = services.host(vm.host)
-            services.say(f"{vm.domain_name}: shutting down")
-            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+            if is_forced:
+                services.say(f"{vm.domain_name}: forcing off")
+                host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid)
+            else:
+                services.say(f"{vm.domain_name}: shutting down")
+                host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
             quarantine_killed(services, host, leases)
         if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
             changed = changed or keep_s is not None
@@ -74,7 +80,7 @@ def stop_vm(
             with services.store.transaction() as session:
                 left = leases if hold is Hold.KEEP else ()
                 after = values_of(vm, left, VmState.STOPPED)
-                detail = problem or ""
+                detail = problem or ("forced off" if is_forced else "")
                 session.add_vm_event(EventKind.VM_STOPPED, vm, detail, before=values_of(vm, leases), after=after)
             services.say(f"{vm.domain_name}: stopped, shares {'released' if hold is Hold.RELEASE else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at

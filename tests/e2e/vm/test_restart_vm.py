@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""restart-vm, reset-vm and force-off on simulated hosts: shares stay, each kill leaves what `repair` finishes."""
+
+import pytest
+
+from tests.e2e.operator import Operator
+
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+ACME = ("--tenant", "acme")
+CREATE = ("create-vm", "web", *ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-8Q")
+RESTART = ("restart-vm", "web", *ACME, "--timeout", "0")
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Operator:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does(*CREATE, "--for", "2d")
+    return fleet_operator
+
+
+def _vm(operator: Operator) -> dict[str, object]:
+    shown = operator.json("show-vm", "web", *ACME)
+    return {
+        "state": shown["vm"]["state"],
+        "problem": shown["vm"]["problem"],
+        "domain": shown["domain_state"],
+        "leases": [(one["id"], one["state"]) for one in shown["leases"]],
+    }
+
+
+def _last_event(operator: Operator, kind: str) -> dict[str, object]:
+    events = operator.json("list-events", "acme.web", "--kind", kind)
+    return dict(events[-1])
+
+
+def test_a_restart_keeps_the_shares_and_the_end(operator: Operator) -> None:
+    before = operator.json("show-vm", "web", *ACME)
+    answer = operator.json(*RESTART)
+    assert (answer["changed"], answer["vm"]["state"]) == (True, "running")
+    after = operator.json("show-vm", "web", *ACME)
+    assert [one["id"] for one in after["leases"]] == [one["id"] for one in before["leases"]]
+    assert after["vm"]["ends_at"] == before["vm"]["ends_at"]
+    assert after["domain_state"] == "running"
+    assert operator.json("repair") == []
+
+
+def test_force_off_keeps_the_shares_and_says_so(operator: Operator) -> None:
+    running = _vm(operator)
+    assert operator.json("force-off", "web", *ACME)["changed"]
+    off = _vm(operator)
+    assert (off["state"], off["domain"]) == ("stopped", "shut-off")
+    assert [one for one, _ in off["leases"]] == [one for one, _ in running["leases"]]  # type: ignore[attr-defined]
+    assert _last_event(operator, "vm-stopped")["detail"] == "forced off"
+    assert not operator.json("force-off", "web", *ACME)["changed"]
+    refused = operator.is_refused("reset-vm", "web", *ACME)
+    assert "cannot reset acme.web: it is stopped" in refused["message"]
+    assert operator.json(*RESTART)["vm"]["state"] == "running"
+
+
+def test_a_reset_leaves_everything_as_it_is(operator: Operator) -> None:
+    before = _vm(operator)
+    assert operator.json("reset-vm", "web", *ACME)["changed"]
+    assert _vm(operator) == before
+    assert _last_event(operator, "vm-reset")["before"]["state"] == "running"  # type: ignore[index]
+
+
+def test_a_restart_that_is_killed_anywhere_is_finished_by_repair(operator: Operator) -> None:
+    done = operator.run("0", *RESTART, program=KILLED_RUN)
+    assert done.code == 0, done.err
+    count = int(done.err.splitlines()[-1])
+    assert count > 4
+    before = _vm(operator)
+    for which in ("2", "shutdown", str(count // 2), "start", str(count)):
+        killed = operator.run(which, *RESTART, program=KILLED_RUN)
+        assert killed.code == -9, killed.err
+        operator.does("repair")
+        assert _vm(operator) == before, f"killed after {which}"
+        assert operator.json("repair") == []
+
+
+def test_a_force_off_that_is_killed_anywhere_is_off_or_as_before(operator: Operator) -> None:
+    for which in ("2", "destroy"):
+        operator.run(which, "force-off", "web", *ACME, program=KILLED_RUN)
+        operator.does("repair")
+        assert operator.json("force-off", "web", *ACME)["vm"]["state"] == "stopped"
+        assert operator.json("repair") == []
+        operator.does("start-vm", "web", *ACME)
+
+
+def test_a_vm_that_is_not_there_is_refused(operator: Operator) -> None:
+    for command in ("restart-vm", "reset-vm", "force-off"):
+        assert operator.is_refused(command, "weg", *ACME)["reference"] == "not-found"

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reset-vm: the reset button of a running VM. QEMU goes on, so that its devices and their lease stay as they are."""
+
+from vgpuctl.errors import StateError
+from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.support.operations import operation
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.vm_values import values_of
+
+
+def reset_vm(services: Services, vm: Vm) -> None:
+    """Reset `vm`: its guest starts anew without being asked. Raises StateError when it does not run."""
+    with operation(services, "reset-vm", vm):
+        host = services.host(vm.host)
+        state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid) if vm.state is VmState.RUNNING else None
+        if state is not DomainState.RUNNING:
+            found = f"libvirt says {state or 'no such domain'}" if vm.state is VmState.RUNNING else f"it is {vm.state}"
+            raise StateError(
+                f"cannot reset {vm.label}: {found}, and only a running VM can be reset",
+                hint="`vgpuctl start-vm` starts a stopped VM, and `vgpuctl repair` notes what the host says",
+            )
+        host.hypervisor.reset(vm.domain_name, uuid=vm.uuid)
+        with services.store.transaction() as session:
+            values = values_of(vm, session.leases(vm_uuid=vm.uuid))
+            session.add_vm_event(EventKind.VM_RESET, vm, before=values, after=values)
+        services.say(f"{vm.domain_name}: reset")

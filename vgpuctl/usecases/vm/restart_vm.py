@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""restart-vm: stop a VM and start it again with the shares it has, so that everything that waits for a start applies.
+
+A restart within the guest keeps QEMU and its devices as they are; that is what the guest's own reboot and reset-vm are
+for. A run that is killed leaves a VM that is on its way, and `repair` starts it.
+"""
+
+from dataclasses import replace
+
+from vgpuctl.errors import StateError, VgpuctlError
+from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
+from vgpuctl.usecases.support.operations import operation, refuse_while_busy
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.move_vm import move_subject
+from vgpuctl.usecases.vm.preempt_vms import refuse_while_preempted
+from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
+from vgpuctl.usecases.vm.stop_vm import stop_vm
+
+
+def restart_vm(services: Services, vm: Vm, *, timeout_s: float) -> Vm:
+    """Restart `vm`, a stopped one too. Returns it as it is now.
+
+    timeout_s: for its guest to shut down. Raises, with nothing changed, what start-vm would raise for its host, and
+    while it is being preempted. When it cannot start again it stays stopped with its shares.
+    """
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    refuse_while_busy(services, vm)
+    refuse_closed(services, vm)
+    refuse_while_preempted(services, vm)
+    with operation(services, "restart-vm", replace(vm, uuid=move_subject(vm))):
+        if vm.state is VmState.RUNNING:
+            vm, _ = stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=RESTARTING)
+        try:
+            ((started, _),) = start_vm(services, [vm])
+        except VgpuctlError as error:
+            _leave_stopped(services, vm, f"did not start again: {error.message}")
+            raise
+    return started
+
+
+def _leave_stopped(services: Services, vm: Vm, problem: str) -> None:
+    """Note that a VM which could not start is stopped for good, so that `repair` tries no more."""
+    with services.store.transaction() as session:
+        now = session.vm(vm.request.tenant, vm.request.name)
+        if now is not None and now.uuid == vm.uuid and now.is_on_its_way:
+            session.set_vm_state(vm.uuid, VmState.STOPPED, problem)

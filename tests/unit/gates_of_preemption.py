@@ -33,6 +33,7 @@ PREEMPTION = [
         "usecases/vm/preempt_vms.py",
         "usecases/vm/start_vm.py:_start_one",
         "usecases/vm/resize_vm.py:_refuse_resize",
+        "usecases/vm/restart_vm.py:restart_vm",
     ),
     guarded(
         "quota is reclaimed in the transaction that checks the guarantee, and counts until the VM has its shares",
@@ -67,7 +68,7 @@ PREEMPTION = [
         "scheduler/victims.py:_one_by_one",
     ),
     guarded(
-        "a VM is stopped for its owner, at its end, for a layout, a move, a resize or a drain, or as preempted",
+        "a VM is stopped for its owner, at its end, for a layout, move, resize, restart or drain, or as preempted",
         "stop_vm",
         "usecases/vm/stop_vm.py",
         "cli/vm/stop_vm.py:command",
@@ -77,6 +78,8 @@ PREEMPTION = [
         "usecases/vm/start_vm.py:_stop_again",
         "usecases/vm/move_vm.py:carry_out",
         "usecases/vm/resize_vm.py:_resize_here",
+        "usecases/vm/restart_vm.py:restart_vm",
+        "usecases/vm/force_off.py:force_off",
         "usecases/maintenance/drain_host.py:_stop",
     ),
 ]

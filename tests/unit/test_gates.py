@@ -39,6 +39,7 @@ GATES = [
         "guests/hypervisor.py",
         "usecases/vm/guest.py:remove_domain",
         "usecases/vm/start_vm.py:_start",
+        "usecases/vm/stop_vm.py:stop_vm",
         on="hypervisor",
     ),
     guarded(

@@ -23,6 +23,7 @@ from vgpuctl.guests.domain_facts import (
 )
 from vgpuctl.guests.event_loop import ensure_event_loop
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
+from vgpuctl.guests.screenshot import Screenshot, as_screenshot, receive_screenshot
 from vgpuctl.logs import timed
 from vgpuctl.model.libvirt_units import hint_of
 from vgpuctl.model.times import format_time_to_second
@@ -382,6 +383,11 @@ class Hypervisor:
             flags = library.VIR_DOMAIN_CONSOLE_FORCE if force else library.VIR_DOMAIN_CONSOLE_SAFE
             domain.openConsole(None, stream, flags)
         return Console(stream)
+
+    def screenshot(self, name: str, *, uuid: str, screen: int = 0) -> Screenshot:
+        """Take a picture of a running guest's screen. Raises GuestError."""
+        domain, where = self._domain(name, uuid), f"domain {name} on {self.host}"
+        return as_screenshot(receive_screenshot(self.connection, domain, screen, where=where), where=where)
 
     def networks(self) -> dict[str, bool]:
         """Read the host's networks: name → whether it is active."""

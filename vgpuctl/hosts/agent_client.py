@@ -111,6 +111,13 @@ class AgentClient:
         pinned = self._target.python_interpreter
         return self._python or (SYSTEM_PYTHON if pinned == AUTO_PYTHON else pinned)
 
+    def find_python(self) -> str:
+        """Path of the interpreter that runs the agent, which is started for it. Raises as `facts`."""
+        with self._turn:
+            if self._process is None:
+                self._process = self._start()
+            return self.python
+
     def facts(self) -> HostFacts:
         """Read the whole host.
 

@@ -22,6 +22,9 @@ MOST_BEFORE_LOGIN = 4 * 2**20
 MOST_IN_SESSION = 512 * 2**20
 LASTING_PER_SECOND = 2**20
 """What it may send on top for as long as the command lasts: a controller runs for months."""
+# A desktop of 3840x2160 that is redrawn by VNC without compression has 32 MiB.
+MOST_PICTURES = 2**30
+PICTURES_PER_SECOND = 64 * 2**20
 
 
 class KeptErrors:

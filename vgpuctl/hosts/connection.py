@@ -14,6 +14,8 @@ from vgpuctl.byte_budget import ByteBudget
 from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable, TooMuchOutput
 from vgpuctl.hosts import become as sudo
 from vgpuctl.hosts import login
+from vgpuctl.hosts.bounds import MOST_PICTURES, PICTURES_PER_SECOND
+from vgpuctl.hosts.graphics_tunnel import GraphicsSource
 from vgpuctl.hosts.jump_hosts import JumpHosts
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
@@ -203,6 +205,16 @@ class Connection:
         return LibvirtTunnel(
             self.target, self.settings.libvirt_helper, self.open_process, self.settings.libvirt_answer_s
         )
+
+    def graphics(self, uuid: str, *, python: str, index: int) -> GraphicsSource:
+        """The display of a domain. python: path of the host's interpreter. index: of its `graphics` element.
+
+        Moving pictures are more than a session may send otherwise, so the limit is wider from now on.
+        """
+        self.open()
+        self._budget.widen(MOST_PICTURES, PICTURES_PER_SECOND)
+        uri = next((word for word in self.settings.libvirt_helper if "://" in word), "qemu:///system")
+        return GraphicsSource(self.target, self.open_process, python=python, uri=uri, uuid=uuid, index=index)
 
     def _start(
         self, argv: Sequence[str], limit: TimeLimit, *, become: bool | None, is_lasting: bool = False

@@ -32,6 +32,8 @@ class EventKind(enum.StrEnum):
     VM_CREATED = "vm-created", "A VM was created, runs and holds its shares."
     VM_ROLLED_BACK = "vm-rolled-back", "A VM could not be created; what was built for it is gone, or is left to repair."
     VM_ADOPTED = "vm-adopted", "A domain that ran on a host became a VM of the store."
+    VM_VIEWED = "vm-viewed", "The display of a VM was opened, or a picture was taken of it."
+    VM_CONSOLE_SET = "vm-console-set", "A VM shows another console from its next start on."
     VM_STARTED = "vm-started", "A stopped VM runs again."
     VM_STOPPED = "vm-stopped", "A VM was stopped, or its kept shares were released."
     VM_RESET = "vm-reset", "The guest of a VM was reset; its QEMU went on."

@@ -27,7 +27,7 @@ _VGPU_BY_NAME: Mapping[str, VgpuKind] = {kind.sharing: kind for kind in VGPU_KIN
 
 @functools.lru_cache(maxsize=256)
 def consoles_of(libvirt_version: str | None) -> tuple[bool, ...]:
-    """Whether libvirt of this version shows the pictures of shares, by kind and by how."""
+    """Return which pictures of shares libvirt of this version shows: by kind, and by `on` and `ramfb`."""
     how = (VgpuDisplay.ON, VgpuDisplay.RAMFB)
     return tuple(kind.refuse_console(display, libvirt_version) is None for kind in KINDS for display in how)
 

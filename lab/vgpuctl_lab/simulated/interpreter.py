@@ -10,6 +10,8 @@ import pwd
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
@@ -17,6 +19,7 @@ PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
 MODEL_VARIABLE = "VGPUCTL_SIMULATED_MODEL"
 _ADAPTER = "vgpuctl_lab.simulated.machine.host_adapter"
 _HOST = "vgpuctl.agent.host"
+_LIBRARY = "libvirt.so.0"
 _RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
 
 
@@ -61,6 +64,19 @@ class AdapterLoader(Loader):
         module.Host = lambda root="/": adapter.SimulatedHost(folder)  # type: ignore[attr-defined]
 
 
+def _give_library(folder: Path) -> None:
+    """Let ctypes load the simulated host's libvirt in place of this machine's."""
+    import ctypes
+
+    source = f"{os.environ[PACKAGE_VARIABLE]}/simulated/display.py"
+    spec = spec_from_file_location("simulated_display", source)
+    assert spec is not None and spec.loader is not None
+    display = module_from_spec(spec)
+    spec.loader.exec_module(display)
+    real = ctypes.CDLL
+    ctypes.CDLL = lambda name: display.SimulatedLibrary(folder) if name == _LIBRARY else real(name)  # type: ignore[misc, assignment]
+
+
 def main() -> None:
     """Take python3's own arguments: `[-I] [-S] -c PROGRAM ARGUMENT…`, or the machine's own agent, `FILE.pyz ARGUMENT…`.
 
@@ -80,6 +96,8 @@ def main() -> None:
     # The agent is kept in the host's home, not in that of this machine's user.
     pwd.getpwuid = lambda number: pwd.struct_passwd((*real(number)[:5], home, real(number)[6]))
     sys.meta_path.insert(0, AdapterFinder())
+    if _LIBRARY in arguments[1]:
+        _give_library(Path(os.environ[HOST_VARIABLE]))
     sys.argv = ["-c", *arguments[2:]]
     exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
 

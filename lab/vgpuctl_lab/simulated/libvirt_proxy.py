@@ -13,6 +13,7 @@ import uuid
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -86,6 +87,7 @@ class LibvirtProxy:
         self._types: dict[str, str] = {}
         self._serial = 0
         self._waiting: dict[int, asyncio.Future[Packet]] = {}
+        self._streams: dict[int, asyncio.Queue[Packet]] = {}
         self._writer: StreamWriter | None = None
         self._pump: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -127,7 +129,7 @@ class LibvirtProxy:
                 elif packet.kind == Kind.STREAM:
                     self._take_stream(packet, streams, writer)
                 elif packet.kind == Kind.CALL:
-                    if packet.is_upload or packet.is_copy:
+                    if packet.is_upload or packet.is_copy or packet.is_picture:
                         streams.add(packet.serial)
                     task = asyncio.create_task(self._answer(packet, writer))
                     tasks.add(task)
@@ -172,6 +174,9 @@ class LibvirtProxy:
                 # An event after this answer would meet a client that closes, and libvirt's client then hangs for ever.
                 self._watchers.discard(writer)
                 answer = packet.reply()
+            elif packet.is_picture:
+                await self._pass_picture(packet, writer)
+                return
             else:
                 answer = await self._work_of(packet)(packet)
         except (struct.error, ValueError, ElementTree.ParseError) as error:
@@ -228,6 +233,19 @@ class LibvirtProxy:
     async def _forward(self, packet: Packet) -> Packet:
         answer = await self._ask(packet)
         return packet.reply(answer.body, answer.status)
+
+    async def _pass_picture(self, packet: Packet, writer: StreamWriter) -> None:
+        """Pass on what the test driver sends as a guest's screen, and end the daemon's stream when all of it came."""
+        stream: asyncio.Queue[Packet] = asyncio.Queue()
+        answer = await self._ask(packet, stream)
+        _send(writer, packet.reply(answer.body, answer.status))
+        part = answer
+        while answer.status == Status.OK and (part is answer or part.body):
+            part = await stream.get()
+            _send(writer, replace(part, serial=packet.serial))
+        self._streams.pop(answer.serial, None)
+        if answer.status == Status.OK and self._writer is not None:
+            _send(self._writer, replace(part, status=Status.OK, body=b""))
 
     def _take_stream(self, packet: Packet, streams: set[int], writer: StreamWriter) -> None:
         """The test driver stores no volume's content: take it, drop it, and agree at its end."""
@@ -326,13 +344,15 @@ class LibvirtProxy:
     async def _call(self, procedure: Procedure, body: bytes = b"") -> Packet:
         return await self._ask(Packet(REMOTE_PROGRAM, procedure, Kind.CALL, 0, 0, body))
 
-    async def _ask(self, packet: Packet) -> Packet:
-        """Send a call under a serial of ours and wait for its answer."""
+    async def _ask(self, packet: Packet, stream: "asyncio.Queue[Packet] | None" = None) -> Packet:
+        """Send a call under a serial of ours and wait for its answer. stream: takes the packets of its stream."""
         if self._writer is None or self._writer.is_closing():
             raise ConnectionError("the lab's libvirtd is gone")
         self._serial += 1
         serial = self._serial
         self._waiting[serial] = asyncio.get_running_loop().create_future()
+        if stream is not None:
+            self._streams[serial] = stream
         ours = Packet(packet.program, packet.procedure, Kind.CALL, serial, Status.OK, packet.body, packet.version)
         self._writer.write(ours.encode())
         try:
@@ -349,6 +369,8 @@ class LibvirtProxy:
                 elif packet.kind == Kind.MESSAGE and packet.procedure == Procedure.DOMAIN_EVENT_CALLBACK_LIFECYCLE:
                     for client in self._watchers:
                         _send(client, packet)
+                elif packet.kind == Kind.STREAM and packet.serial in self._streams:
+                    self._streams[packet.serial].put_nowait(packet)
                 elif packet.kind == Kind.REPLY and packet.serial in self._waiting:
                     self._waiting[packet.serial].set_result(packet)
         except (asyncio.IncompleteReadError, ConnectionError):

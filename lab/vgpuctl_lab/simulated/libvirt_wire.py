@@ -54,6 +54,7 @@ class Procedure(IntEnum):
     DOMAIN_CREATE_WITH_FLAGS = 196
     STORAGE_VOL_UPLOAD = 208
     STORAGE_VOL_DOWNLOAD = 209
+    DOMAIN_SCREENSHOT = 211
     DOMAIN_UNDEFINE_FLAGS = 231
     DOMAIN_DESTROY_FLAGS = 234
     DOMAIN_SHUTDOWN_FLAGS = 258
@@ -90,6 +91,11 @@ class Packet:
             return False
         offset, length, _flags = struct.unpack(">QQI", self.body[-20:])
         return (offset, length) == (0, 0)
+
+    @property
+    def is_picture(self) -> bool:
+        """True if it asks for a picture of a guest's screen, which comes as a stream."""
+        return self.program == REMOTE_PROGRAM and self.procedure == Procedure.DOMAIN_SCREENSHOT
 
     def encode(self) -> bytes:
         """The bytes, with their length before them."""

@@ -40,6 +40,10 @@ class Step:
         return self.arguments.split()[0]
 
 
+def _create_desk(scene: "Scene") -> None:
+    scene.does(f"create-vm desk {SIZE} --network none --display vnc --host sim-002")
+
+
 def _queue_two(scene: "Scene") -> None:
     """Fill the GPU of sim-001; two VMs wait for it."""
     scene.does(f"create-vm big {SIZE} --network none --gpu A40-48Q --host sim-001")
@@ -137,6 +141,9 @@ SCENARIO = (
     Step(f"move-vm web {ACME} --shutdown-timeout 0", EventKind.VM_MOVED, "acme.web"),
     Step(f"resize-vm web {ACME} --vcpus 2 --restart --shutdown-timeout 0", EventKind.VM_RESIZED, "acme.web"),
     Step(f"delete-vm web {ACME} --yes --timeout 0", EventKind.VM_DELETED, "acme.web"),
+    Step(f"view desk {ACME} --web --timeout 1", EventKind.VM_VIEWED, "acme.desk", _create_desk),
+    Step(f"screenshot desk {{home}}/desk.png {ACME}", EventKind.VM_VIEWED, "acme.desk"),
+    Step(f"set-console desk none {ACME}", EventKind.VM_CONSOLE_SET, "acme.desk"),
     Step("set-queue priority", EventKind.QUEUE_SET, "queue"),
     Step(f"leave-queue leaves {ACME}", EventKind.VM_LEFT_QUEUE, "acme.leaves", _queue_two),
     Step("controller --once --shutdown-timeout 0", EventKind.VM_CREATED, "acme.waits", _make_room),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which device of a VM the console shows, and what the sharing kinds answer to that."""
+"""The device of a VM that the console shows, and the refusals of the sharing kinds."""
 
 from dataclasses import replace
 

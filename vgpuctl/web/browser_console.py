@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest's display in a browser of this machine: the files of noVNC, and a WebSocket to the guest's VNC server.
+
+It serves this machine's loopback. Every path begins with a token that one browser session uses up; the Host header
+must be ours, against DNS rebinding, and a WebSocket's Origin too, against pages of others.
+"""
+
+import hmac
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import unquote, urlencode, urlsplit
+
+from vgpuctl.errors import UsageError
+from vgpuctl.hosts.graphics_tunnel import LOOPBACK, Client, GraphicsListener
+from vgpuctl.web.websocket import WebSocketClient, accept_key, is_key
+
+NOVNC_FOLDER = Path("/usr/share/novnc")
+_PAGE = "vnc.html"
+_SOCKET = "websockify"
+_MOST_CONNECTIONS = 32
+_MOST_HEAD = 16 * 1024
+_MOST_FILE = 8 * 2**20
+_REQUEST_TIMEOUT_S = 10.0
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff": "font/woff",
+    ".ttf": "font/ttf",
+    ".mp3": "audio/mpeg",
+    ".oga": "audio/ogg",
+}
+
+
+@dataclass(frozen=True)
+class _HttpRequest:
+    """The head of a request. path: without the query. rest: what came after it."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    rest: bytes
+
+
+class _Refused(Exception):
+    """The answer to a request that is not served."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+class BrowserConsole:
+    """The server, as a context manager. serve: copies between a viewer and the guest. failed: told of what went wrong.
+
+    The browser has timeout_s to open the WebSocket. `ended` is set when it did not, and when its session is over.
+    """
+
+    def __init__(
+        self, serve: Callable[[Client], None], failed: Callable[[str], None], *, novnc: Path, timeout_s: float
+    ) -> None:
+        self._serve_viewer = serve
+        self._failed = failed
+        self._folder = require_novnc(novnc)
+        self._timeout_s = timeout_s
+        self._token = secrets.token_urlsafe(24)
+        self._is_used = False
+        self._lock = threading.Lock()
+        self._listener = GraphicsListener(self._answer, failed, most=_MOST_CONNECTIONS)
+        self._timer = threading.Timer(timeout_s, self._expire)
+        self._timer.daemon = True
+        self.ended = threading.Event()
+
+    @property
+    def url(self) -> str:
+        """The page to open, with the token."""
+        query = urlencode({"path": f"{self._token}/{_SOCKET}", "autoconnect": "true", "resize": "scale"})
+        return f"{self._origin}/{self._token}/{_PAGE}?{query}"
+
+    @property
+    def _origin(self) -> str:
+        return f"http://{LOOPBACK}:{self._listener.port}"
+
+    def __enter__(self) -> Self:
+        self._listener.__enter__()
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        self._listener.__exit__(kind, exc, trace)
+
+    def _expire(self) -> None:
+        with self._lock:
+            if self._is_used:
+                return
+            self._is_used = True
+        self._failed(f"no browser opened the page within {self._timeout_s:g} s; its address is void now")
+        self.ended.set()
+
+    def _answer(self, client: socket.socket) -> None:
+        client.settimeout(_REQUEST_TIMEOUT_S)
+        try:
+            request = _read_request(client)
+            inner = self._inner_path(request)
+            if inner == _SOCKET:
+                self._open_socket(client, request)
+                return
+            client.sendall(self._file(inner))
+        except _Refused as refused:
+            client.sendall(_head(refused.status, {"Content-Length": "0"}))
+
+    def _inner_path(self, request: _HttpRequest) -> str:
+        """The path below the token. Raises _Refused."""
+        if request.headers.get("host") != self._origin.removeprefix("http://"):
+            raise _Refused(HTTPStatus.MISDIRECTED_REQUEST)
+        if request.method != "GET":
+            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED)
+        token, _, inner = request.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
+            raise _Refused(HTTPStatus.NOT_FOUND)
+        return inner
+
+    def _file(self, inner: str) -> bytes:
+        name = unquote(inner)
+        if "\0" in name:
+            raise _Refused(HTTPStatus.BAD_REQUEST)
+        path = (self._folder / name).resolve()
+        kind = _TYPES.get(path.suffix)
+        if kind is None or not path.is_relative_to(self._folder) or not path.is_file():
+            raise _Refused(HTTPStatus.NOT_FOUND)
+        with path.open("rb") as file:
+            content = file.read(_MOST_FILE + 1)
+        if len(content) > _MOST_FILE:
+            raise _Refused(HTTPStatus.NOT_FOUND)
+        sources = f"default-src 'self'; connect-src 'self' ws://{self._origin.removeprefix('http://')}"
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            "Content-Security-Policy": f"{sources}; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+            "frame-ancestors 'none'; form-action 'none'; base-uri 'none'",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return _head(HTTPStatus.OK, headers) + content
+
+    def _open_socket(self, client: socket.socket, request: _HttpRequest) -> None:
+        """Answer the handshake and serve the viewer. The token is used up, whatever comes of it."""
+        headers = request.headers
+        key = headers.get("sec-websocket-key", "")
+        if headers.get("origin") != self._origin:
+            raise _Refused(HTTPStatus.FORBIDDEN)
+        is_upgrade = headers.get("upgrade", "").lower() == "websocket" and headers.get("sec-websocket-version") == "13"
+        if not is_upgrade or not is_key(key):
+            raise _Refused(HTTPStatus.BAD_REQUEST)
+        with self._lock:
+            if self._is_used:
+                raise _Refused(HTTPStatus.GONE)
+            self._is_used = True
+        self._timer.cancel()
+        answer = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept_key(key)}
+        if "binary" in [one.strip() for one in headers.get("sec-websocket-protocol", "").split(",")]:
+            answer["Sec-WebSocket-Protocol"] = "binary"
+        client.sendall(_head(HTTPStatus.SWITCHING_PROTOCOLS, answer))
+        client.settimeout(None)
+        viewer = WebSocketClient(client, request.rest)
+        try:
+            self._serve_viewer(viewer)
+            viewer.close()
+        finally:
+            self.ended.set()
+
+
+def _read_request(client: socket.socket) -> _HttpRequest:
+    """Read the head of a request, of a bounded size. Raises _Refused, and OSError when it does not come in time."""
+    held = b""
+    while b"\r\n\r\n" not in held:
+        if len(held) > _MOST_HEAD:
+            raise _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        data = client.recv(_MOST_HEAD)
+        if not data:
+            raise _Refused(HTTPStatus.BAD_REQUEST)
+        held += data
+    head, _, rest = held.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[1].startswith("/"):
+        raise _Refused(HTTPStatus.BAD_REQUEST)
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or name.lower() in headers:
+            raise _Refused(HTTPStatus.BAD_REQUEST)
+        headers[name.lower()] = value.strip()
+    return _HttpRequest(words[0], urlsplit(words[1]).path, headers, rest)
+
+
+def _head(status: HTTPStatus, headers: Mapping[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} {status.phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    if status is not HTTPStatus.SWITCHING_PROTOCOLS:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def require_novnc(folder: Path) -> Path:
+    """The folder of noVNC's files. Raises UsageError when it has no page."""
+    if not (folder / _PAGE).is_file():
+        raise UsageError(
+            f"noVNC is not installed: {folder} has no {_PAGE}",
+            hint="install it (Debian and Ubuntu: apt-get install novnc), or name its folder with --novnc",
+        )
+    return folder.resolve()

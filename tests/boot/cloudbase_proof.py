@@ -13,7 +13,7 @@ import pytest
 from tests.unit.guests.cases import NETWORK, PORT, VM_UUID, vm
 from tests.unit.guests.test_windows_setup import DRIVER, TOKEN, WINDOWS, settings_of
 from vgpuctl.guests.seed.image import seed_files
-from vgpuctl.guests.seed.windows_setup import _KEYS
+from vgpuctl.guests.seed.windows_setup import _KEYS, windows_setup
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
@@ -64,3 +64,11 @@ def test_it_runs_the_script_of_the_gpu_and_then_the_users_document(
     assert first == "PowershellSysnative"
     assert base64.b64decode(settings_of(script)["token"]) == b"secret"
     assert second == [handler, document]
+
+
+def test_the_script_of_the_gpu_is_powershell(python: str, tmp_path: Path) -> None:
+    script = windows_setup(TOKEN, replace(WINDOWS, guest_driver=DRIVER), account="admin")
+    assert script is not None
+    (tmp_path / "setup.ps1").write_text(script)
+    argv = [python, str(_HERE / "powershell_reader.py"), str(tmp_path / "setup.ps1")]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout == ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import paramiko
 
-from vgpuctl_lab.builds import ensure_empty_disk, ensure_module, ensure_nvml, ensure_shim
+from vgpuctl_lab.builds import ensure_empty_disk, ensure_guest, ensure_module, ensure_nvml, ensure_shim
 from vgpuctl_lab.cards import parse_host
 from vgpuctl_lab.folder import LabFolder
 from vgpuctl_lab.identity import host_files
@@ -87,7 +87,7 @@ class Debian13:
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(ensure_empty_disk(self._lab), home / "disk.qcow2")
         module, shim, nvml = ensure_module(self._lab, kernel), ensure_shim(self._lab), ensure_nvml(self._lab)
-        files = host_files(self._lab, shape, module, shim, nvml, None)
+        files = host_files(self._lab, shape, module, shim, nvml, ensure_guest(self._lab), None)
         (home / "initramfs").write_bytes(_archive(kernel.modules, files))
         uuid = "0d0d0d0d-0000-4000-8000-000000000013"
         self._machine = SystemdMachine(home, shape, kernel, 2048, "tcg", uuid, 1, root=root)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The picture of a VM's console: chosen at creation, changed for the next start, refused where it cannot be."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.operator import Operator
+from tests.e2e.rfb_client import connect, read_picture
 
 ACME = ("--tenant", "acme")
 SIZE = (*ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
@@ -80,3 +82,28 @@ def test_a_picture_of_a_simulated_guest_comes_whole(operator: Operator, tmp_path
         # libvirt's test driver sends this file, of 1120x832 pixels.
         assert (tmp_path / name).read_bytes() == Path("/usr/share/libvirt/test-screenshot.png").read_bytes()
         assert (taken["width"], taken["height"]) == (1120, 832)
+
+
+def test_the_display_of_a_simulated_guest_is_seen(operator: Operator) -> None:
+    process = operator.start("view", "seen", *ACME, "--json")
+    assert process.stdout is not None
+    opened = json.loads(process.stdout.readline())
+    seen = read_picture(opened["port"])
+    assert (seen.name, seen.width, seen.height) == ("simulated", 640, 480)
+    assert {pixel for row in seen.rows for pixel in row} == {(96, 96, 96)}
+    process.terminate()
+    assert process.communicate(timeout=30)[0] == "" and process.returncode == 0
+
+
+def test_a_display_that_the_host_cannot_open_is_told(operator: Operator) -> None:
+    operator.does("create-vm", "spicy", *SIZE, "--display", "spice")
+    refused = operator.is_refused("view", "spicy", *ACME, "--web")
+    assert "has a spice display, and this needs vnc" in refused["message"]
+    process = operator.start("view", "spicy", *ACME, "--json")
+    assert process.stdout is not None and process.stderr is not None
+    opened = json.loads(process.stdout.readline())
+    with connect(opened["port"]) as client:
+        assert opened["url"].startswith("spice://") and client.recv(1) == b""
+    process.terminate()
+    err = process.communicate(timeout=30)[1]
+    assert "the display cannot be opened: cannot open the display: internal error: no graphics backend" in err

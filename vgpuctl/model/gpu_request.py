@@ -10,7 +10,7 @@ from vgpuctl.model.units import parse_mib
 
 _FORMS = (
     "a profile (A40-8Q), several (2*L40S-48Q), a whole card (passthrough, passthrough:A40, passthrough:H100*4), "
-    "a plain VF (vf, vf:flex-170) or conditions ('memory>=16GiB,series=Q', '2*memory>=48GiB')"
+    "a plain VF (vf, vf:flex-170) or conditions ('memory>=16GiB,series=Q', 'monitors=3x2560x1440', '2*memory>=48GiB')"
 )
 MOST_GPUS = 16
 """GPUs that one `--gpu` can ask for."""
@@ -19,7 +19,17 @@ _ASKED_BY_NAME = frozenset(str(kind) for kind in Sharing if kind.is_asked_for_by
 _COUNTED = re.compile(r"(?:(?P<before>[0-9]{1,9})\*)?(?P<what>[^*]+?)(?:\*(?P<after>[0-9]{1,9}))?")
 _LONGEST = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
+_MONITORS = re.compile(r"monitors\s*=\s*(?P<count>[0-9]{1,2})x(?P<width>[0-9]{3,5})x(?P<height>[0-9]{3,5})")
 _MEMORY = re.compile(r"memory\s*(?P<how>>=|=)\s*(?P<size>.+)")
+
+
+@dataclass(frozen=True)
+class Monitors:
+    """Monitors of one size, in pixels."""
+
+    count: int
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,8 @@ class GpuRequest:
 
     text: as the user wrote it. profile: a vGPU type's short name, as asked. sharing: passthrough or vf for whole
     functions, None for any vGPU kind. board: the model wanted for passthrough or vf (matched without case
-    against catalogue key and names), None for any. memory_mib/series: conditions on the type instead of its name.
+    against catalogue key and names), None for any. memory_mib/series/monitors: conditions on the type instead of its
+    name.
     """
 
     text: str
@@ -39,6 +50,7 @@ class GpuRequest:
     minimum_memory_mib: int | None = None
     exact_memory_mib: int | None = None
     series: str | None = None
+    monitors: Monitors | None = None
 
     @property
     def text_of_one(self) -> str:
@@ -82,6 +94,7 @@ def _parse_conditions(what: str, text: str, conditions: str, count: int) -> GpuR
     minimum: int | None = None
     exact: int | None = None
     series: str | None = None
+    monitors: Monitors | None = None
     for condition in (part.strip() for part in conditions.split(",")):
         memory = _MEMORY.fullmatch(condition)
         if memory:
@@ -92,12 +105,14 @@ def _parse_conditions(what: str, text: str, conditions: str, count: int) -> GpuR
                 exact = size
         elif condition.startswith("series=") and condition[7:] in ("A", "B", "C", "Q"):
             series = condition[7:]
+        elif shown := _MONITORS.fullmatch(condition):
+            monitors = Monitors(int(shown["count"]), int(shown["width"]), int(shown["height"]))
         else:
             raise UsageError(
                 f"{what}: {condition!r} is not a condition",
-                hint="use memory>=SIZE, memory=SIZE, series=A|B|C|Q",
+                hint="use memory>=SIZE, memory=SIZE, series=A|B|C|Q, monitors=3x2560x1440",
             )
-    return GpuRequest(text, count, minimum_memory_mib=minimum, exact_memory_mib=exact, series=series)
+    return GpuRequest(text, count, minimum_memory_mib=minimum, exact_memory_mib=exact, series=series, monitors=monitors)
 
 
 def _bad(what: str) -> UsageError:

@@ -45,7 +45,7 @@ def fitting_types(request: GpuRequest, state: GpuState) -> list[VgpuType]:
     for offered in state.gpu.types:
         size = framebuffer_of(offered, state.board)
         series = catalog.series_of(offered.name)
-        if _fits(request, size, series):
+        if _fits(request, size, series) and _shows(request, _known_type(offered.name, state)):
             fitting.append((size or 0, SERIES_ORDER.get(series or "", 4), offered.name, offered))
     return [offered for *_, offered in sorted(fitting, key=lambda one: one[:3])]
 
@@ -154,13 +154,35 @@ def _fits(request: GpuRequest, size: int | None, series: str | None) -> bool:
     return request.exact_memory_mib is None or size == request.exact_memory_mib
 
 
+def _known_type(name: str, state: GpuState) -> catalog.CatalogType | None:
+    return None if state.board is None else catalog.type_by_name(state.board, catalog.short_name(name))
+
+
+def _shows(request: GpuRequest, known: catalog.CatalogType | None) -> bool:
+    """True if a type drives the monitors that are asked for: their number, each one's size, and all pixels together.
+
+    A type that the catalogue does not know drives none for certain.
+    """
+    wanted = request.monitors
+    if wanted is None:
+        return True
+    if known is None or wanted.count > known.max_displays:
+        return False
+    width, height = known.max_resolution
+    if wanted.width > width or wanted.height > height:
+        return False
+    return known.max_pixels is None or wanted.count * wanted.width * wanted.height <= known.max_pixels
+
+
 def _catalog_type(request: GpuRequest, state: GpuState) -> catalog.CatalogType | None:
     """The smallest type of the model that the request means, as the catalogue knows it."""
     if state.board is None:
         return None
     if request.profile is not None:
         return catalog.type_by_name(state.board, request.profile)
-    fitting = [one for one in catalog.types_of(state.board) if _fits(request, one.fb_mib, one.series)]
+    fitting = [
+        one for one in catalog.types_of(state.board) if _fits(request, one.fb_mib, one.series) and _shows(request, one)
+    ]
     return min(fitting, key=lambda one: (one.is_mig_backed, one.fb_mib, one.name), default=None)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
-from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
+from vgpuctl.model.gpu_request import GpuRequest, Monitors, parse_gpu_request
 from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl.model.vm import check_name
 
@@ -25,6 +25,7 @@ from vgpuctl.model.vm import check_name
         ),
         ("memory=8GiB", GpuRequest("memory=8GiB", exact_memory_mib=8192)),
         ("2*memory>=48GiB", GpuRequest("2*memory>=48GiB", 2, minimum_memory_mib=49152)),
+        ("monitors=3x2560x1440", GpuRequest("monitors=3x2560x1440", monitors=Monitors(3, 2560, 1440))),
         (" memory>=16GiB,series=Q*3 ", GpuRequest("memory>=16GiB,series=Q*3", 3, minimum_memory_mib=16384, series="Q")),
     ],
 )
@@ -37,6 +38,7 @@ def test_every_form_is_understood(text: str, wanted: GpuRequest) -> None:
     [
         *("", "*", "0*A40-8Q", "17*A40-8Q", "2*A40*2", "a:b", "A40;reboot", "memory>16", "series=X", "passthrough:"),
         *("0*memory>=8GiB", "17*memory>=8GiB", "2*memory>=8GiB*2", "2*", "*2", "2*=", "memory>=2*8GiB"),
+        *("monitors=3", "monitors=3x2560", "monitors>=3x2560x1440", "monitors=axbxc"),
         "9" * 50 + "*memory>=8GiB",
     ],
 )

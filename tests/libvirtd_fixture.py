@@ -19,7 +19,16 @@ from typing import Self
 import libvirt
 
 _START_LIMIT_S = 20.0
-_PRIVATE = ("/etc/libvirt", "/etc/qemu", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
+_PRIVATE = (
+    "/etc/libvirt",
+    "/etc/qemu",
+    "/var/lib/libvirt",
+    "/var/lib/swtpm-localca",
+    "/var/cache/libvirt",
+    "/var/log/libvirt",
+    "/var/log/swtpm",
+    "/run",
+)
 
 # All of it ends with the tests, also when they are killed.
 _NAMESPACES = (
@@ -39,6 +48,8 @@ log_outputs = "2:file:{log}"
 _QEMU_CONF = """
 user = "root"
 group = "root"
+swtpm_user = "root"
+swtpm_group = "root"
 security_driver = "none"
 cgroup_controllers = []
 remember_owner = 0

@@ -17,7 +17,7 @@ ELSEWHERE = {
     "rom": "the ROM is only read when a card comes back from a VM; the change itself says its hash",
 }
 # Parts of several changes: none of them is a step of its own.
-PARTS = {"assumed", "boot_unit", "letting_go", "persistence", "refusal", "sriov_manage", "unbind_lock"}
+PARTS = {"assumed", "boot_unit", "guest_state", "letting_go", "persistence", "refusal", "sriov_manage", "unbind_lock"}
 
 
 def _names(package: object) -> set[str]:

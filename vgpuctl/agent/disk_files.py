@@ -5,7 +5,7 @@ import contextlib
 import os
 import stat
 import sys
-from typing import BinaryIO, Optional, Tuple
+from typing import BinaryIO, Optional, Sequence, Tuple
 
 from vgpuctl.agent.file_problems import put_problem, read_problem
 from vgpuctl.agent.machine_root import MachineRoot
@@ -127,6 +127,55 @@ class DiskFiles(MachineRoot):
             _remove(temporary)
             raise put_problem(path, error) from error
 
+    def read_below(self, base: str, path: str, *, most: int) -> Tuple[bytes, int, str]:
+        """Return content, mode and owner of a regular file below a folder of root's. Raises Problem.
+
+        No link below the folder is followed: others can write there. most: of bytes.
+        """
+        try:
+            with open(_open_below(self.path(base), path.split("/")), "rb") as file:
+                found = os.fstat(file.fileno())
+                if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+                    message = f"{base}/{path} is no regular file of at most {most} bytes"
+                    raise Problem(ProblemCode.UNEXPECTED_VALUE, message, path=f"{base}/{path}")
+                return file.read(most), stat.S_IMODE(found.st_mode), self.user_name(found.st_uid)
+        except OSError as error:
+            raise read_problem(f"{base}/{path}", error) from error
+
+    def user_name(self, number: int) -> str:
+        """Return the name of a user of the machine, its number as text where it has none."""
+        import pwd
+
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:
+            return str(number)
+
+    def close_folder(self, path: str, *, owner: int) -> None:
+        """Keep a folder of the disk from all but its owner. Raises Problem."""
+        try:
+            descriptor = os.open(self.path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                self.give(descriptor, path, owner)
+                os.fchmod(descriptor, 0o700)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise put_problem(path, error) from error
+
+    def remove_folder(self, path: str) -> bool:
+        """Remove a folder of the disk with its files. Returns whether it was there. Raises Problem."""
+        import shutil
+
+        try:
+            shutil.rmtree(self.path(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise put_problem(path, error) from error
+        self.writes += 1
+        return True
+
     def remove_file(self, path: str) -> bool:
         """Remove a file of the disk. Returns whether it was there. Raises Problem."""
         try:
@@ -143,6 +192,19 @@ def _remove(temporary: str) -> None:
     """Remove a file that was not finished, so that a full disk is not filled by further tries."""
     with contextlib.suppress(OSError):
         os.unlink(temporary)
+
+
+def _open_below(base: str, parts: Sequence[str]) -> int:
+    """Open a file below a folder for reading without following a link. Raises OSError."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, part in enumerate(parts):
+        try:
+            opened = os.open(part, flags if number == len(parts) - 1 else flags | os.O_DIRECTORY, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = opened
+    return folder
 
 
 def _make_folders(place: str) -> None:

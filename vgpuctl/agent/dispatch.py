@@ -55,6 +55,11 @@ def answer(host: Host, request: Request) -> Reply:
 
             with nullcontext() if request.dry_run else host.lock():
                 changes.append(textfile.ensure(host, request.textfile, dry_run=request.dry_run))
+        if request.call == "guest-state" and request.state is not None:
+            from vgpuctl.agent.changes import guest_state
+
+            with host.lock() if request.state.action.changes() else nullcontext():
+                return Reply(__version__, host.writes, state=guest_state.handle(host, request.state))
         if request.call == "diagnostics":
             from vgpuctl.agent.facts import diagnostics
 

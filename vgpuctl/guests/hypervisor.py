@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing
+from vgpuctl.guests.capabilities import undefine_state_flags
 from vgpuctl.guests.console import Console
 from vgpuctl.guests.domain_facts import (
     DomainFact,
@@ -222,8 +223,12 @@ class Hypervisor:
         with translated(f"reset domain {name} on {self.host}", DomainRejected):
             domain.reset(0)
 
-    def undefine(self, name: str, *, uuid: str | None = None) -> bool:
-        """Remove the definition with its NVRAM, managed save and snapshot metadata; False when it was gone."""
+    def undefine(self, name: str, *, uuid: str | None = None, keeps_state: bool = False) -> bool:
+        """Remove the definition with its managed save and snapshot metadata; False when it was gone.
+
+        keeps_state: its UEFI variables and its TPM stay, or go too. A TPM of libvirt before 8.9 stays where it is
+        persistent, and goes otherwise.
+        """
         library = libvirt_module()
         domain = self._find(name, uuid)
         if domain is None:
@@ -232,7 +237,8 @@ class Hypervisor:
         with translated(f"undefine domain {name} on {self.host}"):
             # Only the QEMU driver has the others, and libvirt's test driver refuses flags it does not know.
             if self.connection.getType() == "QEMU":
-                flags |= library.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | library.VIR_DOMAIN_UNDEFINE_NVRAM
+                flags |= library.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+                flags |= undefine_state_flags(self.connection.getLibVersion(), keeps_state=keeps_state)
             domain.undefineFlags(flags)
         return True
 

@@ -98,6 +98,11 @@ _HINTS = (
         " /var/lib/libvirt/images needs a label: `semanage fcontext -a -t virt_image_t 'FOLDER(/.*)?'`, then"
         " `restorecon -R FOLDER`",
     ),
+    (
+        "swtpm",
+        "the emulator of its TPM fails: `/var/log/swtpm/libvirt/qemu/` on the host says why; swtpm_setup must be"
+        " installed, and the folder of its certificates, /var/lib/swtpm-localca, writable for its user",
+    ),
     ("virtlogd", "libvirt's log daemon does not run on the host: `systemctl start virtlogd.socket`"),
 )
 

@@ -17,6 +17,7 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.guest_state import GuestState, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
@@ -39,7 +40,7 @@ ANSWER_TIMEOUT_S = 60.0
 _APPLY_FACTOR = 5
 # A network file system delivers an image of 100 GiB at 100 MiB/s in 17 minutes.
 DIGEST_TIMEOUT_S = 1800.0
-_CHANGES = ("apply", "boot", "certificate", "textfile")
+_CHANGES = ("apply", "boot", "certificate", "textfile", "guest-state")
 _SHOWN_LINES = 5
 _MOST_FOUND = 20
 _SHOWN_CHARACTERS = 200
@@ -167,6 +168,13 @@ class AgentClient:
         """Install or remove the timer that writes the readings for node_exporter. Raises as `apply`."""
         (change,) = self._ask(Request("textfile", dry_run=dry_run, textfile=files), self._timeout_s).changes
         return change
+
+    def guest_state(self, order: StateOrder) -> GuestState:
+        """List, read, write or remove guests' UEFI variables and TPMs. Raises as `apply`."""
+        reply = self._ask(Request("guest-state", state=order), self._timeout_s)
+        if reply.state is None:
+            raise self._broken("it answered `guest-state` without any")
+        return reply.state
 
     def diagnostics(self) -> HostDiagnostics:
         """Read the diagnostics: logs, units, Secure Boot. Raises as `facts`."""

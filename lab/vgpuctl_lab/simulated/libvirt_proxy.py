@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+from vgpuctl_lab.simulated import guest_state
 from vgpuctl_lab.simulated.libvirt_wire import (
     KEEPALIVE_PING,
     KEEPALIVE_PONG,
@@ -293,6 +294,8 @@ class LibvirtProxy:
         answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
         if answer.status != Status.OK:
             await self._note_ends()
+        else:
+            guest_state.make(self._machine, vm_uuid, xml)
         return packet.reply(answer.body, answer.status)
 
     async def _end(self, packet: Packet) -> Packet:

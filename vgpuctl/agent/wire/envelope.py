@@ -21,6 +21,7 @@ from vgpuctl.agent.wire.decode import (
 )
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.guest_state import GuestState, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
@@ -45,6 +46,7 @@ CALLS = (
     "health",
     "facts-and-health",
     "readings",
+    "guest-state",
 )
 
 
@@ -75,7 +77,7 @@ class Request:
 
     call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate and textfile to their own, dry_run to all
     four. target belongs to `holders` (a PCI address or an mdev's UUID) and to `image` (an absolute path).
-    with_digest belongs to `image`.
+    with_digest belongs to `image`, state to `guest-state`.
     """
 
     call: str
@@ -86,6 +88,7 @@ class Request:
     certificate: Optional[CertificateFiles] = None
     with_digest: bool = False
     textfile: Optional[TextfileFiles] = None
+    state: Optional[StateOrder] = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Reply:
     tunnels: Optional[TunnelProbe] = None
     health: Optional[HostHealth] = None
     readings: Optional[HostReadings] = None
+    state: Optional[GuestState] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:
@@ -124,6 +128,8 @@ def request_to_json(request: Request) -> Dict[str, Any]:
     if request.textfile is not None:
         obj["dry_run"] = request.dry_run
         obj["textfile"] = to_json(request.textfile)
+    if request.state is not None:
+        obj["state"] = to_json(request.state)
     if request.target is not None:
         obj["target"] = request.target
     if request.call == "image":
@@ -145,6 +151,7 @@ def request_from_json(value: object) -> Request:
         "boot": {"protocol", "call", "boot", "dry_run"},
         "certificate": {"protocol", "call", "certificate", "dry_run"},
         "textfile": {"protocol", "call", "textfile", "dry_run"},
+        "guest-state": {"protocol", "call", "state"},
     }.get(call, {"protocol", "call"})
     for key in obj:
         if key not in wanted:
@@ -159,6 +166,7 @@ def request_from_json(value: object) -> Request:
         from_json(CertificateFiles, obj.get("certificate"), "certificate") if call == "certificate" else None,
         get_bool(obj, "with_digest") if call == "image" else False,
         from_json(TextfileFiles, obj.get("textfile"), "textfile") if call == "textfile" else None,
+        from_json(StateOrder, obj.get("state"), "state") if call == "guest-state" else None,
     )
 
 

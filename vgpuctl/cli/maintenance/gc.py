@@ -9,7 +9,7 @@ from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import confirm, print_json, print_table, say
 from vgpuctl.errors import PartialFailure
 
-_KINDS = ("domain", "volume", "network", "vgpu", "ovn")
+_KINDS = ("domain", "volume", "network", "vgpu", "ovn", "guest-state")
 
 
 @click.command("gc")
@@ -31,9 +31,10 @@ _KINDS = ("domain", "volume", "network", "vgpu", "ovn")
 def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
     """Remove leftovers of vgpuctl on hosts and in OVN that the store does not know, after showing them.
 
-    Leftovers are domains of the store's tenants that are off, their disks, seeds and libvirt networks, and OVN rows
-    without an owner. Running domains, devices in use, foreign objects and those of another store's tenants stay.
-    Idle vGPUs carry no owner's name, so only --kind vgpu looks for them. `repair` handles objects of the store.
+    Leftovers are domains of the store's tenants that are off, their disks, seeds and libvirt networks, OVN rows without
+    an owner, and UEFI variables and TPMs of VMs that are on another host. Running domains, devices in use, foreign
+    objects and those of another store's tenants stay. Idle vGPUs carry no owner's name, so only --kind vgpu looks for
+    them. `repair` handles objects of the store.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.gc import USUAL_KINDS, GarbageOutcome, find_garbage, take_away

@@ -23,6 +23,7 @@ from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
 from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.guest_state import refuse_losing_tpm
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_vm import PlannedMove, restore_kept, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay
@@ -71,6 +72,7 @@ def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Dra
 
 def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> PlannedMove:
     refuse_staying(services, vm)
+    refuse_losing_tpm(vm)
     volumes = data.volumes[vm.uuid]
 
     def look(placement: Placement) -> PlannedMove:

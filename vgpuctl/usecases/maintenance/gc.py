@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainFact
 from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.guest_state import NVRAM_ENDING
 from vgpuctl.model.lease import Share
 from vgpuctl.model.network import Backend
+from vgpuctl.model.vm import Vm
 from vgpuctl.ovn.topology import external_owner, tenant_owner
 from vgpuctl.planner.adoption import idle_vgpus, shares_of_devices
 from vgpuctl.sharing.occupancy import ExistingVgpu
@@ -26,9 +29,10 @@ from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.operations import ending
+from vgpuctl.usecases.support.operations import ending, may_run
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
+from vgpuctl.usecases.vm.guest_state import drop_state, stray_state
 from vgpuctl.usecases.vm.release import release_cards_of, release_strays
 from vgpuctl.usecases.vm.volumes import remove_recorded
 
@@ -172,6 +176,8 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
     domains = host.hypervisor.domains()
     volumes, shared = read_volumes(host) if GarbageKind.VOLUME in kinds else ({}, frozenset())
     made = networks.made() if GarbageKind.NETWORK in kinds else []
+    has_state = GarbageKind.STATE in kinds
+    state = host.agent.guest_state(StateOrder(StateAction.LIST)) if has_state else GuestState()
     facts = read_facts(services, name) if GarbageKind.VGPU in kinds else None
     shares = shares_made(services, name, facts) if facts is not None else frozenset()
     with services.store.reading() as session:
@@ -191,6 +197,8 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
             left = f"domain {users[0]} is in it" if users else None
             garbage = Garbage(GarbageKind.NETWORK, network.name, name, "the store knows no network of its UUID", left)
             found.append((garbage, partial(networks.remove, network.name, network.uuid)))
+        for vm, garbage in _stray_state(session, name, state, staying):
+            found.append((garbage, _nothing if vm is None else partial(drop_state, host, vm)))
         if facts is not None:
             for vgpu, garbage in _stray_vgpus(session, name, facts, shares, staying):
                 found.append((garbage, partial(release_strays, services, host, [_share_of(vgpu, facts)])))
@@ -218,6 +226,13 @@ def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -
     return found
 
 
+def _stray_state(
+    session: Session, host: str, state: GuestState, staying: Sequence[DomainFact]
+) -> Iterator[tuple[Vm | None, Garbage]]:
+    moving = [one.subject.removeprefix("move:") for one in session.open_operations() if may_run(one)]
+    return stray_state(host, state, {vm.uuid: vm for vm in session.vms()}, moving, staying)
+
+
 def _share_of(vgpu: ExistingVgpu, facts: HostFacts) -> Share:
     """The share that an idle vGPU is; one of an unknown type has the type's number for a name."""
     found = shares_of_devices([vgpu.vfio_device], facts)
@@ -235,6 +250,7 @@ def _undefine(services: Services, host: HostSession, domain: DomainFact) -> None
     if state is not None:
         release_cards_of(services, host, domain)
         host.hypervisor.undefine(domain.name, uuid=domain.uuid)
+        host.agent.guest_state(StateOrder(StateAction.REMOVE, domain.uuid, (f"{domain.uuid}{NVRAM_ENDING}",)))
 
 
 def _nothing() -> None:

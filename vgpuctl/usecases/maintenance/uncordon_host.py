@@ -95,8 +95,10 @@ def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]
     running = [vm for vm in stale if vm.host == host and there[vm.uuid].state.is_active()]
     ending = [vm for vm in stale if vm not in running]
     for vm in () if dry_run else ending:
-        guest.remove_domain(here, vm, when_off=partial(release_cards_of, services, here))
-        if vm.host == host:
+        # A lost VM is still here, with its disk.
+        is_here = vm.host == host
+        guest.remove_domain(here, vm, when_off=partial(release_cards_of, services, here), keeps_state=is_here)
+        if is_here:
             continue
         with services.store.transaction() as session:
             detail = f"on {host}, which was fenced; it is on {vm.host}"

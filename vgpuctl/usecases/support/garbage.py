@@ -13,13 +13,15 @@ class GarbageKind(StrEnum):
     NETWORK = "network"
     VGPU = "vgpu"
     OVN = "ovn"
+    STATE = "guest-state"
 
 
 @dataclass(frozen=True)
 class Garbage:
     """One thing that no object of the store has.
 
-    name: a domain, `POOL/VOLUME`, a libvirt network, an mdev's UUID or a VF, an owner of OVN's rows. host: `-` for OVN.
+    name: a domain, `POOL/VOLUME`, a libvirt network, an mdev's UUID or a VF, an owner of OVN's rows, a path of UEFI
+    variables or of a TPM. host: `-` for OVN.
     why: what makes it garbage. left: why it is left alone nevertheless, None when it can be deleted.
     """
 

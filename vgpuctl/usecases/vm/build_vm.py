@@ -96,6 +96,8 @@ def build_vm(
     xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating))
     if vm.nodes is not None and vm.nodes.is_pinned:
         keep_off_pinned_cpus(services, host, facts)
+    if (left_out := guest.note_left_out(host, vm, facts)) is not None:
+        services.say(f"{vm.domain_name}: {left_out}")
     services.say(f"{vm.domain_name}: defined, starting")
     was_started = True
     start_domain(services, host, vm, leases)

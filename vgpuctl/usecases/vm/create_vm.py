@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from vgpuctl.catalog.guest_os import list_warnings
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, QuotaExceeded, UsageError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
@@ -84,6 +85,9 @@ def create_vm(
     """
     answers: list[CreatedVm | QueueEntry] = []
     fleet = KeptFleet()
+    for request in requests:
+        for line in list_warnings(request):
+            services.say(f"warning: {line}")
     for together in [requests] if options.is_gang else [[request] for request in requests]:
         if options.may_queue:
             answers += _create_or_queue(services, together, options, fleet)

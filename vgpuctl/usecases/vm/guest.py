@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
+from vgpuctl.guests.capabilities import hyperv_features
 from vgpuctl.guests.disk_view import BackingView, DiskView
 from vgpuctl.guests.display_view import shown_device
 from vgpuctl.guests.domain_facts import DomainFact, DomainState
@@ -14,6 +16,7 @@ from vgpuctl.guests.numa import CpusByNode
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.view import domain_view
+from vgpuctl.guests.windows_view import note_missing
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease
@@ -23,6 +26,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.scheduler.guest_place import missing_on
 from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.vm.guest_state import drop_tpm
 from vgpuctl.usecases.vm.quarantine import quarantine
 from vgpuctl.usecases.vm.volumes import find_own, refuse_taken_volumes
 
@@ -92,17 +96,26 @@ def check_display(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:
     shown_device(vm.request.display, shares, facts)
 
 
-def remove_domain(host: HostSession, vm: Vm, *, when_off: Callable[[DomainFact], object] | None = None) -> None:
+def remove_domain(
+    host: HostSession,
+    vm: Vm,
+    *,
+    when_off: Callable[[DomainFact], object] | None = None,
+    keeps_state: bool = False,
+) -> None:
     """End and undefine the VM's domain if it is this VM's (same UUID); gone already is fine.
 
-    when_off: what is to be done when it is off and still defined.
+    when_off: what is to be done when it is off and still defined. keeps_state: its UEFI variables and its TPM stay,
+    for they follow it to another host; otherwise they are removed.
     """
     for domain in host.hypervisor.domains():
         if domain.uuid == vm.uuid:
             host.hypervisor.destroy(domain.name, uuid=vm.uuid)
             if when_off is not None:
                 when_off(domain)
-            host.hypervisor.undefine(domain.name, uuid=vm.uuid)
+            host.hypervisor.undefine(domain.name, uuid=vm.uuid, keeps_state=keeps_state)
+    if not keeps_state:
+        drop_tpm(host, vm)
 
 
 def render(host: HostSession, parts: DomainParts) -> str:
@@ -131,8 +144,19 @@ def render(host: HostSession, parts: DomainParts) -> str:
         attachments=parts.attachments,
         direct_kernel=images.kernel,
         floating=parts.floating,
+        hyperv=_reported_hyperv(host, vm, parts.facts),
     )
     return render_domain(view)
+
+
+def note_left_out(host: HostSession, vm: Vm, facts: HostFacts) -> str | None:
+    """Say what a Windows guest does not get on its host; None for any other guest, and where it gets all."""
+    return note_missing(facts, _reported_hyperv(host, vm, facts)) if is_windows(vm.request.os) else None
+
+
+def _reported_hyperv(host: HostSession, vm: Vm, facts: HostFacts) -> frozenset[str] | None:
+    is_asked = is_windows(vm.request.os) and facts.kvm
+    return hyperv_features(host.hypervisor, kvm=True) if is_asked else None
 
 
 def define(host: HostSession, parts: DomainParts) -> str:

@@ -27,6 +27,7 @@ from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.guest_state import carry_state, drop_left_state
 from vgpuctl.usecases.vm.held_shares import HeldFor, drop, give_back_held, held_shares, hold
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_volumes import (
@@ -124,6 +125,7 @@ def carry_out(services: Services, plan: PlannedMove, *, timeout_s: float, reason
             start_again(services, stopped, was_running=vm.has_to_run)
             raise
     drop_left_volumes(services, services.host(vm.host), moved)
+    drop_left_state(services, services.host(vm.host), moved)
     if vm.has_to_run:
         start_vm(services, [moved])
     else:
@@ -160,8 +162,10 @@ def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:
             left = session.leases(vm_uuid=vm.uuid)
         if now is None or (now.uuid, now.host, now.state) != (vm.uuid, vm.host, VmState.STOPPED) or left:
             raise ConcurrentChange(f"another run changed {vm.domain_name} while it was moved", hint="move it again")
-        guest.remove_domain(services.host(vm.host), vm)
-        carry_volumes(services, services.host(vm.host), services.host(plan.placement.host), plan.volumes)
+        source, target = services.host(vm.host), services.host(plan.placement.host)
+        guest.remove_domain(source, vm, keeps_state=True)
+        carry_state(services, source, target, vm)
+        carry_volumes(services, source, target, plan.volumes)
         moved = settle_on(services, plan, reason)
     return moved
 

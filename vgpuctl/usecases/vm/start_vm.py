@@ -30,6 +30,7 @@ from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
+from vgpuctl.usecases.vm.guest_state import warn_of_lost_tpm
 from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.image_gate import images_again
 from vgpuctl.usecases.vm.preempt_vms import (
@@ -189,6 +190,7 @@ def _start(
         images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
         floating = floating_on(services, vm.host, facts)
         host.hypervisor.take_name(vm.domain_name, uuid=vm.uuid)
+        warn_of_lost_tpm(services, host, vm)
         guest.define(host, guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating))
     if host.hypervisor.clear_autostart(vm.domain_name, uuid=vm.uuid):
         services.say(f"{vm.domain_name}: libvirt no longer starts it with its host")

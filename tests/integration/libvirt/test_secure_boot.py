@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest with Secure Boot and a TPM really boots by libvirt, OVMF and swtpm, under emulation.
+
+OVMF's shell is not signed, so that a guest with Microsoft's keys must refuse it, and one without Secure Boot starts it.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.libvirtd_fixture import LocalLibvirtd
+from tests.unit.guests.cases import REQUEST, facts, vm
+from vgpuctl.agent.facts import guest_firmware, guest_tpm
+from vgpuctl.agent.host import Host
+from vgpuctl.catalog.guest_os import with_os_defaults
+from vgpuctl.guests.capabilities import hyperv_features
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.render import render_domain
+from vgpuctl.guests.view import domain_view
+from vgpuctl.model.display import DisplayKind, DisplayRequest
+from vgpuctl.model.switch import Switch
+from vgpuctl.model.vm import Vm, VmRequest
+
+WINDOWS = replace(REQUEST, os="win11", display=DisplayRequest(DisplayKind.NONE))
+STATE = ("swtpm", "qemu/nvram")
+BOOT_LIMIT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _programs() -> None:
+    missing = [name for name in ("swtpm", "swtpm_setup") if shutil.which(name) is None]
+    if missing or not Path("/usr/share/OVMF/OVMF_VARS_4M.ms.fd").exists():
+        pytest.skip(f"packages swtpm, swtpm-tools and ovmf are needed; missing: {', '.join(missing) or 'ovmf'}")
+
+
+@pytest.fixture
+def state_folder(libvirtd: LocalLibvirtd) -> Iterator[Path]:
+    folder = libvirtd.folder / "var/lib/libvirt"
+    yield folder
+    for name in STATE:
+        for one in (folder / name).iterdir() if (folder / name).is_dir() else ():
+            shutil.rmtree(one) if one.is_dir() else one.unlink()
+
+
+def _define(hypervisor: Hypervisor, libvirtd: LocalLibvirtd, request: VmRequest) -> Vm:
+    """Define a VM of 256 MiB on this machine as it is. Its serial console goes to a log."""
+    made = vm(replace(with_os_defaults(request), memory_mib=256, vcpus=1))
+    here = Host()
+    there = replace(
+        facts(kvm=False, libvirt_version=hypervisor.version()),
+        guest_firmwares=guest_firmware.read(here),
+        tpm_programs=guest_tpm.read(here),
+    )
+    hypervisor.define(render_domain(domain_view(made, [], there)))
+    return made
+
+
+def _boot(hypervisor: Hypervisor, libvirtd: LocalLibvirtd, made: Vm, *words: str) -> str:
+    """Start the VM, wait until its serial console has said one of these, and take its power."""
+    hypervisor.start(made.domain_name)
+    log = libvirtd.folder / f"var/log/libvirt/qemu/{made.domain_name}-serial.log"
+    deadline = time.monotonic() + BOOT_LIMIT_S
+    said = ""
+    while not any(word in said for word in words):
+        assert time.monotonic() < deadline, said[-2000:]
+        time.sleep(0.2)
+        said = log.read_text(errors="replace") if log.exists() else ""
+    hypervisor.destroy(made.domain_name)
+    return said
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    found = (one for name in STATE for one in (folder / name).rglob("*") if one.is_file() and one.name != ".lock")
+    return {str(one.relative_to(folder)): one.read_bytes() for one in found}
+
+
+def test_secure_boot_rejects_an_unsigned_shell_and_the_tpm_keeps_its_state(
+    hypervisor: Hypervisor, libvirtd: LocalLibvirtd, state_folder: Path
+) -> None:
+    made = _define(hypervisor, libvirtd, WINDOWS)
+    said = _boot(hypervisor, libvirtd, made, "Security Violation", "Shell>")
+    assert "failed to start" in said and "Security Violation" in said
+    tpm, nvram = f"swtpm/{made.uuid}/tpm2/tpm2-00.permall", f"qemu/nvram/{made.uuid}_VARS.fd"
+    before = _files(state_folder)
+    assert set(before) == {tpm, nvram}
+    assert len(before[nvram]) == Path("/usr/share/OVMF/OVMF_VARS_4M.ms.fd").stat().st_size
+
+    _define(hypervisor, libvirtd, WINDOWS)
+    assert _files(state_folder) == before
+    hypervisor.undefine(made.domain_name, uuid=made.uuid, keeps_state=True)
+    assert _files(state_folder) == before
+    _define(hypervisor, libvirtd, WINDOWS)
+    hypervisor.undefine(made.domain_name, uuid=made.uuid)
+    assert _files(state_folder) == {}
+
+
+def test_without_secure_boot_the_shell_starts(
+    hypervisor: Hypervisor, libvirtd: LocalLibvirtd, state_folder: Path
+) -> None:
+    made = _define(hypervisor, libvirtd, replace(REQUEST, os="debian-12", secure_boot=Switch.OFF))
+    assert "Security Violation" not in _boot(hypervisor, libvirtd, made, "Shell>", "Security Violation")
+    assert set(_files(state_folder)) == {f"qemu/nvram/{made.uuid}_VARS.fd"}
+
+
+def test_libvirt_reports_the_enlightenments_of_emulated_guests(hypervisor: Hypervisor) -> None:
+    reported = hyperv_features(hypervisor, kvm=False)
+    assert reported is None or "vpindex" not in reported
+    with Hypervisor("test:///default") as without_capabilities:
+        assert hyperv_features(without_capabilities, kvm=True) is None

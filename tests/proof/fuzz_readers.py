@@ -21,6 +21,7 @@ from vgpuctl.guests.networks import read_bridge, read_entries
 from vgpuctl.guests.port_filter import read_networks
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.image import seed_files
+from vgpuctl.guests.seed.windows_setup import check_windows_user_data
 from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.hosts.preparation_probe import read_preparation
 from vgpuctl.hosts.settings import SshSettings
@@ -313,5 +314,6 @@ READERS: dict[str, Reader] = {
     "an emulated host": _values(parse_host, "gpu1=a40,l40s@1"),
     "a mix of hosts": _values(parse_mix, "a40*2+t4:10,l40s:1"),
     "an SSH key": _values(_seed, _KEY, with_folder=True),
+    "user-data for Windows": _values(check_windows_user_data, "#cloud-config\nusers: []\n", "#ps1\nls\n", "rem cmd\n"),
     "user-data": _values(check_user_data, "#cloud-config\na: 1\n", "#!/bin/sh\n"),
 }

@@ -111,5 +111,5 @@ def test_an_unattended_windows_has_its_answers_in_the_seed_and_the_media_beside_
     finally:
         operator.does("delete-vm", "desk", "--tenant", "acme", "--yes", "--timeout", "0")
         for name in ("windows", "virtio"):
-            operator.does("delete-image", name)
+            operator.does("delete-image", name, "--yes")
             (folder / f"{name}.iso").unlink()

@@ -2,28 +2,22 @@
 """Every error a user can meet, with its stable reference and exit code (docs/errors.md is made from this file).
 
 VgpuctlError
-├── UsageError 2            bad options or a bad specification
-│   ├── ImageUnregistered
+├── UsageError 2            bad options or a bad specification; ImageUnregistered
 ├── InventoryError 3        the inventory cannot be read
 ├── HostError 4             one host did not do what was asked
 │   ├── HostUnreachable  HostKeyUnknown  HostKeyChanged  AuthenticationFailed  BecomeFailed
 │   ├── PythonMissing  LibvirtMissing  CommandTimedOut  CommandFailed  TooMuchOutput
-│   ├── AgentBroken  AgentProblem(code)
-│   ├── LayoutRefused  LayoutDiffers
-│   └── ImageMissing
+│   └── AgentBroken  AgentProblem(code)  LayoutRefused  LayoutDiffers  ImageMissing
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
-│   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
+│   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that; NoLicence
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  StoreUnusable  StoreNotReconciled
-│   ├── StoreOutcomeUnknown  DataLost  PrometheusUnusable
-│   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
-│   ├── FileNotWritten      a file of this machine; the disk is full, for example
+│   ├── StoreOutcomeUnknown  DataLost  PrometheusUnusable  NetworkDiffers  NetworkInUse  AddressesExhausted
+│   ├── ImageDiffers  ImageInUse  FileNotWritten (a file of this machine; the disk is full, for example)
 ├── GuestError 7            libvirt refused a domain, volume or network
 │   ├── DomainRejected  VolumeRejected  VolumeExists  NetworkMissing  NetworkRejected  ImageRejected
-├── OvnError 11             OVN's databases did not do what was asked
-│   ├── OvnUnreachable  OvnRefused
-├── LabError 8              the lab cannot be built or started
-├── QuotaExceeded 9         a tenant asked for more than it was promised
+├── OvnError 11             OVN's databases did not do what was asked; OvnUnreachable  OvnRefused
+├── LabError 8  QuotaExceeded 9 (a tenant asked for more than it was promised)
 ├── Unexpected 70           a fault of vgpuctl itself, or of the machine it runs on
 ├── Interrupted 130         the user pressed Ctrl-C
 └── PartialFailure 10       some hosts did and some did not
@@ -226,6 +220,12 @@ class PreemptionNeeded(NoCapacity):
     """The request fits only if other VMs are preempted, and nobody agreed; `context` has one line per VM."""
 
     reference = "preemption-needed"
+
+
+class NoLicence(NoCapacity):
+    """Every seat of the licences that a VM needs is taken; `context` has one line per seat or pool."""
+
+    reference = "no-licence"
 
 
 class StateError(VgpuctlError):

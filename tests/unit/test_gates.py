@@ -348,7 +348,7 @@ GATES = [
         on="hypervisor",
     ),
     guarded(
-        "the content of a secret goes into a VM's seed or is encrypted, and nowhere else",
+        "the content of a secret goes into a VM's seed or is encrypted; of a licence token the claims are read",
         "reveal",
         "model/secret_text.py",
         "guests/seed/image.py:_cloud_init_files",
@@ -356,7 +356,9 @@ GATES = [
         "guests/seed/network.py:network_document",
         "guests/seed/windows_setup.py:windows_user_data",
         "guests/seed/windows_setup.py:windows_setup",
+        "store/licences.py:set_licence_token",
         "store/sealed.py:documents_of",
+        "usecases/support/licences.py:token_claims",
         "model/texts.py:texts_of",
     ),
     guarded(
@@ -364,6 +366,7 @@ GATES = [
         "SecretFiles",
         "specs/secret_file.py",
         "specs/tenant.py:read_tenant_file",
+        "usecases/licence/create_licence_pool.py:read_token_file",
         calls_only=True,
     ),
     guarded(

@@ -52,6 +52,7 @@ class Hypervisor:
         self.host = host or uri
         self._connection: Any = None
         self.killed: set[str] = set()
+        self.ended_in_order: set[str] = set()
         self._accepted: set[str] = set()
         self._watch: int | None = None
 
@@ -148,24 +149,31 @@ class Hypervisor:
         return True
 
     def shutdown(self, name: str, timeout_s: float, *, uuid: str | None = None) -> bool:
-        """Ask the guest to power off, and after `timeout_s` take its power; False when it was off."""
+        """Ask the guest to power off, and after `timeout_s` take its power; False when it was off.
+
+        ended_in_order: has the UUIDs of domains whose guests powered off when they were last asked.
+        """
         state = self.state(name, uuid=uuid)
         if state is None or not state.is_active():
             return False
         domain = self._domain(name, uuid)
+        known = str(domain.UUIDString())
+        self.ended_in_order.discard(known)
         library = libvirt_module()
         deadline = time.monotonic() + timeout_s
         try:
             domain.shutdown()
             while time.monotonic() < deadline:
                 if not domain.isActive():
+                    self.ended_in_order.add(known)
                     return True
                 time.sleep(_POLL_S)
         except library.libvirtError as refused:
             # A guest that is paused or went down meanwhile cannot be asked; destroy settles both.
             if error_code(refused) != library.VIR_ERR_OPERATION_INVALID:
                 raise translate(refused, f"shut down domain {name} on {self.host}") from refused
-        self.destroy(name, uuid=uuid)
+        if not self.destroy(name, uuid=uuid):
+            self.ended_in_order.add(known)
         return True
 
     def set_preemption_notice(self, name: str, at: float | None, *, uuid: str | None = None) -> bool:

@@ -67,6 +67,16 @@ class EventKind(enum.StrEnum):
     VOLUME_TAKEN = "volume-taken", "A VM has a data disk that its tenant had kept."
     VOLUME_FORGOTTEN = "volume-forgotten", "A volume of a VM is gone from its host, or was never made."
 
+    LICENCE_POOL_CREATED = "licence-pool-created", "A pool of licences was created."
+    LICENCE_POOL_CHANGED = "licence-pool-changed", "A pool of licences has another size, lease, server or token."
+    LICENCE_POOL_DELETED = "licence-pool-deleted", "A pool of licences was deleted."
+    LICENCE_TAKEN = "licence-taken", "A VM took a seat of a licence pool."
+    LICENCE_RETURNED = "licence-returned", "A VM gave its seat back; this says when others can have it."
+    LICENCE_OBSERVED = (
+        "licence-observed",
+        "The driver in the guest of a running VM lost its licence, or has it again; the host's NVML says so.",
+    )
+
     RESERVATION_CREATED = "reservation-created", "Shares were reserved for a time."
     RESERVATION_MOVED = "reservation-moved", "A reservation has its shares on another host."
     RESERVATION_CANCELLED = "reservation-cancelled", "A reservation was cancelled."

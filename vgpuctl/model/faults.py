@@ -33,7 +33,10 @@ class FaultId(StrEnum):
     QUEUE_STARVES = "queue-starves"
     QUOTA_NEARLY_USED = "quota-nearly-used"
     VGPU_UNLICENSED = "vgpu-unlicensed"
+    VGPU_RESTRICTED = "vgpu-restricted"
+    VGPU_UNLICENSED_DAY = "vgpu-unlicensed-day"
     LICENCE_EXPIRES = "licence-expires"
+    LICENCE_POOL_FULL = "licence-pool-full"
     PROMISE_BROKEN = "promise-broken"
     SHARE_STOLEN = "share-stolen"
     SHARE_EXCEEDED = "share-exceeded"
@@ -48,6 +51,7 @@ class Fault:
     remedy: str
 
 
+_GUEST_LICENCE = "look at the guest: `nvidia-smi -q | grep -i license`, its client token, its way to the licence server"
 _RESET = "reset the GPU while nobody uses it"
 _REPLACE = "take the card out of service and have it replaced"
 _RATES = "run `vgpuctl top` to see the VMs of the GPU; move one of them: `vgpuctl move-vm`"
@@ -177,8 +181,20 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
         "talk to the tenant; raise it: `vgpuctl set-quota`",
     ),
     FaultId.VGPU_UNLICENSED: Fault(
-        "A guest's driver runs without a licence, so NVIDIA's driver slows the vGPU down.",
-        "look at the guest: `nvidia-smi -q | grep -i license`, its client token, its way to the licence server",
+        "A guest's driver runs without a licence; after some 20 minutes NVIDIA's driver slows the vGPU down.",
+        _GUEST_LICENCE,
+    ),
+    FaultId.VGPU_RESTRICTED: Fault(
+        "A guest's driver runs without a licence, and NVIDIA's driver restricts the vGPU: frames, memory, CUDA.",
+        _GUEST_LICENCE,
+    ),
+    FaultId.VGPU_UNLICENSED_DAY: Fault(
+        "A guest's driver has run without a licence for a day, after which NVIDIA's driver restricts the vGPU most.",
+        _GUEST_LICENCE,
+    ),
+    FaultId.LICENCE_POOL_FULL: Fault(
+        "Few seats of a licence pool are free.",
+        "see who holds them: `vgpuctl list-licence-pools NAME`; buy licences, or set quotas on `licences:EDITION`",
     ),
     FaultId.LICENCE_EXPIRES: Fault(
         "The licence of a guest was not renewed and ends soon.",

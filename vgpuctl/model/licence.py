@@ -4,6 +4,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+DEFAULT_LEASE_S = 86_400.0
+"""The lease of NVIDIA's licence service unless its administrator sets another one."""
+
 
 class Edition(StrEnum):
     """NVIDIA's vGPU software products, as their licences are counted."""
@@ -18,19 +21,25 @@ class Edition(StrEnum):
 class LicencePool:
     """Seats of one licence server. lease_s: how long a seat stays taken after a guest that could not return it.
 
-    server: the host name that the server's token must name; None for any.
+    server: the host name that the server's token must name; None for any. has_token: True if the store has the
+    server's token, sealed; VMs that take a seat get it in their seed.
     """
 
     name: str
     edition: Edition
     seats: int
-    lease_s: float = 86400.0
+    lease_s: float = DEFAULT_LEASE_S
     server: str | None = None
+    has_token: bool = False
 
 
 @dataclass(frozen=True)
 class LicenceSeat:
-    """A VM's seat of a pool. released_at: when it comes back (seconds since the epoch, UTC); None while it is held."""
+    """A VM's seat of a pool. Times are seconds since the epoch, UTC.
+
+    used_at: when its guest was started, None before: a guest that never started has checked nothing out.
+    released_at: when it comes back; None while it is held. A time that has passed: it is free.
+    """
 
     pool: str
     tenant: str
@@ -38,4 +47,9 @@ class LicenceSeat:
     vm_name: str
     edition: Edition
     taken_at: float
+    used_at: float | None = None
     released_at: float | None = None
+
+    def is_taken(self, at: float) -> bool:
+        """True if nobody else can have the seat at this time."""
+        return self.released_at is None or self.released_at > at

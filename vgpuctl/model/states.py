@@ -14,6 +14,10 @@ HOST = ("host",)
 GPU = ("host", "gpu")
 SHARE = ("host", "gpu", "tenant", "vm", "share", "profile")
 VM = ("host", "tenant", "vm")
+SEAT_STATES = {
+    "held": "A VM holds it.",
+    "coming-back": "Its guest could not return it; the licence server counts it until its lease ends.",
+}
 
 
 @dataclass(frozen=True)
@@ -282,6 +286,22 @@ STATE_KINDS: tuple[StateKind, ...] = (
         "Used",
         "The amount of a resource that a tenant uses; of gpu-hours, in this month.",
         ("tenant", "resource", "unit"),
+    ),
+    _number(
+        "licence_seats",
+        "licence",
+        "Licences",
+        "Seats of a licence pool.",
+        ("pool", "edition", "state"),
+        state=SEAT_STATES | {"free": "The next VM can take it."},
+    ),
+    _number(
+        "tenant_licence_seats",
+        "licence",
+        "Licences of tenants",
+        "Seats of a licence pool that a tenant's VMs take.",
+        ("tenant", "pool", "edition", "state"),
+        state=SEAT_STATES,
     ),
     _number(
         "slices",

@@ -222,7 +222,7 @@ class Vm:
     @property
     def is_to_come_back(self) -> bool:
         """True if a move, resize or restart stops it, or has stopped it, and starts it again."""
-        return (self.problem or "").startswith((_ON_ITS_WAY, _IS_RESIZED, RESTARTING))
+        return comes_back(self.problem)
 
     def left(self, host: str) -> bool:
         """True if it is on its way from this host, and on another one already."""
@@ -262,6 +262,11 @@ def on_its_way(source: str, target: str) -> str:
 def in_resize(host: str) -> str:
     """The problem of a VM that ran and is stopped while it is resized."""
     return f"{_IS_RESIZED}{host}"
+
+
+def comes_back(problem: str | None) -> bool:
+    """True if the problem of a VM is that a move, resize or restart stops it, which starts it again."""
+    return (problem or "").startswith((_ON_ITS_WAY, _IS_RESIZED, RESTARTING))
 
 
 def host_name_of(tenant: str, name: str) -> str:

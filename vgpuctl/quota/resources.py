@@ -8,9 +8,11 @@ import re
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.licence import Edition
 from vgpuctl.model.units import format_mib, parse_mib
 
 SHARES = "shares:"
+LICENCES = "licences:"
 LARGEST_AMOUNT = 2**53
 
 _PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
@@ -19,7 +21,7 @@ _HOURS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
 class Resource(StrEnum):
-    """The counted resources. Shares of one profile are named `shares:PROFILE` instead."""
+    """The counted resources. Shares of one profile are named `shares:PROFILE`, seats of licences `licences:EDITION`."""
 
     VMS = "vms"
     VCPUS = "vcpus"
@@ -30,13 +32,15 @@ class Resource(StrEnum):
     GPU_HOURS = "gpu-hours"
 
 
-_FORMS = ", ".join([*Resource, f"{SHARES}PROFILE"])
+_FORMS = ", ".join([*Resource, f"{SHARES}PROFILE", *(f"{LICENCES}{edition}" for edition in Edition)])
 _SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER)
 
 
 def parse_resource(name: str) -> str:
     """Accept a resource's name. Raises UsageError that lists them."""
     if name in tuple(Resource):
+        return name
+    if name.startswith(LICENCES) and name.removeprefix(LICENCES) in tuple(Edition):
         return name
     if name.startswith(SHARES) and _PROFILE.fullmatch(name.removeprefix(SHARES)):
         return name

@@ -12,9 +12,10 @@ from vgpuctl.model.vm import VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.limits import Quota, month_of
 from vgpuctl.quota.pools import Pool
-from vgpuctl.quota.resources import Resource
+from vgpuctl.quota.resources import LICENCES, Resource
 from vgpuctl.quota.usage import gpu_seconds
 from vgpuctl.store import codec, tables
+from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
@@ -22,7 +23,7 @@ _QUOTAS, _POOLS, _HOSTS, _GRANTS = tables.quotas, tables.pools, tables.pool_host
 _VMS, _LEASES = tables.vms, tables.leases
 
 
-class QuotaRows(UsageRows, TenantRows):
+class QuotaRows(UsageRows, TenantRows, LicenceRows):
     """Set and read quotas and pools, and what a tenant uses."""
 
     def quotas(self, tenant: str) -> list[Quota]:
@@ -60,7 +61,8 @@ class QuotaRows(UsageRows, TenantRows):
         now = self._clock()
         begin, _end = month_of(now)
         seconds = gpu_seconds(self.intervals(begin, now, tenant), begin, now)
-        return charge.add(*requests, charge.of_shares(shares), {Resource.GPU_HOURS: seconds})
+        licences = {f"{LICENCES}{edition}": count for edition, count in self.licences_used(tenant).items()}
+        return charge.add(*requests, charge.of_shares(shares), licences, {Resource.GPU_HOURS: seconds})
 
     def gpu_seconds_to_come(self, tenant: str) -> int:
         """Seconds of whole GPUs that the tenant's VMs with a declared time will still use in this month."""

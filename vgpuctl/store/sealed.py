@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secret documents of queued VMs, encrypted with a key file that lies outside of the store.
+"""Secrets that the store keeps, encrypted with a key file that lies outside of it.
 
 A VM's own row keeps digests only: its documents went into its seed. A queued VM has no seed yet, and another process
-will make it, so its documents wait in the store. Source of the format: the Fernet specification (AES-128-CBC and
-HMAC-SHA256).
+will make it, so its documents wait in the store. The token of a licence pool goes into the seeds of VMs to come.
+Source of the format: the Fernet specification (AES-128-CBC and HMAC-SHA256).
 """
 
 import base64
@@ -47,32 +47,35 @@ class KeyFile:
             return None
         return base64.b64encode(base64.urlsafe_b64decode(self._key(self.path))) + b"\n"
 
-    def seal(self, texts: Texts) -> str:
-        """Encrypt documents. Raises StoreUnusable without a usable key."""
+    def seal(self, texts: Texts, *, what: str = "user-data or network-config of a queued VM") -> str:
+        """Encrypt documents. what: they, for the error. Raises StoreUnusable without a usable key."""
         from cryptography.fernet import Fernet
 
         if self.path is None:
             raise StoreUnusable(
-                "the queue would keep user-data or network-config, and there is no key to encrypt them with",
+                f"the store would keep {what}, and there is no key to encrypt it with",
                 hint=f"make a key once: {_MAKE_KEY}",
             )
         return Fernet(self._key(self.path, makes_key=self._makes_key)).encrypt(json.dumps(texts).encode()).decode()
 
-    def open(self, sealed: str) -> Texts:
-        """Decrypt documents. Raises StoreUnusable without a key, for another key and for a damaged row."""
+    def open(self, sealed: str, *, what: str = "the secret documents of a queued VM") -> Texts:
+        """Decrypt documents. what: they, for the error.
+
+        Raises StoreUnusable without a key, for another key and for a damaged row.
+        """
         from cryptography.fernet import Fernet, InvalidToken
 
         if self.path is None:
             raise StoreUnusable(
-                "the secret documents of a queued VM are encrypted, and there is no key to decrypt them",
-                hint="set VGPUCTL_KEY_FILE to the key that they were queued with",
+                f"{what} cannot be read: it is encrypted, and there is no key",
+                hint="set VGPUCTL_KEY_FILE to the key that it was encrypted with",
             )
         try:
             texts: Texts = json.loads(Fernet(self._key(self.path)).decrypt(sealed.encode()))
         except (InvalidToken, ValueError) as exc:
             raise StoreUnusable(
-                f"the secret documents of a queued VM cannot be decrypted with the key in {self.path}",
-                hint="set VGPUCTL_KEY_FILE to the key that they were queued with",
+                f"{what} cannot be decrypted with the key in {self.path}",
+                hint="set VGPUCTL_KEY_FILE to the key that it was encrypted with",
             ) from exc
         return texts
 

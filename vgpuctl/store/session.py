@@ -7,6 +7,7 @@ from vgpuctl.store.database_roles import DatabaseRoleRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.images import ImageRows
 from vgpuctl.store.leases import LeaseRows
+from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.proofs import ProofRows
 from vgpuctl.store.quotas import QuotaRows
@@ -26,6 +27,7 @@ class Session(
     VpcRows,
     LeaseRows,
     OperationRows,
+    LicenceRows,
     ProofRows,
     HostRecordRows,
     ImageRows,
@@ -34,8 +36,8 @@ class Session(
     DatabaseRoleRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
-    networks, leases, reclaimed quota, hosts, images, restrictions, the queue, events, proofs, the journal, controllers,
-    what the store says of itself, and the rights of PostgreSQL's roles.
+    networks, leases, licences, reclaimed quota, hosts, images, restrictions, the queue, events, proofs, the journal,
+    controllers, what the store says of itself, and the rights of PostgreSQL's roles.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

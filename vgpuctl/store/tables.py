@@ -410,6 +410,7 @@ licence_seats = Table(
     Column("vm_name", Text, nullable=False),
     Column("edition", Text, nullable=False),
     Column("taken_at", Double, nullable=False),
+    Column("used_at", Double),
     Column("released_at", Double),
     Index(None, "vm_uuid"),
     sqlite_autoincrement=True,
@@ -431,6 +432,7 @@ _PARTIAL_UNIQUE = {
     "uq_leases_live_device": (leases, ("host", "device"), "state <> 'gone'"),
     "uq_leases_live_position": (leases, ("vm_uuid", "position"), "state <> 'gone'"),
     "uq_usage_open_lease": (usage, ("lease_id",), "ended_at IS NULL"),
+    "uq_licence_seats_held_vm": (licence_seats, ("vm_uuid",), "released_at IS NULL"),
 }
 
 

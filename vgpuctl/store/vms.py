@@ -9,14 +9,15 @@ from sqlalchemy import Row, Select, delete, insert, select, update
 from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.numa import GuestNodes
-from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState
+from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState, comes_back
 from vgpuctl.store import codec, tables
+from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.queue import QueueRows
 
 _VMS = tables.vms
 
 
-class VmRows(QueueRows):
+class VmRows(QueueRows, LicenceRows):
     """Add, find, change and delete VMs."""
 
     def add_vm(self, vm: Vm) -> None:
@@ -83,16 +84,26 @@ class VmRows(QueueRows):
         return None
 
     def set_vm_state(
-        self, uuid: str, state: VmState, problem: str | None = None, *, kept_until: float | None = None
+        self,
+        uuid: str,
+        state: VmState,
+        problem: str | None = None,
+        *,
+        kept_until: float | None = None,
+        has_shut_down: bool = False,
     ) -> None:
         """Set a VM's state; the problem is replaced, by none too. Raises NotFound.
 
         The declared time of a VM begins when it begins to run. kept_until: when the shares of a stopped one are given
         back, None for never. A VM that runs, or is being deleted, no longer waits for its start in the queue.
+        A stopped one returns its licence, unless it is to start again at once; has_shut_down: its guest has ended in
+        order, so its server has the licence back already.
         """
         values: dict[str, object] = {"state": state.value, "problem": _problem(problem)}
         if state is VmState.STOPPED:
             values["ends_at"] = kept_until
+            if not comes_back(problem):
+                self.release_licence_seat(uuid, is_clean=has_shut_down)
         elif state is VmState.RUNNING:
             for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
                 values["ends_at"] = self._end_of(row)
@@ -153,6 +164,7 @@ class VmRows(QueueRows):
             )
         self._write(delete(tables.proofs).where(tables.proofs.c.vm_uuid == uuid))
         self._drop_start_of(uuid)
+        self.release_licence_seat(uuid, is_clean=False)
         return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
 
     def _end_of(self, row: Row[Any]) -> float | None:

@@ -122,6 +122,7 @@ _OF_HOSTS = (
         value="3",
     ),
 )
+_POOL = {"pool": "dls-1", "edition": "vws"}
 _OF_CAPACITY = (
     AlertCase(
         "VgpuctlNoCapacity",
@@ -178,16 +179,60 @@ _OF_CAPACITY = (
         },
         silent_at=(40,),
     ),
+    AlertCase(
+        "VgpuctlLicencePoolNearlyFull",
+        "one of twenty seats is free, then half of them",
+        {
+            series("vgpuctl_licence_seats", _POOL, state="free"): steps((1, 40), (10, 40)),
+            series("vgpuctl_licence_seats", _POOL, state="held"): steps((18, 40), (9, 40)),
+            series("vgpuctl_licence_seats", _POOL, state="coming-back"): "1x80",
+        },
+        (FaultId.LICENCE_POOL_FULL,),
+        {**_POOL, "state": "free"},
+        fires_at=(15, 39, 50),
+        silent_at=(14, 60),
+        value="1",
+    ),
 )
 _MIB = 2**20
+_LOST = {
+    series("vgpuctl_vgpu_license_state", SHARE, state="licensed"): steps((1, 10), (0, 60), (1, 30)),
+    series("vgpuctl_vgpu_license_state", SHARE, state="unlicensed-unrestricted"): steps((0, 10), (1, 20), (0, 70)),
+    series("vgpuctl_vgpu_license_state", SHARE, state="unlicensed-restricted"): steps((0, 30), (1, 40), (0, 30)),
+}
 _OF_SHARES = (
-    state(
+    AlertCase(
         "VgpuctlVgpuUnlicensed",
-        FaultId.VGPU_UNLICENSED,
-        "vgpuctl_vgpu_license_state",
+        "a guest loses its licence, is restricted after 20 minutes, and has a licence again",
+        _LOST,
+        (FaultId.VGPU_UNLICENSED,),
         SHARE,
-        waits=15,
-        state="unlicensed-restricted",
+        fires_at=(20, 29, 31, 69),
+        silent_at=(9, 19, 71),
+    ),
+    AlertCase(
+        "VgpuctlVgpuRestricted",
+        "a guest is restricted 20 minutes after it lost its licence",
+        _LOST,
+        (FaultId.VGPU_RESTRICTED,),
+        {**SHARE, "state": "unlicensed-restricted"},
+        fires_at=(31, 69),
+        silent_at=(9, 29, 71),
+    ),
+    AlertCase(
+        "VgpuctlVgpuUnlicensedForADay",
+        "a guest has no licence for more than a day",
+        {
+            series("vgpuctl_vgpu_license_state", SHARE, state="unlicensed-unrestricted"): steps((1, 20), (0, 1500)),
+            series("vgpuctl_vgpu_license_state", SHARE, state="unlicensed-restricted"): steps(
+                (0, 20), (1, 1430), (0, 70)
+            ),
+            series("vgpuctl_vgpu_license_state", SHARE, state="licensed"): steps((0, 1450), (1, 70)),
+        },
+        (FaultId.VGPU_UNLICENSED_DAY,),
+        SHARE,
+        fires_at=(1440, 1449),
+        silent_at=(30, 1439, 1451),
     ),
     AlertCase(
         "VgpuctlVgpuUnlicensed",

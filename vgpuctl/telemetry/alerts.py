@@ -297,16 +297,48 @@ _OF_CAPACITY = (
         "15m",
         "15m",
     ),
+    Alert(
+        FaultId.LICENCE_POOL_FULL,
+        "capacity",
+        "VgpuctlLicencePoolNearlyFull",
+        _WARNING,
+        'vgpuctl_licence_seats{state="free"}\n'
+        "< on (pool, edition) group_left () 0.1 * sum by (pool, edition) (vgpuctl_licence_seats)",
+        "{{ $value }} seats of licence pool {{ $labels.pool }} ({{ $labels.edition }}) are free",
+        "15m",
+        "15m",
+    ),
 )
+# A guest goes from one unlicensed state to the next, after 20 minutes and after 24 hours by the driver's defaults; its
+# time without a licence goes on.
+_UNLICENSED = 'sum without (state) (vgpuctl_vgpu_license_state{state=~"unlicensed.*"})'
 _OF_SHARES = (
     Alert(
         FaultId.VGPU_UNLICENSED,
         "shares",
         "VgpuctlVgpuUnlicensed",
         _WARNING,
-        'vgpuctl_vgpu_license_state{state=~"unlicensed.*"} == 1',
+        f"{_UNLICENSED} > 0",
         f"The guest of {_VM} has no vGPU licence",
-        "15m",
+        "10m",
+    ),
+    Alert(
+        FaultId.VGPU_RESTRICTED,
+        "shares",
+        "VgpuctlVgpuRestricted",
+        _CRITICAL,
+        'vgpuctl_vgpu_license_state{state=~"unlicensed|unlicensed-restricted"} == 1',
+        f"The vGPU of {_VM} is restricted: its guest has no licence",
+        "1m",
+    ),
+    Alert(
+        FaultId.VGPU_UNLICENSED_DAY,
+        "shares",
+        "VgpuctlVgpuUnlicensedForADay",
+        _CRITICAL,
+        f"{_UNLICENSED} == 1",
+        f"The guest of {_VM} has had no vGPU licence for a day",
+        "24h",
     ),
     Alert(
         FaultId.LICENCE_EXPIRES,

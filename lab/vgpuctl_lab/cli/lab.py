@@ -220,6 +220,26 @@ def log(folder: Path | None, host: str) -> None:
             print_document(line.decode(errors="replace"), nl=False)
 
 
+@command.command("licence-token")
+@click.argument("servers", metavar="SERVER...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="New file, mode 0600; one that is there stays as it is.",
+)
+def licence_token(servers: tuple[str, ...], output: Path) -> None:
+    """Write a stand-in for a licence server's client configuration token, which no real licence client accepts."""
+    from vgpuctl.local_files import write_new
+    from vgpuctl_lab.licence_token import licence_token as make
+
+    if not write_new(output, make(*servers).encode() + b"\n", "the stand-in token"):
+        raise UsageError(f"{output} is there already", hint="name a new file")
+    say(f"{output}: stand-in token of {', '.join(servers)}")
+
+
 command.add_command(lab_fault.command)
 command.add_command(lab_play.command)
 

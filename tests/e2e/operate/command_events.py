@@ -77,6 +77,10 @@ SCENARIO = (
     Step("create-pool fast --hosts sim-002", EventKind.POOL_SET, "fast"),
     Step("grant-pool fast acme", EventKind.POOL_GRANTED, "fast"),
     Step("delete-pool fast --yes", EventKind.POOL_DELETED, "fast"),
+    # Licences
+    Step("create-licence-pool spare --edition vapps --seats 1", EventKind.LICENCE_POOL_CREATED, "spare"),
+    Step("set-licence-pool spare --seats 2", EventKind.LICENCE_POOL_CHANGED, "spare"),
+    Step("delete-licence-pool spare --yes", EventKind.LICENCE_POOL_DELETED, "spare"),
     # Images, networks and OVN
     Step(f"register-image debian --path /img --format raw --checksum {SUM}", EventKind.IMAGE_REGISTERED, "debian"),
     Step("delete-image debian --yes", EventKind.IMAGE_DELETED, "debian"),
@@ -192,6 +196,7 @@ READING = {
     "show-usage": "",
     "report": "",
     "list-pools": "",
+    "list-licence-pools": "",
     "map": "",
     "top": "--once",
     "list-networks": "",

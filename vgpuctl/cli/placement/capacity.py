@@ -60,6 +60,7 @@ def command(
     from vgpuctl.model.constraints import read_constraints
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.guest_memory import parse_page_size
+    from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import VmRequest
@@ -85,7 +86,8 @@ def command(
     else:
         then = f", {found.after_defrag} after {len(found.moves)} moves" if found.after_defrag is not None else ""
         backfill = f"; {found.backfill} more until what is reserved begins" if found.backfill else ""
-        print_line(f"{found.now} more fit{then}{backfill}")
+        licences = "" if found.free_licences is None else f"; {counted(found.free_licences, 'licence')} for them free"
+        print_line(f"{found.now} more fit{then}{backfill}{licences}")
         print_table(
             ["HOST", "NOW", "AFTER DEFRAG", "BACKFILL", "UNTIL (UTC)", "LEFT FOR ONE VM", "SEEN"],
             [

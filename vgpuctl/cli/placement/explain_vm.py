@@ -41,7 +41,7 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
             vm = find_vm(opened, request.tenant, request.name)[0] if is_named_alone else None
             explained.append(explain_vm(opened, vm.request if vm else request, vm=vm, refresh=refresh, predict=predict))
     if as_json:
-        print_json([{"fits": one.placement is not None and one.quota is None, **_plain(one)} for one in explained])
+        print_json([{"fits": _fits(one), **_plain(one)} for one in explained])
     else:
         for one in explained:
             _show(one, shows_all=shows_all)
@@ -57,6 +57,10 @@ def _plain(explained: Any) -> dict[str, Any]:
     shown["victims"] = [] if explained.eviction is None else show_victims(explained.eviction.victims)
     shown["failures"] = [{"host": name, "message": error.message} for name, error in explained.failures]
     return shown
+
+
+def _fits(explained: Any) -> bool:
+    return explained.placement is not None and explained.quota is None and explained.licence is None
 
 
 def _show(explained: Any, *, shows_all: bool) -> None:
@@ -82,6 +86,8 @@ def _show(explained: Any, *, shows_all: bool) -> None:
             print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))
     if explained.quota is not None:
         print_line(f"quota   {explained.quota}")
+    if explained.licence is not None:
+        print_line(f"licence {explained.licence}")
     for change in explained.changes:
         print_line(f"if      {change.text}, it would fit on {change.placement.host}")
     if explained.eviction is not None:

@@ -131,6 +131,12 @@ TENANT = Dashboard(
                     Query(f"vgpuctl_vgpu_license_state{_OF} == 1"),
                     width=12,
                 ),
+                table(
+                    "Seats of licences",
+                    "That its VMs hold, and that come back when the server's lease ends.",
+                    Query(f"vgpuctl_tenant_licence_seats{_OF}"),
+                    width=12,
+                ),
                 table("Guest drivers", "By version.", Query(f"vgpuctl_vgpu_guest_driver_info{_OF}"), width=12),
             ),
         ),

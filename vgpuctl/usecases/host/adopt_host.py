@@ -31,6 +31,7 @@ from vgpuctl.sharing.kinds import vgpu_kind_of
 from vgpuctl.sharing.occupancy import ExistingVgpu, gpu_at
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.layout_records import note_share, shares_made
+from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.vm_values import values_of
@@ -300,6 +301,8 @@ def _save(
         session.reserve(name, generation, [lease for one in new for lease in one.leases])
         for one in new:
             session.add_vm(one.vm)
+            if one.vm.state is VmState.RUNNING:
+                take_seat(session, one.vm, one.leases, may_exceed=True)
             for port in one.ports:
                 session.restore_port(port)
             detail = f"domain {one.vm.domain_name}"

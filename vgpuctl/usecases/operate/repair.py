@@ -12,6 +12,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.fences import is_host_fenced
+from vgpuctl.usecases.support.licences import settle_seats
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
@@ -81,6 +82,7 @@ def repair(
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_repair_orphan(services, lease, dry_run=dry_run))
     repairs.extend(_fix_ledger(services, dry_run=dry_run))
+    repairs.extend(_fix_licences(services, dry_run=dry_run))
     for vm in withdraw_dead_notices(services, dry_run=dry_run) if only is None else ():
         outcome = "would be withdrawn" if dry_run else "withdrawn"
         repairs.append(Repair(vm.domain_name, vm.host, "its preemption was announced and did not happen", outcome))
@@ -154,6 +156,17 @@ def _fix_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
             )
     outcome = "would be finished" if dry_run else "finished"
     return [Repair("usage ledger", "-", fault, outcome) for fault in found]
+
+
+def _fix_licences(services: Services, *, dry_run: bool) -> list[Repair]:
+    """Make the seats of licence pools agree with the VMs. It is a matter of the store alone."""
+    with services.store.reading() as session:
+        found = settle_seats(session, dry_run=True)
+    if found and not dry_run:
+        with services.store.transaction() as session:
+            found = settle_seats(session)
+    outcome = "would be finished" if dry_run else "finished"
+    return [Repair(subject, "-", what, outcome) for subject, what in found]
 
 
 Finding = tuple[str, str, Callable[[], object]]

@@ -20,6 +20,7 @@ from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.placement.reservations import promises_to_others
+from vgpuctl.usecases.support.licences import free_seats
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
@@ -48,7 +49,8 @@ class Capacity:
     """now: without what is reserved for a time in which they would run; backfill: what such VMs may use until then.
 
     after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why
-    nothing fits, where nothing does.
+    nothing fits, where nothing does. free_licences: for such VMs, which limit the sums, not the hosts' numbers; None
+    where licences are not counted.
     """
 
     now: int
@@ -58,6 +60,7 @@ class Capacity:
     moves: tuple[Move, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
     refusals: tuple[Rejection, ...] = ()
+    free_licences: int | None = None
 
 
 def capacity(
@@ -87,6 +90,7 @@ def capacity(
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
         at = session.now()
         promises = promises_to_others(session, at)
+        seats = free_seats(session, request)
         ages = readings_in_words(session, [one.name for one in usable])
     taken = promised_leases(leases, promises, at, request.duration_s)
     now = count_more(request, usable, taken)
@@ -128,7 +132,11 @@ def capacity(
     )
     total = sum(one.backfill for one in hosts)
     refusals = () if now.total() else tuple(rejections_of(Fleet(usable, taken), request))
-    return Capacity(now.total(), total, None if then is None else then.total(), hosts, moves, seen.failures, refusals)
+    fit, after = now.total(), None if then is None else then.total()
+    if seats is not None:
+        fit, total = min(fit, seats), min(total, max(0, seats - fit))
+        after = None if after is None else min(after, seats)
+    return Capacity(fit, total, after, hosts, moves, seen.failures, refusals, seats)
 
 
 def _first_begins(promises: Sequence[Booking], now: float, duration_s: float | None) -> dict[str, float]:

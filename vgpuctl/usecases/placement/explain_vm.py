@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vgpuctl.errors import QuotaExceeded, VgpuctlError
+from vgpuctl.errors import NoLicence, NotFound, QuotaExceeded, UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
@@ -27,6 +27,7 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
+from vgpuctl.usecases.support.licences import refuse_without_seats
 from vgpuctl.usecases.support.measured_view import GpuLoad, last_view, read_measurements, workloads_of
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.performance import read_model
@@ -50,11 +51,11 @@ class GpuAnswer:
 class ExplainedVm:
     """vm: the one that is there, its own shares counted as free. placement: where it would go now, None for nowhere.
 
-    quota: why the tenant's quota refuses it. changes: each alone would admit it. failures: hosts that did not answer.
-    eviction: VMs that `create-vm --preempt` would preempt, and where it would go then. seen: by host, its last answer
-    in words, with its age. loads: of GPUs, where the policy looks at them; loads_problem: why none of the last hour.
-    predictions: throughput on each GPU that takes it, where that was asked; model_at: when the model was fitted,
-    seconds since the epoch; model_problem: why the policy has none.
+    quota: why the tenant's quota refuses it. licence: why it gets no licence. changes: each alone would admit it.
+    failures: hosts that did not answer. eviction: VMs that `create-vm --preempt` would preempt, and where it would go
+    then. seen: by host, its last answer in words, with its age. loads: of GPUs, where the policy looks at them;
+    loads_problem: why none of the last hour. predictions: throughput on each GPU that takes it, where that was asked;
+    model_at: when the model was fitted, seconds since the epoch; model_problem: why the policy has none.
     """
 
     request: VmRequest
@@ -73,6 +74,7 @@ class ExplainedVm:
     predictions: tuple[GpuPrediction, ...] = ()
     model_at: float | None = None
     model_problem: str | None = None
+    licence: str | None = None
 
 
 def explain_vm(
@@ -136,6 +138,7 @@ def explain_vm(
         else tuple(predict_candidates(request, capacities, taken, FleetView(model=model, workloads=workloads_of(vms)))),
         model_at=None if model is None else model.made_at,
         model_problem=measured.model_problem,
+        licence=_ask_licence(services, request, vm, placement),
     )
 
 
@@ -180,6 +183,16 @@ def _ask_quota(services: Services, request: VmRequest) -> str | None:
     try:
         refuse_early(services, request)
     except QuotaExceeded as refused:
+        return "; ".join([refused.message, *refused.context])
+    return None
+
+
+def _ask_licence(services: Services, request: VmRequest, vm: Vm | None, placement: Placement | None) -> str | None:
+    try:
+        with services.store.reading() as session:
+            shares = None if placement is None else [placement.shares]
+            refuse_without_seats(session, [request], shares, uuids=() if vm is None else {vm.uuid})
+    except (NoLicence, QuotaExceeded, UsageError, NotFound) as refused:
         return "; ".join([refused.message, *refused.context])
     return None
 

@@ -20,6 +20,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.maintenance.gc import NOWHERE, find_garbage
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.garbage import GarbageKind
+from vgpuctl.usecases.support.licences import settle_seats
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.release import settle_leases
 
@@ -310,6 +311,7 @@ def _lift(services: Services, found: Reconciliation, domains: _Domains) -> None:
             if vm.state in _UNSETTLED and vm.uuid in states:
                 _settle(session, vm, runs=states[vm.uuid].is_active())
         session.lift_restore_mark()
+        settle_seats(session)
         looked_at = [one.name for one in found.discrepancies]
         session.add_event(EventKind.STORE_RECONCILED, "store", after={"differences looked at": looked_at})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
-from vgpuctl.model.states import STATE_KINDS, UNKNOWN, StateKind, StateRow, TruthMismatch, state_kind
+from vgpuctl.model.states import SEAT_STATES, STATE_KINDS, UNKNOWN, StateKind, StateRow, TruthMismatch, state_kind
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import VolumeState
 from vgpuctl.quota.resources import Resource
@@ -120,6 +120,7 @@ def read_states(
         ("vm", lambda: _of_vms(stored)),
         ("queue", lambda: _of_queue(session, stored)),
         ("quota", lambda: _of_quotas(session)),
+        ("licence", lambda: _of_licences(session)),
         ("capacity", lambda: _of_capacity(session, inventory, leases)),
         ("reservation", lambda: _of_reservations(session, stored)),
         ("network volume", lambda: _of_networks_and_volumes(session)),
@@ -133,6 +134,7 @@ def read_states(
     return States(stored.now, rows, vms, leases)
 
 
+_HELD, _COMING_BACK = SEAT_STATES
 _Rows = Iterator[tuple[str, StateRow]]
 
 
@@ -255,6 +257,20 @@ def _of_quotas(session: Session) -> _Rows:
         for resource, amount in sorted(session.used(tenant).items()):
             unit, size = _UNITS.get(resource, ("count", 1))
             yield "tenant_quota_used", StateRow((tenant, resource, unit), value=amount * size)
+
+
+def _of_licences(session: Session) -> _Rows:
+    seats = session.licence_seats()
+    for pool in session.licence_pools():
+        taken = [one for one in seats if one.pool == pool.name]
+        counts = Counter((one.tenant, _HELD if one.released_at is None else _COMING_BACK) for one in taken)
+        labels = (pool.name, str(pool.edition))
+        for state in (_HELD, _COMING_BACK):
+            count = sum(number for (_tenant, its), number in counts.items() if its == state)
+            yield "licence_seats", StateRow((*labels, state), value=count)
+        yield "licence_seats", StateRow((*labels, "free"), value=max(0, pool.seats - len(taken)))
+        for (tenant, state), number in sorted(counts.items()):
+            yield "tenant_licence_seats", StateRow((tenant, *labels, state), value=number)
 
 
 def _of_capacity(session: Session, inventory: "Inventory | None", leases: Sequence[Lease]) -> _Rows:

@@ -27,6 +27,7 @@ from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, rea
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.states import States, read_states
 from vgpuctl.usecases.telemetry.findings_watch import LOOK_S, MOST_PART, FindingsWatch, page_of
+from vgpuctl.usecases.telemetry.licence_watch import LicenceWatch
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")
 _PRUNE_S = 3600.0
@@ -74,7 +75,7 @@ class Exporter:
         self._pages: dict[str, tuple[HostSnapshot, Page]] = {}
         self._store = StoreSnapshot()
         self._formats: set[bool] = set()
-        self._watch = FindingsWatch()
+        self._watch, self._licences = FindingsWatch(), LicenceWatch()
         self._findings = Page()
         self._read_once: Mapping[str, HostSnapshot] | None = None
         self._stop = threading.Event()
@@ -224,12 +225,13 @@ class Exporter:
                     self._history.prune(self._services.store.now())
 
     def _look(self) -> None:
-        """Look at the history for findings. Where that fails, their series end."""
+        """Look at licences, and at the history for findings. Where that fails, the findings' series end."""
         if self._history is None:
             return
         leases = [lease for of_host in self._store.leases.values() for lease in of_host]
         try:
             store = self._services.open_store()
+            self._licences.look(store, self._readings(), leases)
             self._findings = page_of(self._watch.look(store, self._history, store.now(), leases))
         except VgpuctlError as error:
             self._findings = Page()
@@ -244,17 +246,21 @@ class Exporter:
         ends = {str(file): certificate_end(file) for file in files}
         self._certificate_ends = {file: end for file, end in ends.items() if end is not None}
 
+    def _readings(self) -> dict[str, HostReadings]:
+        """The readings of every host whose last one is not too old."""
+        return {
+            name: one.readings
+            for name, one in self.snapshots().items()
+            if one.readings is not None and one.error is None and self._is_fresh(one)
+        }
+
     def _read_store(self) -> None:
         """Read every state. A store that cannot be read keeps what was read before, with its age."""
         snapshots = self.snapshots()
         with self._lock:
             for host in set(self._pages) - set(snapshots):
                 del self._pages[host]
-        readings = {
-            name: one.readings
-            for name, one in snapshots.items()
-            if one.readings is not None and one.error is None and self._is_fresh(one)
-        }
+        readings = self._readings()
         try:
             self._read_certificates()
             store = self._services.open_store()

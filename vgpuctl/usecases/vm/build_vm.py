@@ -16,6 +16,7 @@ from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.network.ports import Networks, connect, disconnect, free_ports
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.licences import refuse_without_seats
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -26,6 +27,7 @@ from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.image_gate import images_on
 from vgpuctl.usecases.vm.kept_disks import kept_disks, take_kept
+from vgpuctl.usecases.vm.licence_token import with_licence_token, with_token_of
 from vgpuctl.usecases.vm.quarantine import start_domain
 from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, take_steps
@@ -39,6 +41,8 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
     with services.store.reading() as session:
         refuse_over_quota(session, vm.request, leases)
         kept = kept_disks(session, vm.request.tenant)
+        pool = refuse_without_seats(session, [vm.request], [[lease.share for lease in leases]])
+        seeded = with_token_of(session, vm, pool)
     facts = host.agent.facts()
     leases = check_leases(leases, facts, rules_of(services, placement.host))
     steps, undo = plan_leases(leases, facts)
@@ -46,10 +50,10 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
     guest.check_nodes(vm, facts)
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=False)
-    guest.check(host, vm, attachments, images)
+    guest.check(host, seeded, attachments, images)
     take_steps(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
-    parts = guest.DomainParts(vm, leases, facts, attachments, images, (*wanted_volumes(vm), *kept), floating)
+    parts = guest.DomainParts(vm, leases, facts, attachments, images, (*wanted_volumes(seeded), *kept), floating)
     xml = guest.render(host, parts)
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
@@ -72,9 +76,10 @@ def build_vm(
     guest.check_nodes(vm, facts)
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=True)
-    guest.check(host, vm, attachments, images)
+    seeded = with_licence_token(services, vm)
+    guest.check(host, seeded, attachments, images)
     take_kept(services, vm, undoing)
-    make_volumes(services, host, vm, attachments, images, undoing)
+    make_volumes(services, host, seeded, attachments, images, undoing)
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
         check_leases(leases, host.agent.facts(), rules_of(services, vm.host))

@@ -25,6 +25,7 @@ from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import use_now
 from vgpuctl.usecases.support.failed_hosts import on_host
+from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -186,6 +187,7 @@ def create_together(
                 continue
             try:
                 if options.dry_run:
+                    _refuse_seats(services, requests, placements)
                     return tuple(_plan(services, *one) for one in zip(members, placements, strict=True))
                 first, *others = _create(services, members, placements, search.generations, reserved)
                 return (replace(first, victims=victims), *others)
@@ -240,6 +242,12 @@ def _not_placed(requests: Sequence[VmRequest], surprise: VgpuctlError | None) ->
         f"no placement for {what} held in {PLACEMENTS_TRIED} tries: {surprise.message}",
         hint="others change these hosts at the same time; try again",
     )
+
+
+def _refuse_seats(services: Services, requests: Sequence[VmRequest], placements: Sequence[Placement]) -> None:
+    """Raise NoLicence when the VMs together do not get their licences."""
+    with services.store.reading() as session:
+        refuse_without_seats(session, requests, [one.shares for one in placements])
 
 
 def _plan(services: Services, member: _Member, there: Placement) -> CreatedVm:
@@ -331,6 +339,7 @@ def _reserve(
             refuse_over_quota(session, member.request, leases)
             generations[there.host] = session.reserve(there.host, generations[there.host], leases)
             session.add_vm(one.vm)
+            take_seat(session, one.vm, leases)
             if reserved is not None:
                 session.use_reservation(reserved, one.vm.uuid)
             attachments = take_ports(session, one.vm, member.networks)

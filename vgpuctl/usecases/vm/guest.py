@@ -127,7 +127,7 @@ def render(host: HostSession, parts: DomainParts) -> str:
         backing = place.backing_path if images.base is None else images.base.path
         known = images.base_format if backing is not None else None
         disk = DiskView(place.path, None if backing is None or known is None else BackingView(backing, known))
-    if vm.request.has_seed:
+    if any(one.kind is VolumeKind.SEED for one in parts.volumes) or vm.request.has_seed:
         seed = find_own(storage, vm, parts.volumes, VolumeKind.SEED).path
     data = {
         disk.name: find_own(storage, vm, parts.volumes, VolumeKind.DATA, disk.name).path

@@ -26,6 +26,7 @@ from vgpuctl.usecases.placement.preemption import candidates_for, done_by, may_a
 from vgpuctl.usecases.placement.queue_entries import note_waiting
 from vgpuctl.usecases.placement.quota import refuse_before_preemption
 from vgpuctl.usecases.support.failed_hosts import on_host
+from vgpuctl.usecases.support.licences import refuse_without_seats
 from vgpuctl.usecases.support.operations import may_run, preempt_subject, reclaim_subject
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -80,6 +81,9 @@ def make_room(
     given_back = [lease for victim in victims for lease in victim.leases]
     with services.store.reading() as session:
         refuse_before_preemption(session, requests, leases, given_back, is_new=is_new)
+        shares = [[lease.share for lease in leases if lease.vm_name == one.name] for one in requests]
+        own = {vm.uuid for one in requests if (vm := session.vm(one.tenant, one.name)) is not None}
+        refuse_without_seats(session, requests, shares, freed={one.vm_uuid for one in victims}, uuids=own)
     refuse_without_consent(services, requests, victims, consent)
     try:
         _preempt(services, requests, leases, victims, consent)

@@ -19,7 +19,12 @@ _NOT_OPENED = "error getting device from group", "error bind device"
 
 
 def start_domain(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
-    """Start the VM's domain. A VF that QEMU could not open goes into quarantine. Raises DomainRejected."""
+    """Start the VM's domain, whose guest checks its licence out. Raises DomainRejected.
+
+    A VF that QEMU could not open goes into quarantine.
+    """
+    with services.store.transaction() as session:
+        session.note_licence_used(vm.uuid)
     try:
         host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
     except DomainRejected as refused:

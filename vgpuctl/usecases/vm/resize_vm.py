@@ -23,6 +23,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.operations import operation, refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import sizes_of
@@ -266,6 +267,8 @@ def _change_rows(services: Services, plan: PlannedResize, here: NewPlace, proble
             if here.ending:
                 hold(session, vm, HeldFor.RESIZE_FROM, vm.host, [one.share for one in here.ending])
             _set(session, now, problem)
+            if problem is not None:  # one that stays off takes its licence when it starts
+                take_seat(session, now, session.leases(vm_uuid=vm.uuid))
             before, after = sizes_of(vm, plan.before), sizes_of(now, here.after)
             session.add_vm_event(EventKind.VM_RESIZED, now, reason, before=before, after=after)
             return now

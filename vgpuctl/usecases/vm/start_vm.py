@@ -23,6 +23,7 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, read_promises, rules_of
+from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
 from vgpuctl.usecases.support.observations import note_facts, note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -126,6 +127,7 @@ def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
         hosts = {vm.host for vm in vms}
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         leases = with_promises(session, session.leases(), as_one(requests))
+        refuse_without_seats(session, requests, uuids={vm.uuid for vm in vms})
     if place_together(Fleet([open_to_its_own(one) for one in capacities], leases), requests) is None:
         raise NoCapacity(
             f"the {len(vms)} VMs of the gang do not fit together on their hosts now",
@@ -174,6 +176,8 @@ def _start(
     else:
         refuse_other_card(vm, leases, facts)
         refuse_kept(leases, facts, rules_of(services, vm.host))
+        with services.store.transaction() as session:
+            take_seat(session, vm, leases)
         if vm.nodes is None:
             vm = _record_nodes(services, vm, leases, facts)
     refuse_sick(services, host, leases, host.agent.health())
@@ -239,6 +243,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
     with services.store.transaction() as session:
         refuse_over_quota(session, vm.request, again, is_new=False)
         session.reserve(vm.host, generation, again)
+        take_seat(session, vm, again)
         session.set_vm_nodes(vm.uuid, placement.nodes)
     return replace(vm, nodes=placement.nodes), again
 
@@ -284,6 +289,8 @@ def _settle(services: Services, vm: Vm, before: Collection[str], undoing: Undo) 
     """Release the leases that this run took, or leave them to `repair`. The VM stays as it was: it has its disk."""
     state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
     with services.store.transaction() as session:
+        if vm.state is VmState.STOPPED and not vm.is_on_its_way:
+            session.release_licence_seat(vm.uuid, is_clean=False)
         for lease in session.leases(vm_uuid=vm.uuid):
             if lease.id not in before:
                 session.set_lease_state(lease.id, state, undoing.problem or None)

@@ -45,7 +45,7 @@ def stop_vm(
             hint="stop it with its shares kept, or delete it",
         )
     with operation(services, "force-off" if is_forced else "stop-vm", vm):
-        changed = vm.state is VmState.RUNNING
+        changed, has_shut_down = vm.state is VmState.RUNNING, False
         is_moving = replace(vm, problem=problem).is_to_come_back
         with services.store.transaction() as session:
             leases = session.leases(vm_uuid=vm.uuid)
@@ -64,11 +64,14 @@ def stop_vm(
             else:
                 services.say(f"{vm.domain_name}: shutting down")
                 host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+                has_shut_down = vm.uuid in host.hypervisor.ended_in_order
             quarantine_killed(services, host, leases)
         if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
             changed = changed or keep_s is not None
             with services.store.transaction() as session:
-                session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=kept_until)
+                session.set_vm_state(
+                    vm.uuid, VmState.STOPPED, problem, kept_until=kept_until, has_shut_down=has_shut_down
+                )
                 if vm.state is VmState.RUNNING:
                     note_state(session, vm, DomainState.SHUT_OFF)
                 for lease in leases:

@@ -21,6 +21,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.vm.licence_token import with_licence_token
 
 _MIB = 2**20
 
@@ -61,7 +62,11 @@ def seed_made_again(services: Services, host: HostSession, vm: Vm, attachments: 
 
     The remains of a killed run are deleted first. Raises StateError for a seed with secret documents.
     """
-    (seed,) = (one for one in wanted_volumes(replace(vm, host=host.name)) if one.kind is VolumeKind.SEED)
+    vm = with_licence_token(services, vm)
+    # The name is in every seed; a seed whose only content was a token of a pool that is gone has nothing else.
+    cloud_init = replace(vm.request.cloud_init, hostname=vm.request.cloud_init.hostname or vm.request.name)
+    vm = replace(vm, host=host.name, request=replace(vm.request, cloud_init=cloud_init))
+    (seed,) = (one for one in wanted_volumes(vm) if one.kind is VolumeKind.SEED)
     with services.store.reading() as session:
         left = [one for one in session.volumes(vm_uuid=vm.uuid, host=host.name) if one.kind is VolumeKind.SEED]
     remove_volumes(services, host, left)

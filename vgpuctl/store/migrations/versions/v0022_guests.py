@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("vm_name", sa.Text(), nullable=False),
         sa.Column("edition", sa.Text(), nullable=False),
         sa.Column("taken_at", sa.Double(), nullable=False),
+        sa.Column("used_at", sa.Double()),
         sa.Column("released_at", sa.Double()),
         sa.ForeignKeyConstraint(["pool"], ["licence_pools.name"], name="fk_licence_seats_pool_licence_pools"),
         sa.ForeignKeyConstraint(["tenant"], ["tenants.name"], name="fk_licence_seats_tenant_tenants"),
@@ -46,6 +47,15 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_licence_seats_vm_uuid", "licence_seats", ["vm_uuid"])
+    held = sa.text("released_at IS NULL")
+    op.create_index(
+        "uq_licence_seats_held_vm",
+        "licence_seats",
+        ["vm_uuid"],
+        unique=True,
+        sqlite_where=held,
+        postgresql_where=held,
+    )
     op.create_table(
         "proofs",
         sa.Column("id", big, autoincrement=True, nullable=False),

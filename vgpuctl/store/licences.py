@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools of licences and their seats. A row of a seat stays until its pool, or its VM and its time, are gone.
+
+The writers of a store take turns, so seats that were counted in a writing transaction stay free until its end.
+"""
+
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, or_, select, update
+
+from vgpuctl.errors import NotFound, StateError, StoreUnusable
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
+from vgpuctl.model.secret_text import SecretText
+from vgpuctl.model.times import format_time_to_second
+from vgpuctl.model.vm import host_name_of
+from vgpuctl.store import tables
+from vgpuctl.store.events import EventRows
+
+_POOLS, _SEATS = tables.licence_pools, tables.licence_seats
+_TOKEN = "token"
+_TOKENS_NAME = "the token of a licence pool"
+
+
+class LicenceRows(EventRows):
+    """Add, change and delete pools of licences; take seats and return them."""
+
+    def licence_pools(self) -> list[LicencePool]:
+        """Every pool, by name."""
+        return sorted(map(_pool, self._read(select(_POOLS))), key=lambda one: one.name)
+
+    def licence_pool(self, name: str) -> LicencePool:
+        """One pool. Raises NotFound with the names there are."""
+        pools = self.licence_pools()
+        for pool in pools:
+            if pool.name == name:
+                return pool
+        known = ", ".join(pool.name for pool in pools)
+        raise NotFound(
+            f"there is no licence pool {name!r} in the store {self._store_name}",
+            hint=f"there are {known}" if known else f"run `vgpuctl create-licence-pool {name}` first",
+        )
+
+    def put_licence_pool(self, pool: LicencePool) -> None:
+        """Add a pool, or change one; its token stays."""
+        values = {"edition": pool.edition.value, "seats": pool.seats, "lease_s": pool.lease_s, "server": pool.server}
+        self._put(_POOLS, {"name": pool.name, "created_at": self._clock()}, **values)
+
+    def set_licence_token(self, name: str, token: SecretText | None) -> None:
+        """Seal the token of a pool, in base64; None forgets it. Raises StoreUnusable without a key."""
+        sealed = None
+        if token is not None:
+            sealed = self._key_file.seal({name: {_TOKEN: token.reveal()}}, what=_TOKENS_NAME)
+        self._write(update(_POOLS).where(_POOLS.c.name == name).values(token=sealed))
+
+    def licence_token(self, name: str) -> SecretText | None:
+        """The token of a pool, in base64; None where it has none. Raises StoreUnusable without its key."""
+        for row in self._read(select(_POOLS.c.token).where(_POOLS.c.name == name)):
+            if row.token is None:
+                return None
+            token = self._key_file.open(row.token, what=f"{_TOKENS_NAME} ({name})").get(name, {}).get(_TOKEN)
+            if token is None:
+                raise StoreUnusable(
+                    f"the sealed token of licence pool {name} is of another pool",
+                    hint=f"somebody changed the row; run `vgpuctl set-licence-pool {name} --token FILE`",
+                )
+            return SecretText.of(token)
+        return None
+
+    def delete_licence_pool(self, name: str) -> None:
+        """Delete a pool. Raises StateError while a seat of it is taken."""
+        taken = self.licence_seats(pool=name)
+        if taken:
+            raise StateError(
+                f"{len(taken)} seats of licence pool {name} are taken",
+                context=[self.describe_seat(one) for one in taken],
+                hint=f"stop these VMs, and wait for seats that come back; see `vgpuctl list-licence-pools {name}`",
+            )
+        self._write(delete(_SEATS).where(_SEATS.c.pool == name))
+        self._write(delete(_POOLS).where(_POOLS.c.name == name))
+
+    def licence_seats(
+        self, *, pool: str | None = None, vm_uuid: str | None = None, tenant: str | None = None
+    ) -> list[LicenceSeat]:
+        """Seats that are taken now, of a pool, a VM, a tenant, or all; by pool, tenant and VM."""
+        query = select(_SEATS).where(or_(_SEATS.c.released_at.is_(None), _SEATS.c.released_at > self._clock()))
+        for column, value in ((_SEATS.c.pool, pool), (_SEATS.c.vm_uuid, vm_uuid), (_SEATS.c.tenant, tenant)):
+            if value is not None:
+                query = query.where(column == value)
+        found = [_seat(row) for row in self._read(query)]
+        return sorted(found, key=lambda one: (one.pool, one.tenant, one.vm_name, one.vm_uuid, one.taken_at))
+
+    def licences_used(self, tenant: str) -> Counter[Edition]:
+        """How many seats of each edition a tenant's VMs take, those that come back later too."""
+        return Counter(one.edition for one in self.licence_seats(tenant=tenant))
+
+    def last_licence_pool(self, vm_uuid: str) -> str | None:
+        """The pool of the seat that a VM took last; its guest may have that pool's token."""
+        query = select(_SEATS.c.pool).where(_SEATS.c.vm_uuid == vm_uuid).order_by(_SEATS.c.taken_at.desc())
+        for row in self._read(query.limit(1)):
+            return str(row.pool)
+        return None
+
+    def take_licence_seat(self, seat: LicenceSeat) -> None:
+        """Add a seat that a VM holds from now on; one of the same pool that is still to come back is taken again."""
+        own = (_SEATS.c.vm_uuid == seat.vm_uuid, _SEATS.c.pool == seat.pool)
+        self._write(delete(_SEATS).where(*own))
+        self._write(
+            insert(_SEATS).values(
+                pool=seat.pool,
+                tenant=seat.tenant,
+                vm_uuid=seat.vm_uuid,
+                vm_name=seat.vm_name,
+                edition=seat.edition.value,
+                taken_at=seat.taken_at,
+                used_at=seat.used_at,
+                released_at=seat.released_at,
+            ),
+            conflict=f"another run has just taken a licence for VM {seat.vm_name} of tenant {seat.tenant}",
+        )
+        self._note_seat(EventKind.LICENCE_TAKEN, seat, after={"pool": seat.pool, "edition": str(seat.edition)})
+
+    def note_licence_used(self, vm_uuid: str) -> None:
+        """Note that a guest starts now, which checks its licence out by itself."""
+        held = (_SEATS.c.vm_uuid == vm_uuid, _SEATS.c.released_at.is_(None), _SEATS.c.used_at.is_(None))
+        if self._read(select(_SEATS.c.id).where(*held)):
+            self._write(update(_SEATS).where(*held).values(used_at=self._clock()))
+
+    def release_licence_seat(self, vm_uuid: str, *, is_clean: bool) -> bool:
+        """Return the seat that a VM holds. Returns False where it held none.
+
+        is_clean: its guest has shut down, and so returned its licence to the server. Without that the server counts
+        the licence until the end of its lease, unless the guest was never started.
+        """
+        rows = self._read(select(_SEATS).where(_SEATS.c.vm_uuid == vm_uuid, _SEATS.c.released_at.is_(None)))
+        for row in rows:
+            seat, now = _seat(row), self._clock()
+            at_once = is_clean or seat.used_at is None
+            until = now if at_once else now + self.licence_pool(seat.pool).lease_s
+            self._write(update(_SEATS).where(_SEATS.c.id == row.id).values(released_at=until))
+            after: Values = {"comes back": "at once" if at_once else format_time_to_second(until)}
+            self._note_seat(EventKind.LICENCE_RETURNED, seat, before={"pool": seat.pool}, after=after)
+        return bool(rows)
+
+    def stray_licence_seats(self) -> list[LicenceSeat]:
+        """Held seats of VMs that the store no longer has."""
+        vms = select(tables.vms.c.uuid)
+        query = select(_SEATS).where(_SEATS.c.released_at.is_(None), _SEATS.c.vm_uuid.not_in(vms))
+        return [_seat(row) for row in self._read(query)]
+
+    def forget_past_licence_seats(self) -> int:
+        """Delete the rows of seats that came back and whose VMs are gone. Returns how many there were."""
+        vms = select(tables.vms.c.uuid)
+        past = (_SEATS.c.released_at <= self._clock(), _SEATS.c.vm_uuid.not_in(vms))
+        if not self._read(select(_SEATS.c.id).where(*past)):
+            return 0
+        return self._write(delete(_SEATS).where(*past)).rowcount
+
+    def describe_seat(self, seat: LicenceSeat) -> str:
+        """Who has a seat, and when it comes back, in one line."""
+        label = host_name_of(seat.tenant, seat.vm_name)
+        if seat.released_at is None:
+            return f"{seat.pool}: {label} holds a seat since {format_time_to_second(seat.taken_at)}"
+        return f"{seat.pool}: the seat of {label} comes back at {format_time_to_second(seat.released_at)}"
+
+    def _note_seat(
+        self, kind: EventKind, seat: LicenceSeat, *, before: Values | None = None, after: Values | None = None
+    ) -> None:
+        label = host_name_of(seat.tenant, seat.vm_name)
+        self.add_event(kind, label, tenant=seat.tenant, before=before, after=after)
+
+
+def _pool(row: Row[Any]) -> LicencePool:
+    return LicencePool(row.name, Edition(row.edition), row.seats, row.lease_s, row.server, row.token is not None)
+
+
+def _seat(row: Row[Any]) -> LicenceSeat:
+    return LicenceSeat(
+        row.pool,
+        row.tenant,
+        row.vm_uuid,
+        row.vm_name,
+        Edition(row.edition),
+        row.taken_at,
+        row.used_at,
+        row.released_at,
+    )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Licences of running guests, by the host's NVML: an event when one is lost, and when the guest has one again."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from vgpuctl.agent.wire.readings import HostReadings
+from vgpuctl.model.event import EventFilter
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.faults import FaultId, remedy_of
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import host_name_of
+from vgpuctl.sharing.measured import join_leases
+from vgpuctl.store.store import Session, Store
+
+LICENSED, LOST = "licensed", "unlicensed"
+
+
+class LicenceWatch:
+    """The licences from look to look. A restart, or a second process, writes no event a second time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def look(
+        self, store: Store, readings: Mapping[str, HostReadings], leases: Sequence[Lease]
+    ) -> list[tuple[Lease, str]]:
+        """Look once, and write an event for each licence that changed. Returns them, each with its NVML state.
+
+        A guest whose driver has not loaded, and one that was not licensed yet, has no licence to lose. Leases that were
+        not measured stay as they were. A store that may only be read keeps no events. Raises StoreError.
+        """
+        changed = []
+        for lease, state in _states(readings, leases):
+            now = LICENSED if state == LICENSED else LOST
+            before = self._known.get(lease.id)
+            self._known[lease.id] = now
+            if before != now and LICENSED in (before, now):
+                changed.append((lease, state))
+        live = {lease.id for lease in leases}
+        self._known = {key: value for key, value in self._known.items() if key in live}
+        if changed and store.read_only_reason is None:
+            with store.transaction() as session:
+                for lease, state in changed:
+                    _tell(session, lease, state)
+        return changed
+
+
+def _states(readings: Mapping[str, HostReadings], leases: Sequence[Lease]) -> Iterable[tuple[Lease, str]]:
+    for share in join_leases(leases, readings):
+        state = share.measured.label("license_state")
+        if state is not None and state.startswith((LICENSED, LOST)):
+            yield share.lease, state
+
+
+def _tell(session: Session, lease: Lease, state: str) -> None:
+    """Write the event, unless the last one about this lease says the same; nothing is written of the first licence."""
+    subject = host_name_of(lease.tenant, lease.vm_name)
+    told = session.events(1, EventFilter(subjects=(subject,), kinds=(EventKind.LICENCE_OBSERVED.value,)))
+    last = told[-1].after.get("licence") if told and told[-1].evidence.get("lease") == lease.id else None
+    now = LICENSED if state == LICENSED else LOST
+    if last == now or (last is None and now == LICENSED):
+        return
+    is_lost = now == LOST
+    session.add_event(
+        EventKind.LICENCE_OBSERVED,
+        subject,
+        f"the guest has no licence: {state}" if is_lost else "the guest has its licence again",
+        tenant=lease.tenant,
+        host=lease.host,
+        before={"licence": LICENSED if is_lost else LOST},
+        after={"licence": now},
+        evidence={
+            "lease": lease.id,
+            "share": lease.share.vfio_device,
+            "state": state,
+            **({"remedy": remedy_of(FaultId.VGPU_UNLICENSED)} if is_lost else {}),
+        },
+    )

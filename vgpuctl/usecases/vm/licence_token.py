@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The token of a VM's licence pool on its way into the seed. Neither the VM's row nor any answer has it."""
+
+from dataclasses import replace
+
+from vgpuctl.model.licence import LicencePool
+from vgpuctl.model.vm import Vm
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import Services
+
+
+def with_licence_token(services: Services, vm: Vm) -> Vm:
+    """The VM with the token of the pool that it holds a seat of, or held last, for its seed alone; its own token wins.
+
+    Raises StoreUnusable when the token is sealed with another key.
+    """
+    with services.store.reading() as session:
+        pool = session.last_licence_pool(vm.uuid)
+        return vm if pool is None else with_token_of(session, vm, session.licence_pool(pool))
+
+
+def with_token_of(session: Session, vm: Vm, pool: LicencePool | None) -> Vm:
+    """The VM with the token of a pool, if that has one and the VM brings none."""
+    cloud_init = vm.request.cloud_init
+    if pool is None or not pool.has_token or cloud_init.licence_token is not None:
+        return vm
+    token = session.licence_token(pool.name)
+    if token is None:
+        return vm
+    seeded = replace(cloud_init, licence_token=token)
+    return replace(vm, request=replace(vm.request, cloud_init=seeded))

@@ -21,7 +21,7 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
     """Change what the console of a VM shows: the vGPU's picture, that of an emulated adapter, or none.
 
     vgpu makes the vGPU the guest's only and primary adapter; install the guest and its driver with emulated before.
-    It takes effect at the next start: stop the VM and start it. A reboot inside the guest does not suffice.
+    It takes effect at the next start, by `vgpuctl restart-vm` for example. A reboot inside the guest does not suffice.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.find_vm import find_vm
@@ -39,4 +39,4 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
         return
     say(f"{vm.domain_name}: {'would show' if dry_run else 'shows'} {console} from its next start on")
     if done.is_pending:
-        say(f"it runs as before until `vgpuctl stop-vm {name} --tenant {tenant}` and `vgpuctl start-vm`")
+        say(f"it runs as before until `vgpuctl restart-vm {name} --tenant {tenant}`")

@@ -8,6 +8,8 @@ so left as it is found.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from vgpuctl.model.vgpu_params import VgpuParams
+
 
 class LayoutKind(StrEnum):
     """The kinds of a declared GPU."""
@@ -104,7 +106,8 @@ class VgpuLayout:
     """Time-sliced vGPUs.
 
     virtual_functions: None as the board needs them (all on SR-IOV boards). types: the vGPU types that may be made,
-    empty for any. shares: (type, how many) that exist before any VM asks for them, sorted by type.
+    empty for any. shares: (type, how many) that exist before any VM asks for them, sorted by type. vgpu_params: of each
+    vGPU on the GPU; a VM's own win.
     """
 
     virtual_functions: bool | None = None
@@ -112,6 +115,7 @@ class VgpuLayout:
     scheduler: SchedulerLayout | None = None
     types: tuple[str, ...] = ()
     shares: tuple[tuple[str, int], ...] = ()
+    vgpu_params: VgpuParams = ()
 
     kind = LayoutKind.VGPU
 
@@ -134,6 +138,7 @@ class MigVgpuLayout:
     scheduler: SchedulerLayout | None = None
     types: tuple[str, ...] = ()
     shares: tuple[tuple[str, int], ...] = ()
+    vgpu_params: VgpuParams = ()
 
     kind = LayoutKind.MIG_VGPU
 

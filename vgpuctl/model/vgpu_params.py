@@ -19,6 +19,9 @@ class VgpuParam(StrEnum):
     FRAME_RATE_LIMITER = "frame_rate_limiter"
 
 
+_AGAINST_MIGRATION = (VgpuParam.ENABLE_DEBUGGING, VgpuParam.ENABLE_PROFILING, VgpuParam.ENABLE_UVM)
+
+
 def parse_vgpu_param(text: str, /, *, what: str = "vgpu_params") -> tuple[str, str]:
     """Read `frame_rate_limiter=0`. Raises UsageError."""
     name, equals, value = (part.strip() for part in text.partition("="))
@@ -28,6 +31,21 @@ def parse_vgpu_param(text: str, /, *, what: str = "vgpu_params") -> tuple[str, s
             hint=f"write NAME=0 or NAME=1, where NAME is one of {', '.join(VgpuParam)}",
         )
     return name, value
+
+
+def merge_params(under: VgpuParams, over: VgpuParams) -> VgpuParams:
+    """Both, sorted by name; where both have a name, the value of `over` counts."""
+    return tuple(sorted((dict(under) | dict(over)).items()))
+
+
+def params_text(params: VgpuParams) -> str:
+    """Write parameters as the driver's file `vgpu_params` has them: `enable_uvm=1,frame_rate_limiter=0`."""
+    return ",".join(map(show_vgpu_param, params))
+
+
+def params_against_migration(params: VgpuParams) -> list[str]:
+    """The names of those that keep a vGPU from live migration (NVIDIA vGPU user guide, "vGPU migration")."""
+    return [name for name, value in params if value == "1" and name in _AGAINST_MIGRATION]
 
 
 def show_vgpu_param(pair: tuple[str, str]) -> str:

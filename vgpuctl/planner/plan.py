@@ -5,11 +5,14 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.host_constraints import NO_RULES, HostRules
 from vgpuctl.model.lease import Share
+from vgpuctl.model.vgpu_params import VgpuParams
+from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.bound_by_libvirt import drivers_of
 from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kinds import kind_of, live_gpu
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
+from vgpuctl.sharing.params import params_on
 from vgpuctl.sharing.plan import Plan
 
 
@@ -58,14 +61,30 @@ def check_kept(held: Share, facts: HostFacts, rules: HostRules) -> str | None:
     return kind_of(held.sharing).check_kept(held, live_gpu(gpu, facts))
 
 
+def refuse_terms(held: Share, facts: HostFacts, rules: HostRules, terms: VgpuTerms) -> str | None:
+    """Say why a share cannot have the VM's terms beside this host's driver and layout, None when it can."""
+    gpu = gpu_at(facts, held.gpu)
+    if gpu is None:
+        return None
+    declared = declared_of(gpu, facts.gpus, rules.declared)
+    refusal = kind_of(held.sharing).refuse_terms(held, gpu, facts, declared, terms)
+    return None if refusal is None else refusal.reason
+
+
+def params_of(held: Share, facts: HostFacts, rules: HostRules, own: VgpuParams) -> VgpuParams:
+    """The parameters of a VM's share: of the layout of its GPU, and the VM's own in place of equal names."""
+    gpu = gpu_at(facts, held.gpu)
+    return own if gpu is None else params_on(declared_of(gpu, facts.gpus, rules.declared), own)
+
+
 def with_first_drivers(share: Share, facts: HostFacts) -> Share:
     """The share with the drivers that its functions have now, before anything is bound to vfio-pci."""
     gpu = gpu_at(facts, share.gpu)
     return share if gpu is None else kind_of(share.sharing).with_first_drivers(share, gpu)
 
 
-def plan_share(wanted: Share, facts: HostFacts) -> Plan:
-    """Steps that build a share which check_share accepts, and their undo.
+def plan_share(wanted: Share, facts: HostFacts, params: VgpuParams | None = None) -> Plan:
+    """Steps that build a share which check_share accepts, and their undo. params: None to leave those that it has.
 
     A share that a VM kept over a reboot has lost its VF: all VFs of its GPU are then enabled first, and stay so.
     Raises ValueError when the GPU is not in the facts, or when a mediated share has no UUID yet.
@@ -74,7 +93,7 @@ def plan_share(wanted: Share, facts: HostFacts) -> Plan:
     if gpu is None:
         raise ValueError(f"the facts have no GPU at {wanted.gpu}; ask check_share first")
     kind = kind_of(wanted.sharing)
-    plan = kind.build(wanted, gpu)
+    plan = kind.with_params(wanted, gpu, params)
     if not kind.is_on_vf or gpu.vfs or not gpu.total_vfs:
         return plan
     return Plan(

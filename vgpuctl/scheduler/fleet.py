@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import count
 
+from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.model.guest_firmware import parts_needed
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
@@ -263,7 +264,7 @@ class Fleet:
         workload = request.workload if PolicyName.PREDICTED in policy.names else None
         shown = request.display.vgpu if request.display.shows_vgpu else None
         labels, parts = (constraints.required, constraints.preferred), parts_needed(request)
-        key = (request.gpus, request.vcpus, memory, policy, labels, workload, shown, parts)
+        key = (request.gpus, request.vcpus, memory, policy, labels, workload, shown, parts, terms_of(request))
         found = self._request_classes.get(key)
         if found is None:
             if len(self._request_classes) >= MOST_REQUEST_CLASSES:

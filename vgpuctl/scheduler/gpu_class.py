@@ -179,6 +179,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         reading.facts.iommu_active,
         tuple(kind.refuse_host(reading.facts) is None for kind in KINDS),
         consoles_of(reading.facts.libvirt_version),
+        reading.facts.nvidia_driver,
         gpu.iommu_group is None,
         reading.obstacle.code if reading.obstacle else None,
         gpu.numa_node,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from vgpuctl import catalog
+from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.model.constraints import Label
 from vgpuctl.model.guest_firmware import NO_PARTS, HostPart, parts_needed
 from vgpuctl.model.lease import Share
@@ -50,7 +51,8 @@ def share_requests_of(request: VmRequest) -> list[ShareRequest]:
         boards = None
         if gpu.board is not None:
             boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
-        share_requests.extend([ShareRequest(gpu, boards, request.constraints.required)] * gpu.count)
+        share_request = ShareRequest(gpu, boards, request.constraints.required, terms=terms_of(request))
+        share_requests.extend([share_request] * gpu.count)
     if share_requests and request.display.shows_vgpu:
         # The console shows the first vGPU (guests/display_view.py), so only that one has to be on such a host.
         shown = next((at for at, one in enumerate(share_requests) if one.request.sharing is None), 0)

@@ -4,6 +4,7 @@
 The driver of each function before vgpuctl took it is kept in the lease; the steps here correct what libvirt left.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,17 +12,24 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, Step
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
+from vgpuctl.model.vgpu_params import VgpuParams
+from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.declared import Declared
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.plan import Plan
 
 VFIO_PCI = "vfio-pci"
 
 
-class BoundByLibvirt:
+class BoundByLibvirt(ABC):
     """A kind whose functions libvirt binds; the device of a share is the function itself."""
 
     is_bound_by_libvirt = True
+
+    @abstractmethod
+    def build(self, share: Share, gpu: Gpu) -> Plan:
+        """Steps that make the device."""
 
     def refuse_host(self, facts: HostFacts) -> Refusal | None:
         """Any host can."""
@@ -34,6 +42,16 @@ class BoundByLibvirt:
             "only a vGPU's picture can be shown in the console; this GPU's is on its own connectors, or nowhere",
             "use an emulated adapter (`video: bochs`), or a remote desktop inside the guest",
         )
+
+    def with_params(self, share: Share, gpu: Gpu, params: VgpuParams | None) -> Plan:
+        """A function has no parameters."""
+        return self.build(share, gpu)
+
+    def refuse_terms(
+        self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
+    ) -> Refusal | None:
+        """The guest's driver drives the device alone, so no driver of the host has to work with it."""
+        return None
 
     def same_on(self, example: Share, gpu: Gpu, taken: Container[str]) -> Share | None:
         """Companions and IOMMU groups differ from card to card, so each is asked."""

@@ -47,6 +47,8 @@ class Code(StrEnum):
     NO_FREE_VF = "no-free-vf"
     LIBVIRT_TOO_OLD = "libvirt-too-old"
     NO_CONSOLE = "no-console"
+    VGPU_PARAMS = "vgpu-params"
+    GUEST_DRIVER = "guest-driver"
     MIG_ON = "mig-on"
     NO_MIG_INSTANCE = "no-mig-instance"
     EQUAL_SIZE = "equal-size"

@@ -12,10 +12,12 @@ from enum import Enum
 from typing import Protocol
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.agent.wire.sharing import Sharing, VgpuStep
+from vgpuctl.agent.wire.sharing import MakeVgpu, Sharing, VgpuStep
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
+from vgpuctl.model.vgpu_params import VgpuParams
+from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.declared import Declared
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
@@ -100,6 +102,12 @@ class SharingKind(Protocol):
     def build(self, share: Share, gpu: Gpu) -> Plan:
         """Steps that make the device, and their undo. Raises ValueError for a share that has no name or type yet."""
 
+    def with_params(self, share: Share, gpu: Gpu, params: VgpuParams | None) -> Plan:
+        """As `build`, with the parameters that the share is to have: empty clears them, None leaves them.
+
+        A kind without parameters builds the share as it is.
+        """
+
     def release(self, held: Share, gpu: Gpu | None) -> Plan:
         """Steps that give the device back; all that could be needed where the GPU's facts are None."""
 
@@ -112,6 +120,14 @@ class SharingKind(Protocol):
         """Say why libvirt of this version cannot show a share's picture in the console. display: on or ramfb.
 
         The scheduler asks it too.
+        """
+
+    def refuse_terms(
+        self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
+    ) -> Refusal | None:
+        """Say why a share cannot have the VM's terms: its parameters, or the driver in the guest beside the host's.
+
+        None for a kind whose devices have neither. The scheduler asks it too.
         """
 
     def recognise(self, device: str, beside: Sequence[str], gpu: Gpu) -> Share | str | None:
@@ -138,8 +154,8 @@ class VgpuKind(SharingKind, Protocol):
 
     # Layouts, the boot manifest, gc and adoption ask for a vGPU that was seen or is wanted, with a readable type.
 
-    def make(self, vgpu: ExistingVgpu) -> VgpuStep:
-        """The step that makes the vGPU; after a reboot the same step makes it again."""
+    def make(self, vgpu: ExistingVgpu) -> MakeVgpu:
+        """The step that makes the vGPU with its parameters; after a reboot the same step makes it again."""
 
     def remove(self, vgpu: ExistingVgpu) -> VgpuStep:
         """The step that removes the vGPU."""

@@ -86,6 +86,11 @@ def existing_vgpus(gpu: Gpu) -> list[ExistingVgpu]:
     return [vgpu for kind in VGPU_KINDS for vgpu in kind.existing(gpu)]
 
 
+def params_found(held: Share, gpu: Gpu) -> str | None:
+    """The parameters that a share's vGPU had when it was read; None without any, or without the vGPU."""
+    return next((one.params for one in existing_vgpus(gpu) if one.vfio_device == held.vfio_device), None) or None
+
+
 def has_mdevs_on_vfs(gpu: Gpu) -> bool:
     """True if the GPU's vGPUs are mdevs on VFs, which another kernel may turn into something else."""
     return str(mdev.ON_VF.sharing) in gpu.sharing

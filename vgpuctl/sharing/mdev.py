@@ -37,7 +37,7 @@ class MediatedDevice(Vgpu):
     def existing(self, gpu: Gpu) -> list[ExistingVgpu]:
         """The mdevs on the PF, or those on VFs; a VF may name one that could not be read."""
         found = [
-            ExistingVgpu(gpu.address, self.sharing, mdev.parent, mdev.type_id, mdev.uuid)
+            ExistingVgpu(gpu.address, self.sharing, mdev.parent, mdev.type_id, mdev.uuid, mdev.vgpu_params)
             for mdev in gpu.mdevs
             if (mdev.parent != gpu.address) is self.is_on_vf
         ]
@@ -79,11 +79,11 @@ class MediatedDevice(Vgpu):
             summary=(f"delete mdev {held.mdev_uuid} of {held.profile} on {held.function}",),
         )
 
-    def make(self, vgpu: ExistingVgpu) -> VgpuStep:
+    def make(self, vgpu: ExistingVgpu) -> CreateMdev:
         """Create the mdev. Raises ValueError for one without UUID or type."""
         if vgpu.mdev_uuid is None or vgpu.type_id is None:
             raise ValueError(f"the mdev on {vgpu.function} has no UUID or no type id")
-        return CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid)
+        return CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid, vgpu.params or None)
 
     def remove(self, vgpu: ExistingVgpu) -> VgpuStep:
         """Delete the mdev."""

@@ -2,7 +2,7 @@
 """One GPU of a host as its facts show it, and the vGPUs on it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts, VirtualFunction
 from vgpuctl.agent.wire.sharing import Sharing
@@ -11,13 +11,17 @@ from vgpuctl.model.lease import OnFunction
 
 @dataclass(frozen=True)
 class ExistingVgpu(OnFunction):
-    """One vGPU found on a host. function: the PF for an mdev on the PF, else the VF. type_id None: not readable."""
+    """One vGPU found on a host. function: the PF for an mdev on the PF, else the VF. type_id None: not readable.
+
+    params: the text of its parameters as read, or as wanted; None where it has none.
+    """
 
     gpu: str
     sharing: Sharing
     function: str
     type_id: str | None
     mdev_uuid: str | None = None
+    params: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from vgpuctl.model.constraints import Label
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Share
+from vgpuctl.model.vgpu_terms import NO_TERMS, VgpuTerms
 from vgpuctl.sharing.codes import Code
 
 
@@ -14,13 +15,15 @@ from vgpuctl.sharing.codes import Code
 class ShareRequest:
     """One wanted share. boards: keys of the catalogue's models that `request.board` means; None when any will do.
 
-    labels: that the GPU must have. display: how the console shows the share's picture, None if it does not.
+    labels: that the GPU must have. display: how the console shows the share's picture, None if it does not. terms: what
+    the VM asks of vGPUs beside their type.
     """
 
     request: GpuRequest
     boards: frozenset[str] | None = None
     labels: tuple[Label, ...] = ()
     display: VgpuDisplay | None = None
+    terms: VgpuTerms = NO_TERMS
 
     @property
     def what(self) -> str:

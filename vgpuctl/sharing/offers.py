@@ -3,8 +3,9 @@
 
 from vgpuctl.sharing.declared import refuse_use
 from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.kind import SharingKind
 from vgpuctl.sharing.kinds import VGPU_LAYOUTS, kind_of, vgpu_kind_on
-from vgpuctl.sharing.offer import Answer, Refusal, ShareRequest
+from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.refusals import declared_otherwise, refuse_labels
 from vgpuctl.sharing.vgpu import refuse_without_vgpu
 
@@ -26,5 +27,16 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
         refusal = kind.refuse_console(share_request.display, state.facts.libvirt_version)
         if refusal is not None:
             return refusal
+    if kind is not None and not isinstance(answer, Refusal):
+        answer = _on_terms(kind, share_request, answer, state)
     reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)
     return answer if reason is None else declared_otherwise(reason, state)
+
+
+def _on_terms(kind: SharingKind, share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:
+    """The offers that keep the VM's terms; without any, why the first does not."""
+    found = [
+        kind.refuse_terms(one.share, state.gpu, state.facts, state.declared, share_request.terms) for one in offers
+    ]
+    kept = [one for one, refusal in zip(offers, found, strict=True) if refusal is None]
+    return kept or next((one for one in found if one is not None), offers)

@@ -49,7 +49,9 @@ class VfProfile(Vgpu):
     def existing(self, gpu: Gpu) -> list[ExistingVgpu]:
         """The types that are set on VFs."""
         return [
-            ExistingVgpu(gpu.address, self.sharing, function.address, function.current_type)
+            ExistingVgpu(
+                gpu.address, self.sharing, function.address, function.current_type, params=function.vgpu_params
+            )
             for function in gpu.vfs
             if function.mdev_uuid is None and _has_type(function)
         ]
@@ -78,11 +80,11 @@ class VfProfile(Vgpu):
             summary=(f"take vGPU {held.profile} from VF {held.function}",),
         )
 
-    def make(self, vgpu: ExistingVgpu) -> VgpuStep:
+    def make(self, vgpu: ExistingVgpu) -> SetVfProfile:
         """Set the type. Raises ValueError for a vGPU without type."""
         if vgpu.type_id is None:
             raise ValueError(f"the vGPU on VF {vgpu.function} has no type id")
-        return SetVfProfile(vgpu.function, vgpu.type_id)
+        return SetVfProfile(vgpu.function, vgpu.type_id, vgpu.params or None)
 
     def remove(self, vgpu: ExistingVgpu) -> VgpuStep:
         """Set the type that means none."""

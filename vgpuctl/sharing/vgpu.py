@@ -3,22 +3,27 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping
+from dataclasses import replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
-from vgpuctl.agent.wire.sharing import Sharing, VgpuStep
+from vgpuctl.agent.wire.sharing import MakeVgpu, Sharing, VgpuStep
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
 from vgpuctl.model.libvirt_version import version_of
+from vgpuctl.model.vgpu_params import VgpuParams, params_text
+from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_type, refuse_use
 from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of
+from vgpuctl.sharing.guest_drivers import refuse_guest_driver
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.live_checks import carrier_surprise, type_surprise, vf_surprise
 from vgpuctl.sharing.mixed_size import first_start
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
+from vgpuctl.sharing.params import params_on, refuse_params
 from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.refusals import can_do_vgpu, declared_otherwise, numa_node, refuse_unusable
 from vgpuctl.sharing.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
@@ -45,7 +50,7 @@ class Vgpu(ABC):
         """Every vGPU of this kind on the GPU."""
 
     @abstractmethod
-    def make(self, vgpu: ExistingVgpu) -> VgpuStep:
+    def make(self, vgpu: ExistingVgpu) -> MakeVgpu:
         """The step that makes the vGPU."""
 
     @abstractmethod
@@ -138,16 +143,37 @@ class Vgpu(ABC):
     def build(self, share: Share, gpu: Gpu) -> Plan:
         """Make the vGPU; one that a VM kept is there already and stays when the start is rolled back.
 
-        Raises ValueError for a share without type.
+        Its parameters stay as they are. Raises ValueError for a share without type.
+        """
+        return self.with_params(share, gpu, None)
+
+    def with_params(self, share: Share, gpu: Gpu, params: VgpuParams | None) -> Plan:
+        """The step that makes the vGPU writes its parameters too, in the order that the driver wants.
+
+        params: None to leave those that it has.
         """
         if share.type_id is None:
             raise ValueError(f"the share {share.profile} on {share.function} has no type id")
         vgpu = ExistingVgpu(share.gpu, share.sharing, share.function, share.type_id, share.mdev_uuid)
+        found = next((one for one in self.existing(gpu) if one == vgpu), None)
+        step = self.make(vgpu if params is None else replace(vgpu, params=params_text(params)))
+        if params == () and found is not None and found.params:
+            step = replace(step, params="")
+        with_them = f" with {params_text(params)}" if params else ""
         return Plan(
-            steps=(self.make(vgpu),),
-            undo=() if vgpu in self.existing(gpu) else (self.remove(vgpu),),
-            summary=(self.describe_make(vgpu, share.profile),),
+            steps=(step,),
+            undo=() if found is not None else (self.remove(vgpu),),
+            summary=(f"{self.describe_make(vgpu, share.profile)}{with_them}",),
         )
+
+    def refuse_terms(
+        self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
+    ) -> Refusal | None:
+        """The driver's rules about parameters, and the versions that host and guest negotiate."""
+        reason = refuse_params(params_on(declared, terms.params), terms, gpu, share.profile)
+        if reason is not None:
+            return Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out of the VM, or of the host's layout")
+        return refuse_guest_driver(terms.guest_driver, facts.nvidia_driver)
 
     def _free_function(self, state: GpuState) -> str | Refusal:
         """The PF, or the free VF that was used longest ago."""

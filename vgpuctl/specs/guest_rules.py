@@ -4,12 +4,15 @@
 from collections.abc import Iterator
 
 from vgpuctl.catalog.guest_os import GUEST_OSES, GuestOs
+from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.nic import MOST_NICS
 from vgpuctl.model.switch import Switch
+from vgpuctl.model.vgpu_params import VgpuParam
 from vgpuctl.model.vm import Firmware, VmRequest
+from vgpuctl.sharing.params import refuse_unified_memory
 
 _OF_PACKAGES = ("key", "package")
 _OF_INSTALLERS = ("url", "sha256")
@@ -25,6 +28,7 @@ def refuse_impossible_guest(request: VmRequest) -> None:
         *_driver_refusals(request, profile),
         *_install_refusals(request, profile),
         *_nic_refusals(request),
+        *_param_refusals(request),
     ):
         raise UsageError(f"VM {request.name}: {message}", hint=hint)
 
@@ -72,6 +76,28 @@ def _driver_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tu
             "use packages with signed modules, or `secure_boot: off`",
         )
     yield from _packaging_refusals(driver, profile)
+
+
+def _param_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
+    """Parameters of vGPUs that no host could give; what its layout adds is judged when it is placed."""
+    params = request.vgpu_params
+    if not params:
+        return
+    names = [name for name, _ in params]
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        yield f"vgpu_params has {twice} with two values", "leave out one of them"
+    vgpus = [one for one in request.gpus if one.sharing is None]
+    if not vgpus:
+        yield "vgpu_params are for vGPUs, and the VM asks for none", "leave them out, or ask for a vGPU type"
+    if (VgpuParam.ENABLE_UVM, "1") not in params:
+        return
+    if terms_of(request).is_linux is False:
+        yield f"enable_uvm=1 is for Linux guests, and {request.os} is Windows", "leave it out"
+    for profile in (one.profile for one in vgpus if one.profile is not None):
+        refusal = refuse_unified_memory(profile)
+        if refusal is not None:
+            yield refusal, "ask for the type that takes the whole GPU or GPU instance (docs/vgpu-parameters.md)"
 
 
 def _missing_parts(driver: GuestDriver) -> Iterator[tuple[str, str]]:

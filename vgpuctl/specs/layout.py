@@ -31,6 +31,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
+from vgpuctl.model.vgpu_params import VgpuParams, parse_vgpu_param, show_vgpu_param
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
 from vgpuctl.specs.chassis import CHASSIS
 from vgpuctl.specs.field import (
@@ -46,6 +47,7 @@ from vgpuctl.specs.field import (
     Whole,
     text_like,
 )
+from vgpuctl.specs.layout_params import check_params
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.value import Value
 
@@ -81,6 +83,7 @@ class WrittenGpu:
     scheduler: SchedulerLayout | None = None
     types: tuple[str, ...] = ()
     shares: tuple[tuple[str, int], ...] = ()
+    vgpu_params: VgpuParams = ()
     geometry: tuple[tuple[str, int], ...] = ()
     placements: tuple[tuple[str, tuple[int, ...]], ...] = ()
     count: int = 0
@@ -126,6 +129,7 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
     one, keys = GPU.build(values), entry.mapping()
     _check_scheduler(one, keys)
     _check_types(one, keys)
+    check_params(one.vgpu_params, (*one.types, *dict(one.shares)), keys)
     return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin))
 
 
@@ -140,7 +144,7 @@ def _written_gpu(gpu: GpuLayout) -> WrittenGpu:
 
 
 def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
-    vgpus = (one.size_mode, one.scheduler, one.types, one.shares)
+    vgpus = (one.size_mode, one.scheduler, one.types, one.shares, tuple(sorted(one.vgpu_params)))
     match one.kind:
         case LayoutKind.PASSTHROUGH:
             return PassthroughLayout(None if one.driver is None else str(one.driver))
@@ -306,6 +310,16 @@ GPU = Table(
             Named(Text(), _COUNT),
             "Least number of vGPUs of each type, which exist before any VM asks for them",
             metavar="TYPE to number",
+            kinds=_WITH_VGPUS,
+        ),
+        Field(
+            "vgpu_params",
+            Text(parse_vgpu_param, show_vgpu_param),
+            "Parameters of each vGPU, NAME=0 or NAME=1 (docs/vgpu-parameters.md); a VM's own win",
+            metavar="NAME=VALUE",
+            is_list=True,
+            at_least_one=True,
+            example="[frame_rate_limiter=0]",
             kinds=_WITH_VGPUS,
         ),
         Field(

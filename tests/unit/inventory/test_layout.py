@@ -82,6 +82,10 @@ def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
                 (("A40-4Q", 1), ("A40-8Q", 2)),
             ),
         ),
+        (
+            "kind: vgpu, types: [A40-48Q], vgpu_params: [frame_rate_limiter=0, enable_uvm=1]",
+            VgpuLayout(types=("A40-48Q",), vgpu_params=(("enable_uvm", "1"), ("frame_rate_limiter", "0"))),
+        ),
         ("kind: mig, geometry: {}", MigLayout()),
         (
             "kind: mig, geometry: {2g.10gb: 2, 1g.5gb+me: 1}, placements: {2g.10gb: [4]}",
@@ -222,6 +226,24 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
             "    policy: best-effort\n    time_slice_ms: 2",
             8,
             "contradicts policy best-effort, which has no time slice",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  vgpu_params: [frame_limiter=0]",
+            6,
+            "vgpu_params[0] of host 'h1': 'frame_limiter=0' is no parameter of a vGPU",
+            "frame_rate_limiter",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  vgpu_params: [enable_uvm=0, enable_uvm=1]",
+            6,
+            "vgpu_params of host 'h1' has enable_uvm twice",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  types: [A40-8Q]\n  vgpu_params: [enable_uvm=1]",
+            7,
+            "contradicts the types: enable_uvm=1 needs a type that takes the whole GPU",
             None,
         ),
         (

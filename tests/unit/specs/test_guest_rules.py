@@ -43,6 +43,29 @@ def test_what_can_work_is_accepted(os: str | None, driver: GuestDriver) -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu", "os", "params", "reason"),
+    [
+        ("A40-8Q", None, (("enable_uvm", "1"),), "needs a type that takes the whole GPU"),
+        ("A40-1B", None, (("enable_uvm", "1"),), "not for types of the series B"),
+        ("A40-48Q", "win11", (("enable_uvm", "1"),), "is for Linux guests, and win11 is Windows"),
+        ("A40-8Q", None, (("disable_vnc", "0"), ("disable_vnc", "1")), "disable_vnc with two values"),
+        ("passthrough", None, (("frame_rate_limiter", "0"),), "are for vGPUs, and the VM asks for none"),
+    ],
+)
+def test_parameters_that_no_vgpu_can_have_are_refused(
+    gpu: str, os: str | None, params: tuple[tuple[str, str], ...], reason: str
+) -> None:
+    with pytest.raises(UsageError, match=reason):
+        check_request(replace(VM, gpus=(parse_gpu_request(gpu),), os=os, vgpu_params=params))
+
+
+@pytest.mark.parametrize(("gpu", "value"), [("A40-48C", "1"), ("A100-1-5C", "1"), ("A40-8Q", "0")])
+def test_parameters_that_a_vgpu_can_have_are_accepted(gpu: str, value: str) -> None:
+    request = replace(VM, gpus=(parse_gpu_request(gpu),), vgpu_params=(("enable_uvm", value),))
+    assert check_request(request).vgpu_params == request.vgpu_params
+
+
+@pytest.mark.parametrize(
     ("os", "driver", "reason"),
     [
         ("win11", PACKAGES, "the driver's source packages is for Linux, and win11 is Windows"),

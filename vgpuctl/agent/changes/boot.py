@@ -11,8 +11,9 @@ from vgpuctl.agent.wire.boot import BootFiles, ManifestStep
 from vgpuctl.agent.wire.decode import WireError, from_json, to_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev
 from vgpuctl.agent.wire.steps import Change, Step
+from vgpuctl.agent.wire.values import replace
 
 OP = "boot.install"
 _TIMEOUT_S = 60.0
@@ -59,6 +60,9 @@ def note_share(host: Host, step: Step) -> None:
     kept = [one for one in shares if name_of(one.step) != name_of(step)]
     if step.made is not None:
         function, _type_id = step.made
+        if not isinstance(step, DeleteMdev) and not step.params:
+            # A vGPU has none when it is made, and an agent of an older installation does not know the field.
+            step = replace(step, params=None)
         kept.append(ManifestStep(step, host.link_name(f"/sys/bus/pci/devices/{function}/physfn") or function))
     if kept != shares:
         host.put_file(wire.SHARES, _shares_text(kept), 0o600)

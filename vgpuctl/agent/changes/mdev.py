@@ -3,9 +3,10 @@
 
 from typing import Union
 
-from vgpuctl.agent.changes import letting_go
+from vgpuctl.agent.changes import letting_go, vgpu_params
 from vgpuctl.agent.changes.refusal import vgpu_refused
 from vgpuctl.agent.facts import mdev, pci
+from vgpuctl.agent.facts import vgpu_params as facts_of_params
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
@@ -22,10 +23,10 @@ def ensure(host: Host, step: Union[CreateMdev, DeleteMdev], *, dry_run: bool) ->
 
 
 def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
-    """Create one mediated device under a PF or VF.
+    """Create one mediated device under a PF or VF, and write its parameters where they differ.
 
-    Raises Problem: `mdev-differs` when the UUID is active with another parent or type, `type-not-offered`,
-    `vgpu-refused` with errno, resource manager code and the kernel's lines.
+    Raises Problem: `mdev-differs` when the UUID is active with another parent or type, `held` when it is in use with
+    other parameters, `type-not-offered`, `vgpu-refused` with errno, resource manager code and the kernel's lines.
     """
     uuid, type_id = mdev.check_uuid(step.uuid), mdev.check_type(step.type_id)
     wanted = f"{step.parent} {type_id}"
@@ -42,7 +43,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
                 errno="EEXIST",
                 hint="delete it first, or use another UUID",
             )
-        return Change(step.op, uuid, before, before, changed=False)
+        return _ensure_params(host, step, before, dry_run=dry_run)
     folder = mdev.types_folder(step.parent)
     if type_id not in (host.listdir_optional(folder) or ()):
         raise Problem(
@@ -53,7 +54,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
         )
     if dry_run:
         _check_available(host, step.parent, type_id)
-        return Change(step.op, uuid, None, wanted, changed=True)
+        return Change(step.op, uuid, None, vgpu_params.with_params(wanted, step.params), changed=True)
     with host.kernel_log() as log:
         try:
             host.write(f"{folder}/{type_id}/create", uuid)
@@ -67,7 +68,28 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
             f"the kernel accepted {uuid} but then shows {created or 'no such device'}",
             path=f"{mdev.BUS}/{uuid}",
         )
-    return Change(step.op, uuid, None, wanted, changed=True)
+    vgpu_params.write_or_undo(
+        host,
+        f"{mdev.BUS}/{uuid}",
+        step.params,
+        what=f"the mediated device {uuid}",
+        undo=lambda: ensure_deleted(host, DeleteMdev(uuid), dry_run=False),
+    )
+    return Change(step.op, uuid, None, vgpu_params.with_params(wanted, step.params), changed=True)
+
+
+def _ensure_params(host: Host, step: CreateMdev, before: str, *, dry_run: bool) -> Change:
+    """Bring the parameters of a device that exists to the wanted ones; the driver takes them while nothing has it."""
+    uuid, folder = mdev.check_uuid(step.uuid), f"{mdev.BUS}/{mdev.check_uuid(step.uuid)}"
+    if not vgpu_params.differ(host, folder, step.params):
+        return Change(step.op, uuid, before, before, changed=False)
+    nodes = OpenNodes(host)
+    require_unheld(nodes, f"the mediated device {uuid}", nodes.holders_of_mdev(uuid))
+    found = facts_of_params.read(host, folder)
+    if not dry_run:
+        vgpu_params.write(host, folder, step.params or "", what=f"the mediated device {uuid}")
+    after = vgpu_params.with_params(before, step.params)
+    return Change(step.op, uuid, vgpu_params.with_params(before, found), after, changed=True)
 
 
 def ensure_deleted(host: Host, step: DeleteMdev, *, dry_run: bool) -> Change:

@@ -16,6 +16,7 @@ from vgpuctl.agent.facts import (
     topology,
     vf_notes,
     vgpu_config,
+    vgpu_params,
     vgpu_room,
 )
 from vgpuctl.agent.facts.holders import OpenNodes
@@ -235,6 +236,7 @@ class _GpuReader:
             uuid,
             holders,
             offers_types=offers_types,
+            vgpu_params=None if current is None else vgpu_params.read(host, pci.folder(address)),
         )
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
@@ -245,6 +247,7 @@ class _GpuReader:
                 device.type_id,
                 device.iommu_group,
                 self._shared.nodes.holders_of_mdev(device.uuid),
+                vgpu_params.read(self._host, f"{mdev.BUS}/{device.uuid}"),
             )
             for device in self._shared.mdevs
             if device.parent in parents

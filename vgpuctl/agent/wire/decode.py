@@ -83,7 +83,7 @@ def to_json(value: object) -> Any:
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if isinstance(value, STEPS):
-        return {"op": value.op, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
+        return {"op": value.op, **{name: to_json(getattr(value, name)) for name in _written(value)}}
     if is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, (list, tuple)):
@@ -91,6 +91,12 @@ def to_json(value: object) -> Any:
     if isinstance(value, dict):
         return {str(key): to_json(item) for key, item in value.items()}
     raise TypeError(f"{_kind(value)} cannot travel as JSON")
+
+
+def _written(step: Any) -> List[str]:
+    """Name the fields of a step that travel: without those of `since`, which older agents do not know, while None."""
+    later = getattr(step, "since", ())
+    return [field.name for field in fields(step) if field.name not in later or getattr(step, field.name) is not None]
 
 
 def step_to_json(step: Step) -> Dict[str, Any]:

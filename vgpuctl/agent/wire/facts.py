@@ -60,13 +60,14 @@ class VgpuType:
 
 @dataclass(frozen=True)
 class Mdev:
-    """One mediated device."""
+    """One mediated device. vgpu_params: the text of its parameters, None where its driver has no such file."""
 
     uuid: str
     parent: str
     type_id: str
     iommu_group: Optional[int]
     holders: Tuple[Holder, ...] = ()
+    vgpu_params: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class VirtualFunction:
     problem: why it could not be read; the other fields are then no facts, and the VF counts as taken.
     offers_types: whether the driver offers vGPU types on it, by either kernel interface; None where nobody looked.
     last_use: rises over the host with every vGPU that is made, 0 for none since the VFs are there.
+    vgpu_params: of the vGPU that the VF itself carries, as for Mdev.
     """
 
     address: str
@@ -89,6 +91,7 @@ class VirtualFunction:
     problem: Optional[str] = None
     offers_types: Optional[bool] = None
     last_use: int = 0
+    vgpu_params: Optional[str] = None
 
 
 @dataclass(frozen=True)

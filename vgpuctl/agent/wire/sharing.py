@@ -29,12 +29,18 @@ class Sharing(str, Enum):
 
 @dataclass(frozen=True)
 class CreateMdev:
-    """Create the mediated device `uuid` of `type_id` under `parent` (a PF or a VF)."""
+    """Create the mediated device `uuid` of `type_id` under `parent` (a PF or a VF).
+
+    params: the text of its `vgpu_params` (reference 2.3), written after it is made; empty for none, None to leave what
+    is there. A device whose parameters are refused is removed again.
+    """
 
     op: ClassVar[str] = "mdev.create"
+    since: ClassVar[Tuple[str, ...]] = ("params",)
     parent: str
     type_id: str
     uuid: str
+    params: Optional[str] = None
 
     @property
     def device(self) -> str:
@@ -77,11 +83,16 @@ class DeleteMdev:
 
 @dataclass(frozen=True)
 class SetVfProfile:
-    """Write a decimal vGPU type id to a VF's current_vgpu_type; "0" removes the vGPU (with retries)."""
+    """Write a decimal vGPU type id to a VF's current_vgpu_type; "0" removes the vGPU (with retries).
+
+    params: as for CreateMdev; a vGPU that is removed loses them, and a new one never has those of the last.
+    """
 
     op: ClassVar[str] = "vf-profile.set"
+    since: ClassVar[Tuple[str, ...]] = ("params",)
     address: str
     type_id: str
+    params: Optional[str] = None
 
     @property
     def device(self) -> str:
@@ -99,5 +110,6 @@ class SetVfProfile:
         return "0", self.type_id
 
 
+MakeVgpu = Union[CreateMdev, SetVfProfile]
 VgpuStep = Union[CreateMdev, DeleteMdev, SetVfProfile]
 VGPU_STEPS = (CreateMdev, DeleteMdev, SetVfProfile)

@@ -103,14 +103,15 @@ def print_gpu(gpu: Gpu) -> None:
         for vf in used:
             vgpu = vgpus.get(vf.address)
             what = "" if vgpu is None else vgpu.mdev_uuid or f"type {vgpu.type_id}"
-            print_line(f"    {vf.address}  {what}  group {vf.iommu_group}" + _held(vf.holders))
+            print_line(f"    {vf.address}  {what}  group {vf.iommu_group}" + _with(vf.vgpu_params) + _held(vf.holders))
     _print_mig(gpu)
     if gpu.scheduler is not None:
         time_slice = gpu.scheduler.time_slice_us
         shown = "the driver's default" if time_slice is None else f"{time_slice} µs"
         print_line(f"  scheduler     {gpu.scheduler.policy}, time slice {shown}")
     for mdev in gpu.mdevs:
-        print_line(f"  mdev          {mdev.uuid} {mdev.type_id} under {mdev.parent}" + _held(mdev.holders))
+        what = f"{mdev.uuid} {mdev.type_id} under {mdev.parent}"
+        print_line(f"  mdev          {what}" + _with(mdev.vgpu_params) + _held(mdev.holders))
     for type_ in gpu.types:
         size = format_mib(type_.framebuffer_mib) if type_.framebuffer_mib else "?"
         print_line(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
@@ -182,6 +183,10 @@ def _print_mig(gpu: Gpu) -> None:
             f"    instance {one.id}  {one.profile} at {one.start}, size {one.size}, "
             f"{one.compute_instances} compute instances, {use}" + _held(one.holders)
         )
+
+
+def _with(params: str | None) -> str:
+    return f", parameters {params}" if params else ""
 
 
 def _held(holders: tuple[Any, ...]) -> str:

@@ -54,8 +54,7 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
                     f"{len(listed.gpu.vfs)}/{listed.gpu.total_vfs}" if listed.gpu.total_vfs else None,
                     listed.gpu.numa_node,
                     listed.gpu.driver,
-                    ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.share.profile}" for lease in listed.leases)
-                    or None,
+                    ", ".join(_leases(listed)) or None,
                     "; ".join(
                         [
                             *([] if listed.closed is None else [f"{listed.closed.code}: {listed.closed.reason}"]),
@@ -71,6 +70,15 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
             empty="no GPU found",
         )
     report_failures(seen.failures, answered=len(seen.capacities))
+
+
+def _leases(listed: "ListedGpu") -> Iterator[str]:
+    """Who has what, with the parameters of its vGPU where it has any."""
+    from vgpuctl.sharing.kinds import params_found
+
+    for lease in listed.leases:
+        params = params_found(lease.share, listed.gpu)
+        yield f"{lease.tenant}.{lease.vm_name}:{lease.share.profile}" + (f" ({params})" if params else "")
 
 
 def _problems(listed: "ListedGpu") -> Iterator[str]:

@@ -90,13 +90,15 @@ def command(
 def _print_shares(shown: "ShownVm") -> None:
     is_asked = len(shown.holders) == len(shown.leases)
     all_holders = shown.holders if is_asked else ((),) * len(shown.leases)
-    rows = zip(shown.leases, all_holders, shown.shares_seen, shown.closed, strict=True)
-    for lease, holders, seen, closed in rows:
+    rows = zip(shown.leases, all_holders, shown.shares_seen, shown.closed, shown.vgpu_params, strict=True)
+    for lease, holders, seen, closed, params in rows:
         print_line(
             f"share     {lease.share.profile} ({lease.share.sharing}) on {lease.share.function}, lease {lease.state}"
         )
         if lease.share.mdev_uuid:
             print_line(f"          mdev {lease.share.mdev_uuid}")
+        if params:
+            print_line(f"          parameters {params}")
         if not is_asked:
             print_line(f"          held by unknown: the host could not be asked ({seen})")
         elif holders is None:

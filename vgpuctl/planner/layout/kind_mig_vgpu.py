@@ -2,6 +2,7 @@
 """vGPUs in MIG instances: MIG on, then the VFs, then the instances, then what vGPUs need (reference 5.3)."""
 
 from vgpuctl.model.layout import MigVgpuLayout
+from vgpuctl.model.vgpu_params import params_text
 from vgpuctl.planner.layout import driver, instances, mig_mode, shares, vgpu_settings, virtual_functions
 from vgpuctl.planner.layout.vgpu_boards import vfs_for_vgpu
 from vgpuctl.planner.layout.work import GpuWork
@@ -24,4 +25,4 @@ def plan(work: GpuWork, layout: MigVgpuLayout) -> None:
     vgpu_settings.ensure_instance_size_modes(work, layout.size_mode, starts)
     vgpu_settings.ensure_scheduler(work, layout.scheduler)
     vgpu_settings.check_types(work, layout.types)
-    shares.ensure(work, layout.shares)
+    shares.ensure(work, layout.shares, params_text(layout.vgpu_params))

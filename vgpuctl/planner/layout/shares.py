@@ -4,8 +4,10 @@
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import VgpuType
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.catalog import short_name
 from vgpuctl.planner.layout.result import Phase
@@ -16,8 +18,10 @@ from vgpuctl.sharing.occupancy import ExistingVgpu
 _NAMESPACE = uuid.UUID("3b6b2d5f-5c1f-5f0e-9c55-0b7f1d1f7a10")
 
 
-def ensure(work: GpuWork, shares: Sequence[tuple[str, int]]) -> None:
+def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -> None:
     """Make what is missing of each type. One that exists counts, whoever uses it.
+
+    params: of each vGPU. Idle ones that a layout made get them now; a VM's gets them when it starts.
 
     The UUID of an mdev follows from host, GPU, type and number, so that the same layout makes the same device again.
     Types and VFs are known only once the GPU stands otherwise as declared: until then they come later.
@@ -53,8 +57,27 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]]) -> None:
             )
             continue
         for number in range(missing):
-            if not _make(work, offer, name, found + number, free, uuids):
+            if not _make(work, offer, name, found + number, free, uuids, params):
                 break
+    if not work.is_rebuilt:
+        _ensure_params(work, params)
+
+
+def _ensure_params(work: GpuWork, params: str) -> None:
+    """Write the parameters of vGPUs that a layout made and nobody uses. The step that makes one changes them too."""
+    gone = {planned.step.device for planned in work.steps if isinstance(planned.step, VGPU_STEPS)}
+    for vgpu in work.idle_shares:
+        found = vgpu.params or ""
+        if found == params or vgpu.device in gone or vgpu.vfio_device in gone or vgpu.type_id is None:
+            continue
+        make = vgpu_kind_of(vgpu).make
+        work.differ("vgpu-params", params or "none", f"{found or 'none'} of {vgpu.vfio_device}")
+        work.add(
+            Phase.SHARES,
+            replace(make(vgpu), params=params),
+            f"set the parameters of the idle share {vgpu.vfio_device} to {params or 'none'}",
+            undo=(replace(make(vgpu), params=found),),
+        )
 
 
 def tear_down(work: GpuWork) -> None:
@@ -93,7 +116,15 @@ def _take_away(work: GpuWork, vgpu: ExistingVgpu, phase: Phase) -> None:
     work.add(phase, kind.remove(vgpu), f"delete the idle share {vgpu.vfio_device}", undo=undo)
 
 
-def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator[str], uuids: set[str | None]) -> bool:
+def _make(
+    work: GpuWork,
+    offer: VgpuType,
+    name: str,
+    number: int,
+    free: Iterator[str],
+    uuids: set[str | None],
+    params: str,
+) -> bool:
     kind = vgpu_kind_on(work.gpu)
     function = next(free, None) if kind is None or kind.is_on_vf else work.address
     if kind is None or function is None:
@@ -103,7 +134,7 @@ def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator
     if kind.has_uuid:
         identity = share_uuid(work.hostname, work.address, name, number, uuids)
         uuids.add(identity)
-    vgpu = ExistingVgpu(work.address, kind.sharing, function, offer.type_id, identity)
+    vgpu = ExistingVgpu(work.address, kind.sharing, function, offer.type_id, identity, params or None)
     work.add(Phase.SHARES, kind.make(vgpu), kind.describe_make(vgpu, name), undo=(kind.remove(vgpu),))
     return True
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.planner.upgrade.guest_drivers import (
+from vgpuctl.planner.upgrade.host_changes import HostChange, UpgradeTarget, host_changes
+from vgpuctl.sharing.guest_drivers import (
     BranchVerdict,
     GuestCheck,
     GuestVerdict,
     check_guest,
     guest_branches,
 )
-from vgpuctl.planner.upgrade.host_changes import HostChange, UpgradeTarget, host_changes
 
 
 @dataclass(frozen=True)

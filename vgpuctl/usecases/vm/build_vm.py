@@ -30,7 +30,14 @@ from vgpuctl.usecases.vm.kept_disks import kept_disks, take_kept
 from vgpuctl.usecases.vm.licence_token import with_licence_token, with_token_of
 from vgpuctl.usecases.vm.quarantine import start_domain
 from vgpuctl.usecases.vm.release import release_shares
-from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, take_steps
+from vgpuctl.usecases.vm.shares import (
+    build_shares,
+    check_leases,
+    leases_of,
+    plan_leases,
+    say_what_params_cost,
+    take_steps,
+)
 from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
 
 
@@ -44,8 +51,9 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
         pool = refuse_without_seats(session, [vm.request], [[lease.share for lease in leases]])
         seeded = with_token_of(session, vm, pool)
     facts = host.agent.facts()
-    leases = check_leases(leases, facts, rules_of(services, placement.host))
-    steps, undo = plan_leases(leases, facts)
+    rules = rules_of(services, placement.host)
+    leases = check_leases(leases, facts, rules)
+    steps, undo = plan_leases(vm, leases, facts, rules)
     attachments = free_ports(services, vm, networks)
     guest.check_nodes(vm, facts)
     guest.check_display(vm, leases, facts)
@@ -67,7 +75,8 @@ def build_vm(
     """
     host = services.host(vm.host)
     facts, health = host.agent.facts_and_health()
-    reserved, leases = leases, check_leases(leases, facts, rules_of(services, vm.host))
+    rules = rules_of(services, vm.host)
+    reserved, leases = leases, check_leases(leases, facts, rules)
     refuse_sick(services, host, leases, health)
     if leases != reserved:
         with services.store.transaction() as session:
@@ -83,7 +92,7 @@ def build_vm(
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
         check_leases(leases, host.agent.facts(), rules_of(services, vm.host))
-    steps, undo = plan_leases(leases, facts)
+    steps, undo = plan_leases(vm, leases, facts, rules)
     was_started = False
     # Undone last: what a guest may have used comes back like any other share.
     undoing.push("health of the GPUs", lambda: release_shares(services, host, leases) if was_started else None)
@@ -93,6 +102,7 @@ def build_vm(
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")
+    say_what_params_cost(services, vm, leases, facts, rules)
     if attachments:
         _connect(services, vm, attachments, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))

@@ -25,11 +25,12 @@ def restore_shares(services: Services, vm: Vm) -> bool:
             return False
         facts = host.agent.facts()
         refuse_other_card(vm, leases, facts)
-        steps, _undo = plan_leases(leases, facts)
+        rules = rules_of(services, vm.host)
+        steps, _undo = plan_leases(vm, leases, facts, rules)
         promised = [one for one in leases if one.state is LeaseState.RESERVED]
         if not steps and not promised:
             return False
-        refuse_kept(leases, facts, rules_of(services, vm.host))
+        refuse_kept(leases, facts, rules)
         take_steps(host, steps)
         facts = host.agent.facts()
         with services.store.transaction() as session:

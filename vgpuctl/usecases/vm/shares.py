@@ -17,16 +17,18 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
+from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
 from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
+from vgpuctl.model.vgpu_params import params_against_migration
 from vgpuctl.model.vm import Vm
-from vgpuctl.planner.plan import check_kept, check_share, plan_share, with_first_drivers
+from vgpuctl.planner.plan import check_kept, check_share, params_of, plan_share, refuse_terms, with_first_drivers
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.sharing.matching import can_be_of
 from vgpuctl.sharing.occupancy import gpu_at
-from vgpuctl.usecases.support.services import HostSession
+from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 
 
@@ -97,12 +99,43 @@ def _not_startable(lease: Lease, reason: str) -> StateError:
     )
 
 
-def plan_leases(leases: Sequence[Lease], facts: HostFacts) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Return the steps that build the shares of one VM, and the undo in reverse, each step once."""
-    plans = [plan_share(lease.share, facts) for lease in leases]
+def refuse_against_terms(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> None:
+    """Raise StateError when a share that a VM kept no longer suits it: its parameters, or the driver of its guest."""
+    for lease in leases:
+        refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.request))
+        if refusal is not None:
+            raise StateError(
+                f"{vm.label} cannot start with {describe_share(lease)} of {lease.host}: {refusal}",
+                hint="docs/vgpu-parameters.md has the rules of parameters, docs/upgrades.md those of guest drivers",
+            )
+
+
+def plan_leases(
+    vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Return the steps that build the shares of one VM, and the undo in reverse, each step once.
+
+    The parameters of vGPUs are written again each time, since they do not outlive the device; of a VM that somebody
+    else defined they stay as they are.
+    """
+    own = vm.request.vgpu_params
+    plans = [
+        plan_share(lease.share, facts, None if vm.is_adopted and not own else params_of(lease.share, facts, rules, own))
+        for lease in leases
+    ]
     steps = tuple(dict.fromkeys(step for plan in plans for step in plan.steps))
     undo = tuple(dict.fromkeys(step for plan in reversed(plans) for step in plan.undo))
     return steps, undo
+
+
+def say_what_params_cost(
+    services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules
+) -> None:
+    """Say which parameters keep a VM from live migration."""
+    found = [params_of(lease.share, facts, rules, vm.request.vgpu_params) for lease in leases]
+    names = dict.fromkeys(name for params in found for name in params_against_migration(params))
+    if names:
+        services.say(f"{vm.domain_name}: {', '.join(names)} keeps its vGPUs from live migration")
 
 
 def take_steps(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:

@@ -13,7 +13,9 @@ from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.proof import Proof
 from vgpuctl.model.vm import RestartPolicy, Vm
+from vgpuctl.planner.plan import params_of
 from vgpuctl.sharing.gate import refuse_share
+from vgpuctl.sharing.kinds import params_found
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.shown_interfaces import ShownInterface, shown_interfaces
@@ -62,7 +64,8 @@ class ShownVm:
     asked. state: the observation in words. shares: of each lease, the last observation of its device; shares_seen: the
     same in words. closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed
     host. preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
-    last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one.
+    last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one. vgpu_params: of
+    each lease, the parameters of its vGPU as last read; None without any.
     """
 
     vm: Vm
@@ -82,6 +85,7 @@ class ShownVm:
     last_hour: LastHour | None = None
     proof: Proof | None = None
     interfaces: tuple[ShownInterface, ...] = ()
+    vgpu_params: tuple[str | None, ...] = ()
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -107,7 +111,8 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             shares_seen=tuple(describe_age(shares[lease.id], session.now()) for lease in leases),
             restart=_last_restart(session, vm, seen),
         )
-    shown = replace(shown, closed=_closed(services, leases, None if known is None else known.facts))
+    facts = None if known is None else known.facts
+    shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))
     shown = replace(shown, proof=last_proof(services, vm, leases), interfaces=shown_interfaces(services, vm))
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
 
@@ -138,6 +143,19 @@ def _closed(services: Services, leases: Sequence[Lease], facts: HostFacts | None
                 refusal = refuse_share(lease.share, gpu, rules_of(services, lease.host), is_kept=True)
         found.append(refusal)
     return tuple(found)
+
+
+def _params(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[str | None, ...]:
+    """The parameters of each vGPU. The host is read again where it answers and any are declared: facts are older."""
+    if facts is not None and services.is_connected(vm.host):
+        with contextlib.suppress(VgpuctlError):
+            rules = rules_of(services, vm.host)
+            is_declared = any(params_of(lease.share, facts, rules, vm.request.vgpu_params) for lease in leases)
+            facts = services.host(vm.host).agent.facts() if is_declared else facts
+    gpus = [None if facts is None else gpu_at(facts, lease.share.gpu) for lease in leases]
+    return tuple(
+        None if gpu is None else params_found(lease.share, gpu) for lease, gpu in zip(leases, gpus, strict=True)
+    )
 
 
 def _last_restart(session: Session, vm: Vm, seen: Observation) -> LastRestart | None:

@@ -48,6 +48,7 @@ from vgpuctl.usecases.vm.shares import (
     check_leases,
     leases_of,
     plan_leases,
+    refuse_against_terms,
     refuse_kept,
     refuse_other_card,
 )
@@ -176,6 +177,7 @@ def _start(
     else:
         refuse_other_card(vm, leases, facts)
         refuse_kept(leases, facts, rules_of(services, vm.host))
+        refuse_against_terms(vm, leases, facts, rules_of(services, vm.host))
         with services.store.transaction() as session:
             take_seat(session, vm, leases)
         if vm.nodes is None:
@@ -183,7 +185,7 @@ def _start(
     refuse_sick(services, host, leases, host.agent.health())
     guest.check_nodes(vm, facts)
     guest.check_display(vm, leases, facts)
-    steps, undo = plan_leases(leases, facts)
+    steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
     taken, was_started = [lease for lease in leases if lease.id not in before], False
     # Undone last: what a guest may have used comes back like any other share.
     undoing.push("health of the GPUs", lambda: release_shares(services, host, taken) if was_started else None)

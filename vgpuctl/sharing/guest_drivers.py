@@ -6,6 +6,8 @@ from enum import StrEnum
 from itertools import product
 
 from vgpuctl.catalog.vgpu_versions import BRANCHES, parse_driver, ranges_of
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.offer import Refusal
 
 
 class GuestVerdict(StrEnum):
@@ -58,6 +60,20 @@ def check_guest(guest: str | None, host: str) -> GuestCheck:
     if len(meets) > 1:
         return GuestCheck(GuestVerdict.UNKNOWN, f"{said}: the sources do not decide it")
     return GuestCheck(GuestVerdict.WORKS if True in meets else GuestVerdict.BREAKS, said)
+
+
+def refuse_guest_driver(guest: str | None, host: str | None) -> Refusal | None:
+    """Say that a guest driver cannot load beside the host's, None where it can or nobody knows."""
+    if guest is None or host is None:
+        return None
+    check = check_guest(guest, host)
+    if check.verdict is not GuestVerdict.BREAKS:
+        return None
+    return Refusal(
+        Code.GUEST_DRIVER,
+        f"the guest driver {guest} cannot load beside the host's driver {host}: {check.reason}",
+        "use a driver of the host's branch in the guest, or another host (docs/upgrades.md)",
+    )
 
 
 def guest_branches(host: str) -> tuple[BranchVerdict, ...]:

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules about the parameters of a layout's vGPUs that need no host."""
+
+from collections.abc import Mapping, Sequence
+
+from vgpuctl.model.vgpu_params import VgpuParam, VgpuParams
+from vgpuctl.sharing.params import refuse_unified_memory
+from vgpuctl.specs.value import Value
+
+
+def check_params(params: VgpuParams, types: Sequence[str], keys: Mapping[str, Value]) -> None:
+    """Refuse a parameter that is there twice, and unified memory for types that have none. types: the declared ones."""
+    names = [name for name, _ in params]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise keys["vgpu_params"].refuse(f"has {name} twice")
+    if (VgpuParam.ENABLE_UVM, "1") not in params:
+        return
+    for name in types:
+        refusal = refuse_unified_memory(name)
+        if refusal is not None:
+            raise keys["vgpu_params"].refuse(f"contradicts the types: {refusal}")

@@ -33,6 +33,7 @@ class NewPlace:
 
     facts: of the host, as read, without what the VM gives up. before: its leases. ending, beginning: those that it
     gives up and gets; it keeps the others. A VM that has released its shares gets none: its next start places it.
+    building: the steps that make those it gets.
     """
 
     facts: HostFacts
@@ -40,6 +41,7 @@ class NewPlace:
     before: tuple[Lease, ...]
     ending: tuple[Lease, ...]
     beginning: tuple[Lease, ...]
+    building: tuple[Step, ...]
 
     @property
     def after(self) -> tuple[Lease, ...]:
@@ -51,7 +53,7 @@ class NewPlace:
     def steps(self) -> tuple[Step, ...]:
         """The steps on the host, which must be read before they are taken: release of the old, then the new."""
         released = [step for one in self.ending for step in plan_release(one.share, None).steps]
-        return (*dict.fromkeys(released), *plan_leases(self.beginning, self.facts)[0])
+        return (*dict.fromkeys(released), *self.building)
 
 
 def place_here(services: Services, vm: Vm, request: VmRequest) -> NewPlace:
@@ -117,11 +119,12 @@ class _Search:
         nodes = _nodes(self.request, capacity, [one.numa_node for one in shares])
         has_released = self.vm.state is VmState.STOPPED and not self.own and bool(self.vm.request.gpus)
         there = Placement(self.vm.host, tuple(shares), nodes=nodes)
-        made = () if has_released else leases_of(replace(self.vm, request=self.request), there)
+        resized = replace(self.vm, request=self.request)
+        made = () if has_released else leases_of(resized, there)
         beginning = tuple(one for one in made if one.index not in at)
-        return NewPlace(
-            room_on(self.services, self.vm, facts, self.own).facts, nodes, tuple(self.own), ending, beginning
-        )
+        room = room_on(self.services, self.vm, facts, self.own)
+        building, _undo = plan_leases(resized, beginning, room.facts, room.rules)
+        return NewPlace(room.facts, nodes, tuple(self.own), ending, beginning, building)
 
     def _taken(self, kept: Collection[Lease]) -> list[Lease]:
         with self.services.store.reading() as session:

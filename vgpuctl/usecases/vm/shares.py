@@ -99,8 +99,13 @@ def _not_startable(lease: Lease, reason: str) -> StateError:
     )
 
 
-def refuse_against_terms(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> None:
-    """Raise StateError when a share that a VM kept no longer suits it: its parameters, or the driver of its guest."""
+def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> None:
+    """Raise StateError when a share that a VM kept no longer suits it.
+
+    Its card is another, the share must not serve the VM, or it does not suit parameters or the driver of the guest.
+    """
+    refuse_other_card(vm, leases, facts)
+    refuse_kept(leases, facts, rules)
     for lease in leases:
         refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.request))
         if refusal is not None:

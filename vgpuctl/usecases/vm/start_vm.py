@@ -48,9 +48,7 @@ from vgpuctl.usecases.vm.shares import (
     check_leases,
     leases_of,
     plan_leases,
-    refuse_against_terms,
-    refuse_kept,
-    refuse_other_card,
+    refuse_unsuitable,
 )
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 from vgpuctl.usecases.vm.volumes import recorded_volumes
@@ -175,9 +173,7 @@ def _start(
             facts = host.agent.facts()
             vm, leases = _reserve_again(services, vm, facts, None)
     else:
-        refuse_other_card(vm, leases, facts)
-        refuse_kept(leases, facts, rules_of(services, vm.host))
-        refuse_against_terms(vm, leases, facts, rules_of(services, vm.host))
+        refuse_unsuitable(vm, leases, facts, rules_of(services, vm.host))
         with services.store.transaction() as session:
             take_seat(session, vm, leases)
         if vm.nodes is None:

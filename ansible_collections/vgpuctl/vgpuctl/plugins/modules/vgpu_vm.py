@@ -37,7 +37,7 @@ options:
     choices: [keep, release]
     default: keep
   timeout:
-    description: Seconds to wait for the guest to shut down before the plug is pulled.
+    description: Seconds to wait for the guest to shut down before it is forced off.
     type: float
     default: 60
   executable:

@@ -11,7 +11,7 @@ SEED_POOL = "default"
 KEPT = "kept:"
 """Before the tenant's name, in the place of a VM's UUID, of a disk that outlived its VM."""
 _DATA = "-data-"
-_OWN_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.qcow2|-seed\.iso|-data-.+\.qcow2)")
+_OWN_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.qcow2|-seed\.iso|-data-.*\.qcow2)")
 _MIB = 2**20
 
 

@@ -32,6 +32,7 @@ WRAPPED = {
         "start",
         "undefine",
     ),
+    ("vgpuctl.guests.live_disks", "LiveDisks"): ("attach", "detach", "eject", "merge", "resize", "snapshot"),
     ("vgpuctl.guests.networks", "LibvirtNetworks"): ("ensure", "remove"),
     ("vgpuctl.guests.storage", "Storage"): (
         "copy_volume",

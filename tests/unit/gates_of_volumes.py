@@ -4,18 +4,25 @@
 from tests.unit.uses_of_names import guarded
 
 VOLUMES = [
+    guarded(
+        "a VM starts again with the images that it was made from",
+        "images_again",
+        "usecases/vm/image_gate.py",
+        "usecases/vm/start_vm.py:_start",
+        "usecases/vm/definition.py:parts_again",
+    ),
     *(
         guarded(
             "a volume is recorded in the store before libvirt creates it, and never taken over",
             name,
             "guests/storage.py",
-            f"usecases/vm/volumes.py:{caller}",
+            *(f"usecases/vm/{caller}" for caller in callers),
             on="storage",
         )
-        for name, caller in (
-            ("create_disk", "_disk_maker"),
-            ("create_overlay", "_disk_maker"),
-            ("create_image", "_make_seed"),
+        for name, callers in (
+            ("create_disk", ("volumes.py:_disk_maker", "attach_disk.py:_make")),
+            ("create_overlay", ("volumes.py:_disk_maker", "create_snapshot.py:_make")),
+            ("create_image", ("volumes.py:_make_seed",)),
         )
     ),
     guarded(
@@ -29,6 +36,7 @@ VOLUMES = [
         "intend_volume",
         "store/volumes.py",
         "usecases/vm/volumes.py:make_volume",
+        "usecases/vm/create_snapshot.py:_take",  # all overlays at once
     ),
     guarded(
         "a volume is handed over to another host only when its pool was proven to be shared, with the VM's row",
@@ -40,20 +48,20 @@ VOLUMES = [
         "a volume counts as made when the gate has made it",
         "set_volume_made",
         "store/volumes.py",
-        "usecases/vm/volumes.py:make_volume",
+        "usecases/vm/volumes.py:make_intended",
     ),
     guarded(
         "the record of a volume goes with the volume",
         "forget_volume",
         "store/volumes.py",
-        "usecases/vm/volumes.py:make_volume",
+        "usecases/vm/volumes.py:make_intended",
         "usecases/vm/volumes.py:_remove",
         "usecases/maintenance/forget_host.py:forget_host",
         "usecases/store/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
     ),
     *(
         guarded(
-            "recorded volumes are deleted by those who end a VM, and by gc after it",
+            "recorded volumes are deleted by those who end a VM or a disk, and by gc after it",
             name,
             "usecases/vm/volumes.py",
             *callers,
@@ -68,7 +76,20 @@ VOLUMES = [
                     "usecases/vm/move_volumes.py:drop_left_volumes",
                 ),
             ),
-            ("remove_recorded", ("usecases/maintenance/gc.py:_look",)),
+            (
+                "remove_recorded",
+                (
+                    "usecases/maintenance/gc.py:_look",
+                    # Data disks that no VM has, and overlays that no domain uses.
+                    "usecases/vm/attach_disk.py:_add",
+                    "usecases/vm/attach_disk.py:_remove",
+                    "usecases/vm/delete_disk.py:delete_disk",
+                    "usecases/vm/create_snapshot.py:create_snapshot",
+                    "usecases/vm/create_snapshot.py:_remove",
+                    "usecases/vm/revert_snapshot.py:revert_snapshot",
+                    "usecases/vm/delete_snapshot.py:delete_snapshot",
+                ),
+            ),
         )
     ),
 ]

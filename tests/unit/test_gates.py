@@ -92,6 +92,11 @@ GATES = [
         "usecases/vm/kept_disks.py:take_kept",
         "usecases/vm/shares.py:build_shares",
         "usecases/vm/volumes.py:make_volumes",
+        "usecases/vm/attach_disk.py:_add",
+        "usecases/vm/attach_disk.py:_attach",
+        "usecases/vm/attach_disk.py:_make",
+        "usecases/vm/create_snapshot.py:_take",
+        "usecases/vm/resize_disk.py:_grow",
     ),
     guarded(
         "rows of a VM are forgotten only after a complete rollback or deletion",
@@ -297,12 +302,6 @@ GATES = [
         "usecases/vm/build_vm.py:plan_vm",
         "usecases/vm/build_vm.py:build_vm",
         "usecases/vm/move_volumes.py:plan_volumes",
-    ),
-    guarded(
-        "a VM starts again with the images that it was made from",
-        "images_again",
-        "usecases/vm/image_gate.py",
-        "usecases/vm/start_vm.py:_start",
     ),
     guarded(
         "requests with unregistered images are refused before anything is done",

@@ -64,6 +64,22 @@ SECTIONS = (
         },
     ),
     CommandSection(
+        "Disks of VMs",
+        "vm",
+        {
+            "attach-disk": "Attach a new or kept data disk to a VM, running or not.",
+            "detach-disk": "Detach a data disk from a VM; the tenant keeps it.",
+            "resize-disk": "Make a disk of a VM larger, running or not.",
+            "list-disks": "List the data disks of tenants and the VMs that have them.",
+            "delete-disk": "Delete data disks that no VM has.",
+            "create-snapshot": "Take a snapshot of all disks of a VM.",
+            "list-snapshots": "List the snapshots of a VM's disks.",
+            "revert-snapshot": "Bring the disks of a stopped VM back to a snapshot.",
+            "delete-snapshot": "Delete a snapshot; the disks keep what they hold.",
+            "eject-iso": "Eject the install media of a VM.",
+        },
+    ),
+    CommandSection(
         "Images",
         "vm",
         {

@@ -65,11 +65,16 @@ def attachable_xml(definition: str, live: str, serial: str, *, domain: str) -> t
     before: tuple[str, ...] = ()
     if fact.bus == "virtio":
         element.append(port_address(take_port(live, domain=domain, device=f"disk {serial}")))
-    elif read_xml(live).find("devices/controller[@type='scsi']") is None:
+    elif not has_scsi_controller(live):
         controller = ElementTree.Element("controller", {"type": "scsi", "index": "0", "model": "virtio-scsi"})
         controller.append(port_address(take_port(live, domain=domain, device="a SCSI controller")))
         before = (ElementTree.tostring(controller, encoding="unicode"),)
     return (*before, ElementTree.tostring(element, encoding="unicode"))
+
+
+def has_scsi_controller(xml: str) -> bool:
+    """True if the guest has a SCSI controller, on which a disk needs no port."""
+    return read_xml(xml).find("devices/controller[@type='scsi']") is not None
 
 
 def without_medium(element: str) -> str:

@@ -31,12 +31,14 @@ class BackingView:
 class DiskView:
     """One disk: the path of a qcow2 volume on the host. backing: None for an empty disk, or where unknown.
 
+    below: the VM's own volumes under it, highest first, where it has snapshots; the backing is under the last of them.
     target: its name in libvirt. port: the bus behind its root port, on virtio. unit: its number, on SCSI.
     iops, bytes_s: what it may do in a second. boot_order: None where the firmware looks by itself.
     """
 
     path: str
     backing: BackingView | None = None
+    below: tuple[BackingView, ...] = ()
     bus: DiskBus = DiskBus.VIRTIO
     target: str = "vda"
     port: int | None = DISK_BUS
@@ -46,6 +48,11 @@ class DiskView:
     iops: int | None = None
     bytes_s: int | None = None
     boot_order: int | None = None
+
+    @property
+    def layers(self) -> tuple[BackingView, ...]:
+        """All files below, highest first."""
+        return self.below if self.backing is None else (*self.below, self.backing)
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,9 @@ class MediumView:
 
 
 def disk_views(
-    request: VmRequest, first: DiskView | None, data_paths: Mapping[str, str], buses: ExtraBuses
+    request: VmRequest, first: DiskView | None, data_disks: Mapping[str, DiskView], buses: ExtraBuses
 ) -> tuple[DiskView, ...]:
-    """The disks of a VM. first: path and backing of its first disk. data_paths: of its data disks, by name."""
+    """The disks of a VM. first: the files of its first disk. data_disks: of its data disks, by name."""
     ports, units = iter(buses.disks), iter(range(1, 256))
     names = {DiskBus.VIRTIO: iter(ascii_lowercase[1:]), DiskBus.SATA: iter(_ON_SATA), DiskBus.SCSI: iter(_ON_SCSI)}
 
@@ -87,7 +94,7 @@ def disk_views(
         asked = request.disk or DiskRequest()
         boots = 1 if request.install is not None else None
         views.append(replace(placed(first, asked, None), boot_order=boots))
-    views += [placed(DiskView(data_paths[disk.name]), disk, disk.name) for disk in request.data_disks]
+    views += [placed(data_disks[disk.name], disk, disk.name) for disk in request.data_disks]
     return tuple(views)
 
 

@@ -26,9 +26,9 @@ def take_port(xml: str, *, domain: str, device: str) -> int:
     free = free_ports(xml)
     if not free:
         raise DomainRejected(
-            f"{domain} has no free port for {device}: it has {count_ports(xml)} ports for further devices, all in use",
-            hint="detach a device, or stop and start the VM: its ports are counted anew at each start"
-            " (`--spare-ports` says how many stay free)",
+            f"{domain} has no free port for {device}: it was started with {count_ports(xml)} ports for further devices,"
+            " and none is free",
+            hint="stop the VM, attach it, and start the VM: it then has a port for it and spare ones (`--spare-ports`)",
         )
     return free[0]
 

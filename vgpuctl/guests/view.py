@@ -42,7 +42,7 @@ _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _MAXPHYSADDR_SINCE = (8, 7)
 _SPARE_PORTS = 4
 NO_CPUS: CpusByNode = {}
-NO_DISKS: Mapping[str, str] = {}
+NO_DISKS: Mapping[str, DiskView] = {}
 
 
 class CpuMode(StrEnum):
@@ -122,7 +122,7 @@ def domain_view(
     facts: HostFacts,
     *,
     disk: DiskView | None = None,
-    data_paths: Mapping[str, str] = NO_DISKS,
+    data_disks: Mapping[str, DiskView] = NO_DISKS,
     seed_path: str | None = None,
     install_paths: Sequence[str] = (),
     attachments: Sequence[Attachment] = (),
@@ -172,7 +172,7 @@ def domain_view(
         expander_buses=expander_buses(vm.nodes),
         root_ports=root_ports(len(shares), vm.nodes, extras),
         scsi_bus=buses.scsi,
-        disks=disk_views(request, disk, data_paths, buses),
+        disks=disk_views(request, disk, data_disks, buses),
         media=tuple(medium_views(request, seed_path, install_paths)),
         nics=nic_views(vm, attachments, buses),
         hostdevs=tuple(_hostdevs(shares, first_gpu_bus(vm.nodes), request.display, facts)),

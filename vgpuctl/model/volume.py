@@ -16,11 +16,12 @@ _MIB = 2**20
 
 
 class VolumeKind(StrEnum):
-    """The volumes of a VM."""
+    """The volumes of a VM. data: one more disk. overlay: what was written to a disk since a snapshot of it."""
 
     DISK = "disk"
-    SEED = "seed"
     DATA = "data"
+    OVERLAY = "overlay"
+    SEED = "seed"
 
     def ending(self) -> str:
         """The end of the volume's name."""
@@ -28,10 +29,16 @@ class VolumeKind(StrEnum):
 
 
 class VolumeState(StrEnum):
-    """`intended` was committed before libvirt was asked to create the volume, `made` after it had done so."""
+    """`intended` was committed before libvirt was asked to create the volume, `made` after it had done so.
+
+    `detaching`: a data disk that left its VM, whose running domain may still have it, or an overlay that is dropped.
+    `merging`: an overlay whose content goes into the disk below it; it is in use while its domain has it.
+    """
 
     INTENDED = "intended"
     MADE = "made"
+    DETACHING = "detaching"
+    MERGING = "merging"
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,11 @@ class Volume:
     backing_path: str | None = None
     label: str = ""
     keep: bool | None = None
+
+    @property
+    def is_made(self) -> bool:
+        """True if libvirt has made it, whatever happens to it now."""
+        return self.state is not VolumeState.INTENDED
 
     @property
     def is_kept(self) -> bool:

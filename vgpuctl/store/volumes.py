@@ -72,8 +72,28 @@ class VolumeRows(EventRows):
             EventKind.VOLUME_TAKEN, replace(volume, vm_name=vm_name), after={"disk": volume.label, "name": volume.name}
         )
 
+    def begin_detach(self, volume: Volume) -> Volume:
+        """Note that a data disk leaves its VM, or that an overlay is dropped; a running domain may still have it.
+
+        Returns it as it is now. Raises NotFound.
+        """
+        return self._change_volume(volume, state=VolumeState.DETACHING, keep=True)
+
+    def begin_merge(self, volume: Volume) -> Volume:
+        """Note that the content of an overlay goes into the disk below it. Returns it. Raises NotFound."""
+        return self._change_volume(volume, state=VolumeState.MERGING)
+
+    def set_volume_size(self, volume: Volume, capacity_bytes: int) -> Volume:
+        """Note that a volume has grown. Raises NotFound."""
+        return self._change_volume(volume, capacity_bytes=capacity_bytes)
+
+    def _change_volume(self, volume: Volume, **values: Any) -> Volume:
+        if self._write(update(_VOLUMES).where(*_is(volume)).values(**values)).rowcount != 1:
+            raise NotFound(f"{volume} is not recorded in the store {self._store_name} as it was")
+        return replace(volume, **values)
+
     def _give_volume(self, volume: Volume, vm_uuid: str, vm_name: str) -> None:
-        values = {"vm_uuid": vm_uuid, "vm_name": vm_name, "keep": True}
+        values = {"vm_uuid": vm_uuid, "vm_name": vm_name, "keep": True, "state": VolumeState.MADE}
         conflict = f"tenant {volume.tenant} has another disk {volume.label} on {volume.host}"
         if self._write(update(_VOLUMES).where(*_is(volume)).values(**values), conflict=conflict).rowcount != 1:
             raise NotFound(f"{volume} is not recorded in the store {self._store_name} as it was")

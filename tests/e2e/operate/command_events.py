@@ -6,10 +6,12 @@ A new command needs a line in READING or a step in SCENARIO; tests/unit/test_gat
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from vgpuctl.model.disk import InstallRequest
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.store.store import open_store
 
 if TYPE_CHECKING:
     from tests.e2e.operate.test_events_of_commands import Scene
@@ -25,7 +27,8 @@ class Step:
 
     kind, subject: of the event that it must leave. first: what else has to be done before. where: `main`, the store of
     the scenario; `owner`, the same as the owner of the database; `other` and `forgetful`, new stores that know the
-    tenants only; `restored`, the copy that restore-store makes; or `postgresql`.
+    tenants only; `restored`, the copy that restore-store makes; or `postgresql`. is_refused: True if libvirt's test
+    driver refuses it, so that the event is that of its beginning.
     """
 
     arguments: str
@@ -33,6 +36,7 @@ class Step:
     subject: str
     first: "Callable[[Scene], None] | None" = None
     where: str = "main"
+    is_refused: bool = False
 
     @property
     def command(self) -> str:
@@ -53,6 +57,18 @@ def _queue_two(scene: "Scene") -> None:
 
 def _make_room(scene: "Scene") -> None:
     scene.does(f"delete-vm big {ACME} --yes --timeout 0")
+
+
+def _stop_web(scene: "Scene") -> None:
+    scene.does(f"stop-vm web {ACME} --timeout 0")
+
+
+def _insert_medium(scene: "Scene") -> None:
+    """Let a VM have a medium, whose image no simulated host has."""
+    with open_store(scene.operators["owner"].database) as store, store.transaction() as session:
+        vm = session.vm("acme", "web")
+        assert vm is not None
+        session.set_vm_request(vm.uuid, replace(vm.request, install=InstallRequest("setup")))
 
 
 def _power_off(scene: "Scene") -> None:
@@ -137,6 +153,15 @@ SCENARIO = (
     # VMs and the queue
     Step(f"create-vm web {SIZE} --network none --gpu A40-8Q", EventKind.VM_CREATED, "acme.web"),
     Step(f"stop-vm web {ACME} --timeout 0", EventKind.VM_STOPPED, "acme.web"),
+    Step(f"attach-disk web data,size=32MiB {ACME}", EventKind.DISK_ATTACHED, "acme.web"),
+    Step(f"create-snapshot web old {ACME}", EventKind.DISKS_SNAPSHOT, "acme.web"),
+    Step(f"start-vm web {ACME}", EventKind.VM_STARTED, "acme.web"),
+    Step(f"delete-snapshot web old {ACME} --yes", EventKind.DISKS_MERGING, "acme.web", is_refused=True),
+    Step(f"revert-snapshot web old {ACME} --yes", EventKind.DISKS_REVERTED, "acme.web", _stop_web),
+    Step(f"resize-disk web 48MiB --disk data {ACME}", EventKind.DISK_RESIZED, "acme.web", is_refused=True),
+    Step(f"detach-disk web data {ACME}", EventKind.DISK_DETACHED, "acme.web"),
+    Step(f"delete-disk data {ACME} --yes", EventKind.VOLUME_FORGOTTEN, "acme.web"),
+    Step(f"eject-iso web {ACME}", EventKind.MEDIA_EJECTED, "acme.web", _insert_medium),
     Step(f"start-vm web {ACME}", EventKind.VM_STARTED, "acme.web"),
     Step(f"reset-vm web {ACME}", EventKind.VM_RESET, "acme.web"),
     Step(f"force-off web {ACME}", EventKind.VM_STOPPED, "acme.web"),
@@ -181,6 +206,8 @@ READING = {
     "console": f"waits {ACME} --log",
     "render-vm": f"new {SIZE} --network none",
     "list-images": "",
+    "list-disks": "",
+    "list-snapshots": f"waits {ACME}",
     "capacity": "--gpu A40-8Q",
     "fit-performance": "--dry-run",
     "advise": "",

@@ -4,18 +4,20 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import libvirt
 import pytest
 
 from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.errors import DomainRejected
 from vgpuctl.guests.disk_facts import disk_of, domain_disks
+from vgpuctl.guests.disk_view import DiskView
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.live_disks import LiveChange, LiveDisks, grow_volume
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.spare_ports import free_ports
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.storage_facts import VolumeFact
-from vgpuctl.guests.view import DiskView, DomainView, domain_view
+from vgpuctl.guests.view import DomainView, domain_view
 from vgpuctl.model.image import BaseImage, ImageFormat
 
 MIB = 2**20
@@ -66,7 +68,7 @@ def test_a_disk_takes_a_spare_port_and_the_next_one_finds_none(
     ]
     third = storage.create_disk("default", "data3", 16)
     for bus, what in (("virtio", "disk data3"), ("scsi", "a SCSI controller")):
-        with pytest.raises(DomainRejected, match=f"no free port for {what}: it has 2 ports for further devices"):
+        with pytest.raises(DomainRejected, match=f"no free port for {what}: it was started with 2 ports"):
             disks.attach(_with_disk(running, third, bus), "data3")
     with pytest.raises(DomainRejected, match="sata cannot be attached to a running guest"):
         disks.attach(_with_disk(running, third, "sata"), "data3")
@@ -120,6 +122,8 @@ def test_a_snapshot_of_the_disks_leaves_no_metadata_and_merges_back(
     assert hypervisor.connection.lookupByName(running.name).snapshotNum(0) == 0
     assert disks.merge(overlay.path, root.path) is LiveChange.DONE
     assert [one.path for one in domain_disks(disks.xml() or "")] == [root.path]
+    defined = hypervisor.connection.lookupByName(running.name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    assert [one.path for one in domain_disks(defined)] == [root.path], "the next start would use the overlay"
     assert disks.merge(overlay.path, root.path) is LiveChange.NEXT_START
     with pytest.raises(DomainRejected, match="take a snapshot of the disks"):
         disks.snapshot({root.path: overlay.path}, quiesce=True)  # its agent does not answer

@@ -302,7 +302,7 @@ CASES: dict[str, DomainView] = {
         [],
         facts(),
         disk=_DISK,
-        data_paths={name: f"/images/{name}.qcow2" for name in ("fast", "large", "old", "second")},
+        data_disks={name: DiskView(f"/images/{name}.qcow2") for name in ("fast", "large", "old", "second")},
         seed_path=_SEED,
         install_paths=("/images/windows.iso", "/images/virtio-win.iso"),
     ),

@@ -3,6 +3,8 @@
 
 from collections.abc import Sequence
 
+from vgpuctl.errors import StateError
+from vgpuctl.model.disk_chain import chains, snapshot_of
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Backend
@@ -31,6 +33,7 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
     ConcurrentChange, with nothing done, while a controller serves its entry of the queue.
     """
     with operation(services, "delete-vm", vm):
+        _refuse_kept_below(services, vm)
         with services.store.transaction() as session:
             _leave_queue(session, vm)
             session.set_vm_state(vm.uuid, VmState.DELETING)
@@ -39,6 +42,17 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
             _shut_down(services, vm, timeout_s)
         remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
         services.say(f"{vm.domain_name}: deleted")
+
+
+def _refuse_kept_below(services: Services, vm: Vm) -> None:
+    """Raise StateError for a disk that outlives the VM and has snapshots: all that was written since would be lost."""
+    for chain in chains(recorded_volumes(services, vm)):
+        if chain.overlays and chain.disk.keep:
+            newest = snapshot_of(chain.active)
+            raise StateError(
+                f"cannot delete {vm.label}: its disk {chain.disk.label} is kept and has snapshots, the newest {newest}",
+                hint=f"delete them first: `vgpuctl delete-snapshot {vm.request.name} {newest}`",
+            )
 
 
 def _shut_down(services: Services, vm: Vm, timeout_s: float) -> None:

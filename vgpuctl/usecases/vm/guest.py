@@ -9,7 +9,6 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
 from vgpuctl.guests.capabilities import hyperv_features
-from vgpuctl.guests.disk_view import BackingView, DiskView
 from vgpuctl.guests.display_view import shown_device
 from vgpuctl.guests.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.numa import CpusByNode
@@ -26,6 +25,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.scheduler.guest_place import missing_on
 from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.vm.disk_places import data_disks, first_disk
 from vgpuctl.usecases.vm.guest_state import drop_tpm
 from vgpuctl.usecases.vm.quarantine import quarantine
 from vgpuctl.usecases.vm.volumes import find_own, refuse_taken_volumes
@@ -121,24 +121,15 @@ def remove_domain(
 def render(host: HostSession, parts: DomainParts) -> str:
     """Render the domain XML of a VM with its devices on this host, its port and its recorded volumes."""
     vm, images = parts.vm, parts.images
-    disk, seed, storage = None, None, Storage(host.hypervisor)
-    if vm.request.disk is not None:
-        place = find_own(storage, vm, parts.volumes, VolumeKind.DISK)
-        backing = place.backing_path if images.base is None else images.base.path
-        known = images.base_format if backing is not None else None
-        disk = DiskView(place.path, None if backing is None or known is None else BackingView(backing, known))
+    seed = None
     if any(one.kind is VolumeKind.SEED for one in parts.volumes) or vm.request.has_seed:
-        seed = find_own(storage, vm, parts.volumes, VolumeKind.SEED).path
-    data = {
-        disk.name: find_own(storage, vm, parts.volumes, VolumeKind.DATA, disk.name).path
-        for disk in vm.request.data_disks
-    }
+        seed = find_own(Storage(host.hypervisor), vm, parts.volumes, VolumeKind.SEED).path
     view = domain_view(
         vm,
         parts.leases,
         parts.facts,
-        disk=disk,
-        data_paths=data,
+        disk=first_disk(host, vm, parts.volumes, images),
+        data_disks=data_disks(host, vm, parts.volumes),
         seed_path=seed,
         install_paths=images.media,
         attachments=parts.attachments,

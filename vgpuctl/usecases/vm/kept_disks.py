@@ -7,7 +7,7 @@ from functools import partial
 
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.model.volume import KEPT, Volume, VolumeKind, VolumeState
+from vgpuctl.model.volume import KEPT, Volume, VolumeKind
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -87,7 +87,10 @@ def keep_disks(services: Services, vm: Vm, volumes: Sequence[Volume]) -> list[Vo
     kept = [
         one
         for one in volumes
-        if one.keep and one.state is VolumeState.MADE and not (is_rollback and one.name.startswith(vm.uuid))
+        if one.keep
+        and one.kind is VolumeKind.DATA
+        and one.is_made
+        and not (is_rollback and one.name.startswith(vm.uuid))
     ]
     with services.store.transaction() as session:
         for volume in kept:

@@ -49,6 +49,7 @@ def recorded_volumes(services: Services, source: HostSession, vm: Vm) -> list[tu
     here = Storage(source.hypervisor)
     found = []
     for volume in volumes:
+        _refuse_bound(vm, volume)
         fact = here.find_volume(volume.pool, volume.name)
         if fact is None or not is_recorded(fact, volume):
             raise StateError(
@@ -56,6 +57,20 @@ def recorded_volumes(services: Services, source: HostSession, vm: Vm) -> list[tu
             )
         found.append((volume, fact))
     return found
+
+
+def _refuse_bound(vm: Vm, volume: Volume) -> None:
+    """Raise StateError for a volume that stays where it is: an overlay, and a disk that the guest still lets go of."""
+    if volume.kind is VolumeKind.OVERLAY:
+        raise StateError(
+            f"{vm.label}: cannot move: its disks have snapshots",
+            hint=f"delete them first: `vgpuctl list-snapshots {vm.request.name}` shows them",
+        )
+    if volume.state is VolumeState.DETACHING:
+        raise StateError(
+            f"{vm.label}: cannot move: disk {volume.label} is still being detached",
+            hint=f"run `vgpuctl detach-disk {vm.request.name} {volume.label}` again",
+        )
 
 
 def plan_volumes(

@@ -18,7 +18,7 @@ from vgpuctl.guests.storage_facts import VolumeFact
 from vgpuctl.model.image import BaseImage, HostImages
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
+from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.vm.licence_token import with_licence_token
@@ -172,7 +172,7 @@ def is_recorded(found: VolumeFact, volume: Volume) -> bool:
 
 def _difference(found: VolumeFact, volume: Volume) -> str | None:
     """Say in which point libvirt's volume is not the recorded one; None when it is."""
-    is_made, is_disk = volume.state is VolumeState.MADE, volume.kind is not VolumeKind.SEED
+    is_made, is_disk = volume.is_made, volume.kind is not VolumeKind.SEED
     size, asked = found.capacity_bytes, volume.capacity_bytes
     wanted = volume.format or ("qcow2" if not is_made else found.format)
     if volume.key not in (None, found.key):
@@ -203,6 +203,11 @@ def make_volume(services: Services, volume: Volume, create: Callable[[], VolumeF
     """Record a volume, have it created, and record what was made. Raises VolumeExists, with the record forgotten."""
     with services.store.transaction() as session:
         session.intend_volume(volume)
+    return make_intended(services, volume, create)
+
+
+def make_intended(services: Services, volume: Volume, create: Callable[[], VolumeFact]) -> VolumeFact:
+    """Have a volume created that is recorded, and record what was made. Raises VolumeExists, as make_volume does."""
     try:
         made = create()
     except VolumeExists:
@@ -228,10 +233,10 @@ def _is_as_made(storage: Storage, volume: Volume) -> bool:
 
     A disk of a guest holds anything; one whose creation was cut short is empty. A seed names its VM's UUID.
     """
-    if volume.kind is VolumeKind.SEED and volume.state is VolumeState.MADE and volume.format is None:
+    if volume.kind is VolumeKind.SEED and volume.is_made and volume.format is None:
         return True  # an older vgpuctl made it, and may have named its VM in another way
     if volume.kind is not VolumeKind.SEED:
-        return volume.state is VolumeState.MADE or storage.is_unused_disk(volume.pool, volume.name)
+        return volume.is_made or storage.is_unused_disk(volume.pool, volume.name)
     size = volume.capacity_bytes or 0
     return storage.has_text_or_nothing(volume.pool, volume.name, volume.vm_uuid, size)
 

@@ -74,11 +74,6 @@ def full_name(entry: CatalogType) -> str:
     return entry.full_name or f"NVIDIA {entry.name}"
 
 
-def frame_rate_limit(entry: CatalogType) -> int:
-    """45 for B types, 60 for all others: NVIDIA Virtual GPU Software User Guide."""
-    return 45 if entry.series == "B" else 60
-
-
 def mig_profiles(board: Board) -> MigTable | None:
     """The board's MIG profiles where ids and slots of all are known, else None."""
     table = mig_table(board)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from uuid import NAMESPACE_URL, uuid5
 
-from vgpuctl.catalog import Board, CatalogType, MigProfile, MigTable, compute_instance_profiles
+from vgpuctl.catalog import Board, CatalogType, MigProfile, MigTable, compute_instance_profiles, frame_rate_limit
 from vgpuctl_lab import boards
 from vgpuctl_lab.card_links import CardLinks
 from vgpuctl_lab.cards import Card, CardInterface, HostShape
@@ -113,7 +113,7 @@ def _type(entry: CatalogType, type_id: int) -> str:
         framebuffer=entry.fb_mib,
         max=entry.max_instances,
         heads=entry.max_displays,
-        frl=boards.frame_rate_limit(entry),
+        frl=frame_rate_limit(entry),
         resolution=f"{width}x{height}",
         vdev=entry.vdev,
         placement=entry.placement_size,

@@ -17,7 +17,17 @@ ELSEWHERE = {
     "rom": "the ROM is only read when a card comes back from a VM; the change itself says its hash",
 }
 # Parts of several changes: none of them is a step of its own.
-PARTS = {"assumed", "boot_unit", "guest_state", "letting_go", "persistence", "refusal", "sriov_manage", "unbind_lock"}
+PARTS = {
+    "assumed",
+    "boot_unit",
+    "guest_state",
+    "letting_go",
+    "persistence",
+    "refusal",
+    "sriov_manage",
+    "unbind_lock",
+    "vgpu_params",
+}
 
 
 def _names(package: object) -> set[str]:

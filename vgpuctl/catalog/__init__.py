@@ -27,7 +27,7 @@ from vgpuctl.catalog.lookup import (
     type_names,
     types_of,
 )
-from vgpuctl.catalog.names import is_mig_backed, series_of, short_name
+from vgpuctl.catalog.names import frame_rate_limit, is_mig_backed, series_of, short_name
 
 __all__ = [
     "Board",
@@ -46,6 +46,7 @@ __all__ = [
     "boards_named",
     "boards_with_type",
     "compute_instance_profiles",
+    "frame_rate_limit",
     "is_mig_backed",
     "mig_table",
     "mixed_size_table",

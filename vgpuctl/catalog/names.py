@@ -4,6 +4,8 @@
 import re
 from functools import cache
 
+from vgpuctl.catalog.entries import CatalogType
+
 _MIG_BACKED = re.compile(r".+-(?P<slices>\d+)-\d+[ABCQ](?:ME|NOME|MEALL|GFX)?")
 _SERIES = re.compile(r".+-\d+(?P<series>[ABCQ])\d?(?:ME|NOME|MEALL|GFX)?")
 _VENDOR_PREFIX = re.compile(r"(?:GRID|NVIDIA) ")
@@ -22,6 +24,11 @@ def short_name(full_name: str) -> str:
 def is_mig_backed(name: str) -> bool:
     """True if a type's name has the form of a MIG-backed one: `A100X-1-5C`, not `A100X-5C`."""
     return _MIG_BACKED.fullmatch(name) is not None
+
+
+def frame_rate_limit(entry: CatalogType) -> int:
+    """45 frames a second for B types, 60 for all others: NVIDIA Virtual GPU Software User Guide."""
+    return 45 if entry.series == "B" else 60
 
 
 @cache

@@ -5,10 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.catalog import Board, CatalogType, compute_instance_profiles
+from vgpuctl.catalog import Board, CatalogType, compute_instance_profiles, frame_rate_limit
 from vgpuctl.errors import UsageError
 from vgpuctl_lab.boards import (
-    frame_rate_limit,
     full_name,
     gpu_uuid,
     interfaces,

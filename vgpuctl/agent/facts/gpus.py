@@ -289,6 +289,7 @@ class _GpuReader:
                 each.full_name if known is None or each.full_name != each.type_id else known.full_name,
                 each.framebuffer_mib or (known.framebuffer_mib if known else None),
                 each.max_instances or (known.max_instances if known else None),
+                each.display,
             )
         return found
 

@@ -9,6 +9,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from vgpuctl.agent.facts import iommu, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.facts import DisplayLimits
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
@@ -19,6 +20,9 @@ _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FRAMEBUFFER = re.compile(r"framebuffer=(\d+)M")
 _GOING_TRIES = 5
 _GOING_S = 0.02
+_HEADS = re.compile(r"num_heads=(\d+)")
+_LIMIT = re.compile(r"frl_config=(\d+)")
+_RESOLUTION = re.compile(r"max_resolution=(\d+)x(\d+)")
 _MAX_INSTANCE = re.compile(r"max_instance=(\d+)")
 
 
@@ -31,6 +35,7 @@ class OfferedType:
     available: int
     framebuffer_mib: Optional[int]
     max_instances: Optional[int]
+    display: Optional[DisplayLimits] = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,20 @@ def read_type(host: Host, parent: str, type_id: str) -> OfferedType:
         int(host.read(f"{path}/available_instances")),
         int(framebuffer[1]) if framebuffer else None,
         int(maximum[1]) if maximum else None,
+        read_display(description),
+    )
+
+
+def read_display(description: str) -> Optional[DisplayLimits]:
+    """Read heads, resolution and frame-rate limit from a type's description; None where it has none of them."""
+    heads, limit = _HEADS.search(description), _LIMIT.search(description)
+    size = _RESOLUTION.search(description)
+    if heads is None and limit is None and size is None:
+        return None
+    return DisplayLimits(
+        int(heads[1]) if heads else None,
+        (int(size[1]), int(size[2])) if size else None,
+        int(limit[1]) if limit else None,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional, Tuple
 
 from vgpuctl.agent import nvml_scheduler
 from vgpuctl.agent.nvml import Nvml, text
-from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.facts import DisplayLimits, SchedulerFacts
 from vgpuctl.agent.wire.measure_states import POLICIES
 from vgpuctl.agent.wire.values import dataclass
 
@@ -30,6 +30,7 @@ class NvmlType:
     max_per_instance: Optional[int] = None
     creatable_starts: Optional[Tuple[int, ...]] = None
     placement_size: int = 0
+    display: Optional[DisplayLimits] = None
 
 
 def read_types(nvml: Nvml, device: Any, note: Callable[[str], None], *, with_placements: bool) -> Tuple[NvmlType, ...]:
@@ -56,6 +57,20 @@ def _number_of(type_id: Any) -> int:
     return int(getattr(type_id, "value", type_id))
 
 
+def _read_display(nvml: Nvml, type_id: Any) -> Optional[DisplayLimits]:
+    """Return what a type can show; None where the library does not tell, which keeps nothing from being used."""
+    library = nvml.library
+    try:
+        heads = nvml.optional(library.nvmlVgpuTypeGetNumDisplayHeads, type_id)
+        size = nvml.optional(library.nvmlVgpuTypeGetResolution, type_id)
+        limit = nvml.optional(library.nvmlVgpuTypeGetFrameRateLimit, type_id)
+    except library.NVMLError:
+        return None
+    if heads is None and size is None and limit is None:
+        return None
+    return DisplayLimits(heads, None if size is None or not all(size) else (int(size[0]), int(size[1])), limit)
+
+
 def _read_type(nvml: Nvml, device: Any, type_id: Any, *, with_placements: bool) -> NvmlType:
     library = nvml.library
     size = nvml.optional(library.nvmlVgpuTypeGetFramebufferSize, type_id)
@@ -78,6 +93,7 @@ def _read_type(nvml: Nvml, device: Any, type_id: Any, *, with_placements: bool) 
         None if per_instance is None else int(per_instance),
         None if placements is None else tuple(sorted(placements.placementIds[: placements.count])),
         0 if placements is None else int(placements.placementSize),
+        _read_display(nvml, type_id),
     )
 
 

@@ -103,6 +103,7 @@ def read_types(
                 framebuffer or vgpu_types.size_of_name(names[type_id]),
                 known.max_instances if known else None,
                 0,
+                display=known.display if known else None,
             )
         )
     return vgpu_types.with_creatable(types, listed, used, memory_mib, rooms)

@@ -6,7 +6,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from vgpuctl.agent.facts import mdev
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.wire.facts import VgpuType, VirtualFunction
+from vgpuctl.agent.wire.facts import DisplayLimits, VgpuType, VirtualFunction
 from vgpuctl.agent.wire.values import dataclass, replace
 
 # Names: NVIDIA vGPU user guide; time-sliced `A40-8Q`, `T4-2B4`; MIG-backed `A100-1-5C`, `A100-1-5CME`.
@@ -23,6 +23,7 @@ class Description:
     full_name: str
     framebuffer_mib: Optional[int]
     max_instances: Optional[int]
+    display: Optional[DisplayLimits] = None
 
 
 def short_name(full_name: str) -> str:
@@ -105,6 +106,7 @@ def _type(offered: mdev.OfferedType, creatable: int, known: Optional[Description
         framebuffer or size_of_name(full_name),
         maximum,
         creatable,
+        display=offered.display or (known.display if known else None),
     )
 
 

@@ -38,6 +38,18 @@ class CompanionFunction:
 
 
 @dataclass(frozen=True)
+class DisplayLimits:
+    """What a vGPU of one type can show. max_resolution: width and height of one head.
+
+    frame_rate_limit: frames a second under the scheduler `best-effort`, 0 for none.
+    """
+
+    heads: Optional[int] = None
+    max_resolution: Optional[Tuple[int, int]] = None
+    frame_rate_limit: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class VgpuType:
     """A vGPU type one GPU offers, now.
 
@@ -45,7 +57,7 @@ class VgpuType:
     name: the short profile name without vendor prefix (`A40-2Q`); full_name as the host prints it.
     creatable: how many more can be created on the whole GPU at this moment (reference 2.2).
     creatable_starts: in mixed-size mode, where one can begin at this moment, taking placement_size each (reference
-    3.3); None in other modes, and where the driver does not tell.
+    3.3); None in other modes, and where the driver does not tell. display: None where the host does not tell it.
     """
 
     type_id: str
@@ -56,6 +68,7 @@ class VgpuType:
     creatable: int
     creatable_starts: Optional[Tuple[int, ...]] = None
     placement_size: int = 0
+    display: Optional[DisplayLimits] = None
 
 
 @dataclass(frozen=True)

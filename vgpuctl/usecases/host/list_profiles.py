@@ -2,9 +2,10 @@
 """list-profiles: the vGPU types of every GPU."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vgpuctl.agent.wire.facts import VgpuType
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import DisplayLimits, Gpu, VgpuType
 from vgpuctl.usecases.host.list_gpus import list_gpus
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import Survey
@@ -12,20 +13,40 @@ from vgpuctl.usecases.support.survey import Survey
 
 @dataclass(frozen=True)
 class ListedProfile:
-    """One vGPU type of one GPU. seen: when the host last showed the GPU, in words."""
+    """One vGPU type of one GPU. seen: when the host last showed the GPU, in words.
+
+    display: what it can show, as the host tells it, else as the catalogue has it. max_pixels: over all heads, of the
+    catalogue. display_source: `host` or `catalogue`, None where neither knows it.
+    """
 
     host: str
     gpu: str
     board: str
     profile: VgpuType
     seen: str
+    display: DisplayLimits | None = None
+    max_pixels: int | None = None
+    display_source: str | None = None
 
 
 def list_profiles(services: Services, *, refresh: bool) -> tuple[Sequence[ListedProfile], Survey]:
     """The vGPU types of every GPU and how many more can be created now."""
     gpus, seen = list_gpus(services, refresh=refresh)
     return [
-        ListedProfile(listed.host, listed.gpu.address, listed.board, profile, listed.seen)
+        _with_display(ListedProfile(listed.host, listed.gpu.address, listed.board, profile, listed.seen), listed.gpu)
         for listed in gpus
         for profile in sorted(listed.gpu.types, key=lambda type_: (type_.framebuffer_mib or 0, type_.name))
     ], seen
+
+
+def _with_display(listed: ListedProfile, gpu: Gpu) -> ListedProfile:
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    known = None if board is None else catalog.type_by_name(board, catalog.short_name(listed.profile.name))
+    pixels = None if known is None else known.max_pixels
+    told = listed.profile.display
+    if told is not None:
+        return replace(listed, display=told, max_pixels=pixels, display_source="host")
+    if known is None:
+        return listed
+    limits = DisplayLimits(known.max_displays, known.max_resolution, catalog.frame_rate_limit(known))
+    return replace(listed, display=limits, max_pixels=pixels, display_source="catalogue")

@@ -46,6 +46,23 @@ class VgpuFunctions(Session):
         """nvmlVgpuTypeGetFramebufferSize, in bytes."""
         return self.type(type_id).framebuffer_mib * MIB
 
+    def vgpu_type_get_num_display_heads(self, type_id: int) -> int:
+        """nvmlVgpuTypeGetNumDisplayHeads."""
+        return self._described(type_id, "num_heads=")[0]
+
+    def vgpu_type_get_resolution(self, type_id: int) -> list[int]:
+        """nvmlVgpuTypeGetResolution of the first head: width and height."""
+        return self._described(type_id, "max_resolution=")
+
+    def vgpu_type_get_frame_rate_limit(self, type_id: int) -> int:
+        """nvmlVgpuTypeGetFrameRateLimit."""
+        return self._described(type_id, "frl_config=")[0]
+
+    def _described(self, type_id: int, key: str) -> list[int]:
+        """The numbers behind a key of a type's description."""
+        text = self.type(type_id).description.partition(key)[2].partition(",")[0]
+        return [int(number) for number in text.split("x")]
+
     def vgpu_type_get_max_instances(self, device: DeviceHandle, type_id: int) -> int:
         """nvmlVgpuTypeGetMaxInstances on one card."""
         each = self.card(device).type_of(type_id)

@@ -24,7 +24,7 @@ from vgpuctl.model.licence import Edition
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me"
 TOKEN = "eyJ.stand-in.token"

@@ -186,11 +186,16 @@ GATES = [
         "usecases/vm/start_vm.py:_start",
     ),
     guarded(
-        "a device that a stopped VM kept is held against its layout before the VM starts",
+        "a device that a stopped VM kept is held against its layout before it is made again",
         "refuse_kept",
         "usecases/vm/shares.py",
-        "usecases/vm/start_vm.py:_start",
         "usecases/vm/restore_shares.py:restore_shares",
+    ),
+    guarded(
+        "a device that a stopped VM kept is held against layout, card and guest driver before the VM starts",
+        "refuse_unsuitable",
+        "usecases/vm/shares.py",
+        "usecases/vm/start_vm.py:_start",
     ),
     guarded(
         "a card that the host shows its console on is given away only when it is declared for that",

@@ -2,6 +2,7 @@
 """Seats of licences as an operator meets them, on simulated hosts."""
 
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +68,13 @@ def test_all_seats_taken_refuses_by_name_and_queues(operator: Operator) -> None:
     assert "seats of licences of edition vws are taken" in operator.does("list-queue", "--json").out
     assert _pool(operator)["waiting"] == ["acme.third"]
     assert "acme.third" in operator.does("list-licence-pools").out
-    operator.does("leave-queue", "third", *TENANT)
+    operator.does("controller", "--once", "--shutdown-timeout", "0")
+    assert _pool(operator)["waiting"] == ["acme.third"]
+    operator.does("stop-vm", "web", *TENANT, "--hold", "keep")
+    operator.does("controller", "--once", "--shutdown-timeout", "0")
+    assert [seat["vm_name"] for seat in _pool(operator)["seats"]] == ["old", "third"]
+    operator.does("delete-vm", "third", *TENANT, "--yes")
+    operator.does("start-vm", "web", *TENANT)
     # No licence is needed without a vGPU.
     operator.does("create-vm", "plain", *TENANT, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
     operator.does("delete-vm", "plain", *TENANT, "--yes")
@@ -75,6 +82,10 @@ def test_all_seats_taken_refuses_by_name_and_queues(operator: Operator) -> None:
 
 def test_a_clean_stop_returns_the_seat_at_once_and_the_start_takes_it_again(operator: Operator) -> None:
     assert _counts(operator) == (2, 0, 0)
+    shown = operator.json("show-vm", "web", *TENANT)
+    assert (shown["licence"]["pool"], shown["licence_states"]) == ("dls", ["licensed"])
+    assert "a seat of dls (vws); the host's NVML says licensed" in operator.does("show-vm", "web", *TENANT).out
+    assert "LICENCE" in operator.does("list-vms").out
     operator.does("stop-vm", "web", *TENANT, "--hold", "keep")
     assert _counts(operator) == (1, 0, 1)
     operator.does("create-vm", "third", *VM)
@@ -218,3 +229,12 @@ def test_a_pool_is_deleted_when_no_seat_is_taken(operator: Operator) -> None:
     operator.does("create-vm", "free", *VM)
     kinds = [one["kind"] for one in operator.json("list-events", "--limit", "500")]
     assert {"licence-pool-created", "licence-taken", "licence-returned", "licence-pool-deleted"} <= set(kinds)
+
+
+def test_the_commands_of_the_page_run(operator: Operator, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "licences.md").read_text()
+    commands = re.findall(r"^    \$ vgpuctl (.+)$", page, re.MULTILINE)
+    assert len(commands) == 9
+    for line in commands:
+        operator.does(*shlex.split(line.replace("dls.tok", str(tmp_path / "dls.tok"))))
+    assert _counts(operator) == (2, 0, 0)

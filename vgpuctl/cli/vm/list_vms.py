@@ -51,6 +51,7 @@ def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, 
                     "problem": one.seen.problem,
                     "domain_name": one.seen.name,
                     "shares": one.shares,
+                    "licence": one.licence,
                 }
                 for one in listed
             ]
@@ -63,8 +64,9 @@ def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, 
 def _print(listed: "Sequence[ListedVm]") -> None:
     from vgpuctl.model.units import format_mib
 
+    counts_licences = any(one.licence for one in listed)
     print_table(
-        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SHARES"],
+        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SHARES", *(["LICENCE"] if counts_licences else [])],
         [
             (
                 one.vm.request.tenant,
@@ -74,6 +76,7 @@ def _print(listed: "Sequence[ListedVm]") -> None:
                 one.vm.request.vcpus,
                 format_mib(one.vm.request.memory_mib),
                 ", ".join(map(_share, one.leases, one.shares)) or "-",
+                *([None if one.licence is None else one.licence.pool] if counts_licences else []),
             )
             for one in listed
         ],

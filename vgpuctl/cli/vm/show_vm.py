@@ -75,6 +75,8 @@ def command(
     _print_shares(shown)
     for one in shown.interfaces:
         print_line(_interface(one))
+    if shown.licence is not None or any(shown.licence_states):
+        print_line(f"licence   {_licence(shown)}")
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
         print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
@@ -85,6 +87,17 @@ def command(
         print_document(shown.xml)
     if shown.host_problem:
         say(f"libvirt on {vm.host} could not be asked: {shown.host_problem}")
+
+
+def _licence(shown: "ShownVm") -> str:
+    from vgpuctl.model.times import format_time_to_second
+
+    seat, states = shown.licence, ", ".join(dict.fromkeys(one for one in shown.licence_states if one is not None))
+    held = "no seat of a licence pool"
+    if seat is not None:
+        back = "" if seat.released_at is None else f" that comes back at {format_time_to_second(seat.released_at)}"
+        held = f"a seat of {seat.pool} ({seat.edition}){back}"
+    return held + (f"; the host's NVML says {states}" if states else "")
 
 
 def _print_shares(shown: "ShownVm") -> None:

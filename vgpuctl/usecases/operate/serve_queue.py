@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.errors import ConcurrentChange, NoCapacity, QuotaExceeded, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, NoCapacity, NoLicence, QuotaExceeded, VgpuctlError
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import VmRequest, VmState
@@ -53,12 +53,17 @@ def serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout_
             create_together(services, entry.requests, CreateOptions(consent=consent))
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
         claim.note(refusal.message)
-        return Served(entry.name, f"waits: {refusal.message}"), isinstance(refusal, NoCapacity)
+        return Served(entry.name, f"waits: {refusal.message}"), _waits_for_hosts(refusal)
     except VgpuctlError as error:
         claim.note(f"failed, tried again: {error.message}")
         return Served(entry.name, f"failed: {error.message}"), False
     claim.done()
     return Served(entry.name, "started"), False
+
+
+def _waits_for_hosts(refusal: VgpuctlError) -> bool:
+    """True if it waits for room on hosts; a free licence is on no host, so none is kept free for it."""
+    return isinstance(refusal, NoCapacity) and not isinstance(refusal, NoLicence)
 
 
 def _no_room(services: Services, entry: QueueEntry, consent: Consent) -> str | None:

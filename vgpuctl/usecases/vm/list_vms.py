@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations, observed_shares
 from vgpuctl.usecases.support.services import Services
@@ -17,7 +18,7 @@ class ListedVm:
     """One VM, its live leases and its last observation. state: the observation in words, with its age.
 
     shares: of each lease, the last observation of its device: `held` by the VM, `free`, `taken` by somebody else or
-    `lost` (the host does not have it any more).
+    `lost` (the host does not have it any more). licence: the seat that it holds.
     """
 
     vm: Vm
@@ -25,6 +26,7 @@ class ListedVm:
     seen: Observation
     state: str
     shares: Sequence[Observation] = ()
+    licence: LicenceSeat | None = None
 
 
 def refresh_vms(services: Services, *, tenant: str | None, host: str | None) -> dict[str, VgpuctlError]:
@@ -45,6 +47,7 @@ def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Seq
         leases = session.leases()
         seen = observations(session, vms)
         shares = observed_shares(session, leases)
+        seats = {one.vm_uuid: one for one in session.licence_seats() if one.released_at is None}
         now = session.now()
     by_vm: defaultdict[str, list[Lease]] = defaultdict(list)
     for lease in leases:
@@ -53,5 +56,6 @@ def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Seq
     for vm in sorted(vms, key=lambda vm: (vm.request.tenant, vm.request.name)):
         own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)
         said = describe_state(vm, seen[vm.uuid], now)
-        listed.append(ListedVm(vm, tuple(own), seen[vm.uuid], said, tuple(shares[lease.id] for lease in own)))
+        of_shares = tuple(shares[lease.id] for lease in own)
+        listed.append(ListedVm(vm, tuple(own), seen[vm.uuid], said, of_shares, seats.get(vm.uuid)))
     return listed

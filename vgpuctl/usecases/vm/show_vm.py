@@ -11,11 +11,14 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, InventoryError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.proof import Proof
-from vgpuctl.model.vm import RestartPolicy, Vm
+from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.planner.plan import params_of
 from vgpuctl.sharing.gate import refuse_share
-from vgpuctl.sharing.kinds import params_found
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of, params_found
+from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.shown_interfaces import ShownInterface, shown_interfaces
@@ -65,7 +68,8 @@ class ShownVm:
     same in words. closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed
     host. preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
     last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one. vgpu_params: of
-    each lease, the parameters of its vGPU as last read; None without any.
+    each lease, the parameters of its vGPU as last read; None without any. licence: its seat, also one that is still to
+    come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be asked.
     """
 
     vm: Vm
@@ -83,6 +87,8 @@ class ShownVm:
     restart: LastRestart | None = None
     closed: tuple[str | None, ...] = ()
     last_hour: LastHour | None = None
+    licence: LicenceSeat | None = None
+    licence_states: tuple[str | None, ...] = ()
     proof: Proof | None = None
     interfaces: tuple[ShownInterface, ...] = ()
     vgpu_params: tuple[str | None, ...] = ()
@@ -98,6 +104,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
         try:
             host = services.host(vm.host)
             shown = replace(shown, holders=tuple(_holders(host, lease) for lease in leases))
+            shown = replace(shown, licence_states=_licence_states(host, leases) if vm.state is VmState.RUNNING else ())
         except VgpuctlError as error:
             shown = replace(shown, host_problem=shown.host_problem or error.message)
     with services.store.reading() as session:
@@ -110,11 +117,20 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             shares=tuple(shares[lease.id] for lease in leases),
             shares_seen=tuple(describe_age(shares[lease.id], session.now()) for lease in leases),
             restart=_last_restart(session, vm, seen),
+            licence=next(iter(session.licence_seats(vm_uuid=vm.uuid)), None),
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))
     shown = replace(shown, proof=last_proof(services, vm, leases), interfaces=shown_interfaces(services, vm))
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
+
+
+def _licence_states(host: HostSession, leases: Sequence[Lease]) -> tuple[str | None, ...]:
+    """The licence of each vGPU's guest; None for what the driver does not show."""
+    if not any(kind_of(lease.share.sharing).takes is Takes.VGPU for lease in leases):
+        return ()
+    shares = {one.lease.id: one for one in join_leases(leases, {host.name: host.agent.readings()})}
+    return tuple(shares[lease.id].measured.label("license_state") if lease.id in shares else None for lease in leases)
 
 
 def _last_hour(services: Services, vm: Vm, leases: Sequence[Lease]) -> LastHour:

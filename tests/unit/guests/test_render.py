@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The domain template: golden files, libvirt's schema, and proof that the goldens leave nothing out."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
@@ -46,6 +47,17 @@ def test_there_is_no_golden_file_without_a_case() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_each_case_passes_the_schema_of_libvirt(name: str, schema: etree.RelaxNG) -> None:
     schema.assertValid(etree.fromstring(render_domain(CASES[name]).encode()))
+
+
+@pytest.mark.parametrize("suite", ["trixie", "sid"])
+def test_every_case_passes_the_schemas_of_newer_libvirt(suite: str) -> None:
+    cache = os.environ.get("VGPUCTL_SCHEMA_CACHE") or Path("~/.cache/vgpuctl/libvirt-schemas").expanduser()
+    path = Path(cache, suite, "domain.rng")
+    if not path.exists():
+        pytest.skip(f"{path} is not there; scripts/libvirt-schemas fetches it from Debian's {suite}")
+    schema = etree.RelaxNG(etree.parse(str(path)))
+    for view in CASES.values():
+        schema.assertValid(etree.fromstring(render_domain(view).encode()))
 
 
 def test_rendering_twice_gives_the_same_text() -> None:

@@ -24,6 +24,7 @@ GPUS = [{"match": "all", "kind": "vgpu"}]
 NO_PYTHON = {"ansible_python_interpreter": "/usr/bin/python3.99"}
 DEBIAN = {
     "/etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nID=debian\n',
+    "/usr/share/qemu/firmware/40-edk2-x86_64-secure-enrolled.json": None,
     "/usr/share/qemu/firmware/60-edk2-x86_64.json": None,
     "/sys/class/iommu/dmar0": None,
     "/proc/cmdline": "ro quiet",
@@ -44,6 +45,7 @@ SLES = {
     "/run/libvirt/libvirt-sock": None,
     "/run/libvirt/virtlogd-sock": None,
     "/usr/lib/systemd/system/virtqemud.socket": "",
+    "/usr/share/qemu/firmware/40-edk2-x86_64-secure-enrolled.json": None,
     "/usr/share/qemu/firmware/60-edk2-x86_64.json": None,
 }
 LAYOUTS: dict[str, dict[str, Any]] = {

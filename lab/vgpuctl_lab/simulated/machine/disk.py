@@ -13,7 +13,7 @@ _PYTHON = "#!/bin/sh\necho 3.11\n"
 
 def programs(machine: MachineFolder) -> dict[str, str]:
     """The programs of the machine by path, with what sh would run."""
-    names = (*machine.shape.versions, *PROGRAMS, "sudo", "virt-ssh-helper")
+    names = (*machine.shape.versions, *PROGRAMS, "sudo", "virt-ssh-helper", "swtpm", "swtpm_setup")
     found = {f"/usr/bin/{name}": "#!/bin/sh\n" for name in names}
     found["/usr/bin/python3"] = _PYTHON
     changed = machine.state().files

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libvirt of a host offers: Hyper-V enlightenments of its domain capabilities, flags of its version."""
+"""Capabilities of a host's libvirt: Hyper-V enlightenments that it reports, flags that its version knows."""
 
 from typing import Any, Protocol
 

@@ -39,9 +39,8 @@ class StateFile:
 
 @dataclass(frozen=True)
 class StateOrder:
-    """What is to be done. nvram: names of the VM's possible files of variables; its TPM's folder follows from its UUID.
-
-    files: belongs to `write`, and replaces what the VM has there.
+    """A request about files of state. files: belongs to `write`, and replaces what the VM has there.
+    nvram: names of the VM's possible files of variables; the folder of its TPM follows from its UUID.
     """
 
     action: StateAction

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The UEFI variables and the TPM of a VM go where it goes, and end when it ends.
 
-libvirt keeps both outside of its volumes, on the host alone. A VM without its TPM cannot unlock a disk that is
-encrypted with its key, as by BitLocker, so that a TPM is never made anew in silence.
+libvirt keeps both outside of its volumes, on the host alone. BitLocker encrypts a disk with a key of the TPM, so a
+TPM is never replaced without a warning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -89,6 +89,7 @@ GATES = [
         "usecases/vm/start_vm.py:_start",
         "usecases/vm/start_vm.py:_settle",
         "usecases/vm/preempt_vms.py:_notice",
+        "usecases/vm/attach_nic.py:_add",
         "usecases/vm/kept_disks.py:take_kept",
         "usecases/vm/shares.py:build_shares",
         "usecases/vm/volumes.py:make_volumes",

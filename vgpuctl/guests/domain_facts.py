@@ -67,7 +67,7 @@ class DomainFact:
     """One domain of a host. metadata: None when it is not ours.
 
     disks: files, devices and volumes of its disks, by path or name. writable_disks: the sources that the guest may
-    write. networks: libvirt networks its interfaces are in.
+    write. networks: libvirt networks its interfaces are in. macs: MAC addresses of all interfaces, in lower case.
     """
 
     name: str
@@ -78,6 +78,7 @@ class DomainFact:
     disks: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     writable_disks: tuple[DiskSource, ...] = ()
+    macs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ def domain_fact(xml: str, state: DomainState) -> DomainFact:
         disks=tuple(_attributes(domain, "devices/disk//source", "file", "dev", "name", "volume")),
         networks=tuple(_attributes(domain, "devices/interface/source", "network")),
         writable_disks=tuple(_writable_disks(domain)),
+        macs=tuple(mac.lower() for mac in _attributes(domain, "devices/interface/mac", "address")),
     )
 
 

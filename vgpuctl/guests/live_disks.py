@@ -2,47 +2,24 @@
 """Change the disks of a running domain. What its definition says is none of this: it is written as a whole."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgpuctl.errors import DomainRejected, VolumeRejected
 from vgpuctl.guests.disk_facts import attachable_xml, disk_of, disk_xml, domain_disks, has_caught_up, without_medium
 from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
+from vgpuctl.guests.libvirt_errors import libvirt_module, translated
+from vgpuctl.guests.live_domain import LiveChange, LiveDomain
 from vgpuctl.guests.templating import render_template
+
+__all__ = ["LiveChange", "LiveDisks", "grow_volume"]
 
 _POLL_S = 0.2
 _JOB_LIMIT_S = 24 * 3600.0
 
 
-class LiveChange(StrEnum):
-    """What became of a change of a running domain.
-
-    pending: QEMU asked the guest, which has not let go of the device yet. next start: the domain is off, or its
-    driver cannot change it while it runs.
-    """
-
-    DONE = "done"
-    PENDING = "pending"
-    NEXT_START = "next start"
-
-
-class LiveDisks:
-    """The disks of one domain, by the UUID of its VM."""
-
-    def __init__(self, hypervisor: Hypervisor, name: str, *, uuid: str) -> None:
-        self._hypervisor = hypervisor
-        self._name = name
-        self._uuid = uuid
-
-    def xml(self) -> str | None:
-        """The XML of the running domain; None when it is off or gone."""
-        state = self._hypervisor.state(self._name, uuid=self._uuid)
-        if state is None or not state.is_active():
-            return None
-        with translated(f"read the XML of domain {self._name} on {self._hypervisor.host}"):
-            return str(self._domain().XMLDesc(0))
+class LiveDisks(LiveDomain):
+    """The disks of one domain."""
 
     def attach(self, definition: str, serial: str) -> LiveChange:
         """Attach a disk as a definition has it; one that is there already is fine. Raises DomainRejected."""
@@ -159,24 +136,6 @@ class LiveDisks:
                     domain.blockJobAbort(target, 0)
                 raise
 
-    def _change(self, action: str, change: Callable[[Any], object], *, is_asked_before: bool = False) -> LiveChange:
-        """Change the domain. is_asked_before: a refusal because the same was asked before is no error."""
-        library = libvirt_module()
-        try:
-            change(self._domain())
-        except library.libvirtError as refused:
-            if error_code(refused) == library.VIR_ERR_NO_SUPPORT or _is_of_a_test_driver(refused):
-                return LiveChange.NEXT_START
-            if is_asked_before and "in the process of unplug" in str(refused):
-                return LiveChange.DONE
-            what = f"{action} domain {self._name} on {self._hypervisor.host}"
-            raise translate(refused, what, DomainRejected) from refused
-        return LiveChange.DONE
-
-    def _domain(self) -> Any:
-        with translated(f"find domain {self._name} on {self._hypervisor.host}"):
-            return self._hypervisor.connection.lookupByUUIDString(self._uuid)
-
 
 def grow_volume(hypervisor: Hypervisor, pool: str, volume: str, size_bytes: int) -> None:
     """Grow a volume that no running domain has open. Raises VolumeRejected."""
@@ -197,8 +156,3 @@ def _attach(domain: Any, elements: Sequence[str]) -> None:
         for element in attached:
             domain.detachDeviceFlags(element, library.VIR_DOMAIN_AFFECT_LIVE)
         raise
-
-
-def _is_of_a_test_driver(refused: Any) -> bool:
-    """True if libvirt's test driver refuses a flag of a call that it knows in part."""
-    return bool(refused.get_error_domain() == libvirt_module().VIR_FROM_TEST)

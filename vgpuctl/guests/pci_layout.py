@@ -88,6 +88,16 @@ class Extras:
 NO_EXTRAS = Extras()
 
 
+def nic_slot(position: int) -> tuple[int, int]:
+    """Slot on the root bus and function of the port for the interface at a position, from 1."""
+    return _NIC_SLOT, position - 1
+
+
+def spare_slot(number: int) -> tuple[int, int]:
+    """Slot on the root bus and function of a spare port, from 0."""
+    return _SPARE_SLOT + number // _FUNCTIONS, number % _FUNCTIONS
+
+
 @dataclass(frozen=True)
 class ExtraBuses:
     """The bus behind the port of each further device: libvirt's controller index."""

@@ -2,11 +2,17 @@
 """From a DomainView to libvirt's domain XML."""
 
 from vgpuctl.guests.metadata import NAMESPACE
+from vgpuctl.guests.nic_view import NicView
 from vgpuctl.guests.pci_layout import CHANNEL_BUS, ENTROPY_BUS, NETWORK_BUS
 from vgpuctl.guests.templating import render_template
 from vgpuctl.guests.view import DomainView
 
 BUSES = {"network": NETWORK_BUS, "entropy": ENTROPY_BUS, "channel": CHANNEL_BUS}
+
+
+def render_interface(nic: NicView) -> str:
+    """Render the XML of one interface, for a domain that runs."""
+    return render_template("interface.xml.j2", nic=nic)
 
 
 def render_domain(view: DomainView) -> str:

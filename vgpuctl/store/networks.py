@@ -64,6 +64,12 @@ class NetworkRows(TenantRows):
             return _network(row)
         return None
 
+    def network_labelled(self, label: str) -> Network | None:
+        """The network of any tenant that hosts know by this name, None when there is none."""
+        column = _NETWORKS.c.label
+        found = map(_network, self._read(select(_NETWORKS).where((column == label) | column.is_(None))))
+        return next((network for network in found if network.label == label), None)
+
     def network(self, tenant: str, name: str) -> Network:
         """One network by its tenant and name. Raises NotFound, with names that are near."""
         self.tenant(tenant)
@@ -143,6 +149,11 @@ class NetworkRows(TenantRows):
             insert(_PORTS).values(**msgspec.to_builtins(port)),
             conflict=f"interface {port.position} of VM {port.vm_uuid}, or {port.address}, was given by another run",
         )
+
+    def delete_port(self, port: Port) -> bool:
+        """Delete a port, so that its address is free. Returns False when it was gone already."""
+        self._write(delete(_ADDRESSES).where(_ADDRESSES.c.holder == port.id))
+        return self._write(delete(_PORTS).where(_PORTS.c.id == port.id)).rowcount == 1
 
     def ports(self, network_id: str | None = None, vm_uuid: str | None = None) -> list[Port]:
         """Ports of a network, a VM, or all; by network and address."""

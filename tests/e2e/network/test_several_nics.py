@@ -67,6 +67,7 @@ def test_each_interface_has_its_network_and_a_port_of_its_own(operator: Operator
 
 REFUSED = [
     (("--network", "front", "--nic", "theirs"), "has no network 'theirs'"),
+    (("--network", "globex.theirs"), "has no network 'globex.theirs'; on hosts that is a tenant's network"),
     (("--network", "front", "--nic", "far"), "VM no cannot run on sim-001: network acme.far is on sim-002"),
     (("--network", "front", "--nic", "back,security_groups=web"), "only networks carried by OVN have"),
     (("--network", "front", *("--nic", "back") * 9), "9 network interfaces beside the first"),

@@ -164,6 +164,8 @@ SCENARIO = (
     Step(f"eject-iso web {ACME}", EventKind.MEDIA_EJECTED, "acme.web", _insert_medium),
     Step(f"start-vm web {ACME}", EventKind.VM_STARTED, "acme.web"),
     Step(f"reset-vm web {ACME}", EventKind.VM_RESET, "acme.web"),
+    Step(f"attach-nic web default {ACME}", EventKind.NIC_ATTACHED, "acme.web"),
+    Step(f"detach-nic web default {ACME} --last --timeout 0", EventKind.NIC_DETACHING, "acme.web"),
     Step(f"force-off web {ACME}", EventKind.VM_STOPPED, "acme.web"),
     Step(f"restart-vm web {ACME} --timeout 0", EventKind.VM_STARTED, "acme.web"),
     Step(f"check-vm web {ACME}", EventKind.PROMISE_CHECKED, "acme.web"),

@@ -33,8 +33,17 @@ def networks_of(services: Services, request: VmRequest) -> Networks:
 
 
 def network_of(session: "Session", request: VmRequest, interface: Interface) -> Network | None:
-    """The tenant's network of one interface, None for the host's own network of that name. Raises as networks_of."""
+    """The tenant's network of one interface, None for the host's own network of that name.
+
+    Raises as networks_of, and NotFound for the name by which hosts know a tenant's network: there the VM would have an
+    address of its own choice, and no filter.
+    """
     network = session.find_network(request.tenant, interface.network)
+    if network is None and session.network_labelled(interface.network) is not None:
+        raise NotFound(
+            f"tenant {request.tenant} has no network {interface.network!r}; on hosts that is a tenant's network",
+            hint=f"see `vgpuctl list-networks --tenant {request.tenant}`",
+        )
     if network is not None and network.state is not NetworkState.READY:
         raise StateError(
             f"network {interface.network} of tenant {request.tenant} is {network.state}",

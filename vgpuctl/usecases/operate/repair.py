@@ -7,9 +7,11 @@ from functools import partial
 
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.live_nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.network.detached_ports import detached_ports, free_detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.licences import settle_seats
@@ -18,10 +20,13 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.delete_vm import remove_vm
+from vgpuctl.usecases.vm.detach_nic import finish_detach
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
+
+DETACH_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -216,10 +221,33 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if vm.state is VmState.RUNNING and vm.is_to_come_back:
         forget = partial(_note, services, vm, leases, VmState.RUNNING, expected, problem=None)
         return f"it was not stopped yet: {vm.problem}", "finished", forget
+    found = _diagnose_interfaces(services, vm)
+    if found is not None:
+        return found
     hypervisor = services.host(vm.host).hypervisor
     if hypervisor.is_autostarted(vm.domain_name, uuid=vm.uuid):
         clear = partial(hypervisor.clear_autostart, vm.domain_name, uuid=vm.uuid)
         return "libvirt itself starts it with its host", "finished", clear
+    return None
+
+
+def _diagnose_interfaces(services: Services, vm: Vm) -> Finding | None:
+    """An interface whose detachment a dead run did not finish, or whose port the guest has released since."""
+    host = services.host(vm.host)
+    with services.store.reading() as session:
+        was_cut_short = any(one.kind == "detach-nic" and one.subject == vm.uuid for one in session.open_operations())
+    ports = detached_ports(services, vm)
+    if not was_cut_short and not ports:
+        return None
+    live = LiveNics(host.hypervisor, vm.domain_name, uuid=vm.uuid).macs()
+    unwanted = unwanted_macs(services, vm, live)
+    if was_cut_short and unwanted:
+        finish = partial(finish_detach, services, host, vm, unwanted, timeout_s=DETACH_TIMEOUT_S)
+        return f"interface {', '.join(unwanted)} was not detached", "asked for again", finish
+    gone = [one.port.mac_address for one in ports if one.port.mac_address not in live]
+    if gone:
+        free = partial(free_detached_ports, services, vm, live)
+        return f"its guest has released interface {', '.join(gone)}", "address freed", free
     return None
 
 

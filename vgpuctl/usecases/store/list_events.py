@@ -14,7 +14,7 @@ from vgpuctl.model.vm import host_name_of
 from vgpuctl.usecases.support.services import Services
 
 _PAGE = 1000
-_OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*")
+_OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*", "nic-*")
 """Kinds of events whose subject is a VM. A network of the same tenant may have the VM's name."""
 
 

@@ -10,6 +10,7 @@ from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.network import Attachment
 from vgpuctl.model.numa import FLAT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
@@ -18,6 +19,7 @@ from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
+from vgpuctl.usecases.network.detached_ports import free_detached_ports
 from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
@@ -186,8 +188,7 @@ def _start(
     # Undone last: what a guest may have used comes back like any other share.
     undoing.push("health of the GPUs", lambda: release_shares(services, host, taken) if was_started else None)
     build_shares(host, steps, undo, undoing)
-    attachments = attachments_of(services, vm)
-    connect(services, [one.network for one in attachments])
+    attachments = _connected(services, vm)
     if not vm.is_adopted:
         images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
         floating = floating_on(services, vm.host, facts)
@@ -212,6 +213,14 @@ def _start(
         after = values_of(vm, leases, VmState.RUNNING)
         session.add_vm_event(EventKind.VM_STARTED, vm, before={"state": str(vm.state)}, after=after)
     return vm
+
+
+def _connected(services: Services, vm: Vm) -> Sequence[Attachment]:
+    """Its ports, which their networks' backends know. Those that were detached while it ran are free now."""
+    free_detached_ports(services, vm)
+    attachments = attachments_of(services, vm)
+    connect(services, [one.network for one in attachments])
+    return attachments
 
 
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> tuple[Vm, Sequence[Lease]]:

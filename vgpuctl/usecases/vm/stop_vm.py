@@ -10,6 +10,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.detached_ports import free_detached_ports
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
@@ -76,6 +77,7 @@ def stop_vm(
                     note_state(session, vm, DomainState.SHUT_OFF)
                 for lease in leases:
                     session.set_lease_state(lease.id, kept)
+        free_detached_ports(services, vm)
         if hold is Hold.RELEASE and leases:
             release_shares(services, services.host(vm.host), leases)
             changed = True

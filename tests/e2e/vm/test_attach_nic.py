@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attach-nic and detach-nic on simulated hosts, whose libvirt changes no running domain: at the next start, or stop."""
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.network.test_several_nics import addresses_of
+from tests.e2e.operator import Operator
+from vgpuctl_lab.simulated.layout import simulated_folder
+
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+ACME = ("--tenant", "acme")
+SIZE = (*ACME, "--memory", "96MiB", "--vcpus", "1")
+STOP = ("stop-vm", "web", *ACME, "--timeout", "0")
+START = ("start-vm", "web", *ACME)
+ATTACH = ("attach-nic", "web", "back", *ACME)
+DETACH = ("detach-nic", "web", "back", *ACME, "--timeout", "0")
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Operator:
+    for tenant in ("acme", "globex"):
+        fleet_operator.does("create-tenant", tenant)
+    for number, name in enumerate(("front", "back")):
+        where = ("--cidr", f"10.{number}.0.0/24", "--host", "sim-001")
+        fleet_operator.does("create-network", name, *ACME, *where)
+    fleet_operator.does("create-network", "theirs", "--tenant", "globex", "--cidr", "10.9.0.0/24", "--host", "sim-001")
+    fleet_operator.does("create-network", "far", *ACME, "--cidr", "10.8.0.0/24", "--host", "sim-002")
+    fleet_operator.does("create-vm", "web", *SIZE, "--network", "front")
+    return fleet_operator
+
+
+def _interfaces(operator: Operator) -> list[tuple[int, str, str | None, bool]]:
+    shown = operator.json("show-vm", "web", *ACME)["interfaces"]
+    return [(one["position"], one["network"], one["address"], one["is_detached"]) for one in shown]
+
+
+def _live(operator: Operator) -> list[tuple[str | None, str | None]]:
+    """Network and bus of each interface that the running domain has."""
+    xml = operator.json("show-vm", "web", *ACME)["xml"]
+    elements = ElementTree.fromstring(xml).findall("devices/interface")
+    pairs = [(one.find("source"), one.find("address")) for one in elements]
+    return [
+        (source.get("network"), address.get("bus"))
+        for source, address in pairs
+        if source is not None and address is not None
+    ]
+
+
+def _kinds(operator: Operator) -> list[str]:
+    return [one["kind"] for one in operator.json("list-events", "acme.web", "--kind", "nic-*")]
+
+
+def test_an_interface_comes_at_the_next_start_and_goes_with_the_guest(operator: Operator, fleet: lab.LabFolder) -> None:
+    attached = operator.json(*ATTACH)
+    assert (attached["changed"], attached["outcome"], attached["address"]) == (True, "next start", "10.1.0.2")
+    assert addresses_of(fleet, "acme.back") == ["10.1.0.2"]
+    again = operator.json(*ATTACH)
+    assert (again["changed"], again["mac_address"]) == (False, attached["mac_address"])
+    assert _live(operator) == [("acme.front", "0x02")]
+    assert operator.json("repair") == []
+    operator.does("restart-vm", "web", *ACME, "--timeout", "0")
+    assert _live(operator) == [("acme.front", "0x02"), ("acme.back", "0x05")]
+    assert operator.json("attach-nic", "web", "default", *ACME, "--model", "e1000e")["position"] == 2
+
+    detached = operator.json(*DETACH)
+    assert (detached["outcome"], detached["address"]) == ("pending", "10.1.0.2")
+    assert operator.json(*DETACH)["outcome"] == "pending"
+    assert _interfaces(operator)[1] == (1, "acme.back", "10.1.0.2", True)
+    assert addresses_of(fleet, "acme.back") == ["10.1.0.2"], "the guest may still use it"
+    assert operator.json("repair") == []
+    operator.does(*STOP)
+    assert addresses_of(fleet, "acme.back") == []
+    operator.does(*START)
+    assert _live(operator) == [("acme.front", "0x02"), ("default", "0x05")], "the spare port that it was given"
+    assert _kinds(operator) == ["nic-attached", "nic-attached", "nic-detaching", "nic-detached"]
+    assert operator.json("repair") == []
+
+
+def test_a_stopped_vm_is_changed_at_once(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does(*STOP)
+    first = operator.json(*ATTACH)
+    more = operator.json(*ATTACH, "--another")
+    assert (first["position"], more["position"], more["address"]) == (1, 3, "10.1.0.3")
+    several = operator.is_refused(*DETACH)
+    assert several["context"] == sorted([first["mac_address"], more["mac_address"]])
+    for mac in (first["mac_address"], more["mac_address"].upper()):
+        assert operator.json(*DETACH, "--mac", mac)["outcome"] == "done"
+    assert addresses_of(fleet, "acme.back") == []
+    assert operator.is_refused(*DETACH)["reference"] == "not-found"
+    operator.does("detach-nic", "web", "default", *ACME)
+    refused = operator.is_refused("detach-nic", "web", "front", *ACME)
+    assert "front is the last network of acme.web" in refused["message"]
+    assert operator.json("detach-nic", "web", "front", *ACME, "--last")["outcome"] == "done"
+    assert _interfaces(operator) == []
+    assert operator.json("attach-nic", "web", "front", *ACME)["position"] == 0
+    operator.does(*START)
+    assert _live(operator) == [("acme.front", "0x02")]
+
+
+REFUSED = [
+    ("theirs", (), "network", "has no network 'theirs'"),
+    ("globex.theirs", (), "not-found", "has no network 'globex.theirs'"),
+    ("acme.back", (), "not-found", "has no network 'acme.back'"),
+    ("far", (), "usage", "network acme.far is on sim-002"),
+    ("back", ("--security-group", "web"), "not-found", "no security group 'web'"),
+    ("front", ("--bandwidth", "100"), "state", "an interface in front that differs"),
+]
+
+
+@pytest.mark.parametrize(("network", "more", "reference", "said"), REFUSED)
+def test_what_cannot_be_attached_leaves_the_vm_as_it_is(
+    operator: Operator, network: str, more: tuple[str, ...], reference: str, said: str
+) -> None:
+    before = _interfaces(operator)
+    refused = operator.is_refused("attach-nic", "web", network, *ACME, *more)
+    assert reference in refused["reference"] and said in refused["message"], refused
+    assert _interfaces(operator) == before
+
+
+def test_a_mac_address_of_another_domain_is_refused(operator: Operator, fleet: lab.LabFolder) -> None:
+    mac = operator.json("attach-nic", "web", "default", *ACME)["mac_address"]
+    operator.does("detach-nic", "web", "default", *ACME, "--timeout", "0")
+    operator.does(*STOP)
+    copy = (
+        "<domain type='test'><name>copy</name><memory>65536</memory><os><type>hvm</type></os><devices>"
+        f"<interface type='network'><mac address='{mac}'/><source network='default'/></interface></devices></domain>"
+    )
+    with libvirt_of(simulated_folder(fleet).inventory, "sim-001") as there:
+        there.connection.defineXML(copy)
+    before = _interfaces(operator)
+    refused = operator.is_refused("attach-nic", "web", "default", *ACME)
+    assert f"domain copy on sim-001 has its MAC address {mac}" in refused["message"]
+    assert _interfaces(operator) == before
+    with libvirt_of(simulated_folder(fleet).inventory, "sim-001") as there:
+        there.connection.lookupByName("copy").undefine()
+    operator.does(*START)
+
+
+def _count(operator: Operator, *arguments: str) -> int:
+    done = operator.run("0", *arguments, program=KILLED_RUN)
+    assert done.code == 0, done.err
+    return int(done.err.splitlines()[-1])
+
+
+def test_a_run_that_is_killed_is_finished_by_repair_or_the_same_command(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    counts = _count(operator, *ATTACH), _count(operator, *DETACH)
+    operator.does(*STOP)
+    operator.does(*START)
+    for number in (2, counts[0] - 1):
+        operator.run(str(number), *ATTACH, program=KILLED_RUN)
+        operator.does("repair")
+        assert operator.json(*ATTACH)["outcome"] == "next start"
+        assert addresses_of(fleet, "acme.back") == ["10.1.0.2"]
+        assert operator.json("repair") == []
+        operator.run(str(min(number, counts[1] - 1)), *DETACH, program=KILLED_RUN)
+        operator.does("repair")
+        shown: list[Any] = [one for one in _interfaces(operator) if one[1] == "acme.back" and not one[3]]
+        if shown:
+            operator.does(*DETACH)
+        operator.does(*STOP)
+        operator.does(*START)
+        assert addresses_of(fleet, "acme.back") == []
+        assert operator.json("repair") == []

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attach-nic: attach a network interface to a VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.model.nic import NicModel, NicRequest
+
+
+@click.command("attach-nic")
+@click.argument("name")
+@click.argument("network")
+@options.tenant
+@click.option(
+    "--model",
+    type=click.Choice([model.value for model in NicModel]),
+    help="Model of the interface; as the operating system's profile says without it.",
+)
+@click.option(
+    "--security-group",
+    "groups",
+    multiple=True,
+    metavar="NAME",
+    help="Security group of the tenant, in an OVN network; may be given several times.",
+)
+@click.option(
+    "--bandwidth",
+    type=WholeRange(1, 400_000),
+    metavar="MBIT/S",
+    help="Limit of its bandwidth in each direction, in Mbit/s.",
+)
+@click.option("--another", is_flag=True, help="Attach one more to a network in which the VM has an interface already.")
+@options.one_host
+@options.as_json
+def command(
+    name: str,
+    network: str,
+    tenant: str,
+    model: str | None,
+    groups: tuple[str, ...],
+    bandwidth: int | None,
+    another: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Attach an interface in NETWORK, of the tenant or of the VM's host, to the VM NAME.
+
+    A running guest gets it at once on a spare port, where it has one (`--spare-ports` of create-vm), else at its next
+    start. A VM that has an interface in NETWORK gets no other one without --another.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.guests.live_domain import LiveChange
+    from vgpuctl.usecases.vm.attach_nic import attach_nic
+    from vgpuctl.usecases.vm.find_vm import find_vm
+
+    nic = NicRequest(network, None if model is None else NicModel(model), groups, bandwidth)
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        done = attach_nic(opened, vm, nic, is_another=another)
+    if as_json:
+        print_json(done)
+        return
+    address = "" if done.address is None else f" with address {done.address}"
+    what = f"{done.vm}: interface {done.mac_address} in {done.network}{address}"
+    said = "attached" if done.changed else "no change, it is attached"
+    waits = "; the guest gets it at its next start" if done.outcome is LiveChange.NEXT_START else ""
+    say(f"{what}: {said}{waits}")

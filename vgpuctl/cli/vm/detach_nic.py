@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""detach-nic: detach a network interface from a VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("detach-nic")
+@click.argument("name")
+@click.argument("network")
+@options.tenant
+@click.option("--mac", metavar="ADDRESS", help="MAC address of the interface, where the VM has several in NETWORK.")
+@click.option("--last", is_flag=True, help="Detach it even if the VM has no other interface.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=DecimalRange(0, 3600),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds for the running guest to release the interface.",
+)
+@options.one_host
+@options.as_json
+def command(
+    name: str,
+    network: str,
+    tenant: str,
+    mac: str | None,
+    last: bool,
+    timeout_s: float,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Detach the interface in NETWORK from the VM NAME.
+
+    A running guest is asked, and releases it later: until then the interface keeps its address. The same command again
+    asks again; when the VM stops, the interface is gone.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.guests.live_domain import LiveChange
+    from vgpuctl.usecases.vm.detach_nic import detach_nic
+    from vgpuctl.usecases.vm.find_vm import find_vm
+
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        lower = None if mac is None else mac.lower()
+        done = detach_nic(opened, vm, network, mac=lower, may_be_last=last, timeout_s=timeout_s)
+    if as_json:
+        print_json(done)
+        return
+    pending = "is pending: the guest has not released it; run the command again, or stop the VM"
+    said = pending if done.outcome is LiveChange.PENDING else "detached"
+    say(f"{done.vm}: interface {done.mac_address} in {done.network} {said}")

@@ -3,13 +3,9 @@
 
 from dataclasses import replace
 
-import pytest
-
-from vgpuctl.errors import UsageError
 from vgpuctl.model.interfaces import host_mac, interface_at, interfaces_of, port_count, spare_ports_taken
 from vgpuctl.model.nic import NicModel, NicRequest
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.specs.guest_rules import refuse_impossible_guest
 
 PLAIN = VmRequest("web", "acme", network="front")
 
@@ -37,9 +33,3 @@ def test_an_interface_on_a_spare_port_needs_no_other() -> None:
 
 def test_each_position_has_another_mac_address_in_networks_of_the_host() -> None:
     assert len({host_mac("6f1f0a52", position) for position in range(9)}) == 9
-
-
-def test_more_interfaces_than_a_guest_has_ports_for_are_refused() -> None:
-    refuse_impossible_guest(replace(PLAIN, nics=(NicRequest("lan"),) * 8))
-    with pytest.raises(UsageError, match="9 network interfaces beside the first"):
-        refuse_impossible_guest(replace(PLAIN, nics=(NicRequest("lan"),) * 9))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about a guest's driver, installation and interfaces that no guest could keep; refused before placement."""
+"""Rules about a guest's driver and installation that no guest could keep, refused before anything is placed."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,6 @@ from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
-from vgpuctl.model.nic import MOST_NICS
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vgpu_params import VgpuParam
 from vgpuctl.model.vm import Firmware, VmRequest
@@ -27,15 +26,9 @@ def refuse_impossible_guest(request: VmRequest) -> None:
     for message, hint in (
         *_driver_refusals(request, profile),
         *_install_refusals(request, profile),
-        *_nic_refusals(request),
         *_param_refusals(request),
     ):
         raise UsageError(f"VM {request.name}: {message}", hint=hint)
-
-
-def _nic_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
-    if len(request.nics) > MOST_NICS:
-        yield f"{len(request.nics)} network interfaces beside the first, more than {MOST_NICS}", "leave some out"
 
 
 def fits_system(driver: GuestDriver, request: VmRequest) -> bool:

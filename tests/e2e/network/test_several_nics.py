@@ -70,7 +70,7 @@ REFUSED = [
     (("--network", "globex.theirs"), "has no network 'globex.theirs'; on hosts that is a tenant's network"),
     (("--network", "front", "--nic", "far"), "VM no cannot run on sim-001: network acme.far is on sim-002"),
     (("--network", "front", "--nic", "back,security_groups=web"), "only networks carried by OVN have"),
-    (("--network", "front", *("--nic", "back") * 9), "9 network interfaces beside the first"),
+    (("--network", "front", *("--nic", "back") * 9), "8 more network interfaces fit one VM"),
 ]
 
 

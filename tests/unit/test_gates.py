@@ -11,6 +11,7 @@ import ast
 import pytest
 
 from tests.e2e.operate.command_events import CHANGING, READING
+from tests.unit.gates_of_guests import GUESTS
 from tests.unit.gates_of_logins import LOGINS
 from tests.unit.gates_of_preemption import PREEMPTION
 from tests.unit.gates_of_restrictions import RESTRICTIONS
@@ -25,14 +26,7 @@ GATES = [
     *RETURNS,
     *LOGINS,
     *VOLUMES,
-    guarded(
-        "a domain is undefined only after its UUID was compared",
-        "undefine",
-        "guests/hypervisor.py",
-        "usecases/vm/guest.py:remove_domain",
-        "usecases/maintenance/gc.py:_undefine",
-        on="hypervisor",
-    ),
+    *GUESTS,
     guarded(
         "a domain's power is taken only from a domain with the VM's UUID",
         "destroy",
@@ -49,13 +43,6 @@ GATES = [
         "usecases/vm/stop_vm.py:stop_vm",
         "usecases/vm/delete_vm.py:_shut_down",
         on="hypervisor",
-    ),
-    guarded(
-        "which UEFI build a guest boots is decided once, and the check asks the same function",
-        "unwanted_feature",
-        "model/guest_firmware.py",
-        "guests/firmware_view.py:uefi_view",
-        "planner/doctor/platform_checks.py:guest_firmware",
     ),
     guarded(
         "huge pages that libvirt cannot give are left out of every placement by one function",

@@ -32,7 +32,7 @@ PREEMPTION = [
         "refuse_while_preempted",
         "usecases/vm/preempt_vms.py",
         "usecases/vm/start_vm.py:_start_one",
-        "usecases/vm/resize_vm.py:_refuse_resize",
+        "usecases/vm/resize_vm.py:refuse_resize",
         "usecases/vm/restart_vm.py:restart_vm",
     ),
     guarded(

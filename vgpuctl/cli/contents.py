@@ -56,6 +56,8 @@ SECTIONS = (
             "detach-nic": "Detach a network interface from a VM.",
             "move-vm": "Move a VM to another host with its disk and equal GPU shares.",
             "resize-vm": "Change the vCPUs, memory or GPU shares of a VM.",
+            "attach-gpu": "Give a VM one more GPU share.",
+            "detach-gpu": "Take a GPU share from a VM.",
             "delete-vm": "Delete VMs and release their devices.",
             "check-vm": "Check whether a VM has the GPU shares it was promised.",
             "view": "Show the display of a running VM.",

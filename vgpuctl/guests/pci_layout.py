@@ -125,6 +125,12 @@ def extra_buses(gpu_count: int, nodes: GuestNodes | None, extras: Extras) -> Ext
     )
 
 
+def spare_number(slot: int, function: int) -> int | None:
+    """The number of the spare port at a place of the root bus, None where it is no spare port's."""
+    number = (slot - _SPARE_SLOT) * _FUNCTIONS + function
+    return number if 0 <= number < MOST_SPARE else None
+
+
 def expander_buses(nodes: GuestNodes | None) -> tuple[ExpanderBusView, ...]:
     """One for each NUMA node of the guest, if it has any."""
     if nodes is None or not nodes.has_vnuma:

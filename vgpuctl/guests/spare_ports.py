@@ -4,7 +4,7 @@
 from xml.etree import ElementTree
 
 from vgpuctl.errors import DomainRejected
-from vgpuctl.guests.pci_layout import FIRST_EXTRA_SLOT
+from vgpuctl.guests.pci_layout import FIRST_EXTRA_SLOT, spare_number
 from vgpuctl.guests.xml_reader import read_hex, read_whole, read_xml
 
 
@@ -31,6 +31,22 @@ def take_port(xml: str, *, domain: str, device: str) -> int:
             hint="stop the VM, attach it, and start the VM: it then has a port for it and spare ones (`--spare-ports`)",
         )
     return free[0]
+
+
+def free_spare_port(xml: str) -> tuple[int, int] | None:
+    """A free spare port: its controller index, and its number among the spare ports. None when none is free.
+
+    A device that stays on it has the same slot and function at every later start.
+    """
+    free = set(free_ports(xml))
+    for controller in read_xml(xml).iterfind("devices/controller[@model='pcie-root-port']"):
+        index, address = _further_port(controller), controller.find("address")
+        if index not in free or index is None or address is None:
+            continue
+        number = spare_number(read_hex(address.get("slot")) or 0, read_hex(address.get("function")) or 0)
+        if number is not None:
+            return index, number
+    return None
 
 
 def port_address(port: int) -> ElementTree.Element:

@@ -28,6 +28,7 @@ from vgpuctl.guests.pci_layout import (
 from vgpuctl.guests.windows_view import WindowsView, windows_view
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
+from vgpuctl.model.gpu_positions import gpu_ports, spare_ports_of_gpus
 from vgpuctl.model.interfaces import port_count, spare_ports_taken
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment
@@ -150,7 +151,10 @@ def domain_view(
     if numa is not None and is_windows(request.os):
         numa = replace(numa, sockets=1)  # its client editions use no more than two
     extras = extras_of(request)
-    buses = extra_buses(len(shares), vm.nodes, extras)
+    ports = max(gpu_ports(request.gpus), *_own_ports(ordered, request), 0)
+    buses = extra_buses(ports, vm.nodes, extras)
+    spare = {position: buses.spare[port] for position, port in spare_ports_of_gpus(request.gpus).items()}
+    gpu_buses = [spare.get(lease.index, first_gpu_bus(vm.nodes) + lease.index) for lease in ordered]
     view = DomainView(
         name=vm.domain_name,
         uuid=vm.uuid,
@@ -170,12 +174,12 @@ def domain_view(
         numa=numa,
         mmio_window_gib=window,
         expander_buses=expander_buses(vm.nodes),
-        root_ports=root_ports(len(shares), vm.nodes, extras),
+        root_ports=root_ports(ports, vm.nodes, extras),
         scsi_bus=buses.scsi,
         disks=disk_views(request, disk, data_disks, buses),
         media=tuple(medium_views(request, seed_path, install_paths)),
         nics=nic_views(vm, attachments, buses),
-        hostdevs=tuple(_hostdevs(shares, first_gpu_bus(vm.nodes), request.display, facts)),
+        hostdevs=tuple(_hostdevs(ordered, gpu_buses, request.display, facts)),
         display=display_view(request.display, buses.usb),
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
@@ -196,7 +200,9 @@ def extras_of(request: VmRequest) -> Extras:
         has_usb=request.display.has_picture,
         nics=port_count(request),
         disks=sum(one.bus in (None, DiskBus.VIRTIO) for one in request.data_disks),
-        spare=max(spare, spare_ports_taken(request)),
+        spare=max(
+            spare, spare_ports_taken(request), *(port + 1 for port in spare_ports_of_gpus(request.gpus).values())
+        ),
     )
 
 
@@ -209,15 +215,22 @@ def parse_pci_address(text: str) -> PciAddress:
     return PciAddress(domain, bus, slot, function)
 
 
+def _own_ports(leases: Sequence[Lease], request: VmRequest) -> list[int]:
+    """The ports up to that of each GPU; an adopted VM has shares that its request does not count."""
+    spare = spare_ports_of_gpus(request.gpus)
+    return [lease.index + 1 for lease in leases if lease.index not in spare]
+
+
 def _hostdevs(
-    shares: Sequence[Share], first_bus: int, display: DisplayRequest, facts: HostFacts
+    leases: Sequence[Lease], buses: Sequence[int], display: DisplayRequest, facts: HostFacts
 ) -> Iterator[HostdevView]:
-    shown = shown_device(display, shares, facts)
-    for index, share in enumerate(shares):
-        yield from _functions(index, share, first_bus + index, hostdev_display(display, is_shown=index == shown))
+    shown = shown_device(display, [lease.share for lease in leases], facts)
+    for number, (lease, bus) in enumerate(zip(leases, buses, strict=True)):
+        yield from gpu_functions(lease.index, lease.share, bus, hostdev_display(display, is_shown=number == shown))
 
 
-def _functions(index: int, share: Share, bus: int, display: VgpuDisplay) -> Iterator[HostdevView]:
+def gpu_functions(index: int, share: Share, bus: int, display: VgpuDisplay) -> Iterator[HostdevView]:
+    """The host devices of one GPU behind a port. index: its position among the VM's."""
     devices = kind_of(share.sharing).guest_devices(share)
     for number, device in enumerate(devices):
         yield HostdevView(

@@ -40,6 +40,8 @@ class GpuRequest:
     functions, None for any vGPU kind. board: the model wanted for passthrough or vf (matched without case
     against catalogue key and names), None for any. memory_mib/series/monitors: conditions on the type instead of its
     name.
+    position: of the one GPU among those of its VM, where it does not follow from their order (gpu_positions.py).
+    spare_port: the spare port that it is on since it was attached to a running guest.
     """
 
     text: str
@@ -51,6 +53,8 @@ class GpuRequest:
     exact_memory_mib: int | None = None
     series: str | None = None
     monitors: Monitors | None = None
+    position: int | None = None
+    spare_port: int | None = None
 
     @property
     def text_of_one(self) -> str:

@@ -16,6 +16,7 @@ from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared
+from vgpuctl.sharing.hot_plug import WHILE_IT_RUNS, HotPlug, PlugTime
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.plan import Plan
 
@@ -52,6 +53,14 @@ class BoundByLibvirt(ABC):
     ) -> Refusal | None:
         """The guest's driver drives the device alone, so no driver of the host has to work with it."""
         return None
+
+    def hot_plug(self, share: Share, display: VgpuDisplay) -> HotPlug:
+        """QEMU plugs any PCI function; libvirt plugs one at a time, so that a card with companions is not one slot."""
+        if not share.companions:
+            return WHILE_IT_RUNS
+        count = len(share.companions)
+        reason = f"libvirt attaches one PCI function at a time, and the card has {count} more in its slot"
+        return HotPlug(PlugTime.NEXT_START, reason)
 
     def same_on(self, example: Share, gpu: Gpu, taken: Container[str]) -> Share | None:
         """Companions and IOMMU groups differ from card to card, so each is asked."""

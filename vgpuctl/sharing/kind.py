@@ -20,6 +20,7 @@ from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.declared import Declared
 from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.hot_plug import HotPlug
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.offer import Answer, Refusal, ShareRequest
 from vgpuctl.sharing.plan import Plan
@@ -128,6 +129,12 @@ class SharingKind(Protocol):
         """Say why a share cannot have the VM's terms: its parameters, or the driver in the guest beside the host's.
 
         None for a kind whose devices have neither. The scheduler asks it too.
+        """
+
+    def hot_plug(self, share: Share, display: VgpuDisplay) -> HotPlug:
+        """Say when a share is attached to a guest that runs, or detached from it. display: of the share in the guest.
+
+        attach-gpu and detach-gpu ask it.
         """
 
     def recognise(self, device: str, beside: Sequence[str], gpu: Gpu) -> Share | str | None:

@@ -18,6 +18,7 @@ from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_type, refuse_use
 from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of
 from vgpuctl.sharing.guest_drivers import refuse_guest_driver
+from vgpuctl.sharing.hot_plug import HotPlug, PlugTime
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.live_checks import carrier_surprise, type_surprise, vf_surprise
 from vgpuctl.sharing.mixed_size import first_start
@@ -101,6 +102,15 @@ class Vgpu(ABC):
         if isinstance(function, Refusal):
             return function
         return [self._offer(offered, function, state) for offered in types]
+
+    def hot_plug(self, share: Share, display: VgpuDisplay) -> HotPlug:
+        """QEMU has a device of its own for ramfb that it does not plug (hw/vfio/pci.c, vfio-pci-nohotplug).
+
+        libvirt plugs any other vGPU. NVIDIA's vGPU software documentation names hypervisors for that, without KVM.
+        """
+        if display is VgpuDisplay.RAMFB:
+            return HotPlug(PlugTime.NEXT_START, "QEMU attaches no vGPU with ramfb to a guest that runs")
+        return HotPlug(PlugTime.ON_REQUEST, "NVIDIA documents no hot-plug of vGPUs for KVM")
 
     def same_on(self, example: Share, gpu: Gpu, taken: Container[str]) -> Share | None:
         """The same type, on the function that this GPU would use."""

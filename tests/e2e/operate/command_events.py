@@ -171,6 +171,8 @@ SCENARIO = (
     Step(f"check-vm web {ACME}", EventKind.PROMISE_CHECKED, "acme.web"),
     Step(f"move-vm web {ACME} --shutdown-timeout 0", EventKind.VM_MOVED, "acme.web"),
     Step(f"resize-vm web {ACME} --vcpus 2 --restart --shutdown-timeout 0", EventKind.VM_RESIZED, "acme.web"),
+    Step(f"attach-gpu web A40-8Q {ACME}", EventKind.GPU_ATTACHED, "acme.web"),
+    Step(f"detach-gpu web 1 {ACME}", EventKind.GPU_DETACHED, "acme.web"),
     Step(f"delete-vm web {ACME} --yes --timeout 0", EventKind.VM_DELETED, "acme.web"),
     Step(f"view desk {ACME} --web --timeout 1", EventKind.VM_VIEWED, "acme.desk", _create_desk),
     Step(f"screenshot desk {{home}}/desk.png {ACME}", EventKind.VM_VIEWED, "acme.desk"),

@@ -42,3 +42,43 @@ def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witne
     finally:
         operator.does("delete-vm", "tiny", "--tenant", "acme", "--yes", "--timeout", "0")
     assert witness.state() == before
+
+
+ACME = ("--tenant", "acme")
+GPUS = ("grow", *ACME)
+NOW = ("--restart", "--shutdown-timeout", "0")
+
+
+def _shares(operator: Operator, name: str) -> list[tuple[int, str, str, str]]:
+    (found,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == name]
+    return [(one["index"], one["share"]["sharing"], one["share"]["profile"], one["state"]) for one in found["leases"]]
+
+
+def test_vgpus_of_two_kinds_are_resized_and_gpus_come_and_go(operator: Operator, witness: Witness) -> None:
+    """A VF is attached while the guest runs; a guest that halts never lets go of it, so that its stop ends it."""
+    before = witness.state()
+    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle")
+    operator.does("create-vm", *GPUS, "--gpu", "A40-8Q", "--gpu", "T4-2Q", "--spare-ports", "2", *size)
+    try:
+        operator.does("resize-vm", *GPUS, "--gpu", "A40-12Q", "--gpu", "T4-4Q", *NOW)
+        assert _shares(operator, "grow") == [
+            (0, "vf-profile", "A40-12Q", "running"), (1, "mdev", "T4-4Q", "running"),
+        ]  # fmt: skip
+        attached = operator.json("attach-gpu", "grow", "vf", *ACME)
+        assert (attached["when"], attached["position"]) == ("now", 2)
+        assert _shares(operator, "grow")[2] == (2, "vf", "vf", "running"), "its QEMU holds it"
+        card = operator.json("attach-gpu", "grow", "passthrough", *ACME)
+        assert (card["when"], card["lease"]["state"]) == ("at the next start", "reserved")
+        kept = operator.json("detach-gpu", "grow", "2", *ACME, "--timeout", "1")
+        assert (kept["state"], _shares(operator, "grow")[2][3]) == ("pending", "releasing")
+        assert [one["outcome"] for one in operator.json("repair")] == ["pending: the guest was asked again"]
+        operator.does("stop-vm", *GPUS, "--timeout", "0")
+        operator.does("start-vm", *GPUS)
+        assert [one[::2] for one in _shares(operator, "grow")] == [(0, "A40-12Q"), (1, "T4-4Q"), (3, "passthrough")]
+        operator.does("detach-gpu", "grow", "3", *ACME, "--next-start")
+        operator.does("stop-vm", *GPUS, "--timeout", "0")
+        assert [one[0] for one in _shares(operator, "grow")] == [0, 1]
+        assert operator.json("repair") == []
+    finally:
+        operator.does("delete-vm", *GPUS, "--yes", "--timeout", "0")
+    assert witness.state() == before

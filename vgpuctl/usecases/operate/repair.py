@@ -10,6 +10,7 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.guests.live_nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.network.detached_ports import detached_ports, free_detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
@@ -22,11 +23,14 @@ from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.detach_nic import finish_detach
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
+from vgpuctl.usecases.vm.pending_gpus import AT_STOP, detach_now, is_pending, is_with_guest
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
 
 DETACH_TIMEOUT_S = 5.0
+ASKED_AGAIN_S = 5.0
+"""How long repair waits for a guest that is asked again to let go of a GPU."""
 
 
 @dataclass(frozen=True)
@@ -209,15 +213,23 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
         return "the store says stopped, libvirt says running", "finished", lambda: _finish(services, vm, leases)
     releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
     promised = [lease for lease in leases if lease.state is LeaseState.RESERVED and vm.state is VmState.STOPPED]
-    if releasing or promised:
+    if releasing and vm.state is VmState.RUNNING:
+        return _detach(services, vm, releasing)
+    if releasing or (promised and len(promised) == len(leases)):
         return (
             f"{len(releasing)} shares were not released" if releasing else f"{len(promised)} shares were not made",
             "finished" if releasing else "released: the next start of the VM asks for them again",
             lambda: release_shares(services, services.host(vm.host), [*releasing, *promised]),
         )
     expected = LeaseState.RUNNING if vm.state is VmState.RUNNING else LeaseState.BUILT
-    if any(lease.state is not expected for lease in leases):
-        return f"leases are not {expected}", "finished", lambda: _note(services, vm, leases, vm.state, expected)
+    waiting = [lease for lease in leases if lease.state is LeaseState.RESERVED and vm.state is VmState.RUNNING]
+    arrived = [lease for lease in waiting if is_with_guest(services.host(vm.host), vm, lease)]
+    if arrived:
+        have = partial(_note, services, vm, arrived, VmState.RUNNING, LeaseState.RUNNING)
+        return f"{counted(len(arrived), 'GPU')} attached to the guest", "finished", have
+    settled = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
+    if any(lease.state is not expected for lease in settled):
+        return f"leases are not {expected}", "finished", lambda: _note(services, vm, settled, vm.state, expected)
     if vm.state is VmState.RUNNING and vm.is_to_come_back:
         forget = partial(_note, services, vm, leases, VmState.RUNNING, expected, problem=None)
         return f"it was not stopped yet: {vm.problem}", "finished", forget
@@ -251,6 +263,24 @@ def _diagnose_interfaces(services: Services, vm: Vm) -> Finding | None:
     return None
 
 
+def _detach(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
+    """Go on with GPUs that a running guest is to let go of; those that wait for its stop are no finding."""
+    host = services.host(vm.host)
+    there = [one for one in leases if is_with_guest(host, vm, one)]
+    waiting = [one for one in there if one.problem == AT_STOP]
+    if len(waiting) == len(leases):
+        return None
+    due = [one for one in leases if one not in waiting]
+    if any(one in there for one in due):
+        ask = partial(detach_now, services, host, vm, due, ASKED_AGAIN_S)
+        return f"{counted(len(due), 'GPU')} to be detached", "pending: the guest was asked again", ask
+    return (
+        f"{counted(len(due), 'GPU')} detached by the guest",
+        "finished",
+        lambda: release_shares(services, host, due),
+    )
+
+
 def _runs_with_its_shares(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
     host = services.host(vm.host)
     uuids = {domain.uuid for domain in host.hypervisor.domains()}
@@ -260,6 +290,9 @@ def _runs_with_its_shares(services: Services, vm: Vm, leases: Sequence[Lease]) -
 
 
 def _finish(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Record a VM as running. A share that was promised and that its guest does not have stays so."""
+    host = services.host(vm.host)
+    leases = [one for one in leases if one.state is not LeaseState.RESERVED or is_with_guest(host, vm, one)]
     _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING)
 
 
@@ -274,7 +307,8 @@ def _note(
     """Set the states of a VM and its leases. problem: kept of a VM that a move or a resize starts again."""
     with services.store.transaction() as session:
         for lease in leases:
-            session.set_lease_state(lease.id, lease_state)
+            if not is_pending(lease, was_running=state is VmState.STOPPED):
+                session.set_lease_state(lease.id, lease_state)
         session.set_vm_state(vm.uuid, state, problem, kept_until=vm.ends_at if problem else None)
         before, after = values_of(vm, leases), values_of(vm, leases, state)
         session.add_vm_event(EventKind.VM_REPAIRED, vm, before=before, after=after)

@@ -173,6 +173,11 @@ def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequenc
                 )
             quarantine(services, host, leases, f"QEMU of {vm.domain_name} died right after its start")
         raise DomainRejected(f"{vm.domain_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
+    wait_until_held(host, vm, leases)
+
+
+def wait_until_held(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Wait until every share is held by this VM's QEMU. Raises GuestError that names those that are not."""
     deadline = time.monotonic() + HOLD_TIMEOUT_S
     waiting = list(leases)
     while waiting:

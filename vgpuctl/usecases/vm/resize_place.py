@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.errors import NoCapacity
+from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -76,6 +77,17 @@ def place_here(services: Services, vm: Vm, request: VmRequest) -> NewPlace:
         return search.find(())
 
 
+def place_more(services: Services, vm: Vm, gpu: GpuRequest) -> Share:
+    """Find a share for one more GPU of a VM on its host, which is read. Writes nothing. Raises NoCapacity."""
+    facts = services.host(vm.host).agent.facts()
+    with services.store.reading() as session:
+        own = session.leases(vm_uuid=vm.uuid)
+        taken = with_promises(session, session.leases(), vm.request, vm)
+    capacity = room_on(services, vm, facts, own)
+    (share,) = place(replace(vm.request, gpus=(gpu,), host=vm.host), [capacity], taken).shares
+    return share
+
+
 def room_on(services: Services, vm: Vm, facts: HostFacts, own: Sequence[Lease]) -> HostCapacity:
     """The VM's host as if the VM were not there; its own may always be there, whatever keeps new VMs away."""
     with services.store.reading() as session:
@@ -110,12 +122,12 @@ class _Search:
         ending = tuple(one for one in self.own if one not in kept)
         facts = relieve(self.facts, [one.share for one in ending], {self.vm.uuid}, ())
         capacity = room_on(self.services, self.vm, facts, self.own)
-        at = {one.index: one for one in kept}
-        singles = gpus_one_by_one(self.request.gpus)
-        changed = tuple(one for index, one in enumerate(singles) if index not in at)
+        at: dict[int | None, Lease] = {one.index: one for one in kept}
+        singles = placed_gpus(self.request.gpus)
+        changed = tuple(one for one in singles if one.position not in at)
         placed = place(replace(self.request, gpus=changed, host=self.vm.host), [capacity], self._taken(kept))
         fresh = iter(placed.shares)
-        shares = [at[index].share if index in at else next(fresh) for index in range(len(singles))]
+        shares = [at[one.position].share if one.position in at else next(fresh) for one in singles]
         nodes = _nodes(self.request, capacity, [one.numa_node for one in shares])
         has_released = self.vm.state is VmState.STOPPED and not self.own and bool(self.vm.request.gpus)
         there = Placement(self.vm.host, tuple(shares), nodes=nodes)
@@ -132,15 +144,10 @@ class _Search:
         return [one for one in every if one.vm_uuid != self.vm.uuid or one in kept]
 
 
-def gpus_one_by_one(gpus: Sequence[GpuRequest]) -> list[GpuRequest]:
-    """The requests with one GPU each, in the order of the VM's leases."""
-    return [replace(one, text=one.text_of_one, count=1) for one in gpus for _ in range(one.count)]
-
-
 def _unchanged(before: VmRequest, after: VmRequest, own: Sequence[Lease]) -> tuple[Lease, ...]:
     """The leases of GPUs that the VM keeps as they are."""
-    old, new = gpus_one_by_one(before.gpus), gpus_one_by_one(after.gpus)
-    return tuple(one for one in own if one.index < min(len(old), len(new)) and old[one.index] == new[one.index])
+    old, new = ({one.position: one for one in placed_gpus(request.gpus)} for request in (before, after))
+    return tuple(one for one in own if one.index in old and old[one.index] == new.get(one.index))
 
 
 def _nodes(request: VmRequest, capacity: HostCapacity, gpu_nodes: Sequence[int | None]) -> GuestNodes | None:

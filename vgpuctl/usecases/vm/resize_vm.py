@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.plural import counted
@@ -64,9 +65,13 @@ class NewSize:
                 request,
                 vcpus=request.vcpus if self.vcpus is None else self.vcpus,
                 memory_mib=request.memory_mib if self.memory_mib is None else self.memory_mib,
-                gpus=request.gpus if self.gpus is None else self.gpus,
+                gpus=request.gpus if self.gpus is None or _texts(self.gpus) == _texts(request.gpus) else self.gpus,
             )
         )
+
+
+def _texts(gpus: Sequence[GpuRequest]) -> list[str]:
+    return [one.text for one in placed_gpus(gpus)]
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ def plan_resize(services: Services, vm: Vm, size: NewSize, *, may_move: bool = F
         own = tuple(session.leases(vm_uuid=vm.uuid))
     if request == vm.request:
         return PlannedResize(vm, request, own)
-    _refuse_resize(services, vm, request)
+    refuse_resize(services, vm, request)
     try:
         here = place_here(services, vm, request)
     except NoCapacity as full:
@@ -186,20 +191,20 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
     return plan
 
 
-def _refuse_resize(services: Services, vm: Vm, request: VmRequest) -> None:
-    """Raise StateError for a VM that cannot be resized, with the reason."""
+def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "be resized") -> None:
+    """Raise StateError for a VM that cannot get another size or other GPUs, with the reason. what: for the message."""
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     if vm.is_adopted:
         raise StateError(
-            f"{vm.label}: cannot be resized: its domain {vm.domain_name} is adopted, and vgpuctl never writes its"
+            f"{vm.label}: cannot {what}: its domain {vm.domain_name} is adopted, and vgpuctl never writes its"
             " definition",
             hint="change it with `virsh edit` while it is off, or delete it and create it again",
         )
     if vm.gang is not None:
         raise StateError(
-            f"{vm.label}: cannot be resized: it is one of a gang, whose VMs fit together and start together",
-            hint="delete the gang, and create it in its new size with --gang",
+            f"{vm.label}: cannot {what}: it is one of a gang, whose VMs fit together and start together",
+            hint="delete the gang, and create it again with --gang",
         )
     refuse_while_preempted(services, vm)
     refuse_closed(services, vm)
@@ -208,7 +213,7 @@ def _refuse_resize(services: Services, vm: Vm, request: VmRequest) -> None:
         reserved = used_by(session, vm)
     if waiting is not None:
         raise StateError(
-            f"{vm.label}: cannot be resized: it waits in the queue in its present size",
+            f"{vm.label}: cannot {what}: it waits in the queue as it is",
             hint=f"vgpuctl leave-queue {vm.request.name} --tenant {vm.request.tenant}",
         )
     if reserved is not None and request.gpus != vm.request.gpus:

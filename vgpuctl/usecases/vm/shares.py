@@ -19,6 +19,7 @@ from vgpuctl.agent.wire.steps import (
 )
 from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
+from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
@@ -33,7 +34,9 @@ from vgpuctl.usecases.support.undo import Undo
 
 
 def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
-    """New leases, `reserved`, for the shares of a placement."""
+    """New leases, `reserved`, for the shares of a placement, which has one for each GPU in the request's order."""
+    placed = placed_gpus(vm.request.gpus)
+    positions = [one.position or 0 for one in placed] if len(placed) == len(placement.shares) else None
     return tuple(
         Lease(
             id=str(uuid.uuid4()),
@@ -41,7 +44,7 @@ def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
             tenant=vm.request.tenant,
             vm_name=vm.request.name,
             host=placement.host,
-            index=index,
+            index=index if positions is None else positions[index],
             share=kind_of(share.sharing).named(share, str(uuid.uuid4())),
             state=LeaseState.RESERVED,
         )
@@ -80,12 +83,12 @@ def refuse_kept(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> 
 
 def refuse_other_card(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:
     """Raise StateError when the card of a share that a VM kept is gone from its slot, or another model is there now."""
-    requests = [one for one in vm.request.gpus for _ in range(one.count)]
+    requests = {one.position: one for one in placed_gpus(vm.request.gpus)}
     for lease in leases:
         gpu = gpu_at(facts, lease.share.gpu)
         if gpu is None:
             raise _not_startable(lease, f"the host has no GPU at {lease.share.gpu} any more")
-        wanted = requests[lease.index] if lease.index < len(requests) else None
+        wanted = requests.get(lease.index)
         board = None if wanted is None else wanted.board
         if not can_be_of(lease.share, gpu, board):
             raise _not_startable(lease, f"another card is at {gpu.address} now: {gpu.name or gpu.device_id}")

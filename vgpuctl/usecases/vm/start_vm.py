@@ -167,6 +167,7 @@ def _start(
     with services.store.transaction() as session:
         note_facts(session, vm.host, facts)
         leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
+    leases, facts = _without_leaving(services, host, vm, leases, facts)
     wanted = sum(gpu.count for gpu in vm.request.gpus)
     if len(leases) != wanted or (vm.state is VmState.STOPPED and not leases):
         try:
@@ -221,6 +222,17 @@ def _connected(services: Services, vm: Vm) -> Sequence[Attachment]:
     attachments = attachments_of(services, vm)
     connect(services, [one.network for one in attachments])
     return attachments
+
+
+def _without_leaving(
+    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts
+) -> tuple[Sequence[Lease], HostFacts]:
+    """Release the GPUs that were to be detached when the VM stopped. Returns its other leases and the facts then."""
+    leaving = [one for one in leases if one.state is LeaseState.RELEASING]
+    if not leaving or vm.state is not VmState.STOPPED:
+        return leases, facts
+    release_shares(services, host, leaving)
+    return [one for one in leases if one not in leaving], host.agent.facts()
 
 
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> tuple[Vm, Sequence[Lease]]:

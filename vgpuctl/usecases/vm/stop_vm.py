@@ -15,6 +15,7 @@ from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
+from vgpuctl.usecases.vm.pending_gpus import is_pending
 from vgpuctl.usecases.vm.quarantine import quarantine_killed
 from vgpuctl.usecases.vm.release import release_shares
 
@@ -76,14 +77,16 @@ def stop_vm(
                 if vm.state is VmState.RUNNING:
                     note_state(session, vm, DomainState.SHUT_OFF)
                 for lease in leases:
-                    session.set_lease_state(lease.id, kept)
+                    if hold is Hold.RELEASE or not is_pending(lease, was_running=vm.state is VmState.RUNNING):
+                        session.set_lease_state(lease.id, kept)
         free_detached_ports(services, vm)
-        if hold is Hold.RELEASE and leases:
-            release_shares(services, services.host(vm.host), leases)
+        leaving = [one for one in leases if hold is Hold.RELEASE or one.state is LeaseState.RELEASING]
+        if leaving:
+            release_shares(services, services.host(vm.host), leaving)
             changed = True
         if changed:
             with services.store.transaction() as session:
-                left = leases if hold is Hold.KEEP else ()
+                left = [one for one in leases if one not in leaving]
                 after = values_of(vm, left, VmState.STOPPED)
                 detail = problem or ("forced off" if is_forced else "")
                 session.add_vm_event(EventKind.VM_STOPPED, vm, detail, before=values_of(vm, leases), after=after)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attach-gpu: one more GPU share for a VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_line, say
+from vgpuctl.cli.support.plug_options import plug_flags, wish_of
+
+
+@click.command("attach-gpu")
+@click.argument("name")
+@click.argument("what")
+@options.tenant
+@plug_flags
+@options.dry_run
+@options.one_host
+@options.every_refusal
+@options.as_json
+def command(
+    name: str, what: str, tenant: str, live: bool, next_start: bool, dry_run: bool, as_json: bool, **where: Any
+) -> None:
+    """Give a VM one more GPU share, WHAT as for create-vm: A40-8Q, passthrough:H100, vf, 'memory>=16GiB'.
+
+    A guest that runs gets a whole card or a VF at once, on one of its spare ports; a vGPU at the VM's next start, or at
+    once with --live where libvirt can. The VM's other GPUs keep their addresses in the guest.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.usecases.vm.attach_gpu import attach_gpu
+    from vgpuctl.usecases.vm.find_vm import find_vm
+
+    gpu = parse_gpu_request(what, what="WHAT")
+    wish = wish_of(live=live, next_start=next_start)
+    with services(**where) as opened:
+        vm, _leases = find_vm(opened, tenant, name)
+        done = attach_gpu(opened, vm, gpu, wish=wish, dry_run=dry_run)
+        if not dry_run:
+            vm, leases = find_vm(opened, tenant, name)
+            done_lease = next((one for one in leases if one.index == done.position), None)
+        else:
+            done_lease = done.lease
+    is_live = done.is_live and (dry_run or (done_lease is not None and done_lease.problem is None))
+    when = "now" if is_live or done_lease is None or done.vm.state == "stopped" else "at the next start"
+    if as_json:
+        print_json(
+            {
+                "changed": not dry_run,
+                "position": done.position,
+                "when": when,
+                "reason": done.reason,
+                "lease": done_lease,
+                "vm": vm,
+            }
+        )
+        return
+    if done.reason is not None:
+        say(f"{vm.label}: at its next start: {done.reason}")
+    share = "placed at its next start" if done_lease is None else done_lease.share.function
+    verb = "would get" if dry_run else "has"
+    print_line(f"{vm.label}: {verb} {gpu.text} as GPU {done.position}, {when}: {share}")

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""detach-gpu: one GPU share less for a VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.cli.support.plug_options import plug_flags, wish_of
+
+
+@click.command("detach-gpu")
+@click.argument("name")
+@click.argument("index", type=WholeRange(0, 15))
+@options.tenant
+@plug_flags
+@options.shutdown_timeout("Seconds for the guest to let go of the GPU.", name="timeout", default_s=30.0)
+@options.dry_run
+@options.one_host
+@options.as_json
+def command(
+    name: str,
+    index: int,
+    tenant: str,
+    live: bool,
+    next_start: bool,
+    timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Take GPU INDEX from a VM, as show-vm counts them from 0.
+
+    A guest that runs is asked to let go of a whole card or a VF at once; a vGPU is detached when the VM stops, or at
+    once with --live where libvirt can. While the guest keeps the GPU its share is `releasing` and stays the VM's;
+    `vgpuctl repair` asks again. The VM's other GPUs keep their addresses in the guest.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.vm.detach_gpu import detach_gpu
+    from vgpuctl.usecases.vm.find_vm import find_vm
+
+    wish = wish_of(live=live, next_start=next_start)
+    with services(**where) as opened:
+        vm, _leases = find_vm(opened, tenant, name)
+        done = detach_gpu(opened, vm, index, wish=wish, timeout_s=timeout_s, dry_run=dry_run)
+    state = "pending" if done.is_pending else "detached"
+    if as_json:
+        answer = {"changed": not dry_run, "position": index, "state": state, "reason": done.reason}
+        print_json({**answer, "lease": done.lease, "vm": done.vm})
+        return
+    reason = "" if done.reason is None else f": {done.reason}"
+    print_line(f"{vm.label}: GPU {index} {'would be ' if dry_run else 'is '}{state}{reason}")

@@ -75,6 +75,7 @@ GATES = [
         "usecases/vm/start_vm.py:_start_one",
         "usecases/vm/start_vm.py:_start",
         "usecases/vm/start_vm.py:_settle",
+        "usecases/vm/attach_gpu.py:_attach",
         "usecases/vm/preempt_vms.py:_notice",
         "usecases/vm/attach_nic.py:_add",
         "usecases/vm/kept_disks.py:take_kept",
@@ -110,6 +111,7 @@ GATES = [
         "usecases/vm/move_vm.py:settle_on",
         "usecases/vm/resize_vm.py:_change_rows",
         "usecases/vm/resize_vm.py:_rows_back",
+        "usecases/vm/attach_gpu.py:_record",
         "usecases/host/adopt_host.py:_save",
         on="session",
     ),
@@ -172,6 +174,7 @@ GATES = [
         "usecases/vm/shares.py",
         "usecases/vm/build_vm.py:build_vm",
         "usecases/vm/start_vm.py:_start",
+        "usecases/vm/attach_gpu.py:_attach",
     ),
     guarded(
         "a device that a stopped VM kept is held against its layout before it is made again",
@@ -245,6 +248,8 @@ GATES = [
         "usecases/vm/start_vm.py:_reserve_again",
         "usecases/vm/start_vm.py:_record_nodes",
         "usecases/vm/resize_vm.py:_set",
+        "usecases/vm/attach_gpu.py:_record",
+        "usecases/vm/attach_gpu.py:_take_back",
     ),
     guarded(
         "a VM starts only after others were kept off its CPUs",

@@ -126,7 +126,7 @@ def extra_buses(gpu_count: int, nodes: GuestNodes | None, extras: Extras) -> Ext
 
 
 def spare_number(slot: int, function: int) -> int | None:
-    """The number of the spare port at a place of the root bus, None where it is no spare port's."""
+    """The number of the spare port at a place of the root bus, None for a place of other ports."""
     number = (slot - _SPARE_SLOT) * _FUNCTIONS + function
     return number if 0 <= number < MOST_SPARE else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a share can come to a guest, or leave it, while the guest runs."""
+"""When a share is attached to a guest that runs, and detached from it."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -264,7 +264,7 @@ def _diagnose_interfaces(services: Services, vm: Vm) -> Finding | None:
 
 
 def _detach(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
-    """Go on with GPUs that a running guest is to let go of; those that wait for its stop are no finding."""
+    """Go on with GPUs that a running guest is to let go of. None when all of them wait for its stop."""
     host = services.host(vm.host)
     there = [one for one in leases if is_with_guest(host, vm, one)]
     waiting = [one for one in there if one.problem == AT_STOP]

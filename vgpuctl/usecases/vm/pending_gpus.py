@@ -40,7 +40,7 @@ def is_with_guest(host: HostSession, vm: Vm, lease: Lease) -> bool:
 
 
 def let_go(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease]) -> tuple[Lease, ...]:
-    """Release the GPUs that a running guest has no more. Returns those that it still has."""
+    """Release the GPUs that a running guest no longer has. Returns those that it still has."""
     kept = tuple(one for one in leases if is_with_guest(host, vm, one))
     release_shares(services, host, [one for one in leases if one not in kept])
     return kept

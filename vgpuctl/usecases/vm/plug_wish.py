@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a GPU is to be attached or detached, as the operator wishes."""
+"""The time at which an operator wants a GPU attached or detached."""
 
 from enum import Enum
 

@@ -187,6 +187,7 @@ GATES = [
         "refuse_unsuitable",
         "usecases/vm/shares.py",
         "usecases/vm/start_vm.py:_start",
+        "usecases/vm/attach_gpu.py:_record",
     ),
     guarded(
         "a card that the host shows its console on is given away only when it is declared for that",

@@ -18,6 +18,7 @@ from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.specs.vm import check_request
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
@@ -29,7 +30,7 @@ from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.resize_place import place_more
 from vgpuctl.usecases.vm.resize_vm import refuse_resize
 from vgpuctl.usecases.vm.restore_shares import restore_shares
-from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, refuse_unsuitable
 
 LET_GO_S = 10.0
 
@@ -129,6 +130,7 @@ def _record(
         generation = session.generation(vm.host)
     facts = host.agent.facts()
     (lease,) = check_leases([lease], facts, rules_of(services, vm.host))
+    refuse_unsuitable(replace(vm, request=request), [lease], facts, rules_of(services, vm.host))
     refuse_sick(services, host, [lease], host.agent.health())
     if vm.state is VmState.RUNNING and not is_live:
         lease = replace(lease, problem=AT_START)
@@ -143,6 +145,8 @@ def _record(
         session.reserve(vm.host, generation, leases)
         session.set_vm_request(vm.uuid, request)
         session.set_vm_nodes(vm.uuid, nodes)
+        if is_live:
+            take_seat(session, replace(vm, request=request), session.leases(vm_uuid=vm.uuid))
         before, after = sizes_of(vm, held), sizes_of(replace(vm, request=request), [*held, *leases])
         detail = "while it runs" if is_live else "at its next start" if vm.state is VmState.RUNNING else ""
         session.add_vm_event(EventKind.GPU_ATTACHED, vm, detail, before=before, after=after)
@@ -162,7 +166,7 @@ def _nodes_with(nodes: GuestNodes | None, lease: Lease) -> GuestNodes | None:
 def _attach(services: Services, host: HostSession, vm: Vm, lease: Lease, port: int) -> None:
     """Make the device and give it to the guest. A failure takes everything back, once the guest has let go of it."""
     gpus = LiveGpus(host.hypervisor, vm.domain_name, uuid=vm.uuid)
-    steps, undo = plan_leases([lease], host.agent.facts())
+    steps, undo = plan_leases(vm, [lease], host.agent.facts(), rules_of(services, vm.host))
     with Undo(services.say, subject=vm.domain_name) as undoing:
         undoing.push("GPU of the VM", lambda: _take_back(services, host, vm, lease))
         build_shares(host, steps, undo, Undo(services.say))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a disk is made of, as the store records them: overlays in their order, and those that do not count."""
+"""The files of a disk as the store records them: overlays in their order, without those that do not count."""
 
 from dataclasses import replace
 

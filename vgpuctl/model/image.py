@@ -47,7 +47,10 @@ class ImageLocation:
 
 @dataclass(frozen=True)
 class Image:
-    """One image. sha256: 64 hexadecimal digits of its whole content. os: free text, such as `debian-12`."""
+    """One image. sha256: 64 hexadecimal digits of its whole content. os: free text, such as `debian-12`.
+
+    guest_driver: version or branch of the NVIDIA driver in it; None where nobody said.
+    """
 
     name: str
     kind: ImageKind
@@ -55,6 +58,7 @@ class Image:
     sha256: str
     location: ImageLocation
     os: str | None = None
+    guest_driver: str | None = None
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,8 @@ class Vm:
     ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its shares
     are kept. None for an open end. gang: id shared by VMs that were created together with --gang; they are preempted
     together. notice: set from the start of the grace period until the VM is stopped. nodes: its part of the host's
-    NUMA nodes, None on a host with one node and where an older vgpuctl did not record it.
+    NUMA nodes, None on a host with one node and where an older vgpuctl did not record it. guest_driver: the version of
+    NVIDIA's driver that its host last read from the guest; None where it never did.
     """
 
     uuid: str
@@ -203,6 +204,15 @@ class Vm:
     notice: PreemptionNotice | None = None
     domain: str | None = None
     nodes: GuestNodes | None = None
+    guest_driver: str | None = None
+
+    @property
+    def as_known(self) -> VmRequest:
+        """The request with the driver that the guest was seen with, which may be another than the declared one."""
+        request = self.request
+        if self.guest_driver is None:
+            return request
+        return replace(request, guest_driver=replace(request.guest_driver, version=self.guest_driver))
 
     @property
     def domain_name(self) -> str:

@@ -82,9 +82,10 @@ GUEST_FIELDS = (
     Field(
         "guest_driver.version",
         _VERSION,
-        "Version or branch of the driver, checked against the host's",
+        "Version or branch of the driver, checked against the host's; the image's without it",
         flag="--guest-driver-version",
         metavar="VERSION",
+        compared=Compared.IF_GIVEN,
         example="580",
     ),
     Field(

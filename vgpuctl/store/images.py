@@ -29,6 +29,7 @@ class ImageRows(Rows):
                 pool=image.location.pool,
                 volume=image.location.volume,
                 os=image.os,
+                guest_driver=image.guest_driver,
                 created_at=self._clock(),
             ),
             conflict=f"another run has just registered image {image.name}",
@@ -85,7 +86,7 @@ class ImageRows(Rows):
 
 def _image(row: Row[Any]) -> Image:
     location = ImageLocation(row.path, row.pool, row.volume)
-    return Image(row.name, ImageKind(row.kind), ImageFormat(row.format), row.sha256, location, row.os)
+    return Image(row.name, ImageKind(row.kind), ImageFormat(row.format), row.sha256, location, row.os, row.guest_driver)
 
 
 def _copy(row: Row[Any]) -> ImageCopy:

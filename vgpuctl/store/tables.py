@@ -65,6 +65,7 @@ vms = Table(
     Column("preempted_for_good", Boolean),
     Column("domain", Text),
     Column("nodes", Text),
+    Column("guest_driver", Text),
     UniqueConstraint("tenant", "name"),
     Index(None, "host"),
 )
@@ -372,6 +373,7 @@ images = Table(
     Column("pool", Text),
     Column("volume", Text),
     Column("os", Text),
+    Column("guest_driver", Text),
     Column("created_at", Double, nullable=False),
 )
 

@@ -123,6 +123,10 @@ class VmRows(QueueRows, LicenceRows):
         """Set the host of a stopped VM, and its part of that host's NUMA nodes. Raises NotFound."""
         self._change_vm(uuid, host=host, nodes=_nodes(nodes))
 
+    def set_vm_guest_driver(self, uuid: str, version: str) -> None:
+        """Note the NVIDIA driver that the VM's host has read from its guest. Raises NotFound."""
+        self._change_vm(uuid, guest_driver=version)
+
     def set_vm_nodes(self, uuid: str, nodes: GuestNodes | None) -> None:
         """Set the part of its host's NUMA nodes that a VM has. Raises NotFound."""
         self._change_vm(uuid, nodes=_nodes(nodes))
@@ -199,6 +203,7 @@ def _vm(row: Row[Any]) -> Vm:
     nodes = codec.decode_nodes(row.nodes, what=what)
     state = VmState(row.state)
     vm = Vm(row.uuid, request, row.host, state, row.problem, row.ends_at, row.gang, notice, nodes=nodes)
+    vm = replace(vm, guest_driver=row.guest_driver)
     return vm if row.domain in (None, vm.domain_name) else replace(vm, domain=row.domain)
 
 

@@ -21,13 +21,14 @@ def command(database: str | None, as_json: bool) -> None:
         print_json(listed)
         return
     print_table(
-        ["IMAGE", "KIND", "FORMAT", "OS", "PLACE", "CHECKSUM", "VERIFIED ON"],
+        ["IMAGE", "KIND", "FORMAT", "OS", "GUEST DRIVER", "PLACE", "CHECKSUM", "VERIFIED ON"],
         [
             (
                 one.image.name,
                 one.image.kind,
                 one.image.format,
                 one.image.os,
+                one.image.guest_driver,
                 one.image.location.shown,
                 f"sha256:{one.image.sha256[:12]}…",
                 ", ".join(copy.host for copy in one.copies) or "-",

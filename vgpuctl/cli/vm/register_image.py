@@ -32,6 +32,7 @@ from vgpuctl.errors import UsageError
 @click.option("--checksum", metavar="sha256:HEX", help="SHA-256 of the whole file, as `sha256sum` prints it.")
 @click.option("--host", metavar="NAME", help="Verify the copy of this host now; without --checksum, take its checksum.")
 @click.option("--os", "os_name", metavar="TEXT", help="Operating system, for people: debian-12.")
+@click.option("--guest-driver", metavar="VERSION", help="Version or branch of the NVIDIA driver in it: 580.105.06.")
 @options.dry_run
 @options.one_host
 @options.as_json
@@ -45,6 +46,7 @@ def command(
     checksum: str | None,
     host: str | None,
     os_name: str | None,
+    guest_driver: str | None,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -69,6 +71,7 @@ def command(
         location,
         None if checksum is None else parse_checksum(checksum),
         os_name,
+        guest_driver,
     )
     with services(**where) as opened:
         image, changed = register_image(opened, wanted, host=host, dry_run=dry_run)

@@ -15,6 +15,7 @@ from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdict, plan_drain
 from vgpuctl.usecases.support.fleet_reader import read_fleet
+from vgpuctl.usecases.support.guest_driver import note_drivers, seen_drivers
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
@@ -63,7 +64,13 @@ def plan_upgrade(
             continue
         here = [vm for vm in vms if vm.host == capacity.name]
         told = tuple(
-            _vm(vm, leases, drained[vm.label], guest_drivers.get(_name(vm), told_drivers.get(vm.uuid))) for vm in here
+            _vm(
+                vm,
+                leases,
+                drained[vm.label],
+                guest_drivers.get(_name(vm), told_drivers.get(vm.uuid) or vm.as_known.guest_driver.version),
+            )
+            for vm in here
         )
         hosts.append(UpgradeHost(capacity.name, capacity.facts, told))
     return UpgradeReport(plan(hosts, target, at_once=at_once), tuple(failures), ages)
@@ -71,12 +78,11 @@ def plan_upgrade(
 
 def _read_guest_drivers(services: Services, hosts: Sequence[str]) -> dict[str, str]:
     """The driver of each guest by the UUID of its VM, as far as its vGPU tells it; a host that fails tells none."""
-    found = {}
+    found: dict[str, str] = {}
     for snapshot in read_fleet(services, hosts):
-        for vgpu in () if snapshot.readings is None else snapshot.readings.vgpus:
-            version = vgpu.measured.label("guest_driver_info")
-            if vgpu.vm_uuid is not None and version is not None and parse_driver(version) is not None:
-                found[vgpu.vm_uuid.lower()] = version
+        found |= {} if snapshot.readings is None else seen_drivers(snapshot.readings)
+    with services.store.transaction() as session:
+        note_drivers(session, found)
     return found
 
 

@@ -20,6 +20,7 @@ from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.placement.reservations import promises_to_others
+from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import free_seats
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
@@ -82,6 +83,8 @@ def capacity(
         with services.store.reading() as session:
             session.tenant(request.tenant)
             closed = dict(closed_hosts(request.tenant, session.pools()))
+    with services.store.reading() as session:
+        request = with_image_driver(session, request)
     seen = survey(services, services.hosts(), refresh=refresh, may_contact=may_contact)
     refuse_unknown(request, seen.capacities)
     usable = [one for one in seen.capacities if one.name not in closed]

@@ -27,6 +27,7 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
+from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import refuse_without_seats
 from vgpuctl.usecases.support.measured_view import GpuLoad, last_view, read_measurements, workloads_of
 from vgpuctl.usecases.support.observations import readings_in_words
@@ -90,6 +91,7 @@ def explain_vm(
     with services.store.reading() as session:
         session.tenant(request.tenant)
         closed = closed_hosts(request.tenant, session.pools())
+        request = with_image_driver(session, request if vm is None or request != vm.request else vm.as_known)
     names = services.hosts()
     refuse_unknown_host(services, request.host, names)
     seen = survey(services, names, refresh=refresh)

@@ -35,7 +35,7 @@ from vgpuctl.usecases.vm.shares import (
     check_leases,
     leases_of,
     plan_leases,
-    say_what_params_cost,
+    say_about_terms,
     take_steps,
 )
 from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
@@ -102,7 +102,7 @@ def build_vm(
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")
-    say_what_params_cost(services, vm, leases, facts, rules)
+    say_about_terms(services, vm, leases, facts, rules)
     if attachments:
         _connect(services, vm, attachments, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))

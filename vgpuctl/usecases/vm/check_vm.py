@@ -12,6 +12,7 @@ from vgpuctl.model.proof import Proof, verdict_of
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.sharing.proof import InsideGpu, SeenInside, compare
+from vgpuctl.usecases.support.guest_driver import note_drivers, seen_drivers
 from vgpuctl.usecases.support.services import Services
 
 PROBE_TIMEOUT_S = 60.0
@@ -57,6 +58,8 @@ def _ask_host(services: Services, vm: Vm, leases: Sequence[Lease]) -> tuple[list
         readings = services.host(vm.host).agent.readings()
     except VgpuctlError as error:
         return [MeasuredShare(lease, None) for lease in leases], error.message
+    with services.store.transaction() as session:
+        note_drivers(session, seen_drivers(readings))
     return join_leases(leases, {vm.host: readings}), None
 
 

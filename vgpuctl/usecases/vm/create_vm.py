@@ -25,6 +25,7 @@ from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import use_now
 from vgpuctl.usecases.support.failed_hosts import on_host
+from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.services import Services
@@ -159,7 +160,9 @@ def create_together(
         return existing
     refuse_early(services, *requests)
     requests = with_kept_disks(services, requests)
-    members = [_member(services, request, reserved) for request in requests]
+    with services.store.reading() as session:
+        decided = [with_image_driver(session, request) for request in requests]
+    members = [_member(services, request, reserved) for request in decided]
     search = PlaceSearch(
         services,
         [one.wanted for one in members],

@@ -114,7 +114,8 @@ class MoveSearch:
         gpus = request.gpus
         if gpus == vm.request.gpus:
             gpus = equal_gpus(vm, own, None if known is None else known.facts)
-        return on_its_host(replace(request, host=to, gpus=gpus), networks)
+        driver = request.guest_driver if vm.guest_driver is None else vm.as_known.guest_driver
+        return on_its_host(replace(request, host=to, gpus=gpus, guest_driver=driver), networks)
 
     def _place(
         self,

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.catalog.vgpu_versions import parse_driver
 from vgpuctl.errors import ImageDiffers, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
@@ -23,6 +24,7 @@ class ImageRequest:
     location: ImageLocation
     sha256: str | None = None
     os: str | None = None
+    guest_driver: str | None = None
 
 
 def register_image(
@@ -39,10 +41,12 @@ def register_image(
             f"image {wanted.name} has no checksum",
             hint="give --checksum sha256:…, or --host HOST to take it from that host's copy",
         )
+    if wanted.guest_driver is not None and parse_driver(wanted.guest_driver) is None:
+        raise UsageError(f"{wanted.guest_driver!a} is no version of NVIDIA's driver", hint="for example 580.105.06")
     with services.store.reading() as session:
         there = session.find_image(wanted.name)
     sha256 = wanted.sha256 or _digest_on(services, wanted, host)
-    image = Image(wanted.name, wanted.kind, wanted.format, sha256, wanted.location, wanted.os)
+    image = Image(wanted.name, wanted.kind, wanted.format, sha256, wanted.location, wanted.os, wanted.guest_driver)
     if wanted.sha256 is not None and host is not None:
         _digest_on(services, wanted, host, image)
     if there is not None:
@@ -65,6 +69,7 @@ def values_of(image: Image) -> Values:
         "sha256": image.sha256,
         "place": place,
         "os": image.os,
+        "guest_driver": image.guest_driver,
     }
 
 
@@ -90,6 +95,7 @@ def _refuse_other(there: Image, wanted: Image) -> None:
             ("place", there.location.shown, wanted.location.shown),
             ("checksum", f"sha256:{there.sha256}", f"sha256:{wanted.sha256}"),
             ("os", there.os or "-", wanted.os or "-"),
+            ("guest driver", there.guest_driver or "-", wanted.guest_driver or "-"),
         )
         if before != after
     ]

@@ -26,6 +26,8 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.vgpu_params import params_against_migration
 from vgpuctl.model.vm import Vm
 from vgpuctl.planner.plan import check_kept, check_share, params_of, plan_share, refuse_terms, with_first_drivers
+from vgpuctl.sharing.guest_drivers import GuestVerdict, check_guest
+from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.sharing.matching import can_be_of
 from vgpuctl.sharing.occupancy import gpu_at
@@ -110,7 +112,7 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
     refuse_other_card(vm, leases, facts)
     refuse_kept(leases, facts, rules)
     for lease in leases:
-        refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.request))
+        refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.as_known))
         if refusal is not None:
             raise StateError(
                 f"{vm.label} cannot start with {describe_share(lease)} of {lease.host}: {refusal}",
@@ -136,10 +138,17 @@ def plan_leases(
     return steps, undo
 
 
-def say_what_params_cost(
+def say_about_terms(
     services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules
 ) -> None:
-    """Say which parameters keep a VM from live migration."""
+    """Say which parameters keep a VM from live migration, and that nobody knows if its guest's driver loads here."""
+    guest, host = vm.as_known.guest_driver.version, facts.nvidia_driver
+    if guest is not None and host is not None and any(kind_of(one.share.sharing).takes is Takes.VGPU for one in leases):
+        check = check_guest(guest, host)
+        if check.verdict is GuestVerdict.UNKNOWN:
+            services.say(
+                f"warning: {vm.domain_name}: guest driver {guest} may not load beside the host's {host}: {check.reason}"
+            )
     found = [params_of(lease.share, facts, rules, vm.request.vgpu_params) for lease in leases]
     names = dict.fromkeys(name for params in found for name in params_against_migration(params))
     if names:

@@ -246,7 +246,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         promises = read_promises(session)
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
     capacity = open_to_its_own(capacity)
-    pinned = replace(vm.request, host=vm.host)
+    pinned = replace(vm.as_known, host=vm.host)
     try:
         placement = place_again(pinned, capacity, leases, vm.nodes)
     except NoCapacity as full:

@@ -14,6 +14,8 @@ def upgrade() -> None:
     """Add what tells several disks of a VM apart, and the tables of licences and proofs, all empty."""
     big = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
     op.add_column("tenants", sa.Column("guest_probe", sa.Boolean()))
+    op.add_column("images", sa.Column("guest_driver", sa.Text()))
+    op.add_column("vms", sa.Column("guest_driver", sa.Text()))
     with op.batch_alter_table("volumes") as table:
         table.add_column(sa.Column("label", sa.Text(), nullable=False, server_default=""))
         table.add_column(sa.Column("keep", sa.Boolean()))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver in a guest against the host's: at create, explain, move and start, by image, request and NVML."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import machine
+from vgpuctl.store.store import open_store
+
+ACME = ("--tenant", "acme")
+SIZE = (*ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
+VGPU = (*SIZE, "--gpu", "A40-8Q")
+IMAGE = "/var/lib/libvirt/images/guest.img"
+
+
+@pytest.fixture
+def operator(fleet_operator: Operator, tmp_path: Path) -> Iterator[Operator]:
+    made = replace(fleet_operator, database=f"sqlite:///{tmp_path}/store.db")
+    made.does("create-tenant", "acme")
+    yield made
+    made.does("offboard-tenant", "acme", "--yes", "--timeout", "0")
+
+
+def codes(operator: Operator, *request: str) -> set[str]:
+    (explained,) = operator.json("explain-vm", "any", *request)
+    return {one["code"] for one in explained["answers"] if one["host"] in ("sim-001", "sim-002")}
+
+
+def test_hosts_that_a_guest_cannot_work_with_are_left_out(operator: Operator, fleet: lab.LabFolder) -> None:
+    newer = (*VGPU, "--guest-driver-version", "595.45.04")
+    refused = operator.is_refused("create-vm", "web", *newer)
+    said = str(refused["context"])
+    assert "the guest driver 595.45.04 cannot load beside the host's driver 580.105.06" in said
+    assert codes(operator, *newer) == {"guest-driver"}
+    assert codes(operator, *VGPU, "--guest-driver-version", "570.133.20") == {None}
+    assert codes(operator, *SIZE, "--gpu", "passthrough", "--guest-driver-version", "595") != {"guest-driver"}
+
+
+def test_the_driver_of_the_image_counts_where_the_vm_names_none(operator: Operator, fleet: lab.LabFolder) -> None:
+    place = machine(fleet, "sim-001").root / IMAGE.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(b"\0" * 4096)
+    register = ("register-image", "desk", "--path", IMAGE, "--format", "raw", "--host", "sim-001")
+    refused = operator.is_refused(*register, "--guest-driver", "newest")
+    assert "'newest' is no version of NVIDIA's driver" in refused["message"]
+    operator.does(*register, "--guest-driver", "595.45.04")
+    assert operator.json("list-images")[0]["image"]["guest_driver"] == "595.45.04"
+    of_image = (*VGPU, "--host", "sim-001", "--disk", "1MiB", "--base-image", "desk")
+    refused = operator.is_refused("create-vm", "desk", *of_image)
+    assert "the guest driver 595.45.04 cannot load" in str(refused["context"])
+    own = (*of_image, "--guest-driver-version", "580")
+    operator.does("create-vm", "desk", *own)
+    assert "no change" in operator.does("create-vm", "desk", *own).err
+    operator.does("delete-vm", "desk", *ACME, "--yes", "--timeout", "0")
+    place.unlink()
+
+
+def test_a_guest_that_was_seen_with_a_newer_driver_starts_and_moves_no_more(operator: Operator) -> None:
+    (made,) = operator.json("create-vm", "seen", *VGPU, "--guest-driver-version", "580")
+    uuid = made["vm"]["uuid"]
+    with open_store(operator.database).transaction() as session:
+        session.set_vm_guest_driver(uuid, "595.45.04")
+    refused = operator.is_refused("move-vm", "seen", *ACME, "--dry-run")
+    assert "the guest driver 595.45.04 cannot load" in str(refused)
+    for hold in ("keep", "release"):
+        operator.does("stop-vm", "seen", *ACME, "--timeout", "0", "--hold", hold)
+        refused = operator.is_refused("start-vm", "seen", *ACME)
+        assert "the guest driver 595.45.04 cannot load" in str(refused), hold
+    with open_store(operator.database).transaction() as session:
+        session.set_vm_guest_driver(uuid, "580.95.05")
+    operator.does("start-vm", "seen", *ACME)

@@ -16,6 +16,7 @@ from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store import tables
 from vgpuctl.store.events import EventRows
+from vgpuctl.store.metadata import metadata
 
 _EVERY_ROW = "vgpuctl_every_row"
 _CHOSEN_BY_THE_DATABASE = {"id", "database_role"}
@@ -115,7 +116,7 @@ class DatabaseRoleRows(EventRows):
             yield f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {where} TO {who}"
             yield f"{default} GRANT USAGE ON SEQUENCES TO {who}"
             yield f"{default} GRANT {changes} ON TABLES TO {who}"
-            names = [table.name for table in tables.metadata.sorted_tables if table is not tables.events]
+            names = [table.name for table in metadata.sorted_tables if table is not tables.events]
             yield f"GRANT {changes} ON {', '.join(sorted(names))} TO {who}"
             columns = [preparer.quote(one.name) for one in tables.events.c if one.name not in _CHOSEN_BY_THE_DATABASE]
             yield f"GRANT INSERT ({', '.join(columns)}) ON events TO {who}"
@@ -123,12 +124,12 @@ class DatabaseRoleRows(EventRows):
     def _tenant_statements(self, who: str, policy: str, tenant: str) -> Iterator[str]:
         value = "'" + tenant.replace("'", "''") + "'"
         open_tables = {row.tablename for row in self._read(_POLICIES) if row.policyname == _EVERY_ROW}
-        names = [*(table.name for table in tables.metadata.sorted_tables), tables.VERSION_TABLE]
+        names = [*(table.name for table in metadata.sorted_tables), tables.VERSION_TABLE]
         for name in sorted(names):
             if name not in open_tables:
                 yield f"CREATE POLICY {_EVERY_ROW} ON {name} USING (true) WITH CHECK (true)"
                 yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
-            rule = _rule(name, tables.metadata.tables.get(name)).format(tenant=value)
+            rule = _rule(name, metadata.tables.get(name)).format(tenant=value)
             yield f"CREATE POLICY {policy} ON {name} AS RESTRICTIVE FOR SELECT TO {who} USING ({rule})"
         yield f"GRANT SELECT ON {', '.join(sorted(names))} TO {who}"
 

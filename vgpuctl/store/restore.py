@@ -27,9 +27,10 @@ from vgpuctl.store.backup import Unpacked, read_backup, write_backup
 from vgpuctl.store.care import RESTORE_MARK, encode_mark
 from vgpuctl.store.failures import translate
 from vgpuctl.store.liveness import is_running
+from vgpuctl.store.metadata import metadata
 from vgpuctl.store.sealed import KeyFile
 from vgpuctl.store.store import Store, open_store
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE, metadata
+from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
 _IN_USE = "the store is in use"
 _CLOSE_OTHERS = "end every vgpuctl that uses the store, controllers too, then run the command again"

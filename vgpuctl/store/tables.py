@@ -5,7 +5,6 @@ Times are seconds since the epoch, UTC. JSON columns are text on both databases,
 """
 
 from sqlalchemy import (
-    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -20,20 +19,11 @@ from sqlalchemy import (
     text,
 )
 
+from vgpuctl.store.metadata import BIG as _BIG
+from vgpuctl.store.metadata import metadata
+
 SCHEMA_VERSION = "0022"
 VERSION_TABLE = "vgpuctl_version"
-
-_BIG = BigInteger().with_variant(Integer(), "sqlite")
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
 
 tenants = Table(
     "tenants",

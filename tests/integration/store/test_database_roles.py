@@ -15,7 +15,7 @@ from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import NotFound, StoreUnusable, UsageError
 from vgpuctl.model.database_role import Access, Rights, parse_rights
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.store import tables
+from vgpuctl.store.metadata import metadata
 from vgpuctl.store.store import Store, open_store
 
 OPERATOR, READER = Rights(Access.OPERATOR), Rights(Access.READ_ONLY)
@@ -129,7 +129,7 @@ def test_a_tenant_sees_its_rows_of_every_table_and_no_other(fleet: Fleet) -> Non
         assert session.queue() == []
         assert session.all_facts() == {}
     with psycopg.connect(url) as mine, psycopg.connect(fleet.url) as everything:
-        for table in tables.metadata.sorted_tables:
+        for table in metadata.sorted_tables:
             query = f"SELECT * FROM {table.name}".encode()
             mine_rows, every_row = mine.execute(query).fetchall(), everything.execute(query).fetchall()
             assert not [row for row in mine_rows if "umbrella" in row], table.name

@@ -29,6 +29,7 @@ from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.vm import VmState
 from vgpuctl.store import codec, tables, upgrade
 from vgpuctl.store.address import default_path
+from vgpuctl.store.metadata import metadata
 from vgpuctl.store.store import Store, default_url, open_store
 
 NOBODY = 65534
@@ -95,7 +96,7 @@ def test_tables_are_what_the_migrations_build(url: str) -> None:
         assert compare_metadata(context, tables.complete_metadata()) == []
         assert context.get_current_revision() == tables.SCHEMA_VERSION
         found = inspect(connection)
-        for table in tables.metadata.sorted_tables:
+        for table in metadata.sorted_tables:
             assert {index["name"] for index in found.get_indexes(table.name)} >= {i.name for i in table.indexes}
             key = found.get_pk_constraint(table.name)["name"]
             assert key == table.primary_key.name or (key is None and url.startswith("sqlite"))  # AUTOINCREMENT

@@ -138,9 +138,7 @@ def plan_leases(
     return steps, undo
 
 
-def say_about_terms(
-    services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules
-) -> None:
+def say_about_terms(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> None:
     """Say which parameters keep a VM from live migration, and that nobody knows if its guest's driver loads here."""
     guest, host = vm.as_known.guest_driver.version, facts.nvidia_driver
     if guest is not None and host is not None and any(kind_of(one.share.sharing).takes is Takes.VGPU for one in leases):

@@ -5,6 +5,7 @@ The writers of a store take turns, so seats that were counted in a writing trans
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, delete, insert, or_, select, update
@@ -85,11 +86,13 @@ class LicenceRows(EventRows):
         self, *, pool: str | None = None, vm_uuid: str | None = None, tenant: str | None = None
     ) -> list[LicenceSeat]:
         """Seats that are taken now, of a pool, a VM, a tenant, or all; by pool, tenant and VM."""
-        query = select(_SEATS).where(or_(_SEATS.c.released_at.is_(None), _SEATS.c.released_at > self._clock()))
+        # A VM may have another name than when it took the seat.
+        named = select(_SEATS, tables.vms.c.name).outerjoin(tables.vms, tables.vms.c.uuid == _SEATS.c.vm_uuid)
+        query = named.where(or_(_SEATS.c.released_at.is_(None), _SEATS.c.released_at > self._clock()))
         for column, value in ((_SEATS.c.pool, pool), (_SEATS.c.vm_uuid, vm_uuid), (_SEATS.c.tenant, tenant)):
             if value is not None:
                 query = query.where(column == value)
-        found = [_seat(row) for row in self._read(query)]
+        found = [replace(_seat(row), vm_name=row.name or row.vm_name) for row in self._read(query)]
         return sorted(found, key=lambda one: (one.pool, one.tenant, one.vm_name, one.vm_uuid, one.taken_at))
 
     def licences_used(self, tenant: str) -> Counter[Edition]:

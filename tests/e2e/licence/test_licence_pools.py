@@ -221,6 +221,9 @@ def test_a_forced_off_vm_keeps_its_licence_taken_until_the_lease_ends(operator: 
     assert _counts(operator) == (1, 0, 1)
     operator.does("restart-vm", "old", *TENANT)
     assert _counts(operator) == (1, 0, 1)
+    (taken,) = _pool(operator)["seats"]
+    operator.does("move-vm", "old", *TENANT)
+    assert _pool(operator)["seats"] == [taken], "a VM that moves keeps its seat"
 
 
 def test_a_pool_is_deleted_when_no_seat_is_taken(operator: Operator) -> None:

@@ -136,6 +136,7 @@ def _fill(operator: Operator) -> None:
     operator.does("create-tenant", "globex")
     operator.does("set-quota", "acme", "vms=2", "framebuffer=96GiB")
     operator.does("set-quota", "globex", "vms=10")
+    operator.does("create-licence-pool", "dls", "--edition", "vws", "--seats", "40")
     for tenant, name, profile, host in (
         ("acme", "web-1", "A40-8Q", "sim-001"),
         ("globex", "train-1", "A40-8Q", "sim-001"),

@@ -45,6 +45,7 @@ EXPECTED = (
     Expected("VgpuctlGpuThermalSlowdown", FaultId.THERMAL_SLOWDOWN, _SIM_1),
     Expected("VgpuctlPromiseBroken", FaultId.PROMISE_BROKEN, {**_SIM_1, "tenant": "acme", "vm": "web-1"}),
     Expected("VgpuctlVgpuUnlicensed", FaultId.VGPU_UNLICENSED, {**_SIM_1, "vm": "web-1"}),
+    Expected("VgpuctlVgpuRestricted", FaultId.VGPU_RESTRICTED, {**_SIM_1, "vm": "web-1"}, "critical"),
     Expected("VgpuctlHostUnreachable", FaultId.HOST_UNREACHABLE, {"host": SICK}, "critical"),
     Expected("VgpuctlQuotaNearlyUsed", FaultId.QUOTA_NEARLY_USED, {"tenant": "acme", "resource": "vms"}, "info"),
     Expected("VgpuctlTruthMismatch", FaultId.TRUTH_MISMATCH, {**_SIM_2, "kind": "vm-state"}, "critical"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """repair: finish or roll back what a killed run, a lost connection or a reboot left between store, host and libvirt."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,6 +26,7 @@ from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, detach_now, is_pending, is_with_guest
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.vm.release import release_shares
+from vgpuctl.usecases.vm.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
 
 DETACH_TIMEOUT_S = 5.0
@@ -87,6 +88,7 @@ def repair(
             continue
         repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     repairs.extend(_finish_moves(services, vms, dry_run=dry_run))
+    repairs.extend(_free_disks(services, {vm.uuid for vm in vms} - busy, dry_run=dry_run))
     known = {vm.uuid for vm in vms}
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_repair_orphan(services, lease, dry_run=dry_run))
@@ -132,6 +134,29 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
             services.forget_host(vm.host)
             outcome = f"failed: {error.message}"
         repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+    return repairs
+
+
+def _free_disks(services: Services, vm_uuids: Collection[str], *, dry_run: bool) -> list[Repair]:
+    """Free the disks that were being detached from VMs, whose guests have let go of them, or are off."""
+    repairs = []
+    with services.store.reading() as session:
+        detaching = [one for one in tenant_disks(session) if one.state == "detaching"]
+    for disk in detaching:
+        if disk.vm is None or disk.vm.uuid not in vm_uuids:
+            continue
+        outcome = "freed"
+        try:
+            if not has_let_go(services, disk):
+                continue
+            if not dry_run:
+                with operation(services, "repair", disk.vm):
+                    settle_detach(services, disk)
+        except VgpuctlError as error:
+            services.forget_host(disk.vm.host)
+            outcome = f"failed: {error.message}"
+        found = f"disk {disk.volume.label} was being detached"
+        repairs.append(Repair(disk.vm.domain_name, disk.vm.host, found, f"would be {outcome}" if dry_run else outcome))
     return repairs
 
 

@@ -85,10 +85,7 @@ def settle_detach(services: Services, disk: TenantDisk) -> TenantDisk:
 
     A VM that is off has no running domain. The disk comes back as it is now.
     """
-    if disk.vm is None or disk.volume.state is not VolumeState.DETACHING:
-        return disk
-    live = LiveDisks(services.host(disk.vm.host).hypervisor, disk.vm.domain_name, uuid=disk.vm.uuid).xml()
-    if live is not None and disk_of(live, disk.volume.label) is not None:
+    if disk.vm is None or not has_let_go(services, disk):
         return disk
     with services.store.transaction() as session:
         session.keep_volume(disk.volume)
@@ -96,6 +93,14 @@ def settle_detach(services: Services, disk: TenantDisk) -> TenantDisk:
         free = find_disk(session, disk.volume.tenant, disk.volume.label)
     assert free is not None
     return free
+
+
+def has_let_go(services: Services, disk: TenantDisk) -> bool:
+    """True for a disk that is being detached and that the running domain of its VM has no more."""
+    if disk.vm is None or disk.volume.state is not VolumeState.DETACHING:
+        return False
+    live = LiveDisks(services.host(disk.vm.host).hypervisor, disk.vm.domain_name, uuid=disk.vm.uuid).xml()
+    return live is None or disk_of(live, disk.volume.label) is None
 
 
 def refuse_attached(disk: TenantDisk, what: str) -> None:

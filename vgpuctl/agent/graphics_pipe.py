@@ -30,43 +30,43 @@ def main(uri: str, uuid: str, index: int) -> None:
 
 def open_display(uri: str, uuid: str, index: int) -> int:
     """Ask libvirt for a connected socket, and give its file descriptor."""
-    library = load()
-    connection = library.virConnectOpen(uri.encode())
+    libvirt = load()
+    connection = libvirt.virConnectOpen(uri.encode())
     if not connection:
-        fail(library, "cannot connect to libvirt")
-    domain = library.virDomainLookupByUUIDString(connection, uuid.encode())
+        fail(libvirt, "cannot connect to libvirt")
+    domain = libvirt.virDomainLookupByUUIDString(connection, uuid.encode())
     if not domain:
-        fail(library, "cannot find the domain " + uuid)
-    descriptor = int(library.virDomainOpenGraphicsFD(domain, index, _SKIP_AUTHENTICATION))
+        fail(libvirt, "cannot find the domain " + uuid)
+    descriptor = int(libvirt.virDomainOpenGraphicsFD(domain, index, _SKIP_AUTHENTICATION))
     if descriptor < 0:
-        fail(library, "cannot open the display")
-    library.virDomainFree(domain)
-    library.virConnectClose(connection)
+        fail(libvirt, "cannot open the display")
+    libvirt.virDomainFree(domain)
+    libvirt.virConnectClose(connection)
     return descriptor
 
 
 def load() -> Any:
     """Load libvirt's library, which then prints nothing by itself."""
     try:
-        library = ctypes.CDLL(_LIBRARY)
+        libvirt = ctypes.CDLL(_LIBRARY)
     except OSError as error:
         sys.exit("cannot load libvirt's library: %s" % error)
     for name in ("virConnectOpen", "virDomainLookupByUUIDString"):
-        getattr(library, name).restype = ctypes.c_void_p
-    library.virGetLastErrorMessage.restype = ctypes.c_char_p
-    library.virConnectOpen.argtypes = [ctypes.c_char_p]
-    library.virConnectClose.argtypes = library.virDomainFree.argtypes = [ctypes.c_void_p]
-    library.virDomainLookupByUUIDString.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    library.virDomainOpenGraphicsFD.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        getattr(libvirt, name).restype = ctypes.c_void_p
+    libvirt.virGetLastErrorMessage.restype = ctypes.c_char_p
+    libvirt.virConnectOpen.argtypes = [ctypes.c_char_p]
+    libvirt.virConnectClose.argtypes = libvirt.virDomainFree.argtypes = [ctypes.c_void_p]
+    libvirt.virDomainLookupByUUIDString.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    libvirt.virDomainOpenGraphicsFD.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     silent = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: None)
     _KEPT.append(silent)
-    library.virSetErrorFunc(None, silent)
-    return library
+    libvirt.virSetErrorFunc(None, silent)
+    return libvirt
 
 
-def fail(library: Any, what: str) -> None:
+def fail(libvirt: Any, what: str) -> None:
     """End with libvirt's last error."""
-    said = library.virGetLastErrorMessage() or b"no reason given"
+    said = libvirt.virGetLastErrorMessage() or b"no reason given"
     sys.exit("%s: %s" % (what, said.decode("utf-8", "replace")))
 
 

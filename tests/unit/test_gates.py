@@ -78,6 +78,7 @@ GATES = [
         "usecases/vm/attach_gpu.py:_attach",
         "usecases/vm/preempt_vms.py:_notice",
         "usecases/vm/attach_nic.py:_add",
+        "usecases/vm/rename_vm.py:rename_vm",
         "usecases/vm/kept_disks.py:take_kept",
         "usecases/vm/shares.py:build_shares",
         "usecases/vm/volumes.py:make_volumes",

@@ -52,6 +52,7 @@ SECTIONS = (
             "restart-vm": "Stop a VM and start it again with its GPU shares.",
             "reset-vm": "Reset a running VM as by its reset button.",
             "force-off": "Force a VM off without asking its guest.",
+            "rename-vm": "Rename a VM that is off.",
             "attach-nic": "Attach a network interface to a VM, running or not.",
             "detach-nic": "Detach a network interface from a VM.",
             "move-vm": "Move a VM to another host with its disk and equal GPU shares.",

@@ -36,6 +36,7 @@ class EventKind(enum.StrEnum):
     VM_CONSOLE_SET = "vm-console-set", "A VM shows another console from its next start on."
     VM_STARTED = "vm-started", "A stopped VM runs again."
     VM_STOPPED = "vm-stopped", "A VM was stopped, or its kept shares were released."
+    VM_RENAMED = "vm-renamed", "A VM has another name; it is noted under both."
     VM_RESET = "vm-reset", "The guest of a VM was reset; its QEMU went on."
     VM_LOST = "vm-lost", "The data of a VM was on a dead host alone; it is not made anew."
     VM_FOUND = "vm-found", "The host of a lost VM is back and has its data; the VM may start again."

@@ -5,7 +5,7 @@ from vgpuctl.catalog.guest_os import GUEST_OSES, parse_guest_os
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache
 from vgpuctl.model.display import DisplayKind, VgpuDisplay, VideoModel
-from vgpuctl.model.nic import NicModel, NicRequest
+from vgpuctl.model.nic import MOST_NICS, NicModel, NicRequest
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.units import exact_mib, parse_mib
 from vgpuctl.model.vgpu_params import parse_vgpu_param, show_vgpu_param
@@ -21,7 +21,7 @@ def _parse_network(text: str, /, *, what: str) -> str | None:
     return named_network(text)
 
 
-MOST_DATA_DISKS, MOST_SATA_DISKS, MOST_NICS = 16, 2, 8
+MOST_DATA_DISKS, MOST_SATA_DISKS = 16, 2
 _IOPS = Whole(1, 10_000_000)
 _MBPS = Whole(1, 1_000_000)
 _BANDWIDTH = Whole(1, 400_000)

@@ -11,6 +11,7 @@ from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.proofs import ProofRows
 from vgpuctl.store.quotas import QuotaRows
+from vgpuctl.store.renames import RenameRows
 from vgpuctl.store.reservations import ReservationRows
 from vgpuctl.store.restrictions import RestrictionRows
 from vgpuctl.store.vms import VmRows
@@ -22,6 +23,7 @@ class Session(
     QuotaRows,
     ReservationRows,
     RestrictionRows,
+    RenameRows,
     VmRows,
     VolumeRows,
     VpcRows,

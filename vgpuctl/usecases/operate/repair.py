@@ -26,6 +26,7 @@ from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, detach_now, is_pending, is_with_guest
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.vm.release import release_shares
+from vgpuctl.usecases.vm.rename_vm import RENAME
 from vgpuctl.usecases.vm.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
 
@@ -258,7 +259,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if vm.state is VmState.RUNNING and vm.is_to_come_back:
         forget = partial(_note, services, vm, leases, VmState.RUNNING, expected, problem=None)
         return f"it was not stopped yet: {vm.problem}", "finished", forget
-    found = _diagnose_interfaces(services, vm)
+    found = _diagnose_name(services, vm) or _diagnose_interfaces(services, vm)
     if found is not None:
         return found
     hypervisor = services.host(vm.host).hypervisor
@@ -266,6 +267,16 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
         clear = partial(hypervisor.clear_autostart, vm.domain_name, uuid=vm.uuid)
         return "libvirt itself starts it with its host", "finished", clear
     return None
+
+
+def _diagnose_name(services: Services, vm: Vm) -> Finding | None:
+    """A renaming that a dead run did not finish: the store has the VM's name, its domain may have the other one."""
+    with services.store.reading() as session:
+        was_cut_short = any(one.kind == RENAME and one.subject == vm.uuid for one in session.open_operations())
+    if not was_cut_short or vm.is_adopted or vm.state is not VmState.STOPPED:
+        return None
+    take = partial(services.host(vm.host).hypervisor.take_name, vm.domain_name, uuid=vm.uuid)
+    return "its renaming did not end", "finished", take
 
 
 def _diagnose_interfaces(services: Services, vm: Vm) -> Finding | None:

@@ -78,7 +78,13 @@ def follow_events(
 def vm_history(services: Services, tenant: str, name: str) -> Sequence[Event]:
     """Every event of a VM by its name, with its leases, shares and volumes; also of one that is deleted.
 
-    They are of each VM that ever had the name. Events of a tenant's other objects of the same name are left out.
+    They are of each VM that ever had the name, and of the names that it had before. Events of a tenant's other objects
+    of the same name are left out.
     """
     with services.store.reading() as session:
-        return session.events(None, EventFilter((host_name_of(tenant, name),), _OF_VMS))
+        names = [name]
+        for one in names:
+            renames = session.events(None, EventFilter((host_name_of(tenant, one),), (EventKind.VM_RENAMED,)))
+            before = [str(rename.before["name"]) for rename in renames if rename.after.get("name") == one]
+            names += [former for former in dict.fromkeys(before) if former not in names]
+        return session.events(None, EventFilter(tuple(host_name_of(tenant, one) for one in names), _OF_VMS))

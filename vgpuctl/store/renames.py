@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VM's new name in every row that has it. Rows of what is over keep the name that the VM had then."""
+
+from dataclasses import replace
+
+from sqlalchemy import update
+
+from vgpuctl.errors import StateError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import Vm, VmRequest, host_name_of
+from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind, VpcSpec
+from vgpuctl.store import codec, tables
+from vgpuctl.store.leases import LeaseRows
+from vgpuctl.store.vms import VmRows
+from vgpuctl.store.vpcs import VpcRows
+
+
+class RenameRows(VmRows, VpcRows, LeaseRows):
+    """Rename VMs."""
+
+    def rename_vm(self, vm: Vm, name: str, *, domain: str) -> None:
+        """Give a VM another name. domain: the name of its libvirt domain then.
+
+        Raises StateError when another VM has the name or waits for its turn with it, ConcurrentChange while a
+        controller serves the VM's entry of the queue.
+        """
+        tenant, old = vm.request.tenant, vm.request.name
+        self.refuse_taken_name(tenant, name)
+        self._rename_in_queue(tenant, old, name)
+        self._rename_objects(tenant, old, name)
+        vms = tables.vms
+        self._write(
+            update(vms)
+            .where(vms.c.uuid == vm.uuid)
+            .values(
+                name=name,
+                request=codec.encode(replace(vm.request, name=name)),
+                request_version=codec.REQUEST_VERSION,
+                domain=domain,
+            ),
+            conflict=f"another run has just created VM {name} of tenant {tenant}",
+        )
+        for table, rule in (
+            (tables.leases, tables.leases.c.state != "gone"),
+            (tables.volumes, None),
+            (tables.usage, tables.usage.c.ended_at.is_(None)),
+            (tables.licence_seats, tables.licence_seats.c.released_at.is_(None)),
+        ):
+            change = update(table).where(table.c.vm_uuid == vm.uuid).values(vm_name=name)
+            self._write(change if rule is None else change.where(rule))
+        for label in (host_name_of(tenant, old), host_name_of(tenant, name)):
+            self.add_event(
+                EventKind.VM_RENAMED, label, tenant=tenant, host=vm.host, before={"name": old}, after={"name": name}
+            )
+
+    def refuse_taken_name(self, tenant: str, name: str) -> None:
+        """Raise StateError when the tenant has a VM of the name, or one that waits for its turn."""
+        waits = self.queued(tenant, name) is not None
+        if waits or self.vm(tenant, name) is not None:
+            state = "waits in the queue" if waits else "is there"
+            raise StateError(
+                f"the name {name} is taken: a VM of tenant {tenant} with that name {state}", hint="choose another name"
+            )
+
+    def _rename_in_queue(self, tenant: str, old: str, name: str) -> None:
+        entry = self.queued(tenant, old)
+        if entry is None:
+            return
+        self.refuse_while_served(entry.id)
+        requests: tuple[VmRequest, ...] = tuple(
+            replace(one, name=name) if one.name == old else one for one in entry.requests
+        )
+        queue = tables.queue
+        encoded = codec.encode(requests if entry.kind.has_several() else requests[0])
+        self._write(update(queue).where(queue.c.id == entry.id).values(name=requests[0].name, request=encoded))
+
+    def _rename_objects(self, tenant: str, old: str, name: str) -> None:
+        """Point the floating IP, port forwards and load balancers of the VM to its new name."""
+        specs: list[VpcSpec] = [*self.vpc_objects(tenant, FloatingIp), *self.vpc_objects(tenant, PortForward)]
+        for spec in [*specs, *self.vpc_objects(tenant, LoadBalancer)]:
+            renamed = _renamed(spec, old, name)
+            if renamed is not None:
+                objects = tables.vpc_objects
+                place = (objects.c.tenant == tenant, objects.c.kind == spec.kind.value, objects.c.name == spec.key)
+                values = {"name": renamed.key, "spec": codec.encode(renamed)}
+                self._write(update(objects).where(*place).values(**values))
+        held = tables.external_addresses
+        self._write(
+            update(held)
+            .where(held.c.tenant == tenant, held.c.holder == f"{VpcKind.FLOATING_IP.value}/{old}")
+            .values(holder=f"{VpcKind.FLOATING_IP.value}/{name}")
+        )
+
+
+def _renamed(spec: VpcSpec, old: str, name: str) -> VpcSpec | None:
+    """The object with the VM's new name, None for one that does not name it."""
+    if isinstance(spec, FloatingIp | PortForward):
+        return replace(spec, vm=name) if spec.vm == old else None
+    if isinstance(spec, LoadBalancer) and old in spec.vms:
+        return replace(spec, vms=tuple(name if vm == old else vm for vm in spec.vms))
+    return None

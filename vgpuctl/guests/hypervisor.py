@@ -226,7 +226,7 @@ class Hypervisor:
                 return True
 
     def reset(self, name: str, *, uuid: str | None = None) -> None:
-        """Reset the running domain: QEMU goes on, the guest starts anew. Raises DomainRejected."""
+        """Reset the running domain: QEMU keeps running, its guest boots again. Raises DomainRejected."""
         domain = self._domain(name, uuid)
         with translated(f"reset domain {name} on {self.host}", DomainRejected):
             domain.reset(0)

@@ -163,3 +163,44 @@ def test_a_vm_that_moves_keeps_its_addresses_and_a_forgotten_host_gives_them_bac
     finally:
         lab.faults.clear(target, folder=fleet)
     operator.does("uncordon-host", source)
+
+
+def test_a_vm_has_a_port_in_each_network_with_its_own_groups(operator: Operator, central: LocalOvn) -> None:
+    """Also moved: all of its ports come along."""
+    for number, name in enumerate(("left", "right"), 20):
+        operator.does("create-network", name, *ACME, "--cidr", f"10.{number}.0.0/24")
+    operator.does("create-security-group", "db", *ACME)
+    operator.does("create-security-rule", "db", "tcp:5432", *ACME)
+    nic = "right,security_groups=db,bandwidth_mbps=100"
+    operator.does("create-vm", "both", *ACME, "--network", "left", "--nic", nic, *SIZE)
+    shown = operator.json("show-vm", "both", *ACME)["interfaces"]
+    assert [(one["network"], one["address"]) for one in shown] == [
+        ("acme.left", "10.20.0.2"),
+        ("acme.right", "10.21.0.2"),
+    ]
+    attached = operator.json("attach-nic", "both", "left", "--another", *ACME)
+    assert (attached["position"], attached["address"]) == (2, "10.20.0.3")
+    ports = {
+        one["port"]["position"]: one["port"]["id"]
+        for name in ("left", "right")
+        for one in operator.json("show-network", name, *ACME)["ports"]
+    }
+    groups = central.nbctl("--format=csv", "--no-headings", "--columns=name,ports", "list", "Port_Group")
+    uuids = {
+        number: central.nbctl("get", "Logical_Switch_Port", port, "_uuid").strip() for number, port in ports.items()
+    }
+    sharing = [sum(uuid in line for uuid in uuids.values()) for line in groups.splitlines()]
+    assert sorted(count for count in sharing if count)[0] == 1, "the second interface alone is in its group"
+    in_use = operator.is_refused("delete-security-group", "db", *ACME, "--yes")
+    assert in_use["context"] == ["security group db: VM both is in it"]
+    operator.does("move-vm", "both", *ACME, "--shutdown-timeout", "0")
+    xml = operator.json("show-vm", "both", *ACME)["xml"]
+    parameters = ElementTree.fromstring(xml).iterfind("devices/interface/virtualport/parameters")
+    assert [one.get("interfaceid") for one in parameters] == [ports[number] for number in (0, 1, 2)]
+    assert operator.json("repair") == []
+    operator.does("delete-vm", "both", *ACME, "--yes", "--timeout", "0")
+    for port in ports.values():
+        assert port not in central.nbctl("--format=csv", "--columns=name", "list", "Logical_Switch_Port")
+    operator.does("delete-security-group", "db", *ACME, "--yes")
+    for name in ("left", "right"):
+        operator.does("delete-network", name, *ACME, "--yes")

@@ -15,9 +15,9 @@ from vgpuctl.cli.support.output import print_json
 @options.one_host
 @options.as_json
 def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Reset a running VM as by its reset button: its guest starts anew without being asked.
+    """Reset a running VM, as the reset button of a machine does; its guest is not asked.
 
-    QEMU goes on, so that its devices stay as they are; `restart-vm` applies what waits for a start.
+    QEMU keeps running, and its devices stay as they are; `restart-vm` applies what waits for a start.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.find_vm import find_vm

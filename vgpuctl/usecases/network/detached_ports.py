@@ -39,7 +39,7 @@ def free_detached_ports(services: Services, vm: Vm, live_macs: Collection[str] =
 
 
 def unwanted_macs(services: Services, vm: Vm, live_macs: Collection[str]) -> list[str]:
-    """The live interfaces that vgpuctl attached and the VM's request has no more. Those of others are left alone."""
+    """The live interfaces that vgpuctl attached and that the request no longer has. Those of others are left alone."""
     attachments = attachments_of(services, vm)
     places = {one.port.position: one.port.mac_address for one in attachments}
     ours = {host_mac(vm.uuid, position) for position in range(MOST_NICS + 1)} | set(places.values())

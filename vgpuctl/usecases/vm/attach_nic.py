@@ -213,5 +213,5 @@ def _refuse_other(vm: Vm, there: Interface, wanted: NicRequest) -> None:
         raise StateError(
             f"{vm.label} has an interface in {wanted.network} that differs",
             context=differing,
-            hint="detach it and attach it anew, or add one more with --another",
+            hint="detach it and attach it again, or add one more with --another",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reset-vm: the reset button of a running VM. QEMU goes on, so that its devices and their lease stay as they are."""
+"""reset-vm: the reset button of a running VM. QEMU keeps running, and its devices and leases stay as they are."""
 
 from vgpuctl.errors import StateError
 from vgpuctl.guests.domain_facts import DomainState
@@ -11,7 +11,7 @@ from vgpuctl.usecases.support.vm_values import values_of
 
 
 def reset_vm(services: Services, vm: Vm) -> None:
-    """Reset `vm`: its guest starts anew without being asked. Raises StateError when it does not run."""
+    """Reset `vm` without asking its guest. Raises StateError when it does not run."""
     with operation(services, "reset-vm", vm):
         host = services.host(vm.host)
         state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid) if vm.state is VmState.RUNNING else None

@@ -40,7 +40,7 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float) -> Vm:
 
 
 def _leave_stopped(services: Services, vm: Vm, problem: str) -> None:
-    """Note that a VM which could not start is stopped for good, so that `repair` tries no more."""
+    """Note that a VM which could not start is stopped for good, so that `repair` does not try again."""
     with services.store.transaction() as session:
         now = session.vm(vm.request.tenant, vm.request.name)
         if now is not None and now.uuid == vm.uuid and now.is_on_its_way:

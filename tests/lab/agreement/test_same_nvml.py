@@ -104,9 +104,6 @@ def test_both_libraries_tell_the_agent_the_same(name: str, nvml: Any, module: Mo
         "nvmlDeviceGetSupportedVgpus",
         "nvmlVgpuTypeGetName",
         "nvmlVgpuTypeGetFramebufferSize",
-        "nvmlVgpuTypeGetNumDisplayHeads",
-        "nvmlVgpuTypeGetResolution",
-        "nvmlVgpuTypeGetFrameRateLimit",
         "nvmlDeviceGetVgpuSchedulerState",
     ],
 )

@@ -39,7 +39,7 @@ class CompanionFunction:
 
 @dataclass(frozen=True)
 class DisplayLimits:
-    """What a vGPU of one type can show. max_resolution: width and height of one head.
+    """The displays of a vGPU of one type. max_resolution: width and height of one head.
 
     frame_rate_limit: frames a second under the scheduler `best-effort`, 0 for none.
     """

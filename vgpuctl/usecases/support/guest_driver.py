@@ -28,7 +28,7 @@ def with_image_driver(session: Session, request: VmRequest) -> VmRequest:
 
 
 def seen_drivers(readings: HostReadings) -> dict[str, str]:
-    """The driver of each guest that its vGPU tells, by the UUID of its VM. What a guest tells may be anything."""
+    """The driver of each guest that its vGPU tells, by the UUID of its VM. Other texts are left out."""
     found = {}
     for vgpu in readings.vgpus:
         version = vgpu.measured.label("guest_driver_info")

@@ -40,6 +40,8 @@ def check_guest(guest: str | None, host: str) -> GuestCheck:
 
     A guest of the host's branch works, an older one if its highest version is not below the host's lowest; a newer
     one is refused (NVIDIA's support rule for vGPU; the source of the ranges is in vgpuctl.catalog.vgpu_versions).
+    On Windows the drivers of a branch go on in numbers up to the next branch: 573.48 is the Windows driver of
+    570.172.08, 576.57 that of 575.57.08 (docs.nvidia.com/datacenter/tesla). So such a number decides nothing.
     """
     if guest is None:
         return GuestCheck(GuestVerdict.UNKNOWN, "nothing reports the driver in the guest")
@@ -48,6 +50,11 @@ def check_guest(guest: str | None, host: str) -> GuestCheck:
         return GuestCheck(GuestVerdict.UNKNOWN, f"{guest if found is None else host} is no version of a driver")
     if found[0] == there[0]:
         return GuestCheck(GuestVerdict.WORKS, "guest and host are of one branch")
+    if found[0] > there[0] and not any(there[0] < branch <= found[0] for branch in BRANCHES):
+        return GuestCheck(
+            GuestVerdict.UNKNOWN,
+            f"R{found[0]} is no branch that is known here; on Windows the drivers of R{there[0]} have numbers like this",
+        )
     if found[0] > there[0]:
         return GuestCheck(GuestVerdict.BREAKS, f"the guest's R{found[0]} is newer than the host's R{there[0]}")
     highest = [version for one in ranges_of(*found) for version in one.highest]

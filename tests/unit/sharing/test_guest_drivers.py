@@ -24,6 +24,10 @@ WORKS, BREAKS, UNKNOWN = GuestVerdict
         # A guest that is newer than its host.
         ("580.65.06", "570.86.15", BREAKS),
         ("595.45.04", "580.105.06", BREAKS),
+        # Windows' numbers of the host's own branch.
+        ("582.08", "580.105.06", UNKNOWN),
+        ("573.48", "570.86.15", UNKNOWN),
+        ("573.48", "560.28.03", BREAKS),
         # R535 has 0x11 or 0x12, and R580 begins with 0x12.
         ("535.161.07", "580.105.06", UNKNOWN),
         # Between the tags 570.86 and 570.211 the lowest version changes from 0x07 to 0x12.

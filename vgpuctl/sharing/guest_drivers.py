@@ -53,7 +53,7 @@ def check_guest(guest: str | None, host: str) -> GuestCheck:
     if found[0] > there[0] and not any(there[0] < branch <= found[0] for branch in BRANCHES):
         return GuestCheck(
             GuestVerdict.UNKNOWN,
-            f"R{found[0]} is no branch that is known here; on Windows the drivers of R{there[0]} have numbers like this",
+            f"R{found[0]} is no branch that is known here; Windows drivers of R{there[0]} have such numbers",
         )
     if found[0] > there[0]:
         return GuestCheck(GuestVerdict.BREAKS, f"the guest's R{found[0]} is newer than the host's R{there[0]}")

@@ -30,6 +30,8 @@ def test_a_kept_disk_outlives_its_vm_and_is_taken_again(operator: Operator) -> N
     assert operator.json("create-vm", "one", *SIZE, *KEEP)[0]["changed"] is False
     xml = operator.json("show-vm", "one", "--tenant", "acme")["xml"]
     assert "<serial>data</serial>" in xml and "virtio-scsi" in xml
+    lines = operator.does("show-vm", "one", "--tenant", "acme").out.splitlines()
+    assert {"disk      data, 64 MiB, outlives the VM", "disk      scratch, 32 MiB"} <= set(lines)
     assert set(_volumes(operator)) == {"data", "scratch"}
     operator.does("delete-vm", "one", "--tenant", "acme", "--yes", "--timeout", "0")
     assert _volumes(operator) == {"data": ("kept:acme", "sim-002")}

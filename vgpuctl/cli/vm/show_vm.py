@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-vm: one VM as store, libvirt, QEMU and kernel see it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_document, print_json, print_line, say
 
 if TYPE_CHECKING:
-    from vgpuctl.model.vm import Vm
+    from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.usecases.network.shown_interfaces import ShownInterface
     from vgpuctl.usecases.vm.show_vm import LastRestart, ShownVm
 
@@ -57,6 +58,8 @@ def command(
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     memory = format_mib(vm.request.memory_mib) + pages
     print_line(f"size      {counted(vm.request.vcpus, 'vCPU')}, {memory}, firmware {vm.request.firmware}")
+    for line in _virtual_hardware(vm.request):
+        print_line(line)
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
     renamed = "" if shown.observation.name is None else f", renamed there to {shown.observation.name}"
     print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}{renamed}")
@@ -87,6 +90,27 @@ def command(
         print_document(shown.xml)
     if shown.host_problem:
         say(f"libvirt on {vm.host} could not be asked: {shown.host_problem}")
+
+
+def _virtual_hardware(request: "VmRequest") -> Iterator[str]:
+    """The lines of what a VM has beside a plain one: its system's profile, its disks, its display."""
+    from vgpuctl.model.units import format_mib
+
+    switches = (("Secure Boot", request.secure_boot), ("TPM", request.tpm))
+    parts = [request.os, *(f"{what} {switch}" for what, switch in switches if switch is not None)]
+    if any(parts):
+        yield "system    " + ", ".join(part for part in parts if part)
+    if request.disk is not None:
+        base = "" if request.disk.base_image is None else f", image {request.disk.base_image}"
+        yield f"disk      {format_mib(request.disk.size_mib)}{base}"
+    for disk in request.data_disks:
+        size = "" if disk.size_mib is None else f", {format_mib(disk.size_mib)}"
+        yield f"disk      {disk.name}{size}" + (", outlives the VM" if disk.keep else "")
+    if request.install is not None:
+        yield f"medium    {request.install.iso}" + (", unattended" if request.install.unattended else "")
+    display = request.display
+    if display.has_picture:
+        yield f"display   {display.kind}, adapter {display.video}, vGPU {display.vgpu or 'off'}"
 
 
 def _licence(shown: "ShownVm") -> str:

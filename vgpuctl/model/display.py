@@ -24,7 +24,7 @@ class VideoModel(StrEnum):
 
 
 class VgpuDisplay(StrEnum):
-    """Whether the console shows the vGPU's picture; ramfb: also before the guest's driver is loaded."""
+    """The vGPU's picture in the console; ramfb: also before the guest's driver is loaded."""
 
     OFF = "off"
     ON = "on"

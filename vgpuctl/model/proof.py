@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read back to prove the promise of a VM's GPU shares, from inside the guest or from its host."""
+"""Evidence of the promise of a VM's GPU shares, from inside its guest and from its host."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class PromiseVerdict(StrEnum):
-    """Whether the promise is kept; `unknown` while too little could be read to say so."""
+    """The fate of a promise; `unknown` while too little could be read to say."""
 
     KEPT = "kept"
     NOT_KEPT = "not-kept"

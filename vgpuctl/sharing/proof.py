@@ -36,7 +36,7 @@ class InsideGpu:
 
 @dataclass(frozen=True)
 class SeenInside:
-    """What the guest shows. cuda_devices, cuda_copies: None where the guest has no CUDA."""
+    """A guest as it shows itself. cuda_devices, cuda_copies: None where the guest has no CUDA."""
 
     driver: str | None
     gpus: tuple[InsideGpu, ...]

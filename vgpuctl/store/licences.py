@@ -108,6 +108,7 @@ class LicenceRows(EventRows):
 
     def take_licence_seat(self, seat: LicenceSeat) -> None:
         """Add a seat that a VM holds from now on; one of the same pool that is still to come back is taken again."""
+        self._forget_past()
         own = (_SEATS.c.vm_uuid == seat.vm_uuid, _SEATS.c.pool == seat.pool)
         self._write(delete(_SEATS).where(*own))
         self._write(
@@ -153,13 +154,10 @@ class LicenceRows(EventRows):
         query = select(_SEATS).where(_SEATS.c.released_at.is_(None), _SEATS.c.vm_uuid.not_in(vms))
         return [_seat(row) for row in self._read(query)]
 
-    def forget_past_licence_seats(self) -> int:
-        """Delete the rows of seats that came back and whose VMs are gone. Returns how many there were."""
+    def _forget_past(self) -> None:
+        """Delete the rows of seats that came back and whose VMs are gone."""
         vms = select(tables.vms.c.uuid)
-        past = (_SEATS.c.released_at <= self._clock(), _SEATS.c.vm_uuid.not_in(vms))
-        if not self._read(select(_SEATS.c.id).where(*past)):
-            return 0
-        return self._write(delete(_SEATS).where(*past)).rowcount
+        self._write(delete(_SEATS).where(_SEATS.c.released_at <= self._clock(), _SEATS.c.vm_uuid.not_in(vms)))
 
     def describe_seat(self, seat: LicenceSeat) -> str:
         """Who has a seat, and when it comes back, in one line."""

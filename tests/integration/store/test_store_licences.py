@@ -80,6 +80,10 @@ def test_a_seat_comes_back_at_once_after_a_shutdown_and_after_the_lease_else(sto
         session.delete_vm(second.uuid)
         clock.now += 3601
         assert _taken(session) == []
+        third = _started(session, "web-3")
+        (row,) = session._read(text("SELECT count(*) AS rows FROM licence_seats WHERE vm_name = 'web-2'"))
+        assert row.rows == 0, "seats that came back of VMs that are gone leave no rows"
+        session.set_vm_state(third.uuid, VmState.STOPPED, has_shut_down=True)
         session.delete_licence_pool("dls")
         assert session.licence_pools() == []
         kinds = {one.kind for one in session.events(None, EventFilter())}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guest sees of its GPU, as one JSON object on stdout. It reads, and changes nothing.
+"""Tell what the guest sees of its GPU, as one JSON object on stdout. It reads, and changes nothing.
 
 `vgpuctl check-vm` runs it by the guest agent where the tenant allows it (docs/proof.md). Python 3.6, standard library.
 """

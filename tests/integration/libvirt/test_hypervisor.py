@@ -117,7 +117,8 @@ def test_qemu_shows_the_devices_at_the_addresses_of_the_view(hypervisor: Hypervi
 
 
 def test_a_uefi_guest_with_a_large_window_starts_and_leaves_no_nvram(hypervisor: Hypervisor, view: DomainView) -> None:
-    uefi = replace(view, firmware=Firmware.UEFI, mmio_window_gib=128, memory_mib=128)
+    asked = vm(replace(vm().request, firmware=Firmware.UEFI))
+    uefi = replace(domain_view(asked, [], facts(kvm=False)), vcpus=1, mmio_window_gib=128, memory_mib=128)
     hypervisor.define(render_domain(uefi))
     hypervisor.start(view.name, paused=True)
     assert "<nvram" in (hypervisor.xml(view.name) or "")

@@ -64,6 +64,8 @@ def _on_its_host(session: Session, request: VmRequest) -> VmRequest:
 def take_kept(services: Services, vm: Vm, undoing: Undo) -> None:
     """Give the kept disks that a VM names to it. `undoing` gives them back to the tenant."""
     wanted = {disk.name for disk in vm.request.data_disks if disk.size_mib is None}
+    if not wanted:
+        return
     with services.store.transaction() as session:
         found = [one for one in kept_disks(session, vm.request.tenant) if one.label in wanted]
         for volume in found:

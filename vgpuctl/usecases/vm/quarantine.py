@@ -23,8 +23,11 @@ def start_domain(services: Services, host: HostSession, vm: Vm, leases: Sequence
 
     A VF that QEMU could not open goes into quarantine.
     """
-    with services.store.transaction() as session:
-        session.note_licence_used(vm.uuid)
+    with services.store.reading() as session:
+        has_seat = bool(session.licence_seats(vm_uuid=vm.uuid))
+    if has_seat:
+        with services.store.transaction() as session:
+            session.note_licence_used(vm.uuid)
     try:
         host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
     except DomainRejected as refused:

@@ -138,7 +138,7 @@ def smallest_sizes(profile: GuestOs, folders: tuple[str, ...] | None = None) -> 
 def list_warnings(request: VmRequest) -> list[str]:
     """Say where a VM has less than its operating system asks for, one line each; none without a profile.
 
-    Images of a cloud run with less than the installer wants, so that it is no error.
+    It is a warning only: images of a cloud run with less than the installer wants.
     """
     profile = GUEST_OSES.get(request.os or "")
     return [] if profile is None else list(_warnings(request, profile))

@@ -28,7 +28,7 @@ _HINT = "the guest needs qemu-guest-agent, running, with guest-exec allowed (`al
 def ask_probe(hypervisor: "Hypervisor", name: str, *, uuid: str, timeout_s: float = 60.0) -> GuestReport:
     """Run the probe in the guest and read its answer.
 
-    Raises GuestError when there is no agent, it does not answer, or it answers what is no report.
+    Raises GuestError when there is no agent, it does not answer, or its answer cannot be read.
     """
     deadline = time.monotonic() + timeout_s
     begun = _ask(hypervisor, name, uuid, "guest-exec", path=PROBE_PATH, **{"capture-output": True})

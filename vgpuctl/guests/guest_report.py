@@ -41,6 +41,14 @@ class GuestReport(msgspec.Struct, frozen=True):
     kernel_log: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=20)] = ()
 
 
+def describe(report: GuestReport) -> tuple[str, ...]:
+    """One line for each thing that a report tells beside the promise: the kernel module, the GPUs, errors, its log."""
+    kinds = {True: "open", False: "proprietary", None: "unknown"}
+    module = () if report.driver is None else (f"driver {report.driver}, {kinds[report.open_module]} kernel module",)
+    gpus = (f"{gpu.uuid}: {gpu.name}" + (f", MIG {gpu.mig}" if gpu.mig else "") for gpu in report.gpus if gpu.uuid)
+    return (*module, *gpus, *report.errors, *report.kernel_log)
+
+
 def probe_script() -> str:
     """The probe's text, for the seed of a VM. It runs by the guest's own Python."""
     text = resources.files("vgpuctl.guests.in_guest").joinpath("probe.py").read_text(encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Change the disks of a running domain. What its definition says is none of this: it is written as a whole."""
+"""Change the disks of a running domain alone; its definition is written as a whole elsewhere."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -83,8 +83,8 @@ class LiveDisks(LiveDomain):
     def snapshot(self, overlays: Mapping[str, str], *, quiesce: bool) -> LiveChange:
         """Let all disks write into overlays from one moment on. overlays: path of a disk → path of its overlay.
 
-        Each overlay was made before, on the disk. Memory and devices are not part of it, so that a device held by VFIO
-        is no hindrance. quiesce: the guest's agent freezes its file systems. Raises DomainRejected.
+        Each overlay was made before, on the disk. Memory and devices are not part of it, so that devices held by
+        VFIO do not matter. quiesce: the guest's agent freezes its file systems. Raises DomainRejected.
         """
         live = self.xml()
         if live is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a running domain. What its definition says is none of this: it is written as a whole."""
+"""Changes of a running domain alone; its definition is written as a whole elsewhere."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -11,7 +11,7 @@ from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate,
 
 
 class LiveChange(StrEnum):
-    """What became of a change of a running domain.
+    """The outcome of a change of a running domain.
 
     pending: QEMU asked the guest, which has not let go of the device yet. next start: the domain is off, has no port
     for it, or its driver cannot change it while it runs.
@@ -39,7 +39,7 @@ class LiveDomain:
             return str(self._domain().XMLDesc(0))
 
     def _change(self, action: str, change: Callable[[Any], object], *, is_asked_before: bool = False) -> LiveChange:
-        """Change the domain. is_asked_before: a refusal because the same was asked before is no error."""
+        """Change the domain. is_asked_before: accept a refusal because the same was asked before."""
         library = libvirt_module()
         try:
             change(self._domain())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM shows, and to whom (reference vdi-guests, section 2)."""
+"""The display of a VM (reference vdi-guests, section 2)."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -15,6 +15,7 @@ def compact(table: Table[Any]) -> Text:
     """
 
     def parse(text: str, /, *, what: str) -> Any:
+        """Read one line. Raises UsageError."""
         first, *others = table.fields
         words = [word.strip() for word in text.split(",")]
         given: dict[str, list[str]] = {first.key: [words[0]]}

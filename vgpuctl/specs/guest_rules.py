@@ -114,7 +114,7 @@ def _missing_parts(driver: GuestDriver) -> Iterator[tuple[str, str]]:
 
 
 def _packaging_refusals(driver: GuestDriver, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
-    """What the profile's package manager cannot do; nothing is known of a guest without one and of `linux`."""
+    """Name each wish that the profile's package manager cannot fulfil; none is known without one, and of `linux`."""
     if profile is None or profile.is_windows:
         return
     uses_apt, uses_dnf = profile.name.startswith(_APT), profile.name.startswith(_DNF)

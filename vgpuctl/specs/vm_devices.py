@@ -28,7 +28,7 @@ _BANDWIDTH = Whole(1, 400_000)
 
 
 def _disk_fields(section: str = "", flag: str | None = None) -> tuple[Field, ...]:
-    """What every disk has. section: `disk.` for the first one. flag: the beginning of its flags."""
+    """The fields of every disk. section: `disk.` for the first one. flag: the beginning of its flags."""
 
     def one(key: str, kind: Type, text: str, metavar: str | None = None, example: str = "") -> Field:
         name = None if flag is None else f"{flag}-{key}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import GuestError
-from vgpuctl.guests.guest_report import MOST_BYTES, GuestReport, probe_script, read_report
+from vgpuctl.guests.guest_report import MOST_BYTES, GuestGpu, GuestReport, describe, probe_script, read_report
 
 SMI = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
@@ -63,6 +63,9 @@ def test_gpus_licence_and_copies(tmp_path: Path) -> None:
     assert gpu.licence == "Licensed (Expiry: 2026-12-1 0:0:0 GMT)"
     assert (report.cuda_devices, report.cuda_copies) == (2, 1)
     assert "cuda: device 1: what was copied came back changed" in report.errors
+    assert describe(report)[0] == "GPU-1: NVIDIA A40-8Q" and set(report.errors) <= set(describe(report))
+    loaded = GuestReport(1, driver="580.95.05", open_module=True, gpus=(GuestGpu("A100", "GPU-2", mig="Enabled"),))
+    assert describe(loaded) == ("driver 580.95.05, open kernel module", "GPU-2: A100, MIG Enabled")
 
 
 def test_a_guest_without_anything_says_so(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the seed takes from users: SSH keys and documents, refused where cloud-init would ignore them."""
+"""SSH keys and documents of users for the seed, refused where cloud-init would ignore them."""
 
 import base64
 import binascii

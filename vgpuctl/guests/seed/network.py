@@ -50,7 +50,7 @@ def network_document(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attach
 
 
 def seeded_interfaces(vm: Vm, attachments: Sequence[Attachment]) -> tuple[SeededInterface, ...]:
-    """What the guest is told of each interface, by position."""
+    """Each interface as the guest is told of it, by position."""
     places = {one.port.position: one for one in attachments}
     found: list[SeededInterface] = []
     has_gateway = False

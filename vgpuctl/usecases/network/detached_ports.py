@@ -24,7 +24,7 @@ def detached_ports(services: Services, vm: Vm) -> list[Attachment]:
 
 
 def free_detached_ports(services: Services, vm: Vm, live_macs: Collection[str] = NO_MACS) -> list[Attachment]:
-    """Delete the detached ports that the guest has no more. Returns them.
+    """Delete the detached ports that the guest no longer has. Returns them.
 
     live_macs: of the interfaces that the running domain has; none for a VM that is off.
     """

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from vgpuctl.errors import GuestError, StateError, VgpuctlError
 from vgpuctl.guests.guest_agent import ask_probe
-from vgpuctl.guests.guest_report import GuestReport
+from vgpuctl.guests.guest_report import GuestReport, describe
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.proof import Proof, verdict_of
@@ -33,7 +33,7 @@ def check_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, timeout_s: 
     report, unasked = _ask_guest(services, vm, timeout_s) if may_ask else (None, _NO_CONSENT)
     outside, problem = _ask_host(services, vm, leases)
     findings = compare(leases, None if report is None else _seen(report), outside)
-    notes = () if report is None else (*report.errors, *report.kernel_log)
+    notes = () if report is None else describe(report)
     notes += () if problem is None else (f"{vm.host} was not read: {problem}",)
     ids = tuple(lease.id for lease in leases)
     with services.store.transaction() as session:

@@ -96,7 +96,7 @@ def settle_detach(services: Services, disk: TenantDisk) -> TenantDisk:
 
 
 def has_let_go(services: Services, disk: TenantDisk) -> bool:
-    """True for a disk that is being detached and that the running domain of its VM has no more."""
+    """True for a disk that is being detached and that the running domain of its VM no longer has."""
     if disk.vm is None or disk.volume.state is not VolumeState.DETACHING:
         return False
     live = LiveDisks(services.host(disk.vm.host).hypervisor, disk.vm.domain_name, uuid=disk.vm.uuid).xml()

@@ -27,7 +27,12 @@ def compact(table: Table[Any]) -> Text:
             field = next((one for one in (first, *others) if one.key == key), None)
             if field is None:
                 raise UsageError(f"{what} {text!a} has the unknown key {key!a}", hint=f"keys: {_keys(table)}")
-            made = [_read(field.type, one, what=f"{what} {text!a}: {key}") for one in written]
+            try:
+                made = [_read(field.type, one, what=f"{what} {text!a}: {key}") for one in written]
+            except UsageError as error:
+                if field is not first:
+                    raise
+                raise UsageError(error.message, hint=f"write {_keys(table)}, with commas between") from error
             if len(made) > 1 and not field.is_list:
                 raise UsageError(f"{what} {text!a} has {key} twice", hint="write it once")
             store_value(values, field, collect(field, made) if field.is_list else made[0])

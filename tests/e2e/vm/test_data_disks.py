@@ -61,6 +61,8 @@ def test_what_has_no_room_or_no_disk_is_refused(operator: Operator) -> None:
     ):
         given = [word for disk in disks for word in ("--data-disk", disk)]
         assert why in operator.is_refused("create-vm", "bad", *SIZE, *given)["message"]
+    refusal = operator.is_refused("create-vm", "bad", *SIZE, "--data-disk", "data:100GiB")
+    assert refusal["hint"].startswith("write NAME first, then size=…, pool=…")
 
 
 def test_the_creation_that_fails_gives_the_disk_back(operator: Operator) -> None:

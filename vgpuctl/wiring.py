@@ -13,7 +13,7 @@ from vgpuctl.model.network import parse_reachable
 from vgpuctl.usecases.support.services import HostSession, Services
 
 if TYPE_CHECKING:
-    from vgpuctl.guests.hypervisor import Hypervisor
+    from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.hosts.jump_hosts import JumpHosts
@@ -114,7 +114,7 @@ def open_services(
         return AgentClient(connection, answer_timeout_s=settings.command_timeout_s, check=check)
 
     def open_hypervisor(uri: str, host: str) -> "Hypervisor":
-        from vgpuctl.guests.hypervisor import Hypervisor
+        from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
         from vgpuctl.usecases.support.host_identity import refuse_other_libvirt
 
         return Hypervisor(uri, host=host, check=functools.partial(refuse_other_libvirt, services, host))

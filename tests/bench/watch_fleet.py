@@ -31,8 +31,8 @@ from pathlib import Path
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import libvirt_module
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.store.store import Session, Store, open_store
 from vgpuctl.usecases.operate.watch_hosts import LOOK_S
 from vgpuctl.usecases.support.observations import ObservedHost, observations, observed_hosts

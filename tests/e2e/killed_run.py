@@ -25,16 +25,16 @@ from typing import Any, NoReturn
 
 WRAPPED = {
     ("vgpuctl.hosts.agent_client", "AgentClient"): ("apply",),
-    ("vgpuctl.guests.hypervisor", "Hypervisor"): (
+    ("vgpuctl.guests.libvirtd.hypervisor", "Hypervisor"): (
         "define",
         "destroy",
         "shutdown",
         "start",
         "undefine",
     ),
-    ("vgpuctl.guests.live_disks", "LiveDisks"): ("attach", "detach", "eject", "merge", "resize", "snapshot"),
-    ("vgpuctl.guests.networks", "LibvirtNetworks"): ("ensure", "remove"),
-    ("vgpuctl.guests.storage", "Storage"): (
+    ("vgpuctl.guests.live.disks", "LiveDisks"): ("attach", "detach", "eject", "merge", "resize", "snapshot"),
+    ("vgpuctl.guests.libvirtd.networks", "LibvirtNetworks"): ("ensure", "remove"),
+    ("vgpuctl.guests.libvirtd.storage", "Storage"): (
         "copy_volume",
         "create_disk",
         "create_image",

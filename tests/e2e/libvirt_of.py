@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.inventory.load import load_inventory

@@ -13,7 +13,7 @@ from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostUnreachable, UsageError, VgpuctlError
-from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings

@@ -15,7 +15,7 @@ import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import MIX, fleet, machine, processes_of, wait_for_no_process
 from vgpuctl.errors import DomainRejected, LabError, UsageError
-from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings

@@ -13,7 +13,7 @@ from typing import Any
 import vgpuctl_lab as lab
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.operator import Operator
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.machine.state import MachineFolder

@@ -15,10 +15,10 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Reply, reply_from_json, reply_to_json
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState, domain_fact, guest_pci_devices, serial_log_path
-from vgpuctl.guests.domain_shape import domain_shape
-from vgpuctl.guests.networks import read_bridge, read_entries
-from vgpuctl.guests.port_filter import read_networks
+from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices, serial_log_path
+from vgpuctl.guests.facts.domain_shape import domain_shape
+from vgpuctl.guests.libvirtd.networks import read_bridge, read_entries
+from vgpuctl.guests.libvirtd.port_filter import read_networks
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.image import seed_files
 from vgpuctl.guests.seed.windows_setup import check_windows_user_data

@@ -7,36 +7,36 @@ VOLUMES = [
     guarded(
         "a VM starts again with the images that it was made from",
         "images_again",
-        "usecases/vm/image_gate.py",
+        "usecases/image/image_gate.py",
         "usecases/vm/start_vm.py:_start",
-        "usecases/vm/definition.py:parts_again",
+        "usecases/domain/definition.py:parts_again",
     ),
     *(
         guarded(
             "a volume is recorded in the store before libvirt creates it, and never taken over",
             name,
-            "guests/storage.py",
-            *(f"usecases/vm/{caller}" for caller in callers),
+            "guests/libvirtd/storage.py",
+            *(f"usecases/{caller}" for caller in callers),
             on="storage",
         )
         for name, callers in (
-            ("create_disk", ("volumes.py:_disk_maker", "attach_disk.py:_make")),
-            ("create_overlay", ("volumes.py:_disk_maker", "create_snapshot.py:_make")),
-            ("create_image", ("volumes.py:_make_seed",)),
+            ("create_disk", ("image/volumes.py:_disk_maker", "disk/attach_disk.py:_make")),
+            ("create_overlay", ("image/volumes.py:_disk_maker", "disk/create_snapshot.py:_make")),
+            ("create_image", ("image/volumes.py:_make_seed",)),
         )
     ),
     guarded(
         "a volume is deleted only when the store records it and libvirt shows the recorded one",
         "delete_volume",
-        "guests/storage.py",
-        "usecases/vm/volumes.py:_remove",
+        "guests/libvirtd/storage.py",
+        "usecases/image/volumes.py:_remove",
     ),
     guarded(
         "a volume is recorded by the gate that creates it",
         "intend_volume",
         "store/volumes.py",
-        "usecases/vm/volumes.py:make_volume",
-        "usecases/vm/create_snapshot.py:_take",  # all overlays at once
+        "usecases/image/volumes.py:make_volume",
+        "usecases/disk/create_snapshot.py:_take",  # all overlays at once
     ),
     guarded(
         "a volume is handed over to another host only when its pool was proven to be shared, with the VM's row",
@@ -48,14 +48,14 @@ VOLUMES = [
         "a volume counts as made when the gate has made it",
         "set_volume_made",
         "store/volumes.py",
-        "usecases/vm/volumes.py:make_intended",
+        "usecases/image/volumes.py:make_intended",
     ),
     guarded(
         "the record of a volume goes with the volume",
         "forget_volume",
         "store/volumes.py",
-        "usecases/vm/volumes.py:make_intended",
-        "usecases/vm/volumes.py:_remove",
+        "usecases/image/volumes.py:make_intended",
+        "usecases/image/volumes.py:_remove",
         "usecases/maintenance/forget_host.py:forget_host",
         "usecases/store/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
     ),
@@ -63,7 +63,7 @@ VOLUMES = [
         guarded(
             "recorded volumes are deleted by those who end a VM or a disk, and by gc after it",
             name,
-            "usecases/vm/volumes.py",
+            "usecases/image/volumes.py",
             *callers,
         )
         for name, callers in (
@@ -81,13 +81,13 @@ VOLUMES = [
                 (
                     "usecases/maintenance/gc.py:_look",
                     # Data disks that no VM has, and overlays that no domain uses.
-                    "usecases/vm/attach_disk.py:_add",
-                    "usecases/vm/attach_disk.py:_remove",
-                    "usecases/vm/delete_disk.py:delete_disk",
-                    "usecases/vm/create_snapshot.py:create_snapshot",
-                    "usecases/vm/create_snapshot.py:_remove",
-                    "usecases/vm/revert_snapshot.py:revert_snapshot",
-                    "usecases/vm/delete_snapshot.py:delete_snapshot",
+                    "usecases/disk/attach_disk.py:_add",
+                    "usecases/disk/attach_disk.py:_remove",
+                    "usecases/disk/delete_disk.py:delete_disk",
+                    "usecases/disk/create_snapshot.py:create_snapshot",
+                    "usecases/disk/create_snapshot.py:_remove",
+                    "usecases/disk/revert_snapshot.py:revert_snapshot",
+                    "usecases/disk/delete_snapshot.py:delete_snapshot",
                 ),
             ),
         )

@@ -61,16 +61,22 @@ SECTIONS = (
             "detach-gpu": "Take a GPU share from a VM.",
             "delete-vm": "Delete VMs and release their devices.",
             "check-vm": "Check whether a VM has the GPU shares it was promised.",
-            "view": "Show the display of a running VM.",
-            "screenshot": "Take a picture of a VM's screen.",
-            "set-console": "Change what the console of a VM shows from its next start on.",
-            "console": "Connect this terminal to a VM's serial console.",
             "render-vm": "Print the domain XML of a VM without creating it.",
         },
     ),
     CommandSection(
+        "Displays and consoles of VMs",
+        "display",
+        {
+            "view": "Show the display of a running VM.",
+            "screenshot": "Take a picture of a VM's screen.",
+            "set-console": "Change what the console of a VM shows from its next start on.",
+            "console": "Connect this terminal to a VM's serial console.",
+        },
+    ),
+    CommandSection(
         "Disks of VMs",
-        "vm",
+        "disk",
         {
             "attach-disk": "Attach a new or kept data disk to a VM, running or not.",
             "detach-disk": "Detach a data disk from a VM; the tenant keeps it.",
@@ -86,7 +92,7 @@ SECTIONS = (
     ),
     CommandSection(
         "Images",
-        "vm",
+        "image",
         {
             "register-image": "Add a base image, kernel or initrd to the catalogue.",
             "list-images": "List the images that VMs can name.",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MOST_NICS = 8
-"""As many as there are functions in the slot of their ports (guests/pci_layout.py)."""
+"""As many as there are functions in the slot of their ports (guests/domain/pci_layout.py)."""
 
 
 class NicModel(StrEnum):

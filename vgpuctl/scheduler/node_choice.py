@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vgpuctl.scheduler.host_nodes import NodeRoom
 
 MOST_CELLS = 8
-"""NUMA nodes of one guest: each may need an expander bus with bus numbers of its own (guests/pci_layout.py)."""
+"""NUMA nodes of one guest: each may need an expander bus with bus numbers of its own (guests/domain/pci_layout.py)."""
 
 MOST_SETS = 256
 """Sets of nodes tried for one number of cells; beyond it, sets with less room are not looked at."""

@@ -54,7 +54,7 @@ def share_requests_of(request: VmRequest) -> list[ShareRequest]:
         share_request = ShareRequest(gpu, boards, request.constraints.required, terms=terms_of(request))
         share_requests.extend([share_request] * gpu.count)
     if share_requests and request.display.shows_vgpu:
-        # The console shows the first vGPU (guests/display_view.py), so only that one has to be on such a host.
+        # The console shows the first vGPU (guests/domain/display_view.py), so only that one has to be on such a host.
         shown = next((at for at, one in enumerate(share_requests) if one.request.sharing is None), 0)
         share_requests[shown] = replace(share_requests[shown], display=request.display.vgpu)
     return share_requests

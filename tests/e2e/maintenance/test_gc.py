@@ -16,7 +16,7 @@ from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator, forgetful
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import machine
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.store.store import open_store
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")

@@ -8,7 +8,7 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from vgpuctl.guests.networks import read_entries
+from vgpuctl.guests.libvirtd.networks import read_entries
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")

@@ -179,7 +179,7 @@ def test_after_kill_9_the_same_command_finishes(operator: Operator, central: Loc
 
 
 def test_a_disk_that_nobody_knows_is_found_before_a_tenant_counts_as_gone(operator: Operator) -> None:
-    from vgpuctl.guests.storage import Storage
+    from vgpuctl.guests.libvirtd.storage import Storage
     from vgpuctl.wiring import Settings, open_services
 
     for name in ("acme", "acme.eu"):

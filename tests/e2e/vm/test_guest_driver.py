@@ -10,7 +10,7 @@ import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import machine
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.storage import Storage
 
 PAGE = Path(__file__).parents[3] / "docs" / "guest-drivers.md"
 IMAGES = "/var/lib/libvirt/images"

@@ -14,7 +14,7 @@ from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import need_simulated
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.storage import Storage
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
 ACME = ("--tenant", "acme")

@@ -10,7 +10,7 @@ from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import simulated_fleet
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.storage import Storage
 
 ACME = ("--tenant", "acme")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB", "--hostname", "h")

@@ -11,9 +11,9 @@ import pytest
 
 from tests.libvirtd_fixture import LocalLibvirtd, missing_for_libvirtd
 from tests.unit.guests.cases import facts, vm
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.storage import Storage
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ import pytest
 from tests.integration.libvirt.test_storage import make_image
 from tests.libvirtd_fixture import LocalLibvirtd
 from vgpuctl.errors import StateError, VolumeExists, VolumeRejected
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import BaseImage, ImageFormat
 from vgpuctl.usecases.vm.move_volumes import prove_shared
 

@@ -17,9 +17,9 @@ from vgpuctl.agent.facts import guest_firmware
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import DomainRejected
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import CpuMode, domain_view
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import CpuMode, domain_view
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.vm import Firmware
 
 

@@ -14,31 +14,31 @@ from tests.integration.store.samples import some_uuid
 from tests.libvirtd_fixture import LocalLibvirtd
 from tests.unit.guests.cases import facts
 from vgpuctl.errors import DomainRejected, StateError
-from vgpuctl.guests.disk_facts import domain_disks
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.live_disks import LiveChange
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.facts.disk_facts import domain_disks
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.storage import Storage
+from vgpuctl.guests.live.disks import LiveChange
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskRequest
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 from vgpuctl.store.store import Store, open_store
+from vgpuctl.usecases.disk.attach_disk import attach_disk
+from vgpuctl.usecases.disk.create_snapshot import create_snapshot
+from vgpuctl.usecases.disk.delete_disk import delete_disk
+from vgpuctl.usecases.disk.delete_snapshot import delete_snapshot
+from vgpuctl.usecases.disk.detach_disk import detach_disk
+from vgpuctl.usecases.disk.eject_iso import eject_iso
+from vgpuctl.usecases.disk.list_snapshots import list_snapshots
+from vgpuctl.usecases.disk.resize_disk import resize_disk
+from vgpuctl.usecases.disk.revert_snapshot import revert_snapshot
+from vgpuctl.usecases.disk.tenant_disks import named_disk
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.definition import parts_again
+from vgpuctl.usecases.image.volumes import make_volumes
+from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.attach_disk import attach_disk
-from vgpuctl.usecases.vm.create_snapshot import create_snapshot
-from vgpuctl.usecases.vm.definition import parts_again
-from vgpuctl.usecases.vm.delete_disk import delete_disk
-from vgpuctl.usecases.vm.delete_snapshot import delete_snapshot
 from vgpuctl.usecases.vm.delete_vm import delete_vm
-from vgpuctl.usecases.vm.detach_disk import detach_disk
-from vgpuctl.usecases.vm.eject_iso import eject_iso
-from vgpuctl.usecases.vm.find_vm import find_vm
-from vgpuctl.usecases.vm.list_snapshots import list_snapshots
-from vgpuctl.usecases.vm.resize_disk import resize_disk
-from vgpuctl.usecases.vm.revert_snapshot import revert_snapshot
-from vgpuctl.usecases.vm.tenant_disks import named_disk
-from vgpuctl.usecases.vm.volumes import make_volumes
 
 MIB = 2**20
 

@@ -15,11 +15,11 @@ from tests.lab_fixtures import lab_folder
 from tests.libvirtd_fixture import LocalLibvirtd
 from tests.unit.guests.cases import facts, vm
 from vgpuctl.errors import GuestError
-from vgpuctl.guests import guest_agent
-from vgpuctl.guests.guest_agent import ask_probe
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.live import guest_agent
+from vgpuctl.guests.live.guest_agent import ask_probe
 from vgpuctl.model.vm import DirectKernel
 from vgpuctl_lab.folder import LabFolder
 from vgpuctl_lab.initramfs import Archive, busybox, modules_in_order

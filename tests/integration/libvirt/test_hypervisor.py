@@ -12,14 +12,14 @@ import pytest
 
 from tests.unit.guests.cases import CASES, facts, gpu, leases, vm, whole
 from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing, VolumeRejected
-from vgpuctl.guests.console import Console, ConsoleEnd
-from vgpuctl.guests.disk_view import BackingView, DiskView, MediumView
-from vgpuctl.guests.domain_facts import DiskSource, DomainState, GuestPciDevice
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.nic_view import NicView
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.guests.domain.disk_view import BackingView, DiskView, MediumView
+from vgpuctl.guests.domain.nic_view import NicView
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.guests.facts.domain_facts import DiskSource, DomainState, GuestPciDevice
+from vgpuctl.guests.libvirtd.console import Console, ConsoleEnd
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import BaseImage, ImageFormat
 from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.vm import Firmware

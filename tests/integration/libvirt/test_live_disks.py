@@ -9,15 +9,15 @@ import pytest
 
 from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.errors import DomainRejected
-from vgpuctl.guests.disk_facts import disk_of, domain_disks
-from vgpuctl.guests.disk_view import DiskView
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.live_disks import LiveChange, LiveDisks, grow_volume
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.spare_ports import free_ports
-from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.storage_facts import VolumeFact
-from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.guests.domain.disk_view import DiskView
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.guests.facts.disk_facts import disk_of, domain_disks
+from vgpuctl.guests.facts.spare_ports import free_ports
+from vgpuctl.guests.facts.storage_facts import VolumeFact
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.storage import Storage
+from vgpuctl.guests.live.disks import LiveChange, LiveDisks, grow_volume
 from vgpuctl.model.image import BaseImage, ImageFormat
 
 MIB = 2**20

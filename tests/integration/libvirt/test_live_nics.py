@@ -7,14 +7,14 @@ import pytest
 
 from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.errors import DomainRejected
-from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.domain.nic_view import NicView
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.guests.facts.nic_facts import NicPlace, find_place
 from vgpuctl.guests.libvirt_errors import libvirt_module
-from vgpuctl.guests.live_domain import LiveChange
-from vgpuctl.guests.live_nics import LiveNics
-from vgpuctl.guests.nic_facts import NicPlace, find_place
-from vgpuctl.guests.nic_view import NicView
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.live.domain import LiveChange
+from vgpuctl.guests.live.nics import LiveNics
 
 MAC = "52:54:00:77:00:01"
 

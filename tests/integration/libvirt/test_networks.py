@@ -14,12 +14,12 @@ import pytest
 from tests.libvirtd_fixture import LocalLibvirtd
 from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.errors import NetworkRejected
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.networks import LibvirtNetworks, read_entries
-from vgpuctl.guests.nic_view import PORT_FILTER
-from vgpuctl.guests.port_filter import Reach
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import domain_view
+from vgpuctl.guests.domain.nic_view import PORT_FILTER
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import domain_view
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.networks import LibvirtNetworks, read_entries
+from vgpuctl.guests.libvirtd.port_filter import Reach
 from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
 
 LONG = "a-tenant-with-a-name-of-sixty-three-characters-which-is-the-most"[:63]

@@ -17,10 +17,10 @@ from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.agent.facts import guest_firmware, guest_tpm
 from vgpuctl.agent.host import Host
 from vgpuctl.catalog.guest_os import with_os_defaults
-from vgpuctl.guests.capabilities import hyperv_features
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import domain_view
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import domain_view
+from vgpuctl.guests.facts.capabilities import hyperv_features
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.display import DisplayKind, DisplayRequest
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Vm, VmRequest

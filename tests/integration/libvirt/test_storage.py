@@ -12,9 +12,9 @@ import pytest
 
 from tests.libvirtd_fixture import LocalLibvirtd
 from vgpuctl.errors import VolumeExists, VolumeRejected
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.storage_facts import is_refused_as_existing
+from vgpuctl.guests.facts.storage_facts import is_refused_as_existing
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.image import BaseImage, ImageFormat
 

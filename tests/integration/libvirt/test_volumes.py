@@ -14,18 +14,16 @@ from tests.integration.libvirt.test_storage import make_image
 from tests.integration.store.samples import some_uuid
 from tests.libvirtd_fixture import LocalLibvirtd
 from vgpuctl.errors import DomainRejected, VgpuctlError, VolumeExists, VolumeRejected
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
 from vgpuctl.store.store import Store, open_store
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
-from vgpuctl.usecases.vm.volumes import (
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.image.gc_volumes import read_volumes, stray_volumes
+from vgpuctl.usecases.image.volumes import (
     find_own,
     make_volumes,
     recorded_volumes,
@@ -33,6 +31,8 @@ from vgpuctl.usecases.vm.volumes import (
     remove_recorded,
     remove_volumes,
 )
+from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.support.undo import Undo
 
 SIZE_MIB = 2
 NO_IMAGES = HostImages()

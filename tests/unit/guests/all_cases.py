@@ -3,6 +3,6 @@
 
 from tests.unit.guests.cases import CASES as PLAIN_CASES
 from tests.unit.guests.os_cases import OS_CASES
-from vgpuctl.guests.view import DomainView
+from vgpuctl.guests.domain.view import DomainView
 
 CASES: dict[str, DomainView] = {**PLAIN_CASES, **OS_CASES}

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts, NumaNode
 from vgpuctl.agent.wire.sharing import Sharing
-from vgpuctl.guests.disk_view import BackingView, DiskView
-from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.guests.domain.disk_view import BackingView, DiskView
+from vgpuctl.guests.domain.view import DomainView, domain_view
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache, DiskRequest, InstallRequest
 from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
 from vgpuctl.model.gpu_request import parse_gpu_request

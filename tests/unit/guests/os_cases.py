@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.unit.guests.cases import A40, REQUEST, facts, gpu, leases, vm, whole
 from vgpuctl.agent.wire.facts import GuestFirmware, HostFacts
 from vgpuctl.catalog.guest_os import GUEST_OSES, with_os_defaults
-from vgpuctl.guests.view import DomainView, domain_view
+from vgpuctl.guests.domain.view import DomainView, domain_view
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware, VmRequest
 

@@ -9,8 +9,8 @@ from lxml import etree
 from tests.unit.guests.cases import MDEV_UUID, REQUEST, facts, gpu, leases, vgpu, vm, whole
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import GuestError
-from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import domain_view
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.domain.view import domain_view
 from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
 from vgpuctl.model.lease import Share
 

@@ -3,7 +3,7 @@
 
 from itertools import product
 
-from vgpuctl.guests.pci_layout import ExtraBuses, Extras, extra_buses, root_ports
+from vgpuctl.guests.domain.pci_layout import ExtraBuses, Extras, extra_buses, root_ports
 from vgpuctl.model.numa import GuestNodes, NumaCell
 
 NUMA = GuestNodes((NumaCell(0, 1, 128), NumaCell(1, 1, 128)), True, (0, 1))

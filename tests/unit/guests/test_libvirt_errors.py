@@ -45,7 +45,7 @@ def test_an_unknown_answer_has_none() -> None:
 
 
 def test_the_room_is_imported_without_libvirt_jinja_and_pycdlib() -> None:
-    rooms = "hypervisor storage render seed view console metadata domain_facts"
+    rooms = "libvirtd.hypervisor libvirtd.storage domain.render seed live.disks facts.domain_facts"
     code = (
         "import importlib, sys\n"
         f"for name in {rooms!r}.split(): importlib.import_module('vgpuctl.guests.' + name)\n"

@@ -5,9 +5,9 @@ import pytest
 
 from tests.unit.guests.cases import CASES
 from vgpuctl.errors import GuestError
-from vgpuctl.guests.domain_facts import DomainState, HostdevFact, domain_fact, domain_state, guest_pci_devices
-from vgpuctl.guests.metadata import parse_metadata
-from vgpuctl.guests.render import render_domain
+from vgpuctl.guests.domain.metadata import parse_metadata
+from vgpuctl.guests.domain.render import render_domain
+from vgpuctl.guests.facts.domain_facts import DomainState, HostdevFact, domain_fact, domain_state, guest_pci_devices
 
 
 @pytest.mark.parametrize("name", CASES)

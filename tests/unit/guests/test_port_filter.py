@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from vgpuctl.guests.port_filter import HostNetworks, Reach, read_networks, render_port_filter, rules_of
+from vgpuctl.guests.libvirtd.port_filter import HostNetworks, Reach, read_networks, render_port_filter, rules_of
 
 MAC, ADDRESS, GATEWAY = "52:54:00:00:00:07", "10.11.0.7", "10.11.0.1"
 VARIABLES = {"$MAC": MAC, "$IP": ADDRESS, "$GATEWAY": GATEWAY, "$NETWORK": "10.11.0.0", "$MASK": "255.255.255.0"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import GuestError
-from vgpuctl.guests.guest_report import MOST_BYTES, GuestGpu, GuestReport, describe, probe_script, read_report
+from vgpuctl.guests.facts.guest_report import MOST_BYTES, GuestGpu, GuestReport, describe, probe_script, read_report
 
 SMI = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">

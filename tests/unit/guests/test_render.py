@@ -16,9 +16,9 @@ from lxml import etree
 
 from tests.unit.guests.all_cases import CASES
 from vgpuctl.guests import templating
-from vgpuctl.guests.metadata import NAMESPACE
-from vgpuctl.guests.render import BUSES, render_domain
-from vgpuctl.guests.view import DomainView
+from vgpuctl.guests.domain.metadata import NAMESPACE
+from vgpuctl.guests.domain.render import BUSES, render_domain
+from vgpuctl.guests.domain.view import DomainView
 
 GOLDENS = Path(__file__).parents[2] / "data/domains"
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")

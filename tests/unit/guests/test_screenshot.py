@@ -8,7 +8,7 @@ import pytest
 
 from tests.png_reader import read_png
 from vgpuctl.errors import GuestError
-from vgpuctl.guests.screenshot import MOST_BYTES, as_screenshot, receive_screenshot
+from vgpuctl.guests.libvirtd.screenshot import MOST_BYTES, as_screenshot, receive_screenshot
 
 PIXELS = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (1, 2, 3), (4, 5, 6), (7, 8, 9))
 PPM = b"P6\n# QEMU's\n3 2\n255\n" + bytes(value for pixel in PIXELS for value in pixel)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.guests.cases import REQUEST, vm
 from tests.unit.guests.os_cases import BUILDS, REPORTED, asks_for, host
-from vgpuctl.guests.capabilities import reported_hyperv, undefine_state_flags
-from vgpuctl.guests.firmware_view import tpm_view, tseg_mib, uefi_view
+from vgpuctl.guests.domain.firmware_view import tpm_view, tseg_mib, uefi_view
+from vgpuctl.guests.domain.windows_view import note_missing, windows_view
+from vgpuctl.guests.facts.capabilities import reported_hyperv, undefine_state_flags
 from vgpuctl.guests.libvirt_errors import hint_for, libvirt_module
-from vgpuctl.guests.windows_view import note_missing, windows_view
 from vgpuctl.model.guest_state import nvram_file
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware

@@ -23,11 +23,11 @@ from tests.unit.guests.cases import (
 )
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import GuestError, UsageError
-from vgpuctl.guests.disk_view import DiskView
-from vgpuctl.guests.mmio_window import window_gib
-from vgpuctl.guests.numa import numa_view
-from vgpuctl.guests.pci_layout import expander_buses
-from vgpuctl.guests.view import CpuMode, domain_view, parse_pci_address
+from vgpuctl.guests.domain.disk_view import DiskView
+from vgpuctl.guests.domain.mmio_window import window_gib
+from vgpuctl.guests.domain.numa import numa_view
+from vgpuctl.guests.domain.pci_layout import expander_buses
+from vgpuctl.guests.domain.view import CpuMode, domain_view, parse_pci_address
 from vgpuctl.model.lease import Share
 from vgpuctl.model.network import mac_address
 from vgpuctl.model.numa import GuestNodes, NumaCell

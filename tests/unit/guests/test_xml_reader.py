@@ -4,10 +4,10 @@
 import pytest
 
 from vgpuctl.errors import GuestError
-from vgpuctl.guests.domain_facts import DomainState, domain_fact, guest_pci_devices, serial_log_path
-from vgpuctl.guests.domain_shape import domain_shape
-from vgpuctl.guests.metadata import NAMESPACE, parse_metadata
-from vgpuctl.guests.networks import read_bridge, read_entries
+from vgpuctl.guests.domain.metadata import NAMESPACE, parse_metadata
+from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices, serial_log_path
+from vgpuctl.guests.facts.domain_shape import domain_shape
+from vgpuctl.guests.libvirtd.networks import read_bridge, read_entries
 from vgpuctl.guests.xml_reader import MOST_CHARACTERS
 
 LAUGHS = "<!DOCTYPE d [<!ENTITY a 'ha'>]><domain>&a;</domain>"

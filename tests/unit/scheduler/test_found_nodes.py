@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.fleet_factory import GIB, a40_host, numa_host
 from vgpuctl.errors import GuestError
-from vgpuctl.guests.domain_shape import domain_shape
+from vgpuctl.guests.facts.domain_shape import domain_shape
 from vgpuctl.model.numa import Footprint, GuestNodes, NumaCell
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.found_nodes import nodes_as_found

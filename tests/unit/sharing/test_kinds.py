@@ -22,7 +22,7 @@ KINDS_OWN_ROOMS = ("sharing/", "agent/")
 """The rooms that may name a kind. The agent probes a host for each, and has a fact and a change of its own for each."""
 
 WORDS_OF_OTHERS = {
-    "guests/domain_facts.py": {"mdev"},
+    "guests/facts/domain_facts.py": {"mdev"},
 }
 """Comparisons with a word that is also a kind's name: libvirt's hostdev type."""
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pytest
 
 from vgpuctl.agent.wire.measures import MEASURES
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.network import NetworkState
 from vgpuctl.model.queue import QueueKind

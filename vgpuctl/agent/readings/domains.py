@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 FOLDER = "/run/libvirt/qemu"
-# The namespace of our metadata (vgpuctl/guests/metadata.py).
+# The namespace of our metadata (vgpuctl/guests/domain/metadata.py).
 _NAMESPACE = "urn:vgpuctl:domain:1"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TENANT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -30,7 +30,7 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
     """
     from vgpuctl.cli.support.services import services, take_service_options
     from vgpuctl.usecases.placement.explain_vm import explain_vm
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
 
     where = take_service_options(given)
     requests = read_requests(**given)

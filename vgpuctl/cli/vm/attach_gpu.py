@@ -29,8 +29,8 @@ def command(
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.attach_gpu import attach_gpu
-    from vgpuctl.usecases.vm.find_vm import find_vm
 
     gpu = parse_gpu_request(what, what="WHAT")
     wish = wish_of(live=live, next_start=next_start)

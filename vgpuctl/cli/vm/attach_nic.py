@@ -53,9 +53,9 @@ def command(
     start. A VM that has an interface in NETWORK gets no other one without --another.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.guests.live_domain import LiveChange
+    from vgpuctl.guests.live.domain import LiveChange
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.attach_nic import attach_nic
-    from vgpuctl.usecases.vm.find_vm import find_vm
 
     nic = NicRequest(network, None if model is None else NicModel(model), groups, bandwidth)
     with services(**where) as opened:

@@ -35,8 +35,8 @@ def command(name: str, tenant: str, timeout_s: float, as_json: bool, **where: An
     is not kept.
     """
     from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.check_vm import check_vm
-    from vgpuctl.usecases.vm.find_vm import find_vm
 
     with services(**where) as opened:
         vm, leases = find_vm(opened, tenant, name)

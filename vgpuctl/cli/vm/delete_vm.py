@@ -33,8 +33,8 @@ def command(
 ) -> None:
     """Delete VMs with their disks and release their devices."""
     from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.delete_vm import delete_vm
-    from vgpuctl.usecases.vm.find_vm import find_vm
 
     with services(**where) as opened:
         found = find_each(tenant, names, partial(find_vm, opened, tenant), what="VM", if_exists=if_exists)

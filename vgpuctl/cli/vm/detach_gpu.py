@@ -38,8 +38,8 @@ def command(
     `vgpuctl repair` asks again. The VM's other GPUs keep their addresses in the guest.
     """
     from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.detach_gpu import detach_gpu
-    from vgpuctl.usecases.vm.find_vm import find_vm
 
     wish = wish_of(live=live, next_start=next_start)
     with services(**where) as opened:

@@ -43,9 +43,9 @@ def command(
     asks again; when the VM stops, the interface is gone.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.guests.live_domain import LiveChange
+    from vgpuctl.guests.live.domain import LiveChange
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.detach_nic import detach_nic
-    from vgpuctl.usecases.vm.find_vm import find_vm
 
     with services(**where) as opened:
         vm, _ = find_vm(opened, tenant, name)

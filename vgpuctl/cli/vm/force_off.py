@@ -20,7 +20,7 @@ def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
     Data that the guest has not written is lost, as when a machine's plug is pulled.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.force_off import force_off
 
     with services(**where) as opened:

@@ -34,7 +34,7 @@ def command(
     that both hosts share stays where it is; any other is copied through this machine. A VM that was stopped stays so.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm, plan_move
 
     with services(**where) as opened:

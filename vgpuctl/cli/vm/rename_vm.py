@@ -22,7 +22,7 @@ def command(name: str, new_name: str, tenant: str, as_json: bool, **where: Any) 
     before have the old name.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.rename_vm import rename_vm
 
     with services(**where) as opened:

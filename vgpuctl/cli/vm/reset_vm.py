@@ -20,7 +20,7 @@ def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
     QEMU keeps running, and its devices stay as they are; `restart-vm` applies what waits for a start.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.reset_vm import reset_vm
 
     with services(**where) as opened:

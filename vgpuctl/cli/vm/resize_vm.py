@@ -55,7 +55,7 @@ def command(
     fails on its own host, the VM gets its old shares back and runs as it was. The same size again changes nothing.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.resize_vm import ResizeOptions, plan_resize, resize_vm
 
     size = _size(vcpus, memory, gpus)
@@ -128,6 +128,6 @@ def _print_plan(plan: "PlannedResize") -> None:
 
 
 def _words(leases: Any) -> list[str]:
-    from vgpuctl.usecases.vm.shares import describe_share
+    from vgpuctl.usecases.share.shares import describe_share
 
     return [describe_share(one) for one in leases]

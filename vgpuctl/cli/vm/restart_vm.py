@@ -22,7 +22,7 @@ def command(name: str, tenant: str, timeout_s: float, as_json: bool, **where: An
     by itself, or `reset-vm`, keeps its devices as they are.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.restart_vm import restart_vm
 
     with services(**where) as opened:

@@ -41,7 +41,7 @@ def command(
     from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, format_time_to_second
     from vgpuctl.model.units import format_mib
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.show_vm import show_vm
 
     if history:

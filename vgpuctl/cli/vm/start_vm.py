@@ -31,7 +31,7 @@ def command(
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.start_vm import start_vm
 
     with services(**where) as opened:

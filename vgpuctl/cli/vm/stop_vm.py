@@ -35,7 +35,7 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
-    from vgpuctl.usecases.vm.find_vm import find_vm
+    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.stop_vm import stop_vm
 
     keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")

@@ -4,7 +4,7 @@
 import base64
 from dataclasses import dataclass
 
-from vgpuctl.guests.guest_report import PROBE_PATH, probe_script
+from vgpuctl.guests.facts.guest_report import PROBE_PATH, probe_script
 
 
 @dataclass(frozen=True)

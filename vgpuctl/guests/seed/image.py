@@ -10,9 +10,9 @@ Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
 from collections.abc import Sequence
 
 from vgpuctl.catalog.guest_os import GUEST_OSES
-from vgpuctl.guests.iso_image import iso_image
 from vgpuctl.guests.seed.answers import ubuntu_answers, windows_answers
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
+from vgpuctl.guests.seed.iso_image import iso_image
 from vgpuctl.guests.seed.linux_setup import linux_setup
 from vgpuctl.guests.seed.network import network_document
 from vgpuctl.guests.seed.windows_setup import windows_user_data

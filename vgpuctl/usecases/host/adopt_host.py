@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StateError, UsageError
-from vgpuctl.guests.domain_facts import DomainFact, DomainState, network_interfaces
-from vgpuctl.guests.domain_shape import domain_shape
-from vgpuctl.guests.networks import LibvirtNetworks
+from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, network_interfaces
+from vgpuctl.guests.facts.domain_shape import domain_shape
+from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.event_kind import EventKind

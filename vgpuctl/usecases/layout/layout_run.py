@@ -35,6 +35,8 @@ from vgpuctl.usecases.host.check_hosts import note_state
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan
 from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
+from vgpuctl.usecases.share.release import release_strays
+from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.host_snapshot import saved_snapshot
 from vgpuctl.usecases.support.layout_records import (
     PendingRestarts,
@@ -47,8 +49,6 @@ from vgpuctl.usecases.support.layout_records import (
 )
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.find_vm import find_vm
-from vgpuctl.usecases.vm.release import release_strays
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

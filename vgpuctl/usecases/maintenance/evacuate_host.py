@@ -8,6 +8,8 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.domain.guest_state import refuse_losing_tpm
+from vgpuctl.usecases.image.volumes import seed_made_again
 from vgpuctl.usecases.maintenance.drain_host import (
     Drained,
     Verdict,
@@ -21,15 +23,13 @@ from vgpuctl.usecases.maintenance.drain_host import (
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
 from vgpuctl.usecases.network.ports import attachments_of
+from vgpuctl.usecases.share.release import settle_leases
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.guest_state import refuse_losing_tpm
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_vm import PlannedMove, restore_kept, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay
-from vgpuctl.usecases.vm.release import settle_leases
 from vgpuctl.usecases.vm.start_vm import start_vm
-from vgpuctl.usecases.vm.volumes import seed_made_again
 
 LOST = "lost: "
 """The beginning of the problem of a VM whose data was on the dead host alone."""

@@ -10,10 +10,10 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.placement.reservations import record_cancellation
+from vgpuctl.usecases.share.release import settle_leases
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
-from vgpuctl.usecases.vm.release import settle_leases
 
 
 @dataclass(frozen=True)

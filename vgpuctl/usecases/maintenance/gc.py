@@ -12,8 +12,8 @@ from functools import partial
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
 from vgpuctl.errors import StateError, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainFact
-from vgpuctl.guests.networks import LibvirtNetworks
+from vgpuctl.guests.facts.domain_facts import DomainFact
+from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.guest_state import NVRAM_ENDING
@@ -25,16 +25,16 @@ from vgpuctl.planner.adoption import idle_vgpus, shares_of_devices
 from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.domain.guest_state import drop_state, stray_state
+from vgpuctl.usecases.image.gc_volumes import read_volumes, stray_volumes
+from vgpuctl.usecases.image.volumes import remove_recorded
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.share.release import release_cards_of, release_strays
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import ending, may_run
 from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
-from vgpuctl.usecases.vm.guest_state import drop_state, stray_state
-from vgpuctl.usecases.vm.release import release_cards_of, release_strays
-from vgpuctl.usecases.vm.volumes import remove_recorded
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
 USUAL_KINDS = frozenset(GarbageKind) - {GarbageKind.VGPU}

@@ -5,15 +5,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import DataLost, StateError, VgpuctlError
-from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.storage_facts import VolumeFact
+from vgpuctl.guests.facts.storage_facts import VolumeFact
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
+from vgpuctl.usecases.image.volumes import is_recorded
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_volumes import VolumeWay
-from vgpuctl.usecases.vm.volumes import is_recorded
 
 _Found = Mapping[tuple[str, str], VolumeFact]
 

@@ -11,19 +11,19 @@ from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, 
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.volume import vm_uuid_of
 from vgpuctl.planner.layout import plan_host
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.image.volumes import has_volumes
 from vgpuctl.usecases.maintenance.drain_host import stopped_by_drain
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.maintenance.gc import find_garbage
 from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, lift
+from vgpuctl.usecases.share.release import release_cards_of
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.garbage import GarbageKind
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.release import release_cards_of
 from vgpuctl.usecases.vm.start_vm import start_vm
-from vgpuctl.usecases.vm.volumes import has_volumes
 
 
 def uncordon_host(

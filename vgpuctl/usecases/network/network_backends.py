@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from vgpuctl.errors import ConcurrentChange, UsageError
-from vgpuctl.guests.networks import LibvirtNetworks
-from vgpuctl.guests.port_filter import Reach
+from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
+from vgpuctl.guests.libvirtd.port_filter import Reach
 from vgpuctl.model.network import Backend, Network
 from vgpuctl.model.vpc import Contact, ExternalNetwork, VpcSpec
 from vgpuctl.usecases.network.vpc import apply_vpc

@@ -10,15 +10,15 @@ import threading
 import msgspec
 
 from vgpuctl.errors import ConcurrentChange, HostUnreachable, Interrupted, InventoryError, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
+from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.support.observation_record import Seen
 from vgpuctl.usecases.support.observations import read_record
 from vgpuctl.usecases.support.restarts import Attempt, read_restarts, save_restarts
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.restore_shares import restore_shares
 from vgpuctl.usecases.vm.start_vm import start_vm
 
 STEADY_S = 600.0

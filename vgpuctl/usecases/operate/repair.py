@@ -6,28 +6,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from vgpuctl.errors import StateError, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState
-from vgpuctl.guests.live_nics import LiveNics
+from vgpuctl.guests.facts.domain_facts import DomainState
+from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
+from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.network.detached_ports import detached_ports, free_detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
+from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.licences import settle_seats
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
-from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.detach_nic import finish_detach
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, detach_now, is_pending, is_with_guest
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
-from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.rename_vm import RENAME
-from vgpuctl.usecases.vm.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
 
 DETACH_TIMEOUT_S = 5.0

@@ -29,8 +29,8 @@ from vgpuctl.errors import (
     Unexpected,
     VgpuctlError,
 )
-from vgpuctl.guests.domain_facts import NamedState
-from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.facts.domain_facts import NamedState
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.operate.bring_back import OFF, bring_back

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vgpuctl.errors import NotFound, StateError, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainFact, DomainState
+from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.backup import RestoreMark
 from vgpuctl.model.event_kind import EventKind
@@ -19,10 +19,10 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.maintenance.gc import NOWHERE, find_garbage
 from vgpuctl.usecases.network.repair_networks import repair_networks
+from vgpuctl.usecases.share.release import settle_leases
 from vgpuctl.usecases.support.garbage import GarbageKind
 from vgpuctl.usecases.support.licences import settle_seats
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.release import settle_leases
 
 _UNSETTLED = (VmState.CREATING, VmState.DELETING, VmState.BROKEN)
 _STATES = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: DomainState.SHUT_OFF}

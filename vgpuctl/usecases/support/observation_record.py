@@ -24,7 +24,7 @@ from vgpuctl.errors import (
     VgpuctlError,
     WrongHost,
 )
-from vgpuctl.guests.domain_facts import DomainState, NamedState
+from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.share_on_host import holders_of

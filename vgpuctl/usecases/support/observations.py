@@ -13,7 +13,7 @@ import msgspec
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import GuestError, HostError, Unexpected, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState, NamedState
+from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.times import format_duration, format_time

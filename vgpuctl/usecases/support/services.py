@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vgpuctl.errors import InventoryError, UsageError
 
 if TYPE_CHECKING:
-    from vgpuctl.guests.hypervisor import Hypervisor
+    from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.inventory.load import Inventory

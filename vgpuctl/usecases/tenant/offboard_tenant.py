@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
-from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network
 from vgpuctl.model.plural import counted
@@ -16,6 +16,9 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
+from vgpuctl.usecases.disk.kept_disks import kept_disks
+from vgpuctl.usecases.image.gc_volumes import OLD_ENDINGS
+from vgpuctl.usecases.image.volumes import remove_volumes
 from vgpuctl.usecases.network.delete_network import delete_network
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.network.vpc import apply_vpc
@@ -27,9 +30,6 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.grant_pool import record_grant
 from vgpuctl.usecases.tenant.set_quota import note_policy, set_quota
 from vgpuctl.usecases.vm.delete_vm import delete_vm
-from vgpuctl.usecases.vm.gc_volumes import OLD_ENDINGS
-from vgpuctl.usecases.vm.kept_disks import kept_disks
-from vgpuctl.usecases.vm.volumes import remove_volumes
 
 
 @dataclass(frozen=True)

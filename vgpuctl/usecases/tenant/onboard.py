@@ -14,6 +14,7 @@ from vgpuctl.quota.limits import changed as changed_quotas
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.image.image_gate import refuse_unregistered
 from vgpuctl.usecases.network import create_network as networks
 from vgpuctl.usecases.network.delete_network import delete_network
 from vgpuctl.usecases.network.network_backends import refuse_without_ovn
@@ -37,7 +38,6 @@ from vgpuctl.usecases.tenant.set_quota import describe_quota, set_quota
 from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.find_existing import find_existing
-from vgpuctl.usecases.vm.image_gate import refuse_unregistered
 
 KEPT = "not in the file"
 DIFFERS = "differs"

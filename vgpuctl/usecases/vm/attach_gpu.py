@@ -4,8 +4,8 @@
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import GuestError, StateError, UsageError, VgpuctlError
-from vgpuctl.guests.live_disks import LiveChange
-from vgpuctl.guests.live_gpus import LiveGpus
+from vgpuctl.guests.live.disks import LiveChange
+from vgpuctl.guests.live.gpus import LiveGpus
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_positions import gpus_of_positions, placed_gpus
@@ -16,21 +16,21 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.specs.vm import check_request
+from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
+from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.restore_shares import restore_shares
+from vgpuctl.usecases.share.shares import build_shares, check_leases, leases_of, plan_leases, refuse_unsuitable
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import sizes_of
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.pending_gpus import AT_START, BY_GUEST, detach_now
 from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.resize_place import place_more
 from vgpuctl.usecases.vm.resize_vm import refuse_resize
-from vgpuctl.usecases.vm.restore_shares import restore_shares
-from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, refuse_unsuitable
 
 LET_GO_S = 10.0
 

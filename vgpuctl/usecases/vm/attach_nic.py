@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.catalog.guest_os import with_os_defaults
 from vgpuctl.errors import StateError
-from vgpuctl.guests.live_domain import LiveChange
-from vgpuctl.guests.live_nics import LiveNics
-from vgpuctl.guests.nic_facts import bus_at, find_place, macs_of
-from vgpuctl.guests.nic_view import nic_view
+from vgpuctl.guests.domain.nic_view import nic_view
+from vgpuctl.guests.facts.nic_facts import bus_at, find_place, macs_of
+from vgpuctl.guests.live.domain import LiveChange
+from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import (
     FIRST,
@@ -22,14 +22,14 @@ from vgpuctl.model.interfaces import (
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.nic import MOST_NICS, NicRequest
 from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
 from vgpuctl.usecases.network.detached_ports import free_detached_ports, interface_values, port_values
 from vgpuctl.usecases.network.ports import attachments_of, check_groups, connect, network_of, on_its_host
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
+from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.vm.definition import define_again, refuse_fixed
-from vgpuctl.usecases.vm.find_vm import find_vm
 
 
 @dataclass(frozen=True)

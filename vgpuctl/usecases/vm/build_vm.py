@@ -13,24 +13,18 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.usecases.disk.kept_disks import kept_disks, take_kept
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.image.image_gate import images_on
+from vgpuctl.usecases.image.licence_token import with_licence_token, with_token_of
+from vgpuctl.usecases.image.volumes import make_volumes, recorded_volumes
 from vgpuctl.usecases.network.ports import Networks, connect, disconnect, free_ports
 from vgpuctl.usecases.placement.quota import refuse_over_quota
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.licences import refuse_without_seats
-from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.support.vm_values import values_of
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
-from vgpuctl.usecases.vm.created_vm import CreatedVm
-from vgpuctl.usecases.vm.health_gate import refuse_sick
-from vgpuctl.usecases.vm.image_gate import images_on
-from vgpuctl.usecases.vm.kept_disks import kept_disks, take_kept
-from vgpuctl.usecases.vm.licence_token import with_licence_token, with_token_of
-from vgpuctl.usecases.vm.quarantine import start_domain
-from vgpuctl.usecases.vm.release import release_shares
-from vgpuctl.usecases.vm.shares import (
+from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
+from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.quarantine import start_domain
+from vgpuctl.usecases.share.release import release_shares
+from vgpuctl.usecases.share.shares import (
     build_shares,
     check_leases,
     leases_of,
@@ -38,7 +32,13 @@ from vgpuctl.usecases.vm.shares import (
     say_about_terms,
     take_steps,
 )
-from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
+from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.licences import refuse_without_seats
+from vgpuctl.usecases.support.observations import note_facts
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.support.vm_values import values_of
+from vgpuctl.usecases.vm.created_vm import CreatedVm
 
 
 def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement) -> CreatedVm:

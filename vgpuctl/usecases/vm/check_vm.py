@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 
 from vgpuctl.errors import GuestError, StateError, VgpuctlError
-from vgpuctl.guests.guest_agent import ask_probe
-from vgpuctl.guests.guest_report import GuestReport, describe
+from vgpuctl.guests.facts.guest_report import GuestReport, describe
+from vgpuctl.guests.live.guest_agent import ask_probe
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.proof import Proof, verdict_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.catalog.guest_os import list_warnings
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, QuotaExceeded, UsageError, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment
@@ -20,10 +20,13 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.victims import Eviction
+from vgpuctl.usecases.disk.kept_disks import with_kept_disks
+from vgpuctl.usecases.display.console import wait_for_console
 from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import use_now
+from vgpuctl.usecases.share.shares import describe_share, leases_of
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
@@ -32,13 +35,10 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.build_vm import build_vm, plan_vm, undo_of
-from vgpuctl.usecases.vm.console import wait_for_console
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.find_existing import find_existing
-from vgpuctl.usecases.vm.kept_disks import with_kept_disks
 from vgpuctl.usecases.vm.place_search import PlaceSearch
 from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
-from vgpuctl.usecases.vm.shares import describe_share, leases_of
 from vgpuctl.usecases.vm.unfinished_gangs import CREATE_GANG
 
 PLACEMENTS_TRIED = 6

@@ -10,17 +10,17 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Backend
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.disk.kept_disks import keep_disks
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.image.volumes import recorded_volumes, remove_volumes
 from vgpuctl.usecases.network.ports import disconnect
 from vgpuctl.usecases.placement.queue_entries import note_left
+from vgpuctl.usecases.share.held_shares import drop_all, give_back_held, held_shares
+from vgpuctl.usecases.share.release import release_shares, settle_leases
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.held_shares import drop_all, give_back_held, held_shares
-from vgpuctl.usecases.vm.kept_disks import keep_disks
-from vgpuctl.usecases.vm.release import release_shares, settle_leases
-from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 SHUTDOWN_TIMEOUT_S = 30.0
 

@@ -4,19 +4,19 @@
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import NotFound, StateError
-from vgpuctl.guests.display_view import hostdev_display, shown_device
+from vgpuctl.guests.domain.display_view import hostdev_display, shown_device
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_positions import gpus_of_positions, placed_gpus
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.specs.vm import check_request
+from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, BY_GUEST, detach_now, let_go
 from vgpuctl.usecases.vm.plug_wish import PlugWish
-from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.resize_vm import refuse_resize
 
 

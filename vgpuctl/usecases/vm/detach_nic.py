@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import NotFound, StateError, UsageError
-from vgpuctl.guests.live_domain import LiveChange
-from vgpuctl.guests.live_nics import LiveNics
+from vgpuctl.guests.live.domain import LiveChange
+from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import FIRST, Interface, host_mac, interfaces_of, placed_nics
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
 from vgpuctl.usecases.network.detached_ports import (
     detached_ports,
     free_detached_ports,
@@ -18,11 +19,10 @@ from vgpuctl.usecases.network.detached_ports import (
     port_values,
 )
 from vgpuctl.usecases.network.ports import attachments_of
+from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.attach_nic import NicChange
-from vgpuctl.usecases.vm.definition import define_again, refuse_fixed
-from vgpuctl.usecases.vm.find_vm import find_vm
 
 
 def detach_nic(

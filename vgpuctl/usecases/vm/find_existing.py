@@ -7,10 +7,10 @@ from dataclasses import replace
 from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.specs.vm import list_differences
+from vgpuctl.usecases.image.image_gate import refuse_unregistered
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.created_vm import CreatedVm
-from vgpuctl.usecases.vm.image_gate import refuse_unregistered
 from vgpuctl.usecases.vm.resize_words import resize_command
 
 

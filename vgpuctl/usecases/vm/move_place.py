@@ -23,9 +23,9 @@ from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.network.ports import attachments_of, on_its_host
 from vgpuctl.usecases.placement.move_reservation import place_promise
 from vgpuctl.usecases.placement.reservations import used_by, windows_of, with_promises
+from vgpuctl.usecases.share.shares import leases_of
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
-from vgpuctl.usecases.vm.shares import leases_of
 
 Found = TypeVar("Found")
 

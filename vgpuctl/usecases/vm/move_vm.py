@@ -18,17 +18,20 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, on_its_way
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
+from vgpuctl.usecases.share.held_shares import HeldFor, drop, give_back_held, held_shares, hold
+from vgpuctl.usecases.share.release import settle_leases
+from vgpuctl.usecases.share.restore_shares import restore_shares
+from vgpuctl.usecases.share.shares import check_leases, leases_of
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import sizes_of
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.guest_state import carry_state, drop_left_state
-from vgpuctl.usecases.vm.held_shares import HeldFor, drop, give_back_held, held_shares, hold
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_volumes import (
     VolumeMove,
@@ -37,9 +40,6 @@ from vgpuctl.usecases.vm.move_volumes import (
     plan_volumes,
     recorded_volumes,
 )
-from vgpuctl.usecases.vm.release import settle_leases
-from vgpuctl.usecases.vm.restore_shares import restore_shares
-from vgpuctl.usecases.vm.shares import check_leases, leases_of
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

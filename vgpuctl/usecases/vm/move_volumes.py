@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vgpuctl.errors import StateError, VolumeRejected
-from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.storage_facts import VolumeFact
+from vgpuctl.guests.facts.storage_facts import VolumeFact
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.domain.guest import check_networks
+from vgpuctl.usecases.image.image_gate import images_on
+from vgpuctl.usecases.image.volumes import is_recorded, make_volume, remove_volumes
 from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.vm.guest import check_networks
-from vgpuctl.usecases.vm.image_gate import images_on
-from vgpuctl.usecases.vm.volumes import is_recorded, make_volume, remove_volumes
 
 _MIB = 2**20
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem
-from vgpuctl.guests.live_disks import LiveChange
-from vgpuctl.guests.live_gpus import LiveGpus
+from vgpuctl.guests.live.disks import LiveChange
+from vgpuctl.guests.live.gpus import LiveGpus
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.release import release_shares
 
 AT_START = "pending: attached at the next start of the VM"
 AT_STOP = "pending: detached when the VM stops"

@@ -25,12 +25,12 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.preemption import candidates_for, done_by, may_ask_everyone
 from vgpuctl.usecases.placement.queue_entries import note_waiting
 from vgpuctl.usecases.placement.quota import refuse_before_preemption
+from vgpuctl.usecases.share.shares import leases_of
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.licences import refuse_without_seats
 from vgpuctl.usecases.support.operations import may_run, preempt_subject, reclaim_subject
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.vm.shares import leases_of
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 SHUTDOWN_TIMEOUT_S = 120.0

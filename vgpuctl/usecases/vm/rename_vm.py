@@ -10,13 +10,13 @@ from functools import partial
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.vm import Firmware, Vm, VmState, check_name, host_name_of
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.network.ports import attachments_of, connect
+from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.definition import define_again
-from vgpuctl.usecases.vm.find_vm import find_vm
 
 RENAME = "rename-vm"
 

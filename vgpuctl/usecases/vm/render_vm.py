@@ -3,9 +3,9 @@
 
 from vgpuctl.errors import GuestError
 from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.create_vm import CreateOptions, create_together
-from vgpuctl.usecases.vm.find_vm import find_vm
 
 
 def render_vm(services: Services, request: VmRequest, *, existing: bool = False) -> str:

@@ -2,7 +2,7 @@
 """reset-vm: the reset button of a running VM. QEMU keeps running, and its devices and leases stay as they are."""
 
 from vgpuctl.errors import StateError
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.support.operations import operation

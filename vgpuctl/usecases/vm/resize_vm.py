@@ -23,12 +23,15 @@ from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
+from vgpuctl.usecases.share.held_shares import HeldFor, drop, hold
+from vgpuctl.usecases.share.release import release_ended, release_shares, settle_leases
+from vgpuctl.usecases.share.restore_shares import restore_shares
+from vgpuctl.usecases.share.shares import check_leases, describe_share, leases_of
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.operations import operation, refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import sizes_of
-from vgpuctl.usecases.vm.held_shares import HeldFor, drop, hold
 from vgpuctl.usecases.vm.move_vm import (
     PlannedMove,
     carry_out,
@@ -40,10 +43,7 @@ from vgpuctl.usecases.vm.move_vm import (
     start_again,
 )
 from vgpuctl.usecases.vm.preempt_vms import refuse_while_preempted
-from vgpuctl.usecases.vm.release import release_ended, release_shares, settle_leases
 from vgpuctl.usecases.vm.resize_place import NewPlace, give_nodes_again, place_here
-from vgpuctl.usecases.vm.restore_shares import restore_shares
-from vgpuctl.usecases.vm.shares import check_leases, describe_share, leases_of
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

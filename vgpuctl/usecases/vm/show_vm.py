@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, InventoryError, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
+from vgpuctl.guests.facts.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.proof import Proof

@@ -7,7 +7,7 @@ from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment
@@ -19,11 +19,26 @@ from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.guest_state import warn_of_lost_tpm
+from vgpuctl.usecases.image.image_gate import images_again
+from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.detached_ports import free_detached_ports
 from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
+from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
+from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.quarantine import start_domain
+from vgpuctl.usecases.share.release import release_shares
+from vgpuctl.usecases.share.shares import (
+    build_shares,
+    check_leases,
+    leases_of,
+    plan_leases,
+    refuse_unsuitable,
+)
 from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, read_promises, rules_of
 from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
 from vgpuctl.usecases.support.observations import note_facts, note_state
@@ -31,11 +46,6 @@ from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
-from vgpuctl.usecases.vm.guest_state import warn_of_lost_tpm
-from vgpuctl.usecases.vm.health_gate import refuse_sick
-from vgpuctl.usecases.vm.image_gate import images_again
 from vgpuctl.usecases.vm.preempt_vms import (
     SHUTDOWN_TIMEOUT_S,
     Consent,
@@ -43,17 +53,7 @@ from vgpuctl.usecases.vm.preempt_vms import (
     make_room,
     refuse_while_preempted,
 )
-from vgpuctl.usecases.vm.quarantine import start_domain
-from vgpuctl.usecases.vm.release import release_shares
-from vgpuctl.usecases.vm.shares import (
-    build_shares,
-    check_leases,
-    leases_of,
-    plan_leases,
-    refuse_unsuitable,
-)
 from vgpuctl.usecases.vm.stop_vm import stop_vm
-from vgpuctl.usecases.vm.volumes import recorded_volumes
 
 
 def start_vm(

@@ -5,19 +5,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from vgpuctl.errors import StateError
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.detached_ports import free_detached_ports
+from vgpuctl.usecases.share.quarantine import quarantine_killed
+from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.pending_gpus import is_pending
-from vgpuctl.usecases.vm.quarantine import quarantine_killed
-from vgpuctl.usecases.vm.release import release_shares
 
 
 def stop_vm(

@@ -8,7 +8,7 @@ import termios
 
 import pytest
 
-from vgpuctl.cli.vm.console import raw_terminal
+from vgpuctl.cli.display.console import raw_terminal
 
 
 def test_what_was_typed_while_the_console_opened_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:

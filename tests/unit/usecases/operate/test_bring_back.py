@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.fleet_factory import host_facts
 from vgpuctl.errors import InventoryError
-from vgpuctl.guests.domain_facts import DomainState, has_failed
+from vgpuctl.guests.facts.domain_facts import DomainState, has_failed
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import open_store
 from vgpuctl.usecases.operate.bring_back import bring_back

@@ -5,8 +5,8 @@ import pytest
 
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import HostUnreachable, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainFact, DomainState, HostdevFact
-from vgpuctl.guests.metadata import DomainMetadata
+from vgpuctl.guests.domain.metadata import DomainMetadata
+from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, HostdevFact
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.usecases.store.reconcile_store import compare_vm

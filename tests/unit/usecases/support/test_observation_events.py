@@ -9,7 +9,7 @@ from msgspec.structs import replace as replace_struct
 from tests.integration.store import samples
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.errors import HostUnreachable, LibvirtMissing, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState, NamedState
+from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.faults import FAULTS, FaultId
 from vgpuctl.model.health import HealthCode
 from vgpuctl.model.vm import VmState

@@ -10,7 +10,7 @@ from tests.integration.store import samples
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import AgentBroken, HostKeyChanged, HostUnreachable, LibvirtMissing, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState, NamedState
+from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.usecases.support.observation_record import (
     MISSING_KEPT_S,
     NEVER_LOOKED,

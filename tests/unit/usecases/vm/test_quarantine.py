@@ -3,7 +3,7 @@
 
 import pytest
 
-from vgpuctl.usecases.vm.quarantine import is_not_opened
+from vgpuctl.usecases.share.quarantine import is_not_opened
 
 VF = "0000:41:00.4"
 

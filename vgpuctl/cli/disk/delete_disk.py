@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-disk: delete data disks that no VM has."""
+
+from functools import partial
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.named import find_each
+from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.model.plural import counted
+
+
+@click.command("delete-disk")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@options.tenant
+@options.yes
+@click.option("--if-exists", is_flag=True, help="Ignore disks that do not exist.")
+@options.dry_run
+@options.one_host
+@options.as_json
+def command(
+    names: tuple[str, ...], tenant: str, yes: bool, if_exists: bool, dry_run: bool, as_json: bool, **where: Any
+) -> None:
+    """Delete data disks with their content. Refused for a disk that a VM has, which is named."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.disk.delete_disk import delete_disk
+    from vgpuctl.usecases.disk.tenant_disks import named_disk
+
+    with services(**where) as opened:
+        found = find_each(tenant, names, partial(named_disk, opened, tenant), what="disk", if_exists=if_exists)
+        for disk in found:
+            would = " would be deleted" if dry_run else ""
+            say(f"disk {disk.volume.label}: {disk.state}, {disk.volume.name} on {disk.volume.host}{would}")
+        if found and not dry_run:
+            if not yes:
+                confirm(f"Delete {counted(len(found), 'disk')} of tenant {tenant} with all data?")
+            for disk in found:
+                delete_disk(opened, disk)
+                say(f"disk {disk.volume.label}: deleted")
+    if as_json:
+        print_json([] if dry_run else [disk.volume.label for disk in found])

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""detach-disk: take a data disk from a VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("detach-disk")
+@click.argument("name")
+@click.argument("disk")
+@options.tenant
+@options.shutdown_timeout("Seconds for the running guest to let go of the disk.", name="timeout", default_s=20.0)
+@options.one_host
+@options.as_json
+def command(name: str, disk: str, tenant: str, timeout_s: float, as_json: bool, **where: Any) -> None:
+    """Detach the data disk DISK from the VM NAME. The tenant keeps it; `delete-disk` deletes it.
+
+    A running guest is asked and lets go of it later: until then the disk is `detaching`, and nothing else can have it.
+    The same command again looks again.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.guests.live.disks import LiveChange
+    from vgpuctl.usecases.disk.detach_disk import detach_disk
+    from vgpuctl.usecases.support.find_vm import find_vm
+
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        done = detach_disk(opened, vm, disk, timeout_s=timeout_s)
+    if as_json:
+        print_json(done)
+    elif done.outcome is LiveChange.PENDING:
+        say(
+            f"{done.vm}: disk {done.disk} is pending: the guest has not let go of it; unmount it there and run the"
+            " command again, or stop the VM"
+        )
+    else:
+        say(f"{done.vm}: disk {done.disk} " + ("detached" if done.changed else "no change, it is detached"))

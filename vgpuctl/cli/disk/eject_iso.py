@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""eject-iso: take the install media out of a VM's drives."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("eject-iso")
+@click.argument("name")
+@options.tenant
+@options.one_host
+@options.as_json
+def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
+    """Eject the install media of the VM NAME, now and for its next starts. Its seed stays in its drive."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.disk.eject_iso import eject_iso
+    from vgpuctl.usecases.support.find_vm import find_vm
+
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        done = eject_iso(opened, vm)
+    if as_json:
+        print_json(done)
+        return
+    say(f"{done.vm}: " + ("install media ejected" if done.changed else "no change, it has no install media"))
+    for line in done.left:
+        say(f"{done.vm}: left in the drive: {line}")

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""view: the display of a running VM, in a viewer, a browser, or on a socket of this machine."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.output import print_json, print_line, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.display.view import OpenedDisplay
+
+_POLL_S = 0.2
+_VIEWER = "remote-viewer"
+
+
+@click.command("view")
+@click.argument("name")
+@options.tenant
+@click.option("--no-viewer", is_flag=True, help="Print the local address and wait, also where a viewer is installed.")
+@click.option("--web", is_flag=True, help="Serve noVNC to a browser of this machine and print the address.")
+@click.option(
+    "--socket",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PATH",
+    help="Listen on a new unix socket, for its owner alone.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=DecimalRange(1, 3600),
+    default=120.0,
+    show_default=True,
+    help="With --web: seconds until the address is void when no browser opens it.",
+)
+@click.option(
+    "--novnc",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Folder of noVNC's files.  [default: /usr/share/novnc]",
+)
+@options.one_host
+@options.as_json
+def command(
+    name: str,
+    tenant: str,
+    no_viewer: bool,
+    web: bool,
+    path: Path | None,
+    timeout_s: float,
+    novnc: Path | None,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Show the display of a running VM, until its viewer or Ctrl-C ends it.
+
+    Opens remote-viewer (Debian's package virt-viewer) where there is a desktop and that program, and otherwise prints
+    an address for any viewer. The display goes through the host's SSH connection: it listens nowhere on the host, and
+    on this machine only for this user. An event tells who opened it.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.errors import UsageError
+    from vgpuctl.model.display import DisplayKind
+    from vgpuctl.usecases.display.view import view
+    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.web.browser_console import NOVNC_FOLDER, require_novnc
+
+    if web and path is not None:
+        raise UsageError("--web and --socket exclude each other")
+    way = "in a browser" if web else f"on the socket {path}" if path is not None else "on a local port"
+    folder = novnc or NOVNC_FOLDER
+    if web:
+        require_novnc(folder)
+    with services(**where) as opened:
+        vm, _leases = find_vm(opened, tenant, name)
+        display = view(opened, vm, way=way, only=DisplayKind.VNC if web else None)
+        with _interrupted() as stop:
+            if web:
+                _serve_browser(display, folder, timeout_s, stop, as_json=as_json)
+            else:
+                _serve_viewer(display, path, stop, starts_viewer=not (no_viewer or as_json), as_json=as_json)
+    say(f"{vm.domain_name}: the display is closed")
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that the command ends in order."""
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda _number, _frame: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _serve_viewer(
+    display: "OpenedDisplay", path: Path | None, stop: threading.Event, *, starts_viewer: bool, as_json: bool
+) -> None:
+    from vgpuctl.hosts.graphics_tunnel import LOOPBACK, GraphicsListener, SocketClient
+
+    def serve(client: Any) -> None:
+        display.source.serve(SocketClient(client))
+
+    with GraphicsListener(serve, say, path) as listener:
+        url = f"{display.kind}://{LOOPBACK}:{listener.port}"
+        viewer = _viewer() if starts_viewer and path is None else None
+        if viewer is not None:
+            say(f"{display.vm.domain_name}: {viewer} shows {url}")
+            _run_viewer([viewer, url], stop)
+            return
+        _tell(display, {"socket": str(path)} if path is not None else {"url": url, "port": listener.port}, as_json)
+        stop.wait()
+
+
+def _serve_browser(
+    display: "OpenedDisplay", novnc: Path, timeout_s: float, stop: threading.Event, *, as_json: bool
+) -> None:
+    from vgpuctl.web.browser_console import BrowserConsole
+
+    with BrowserConsole(display.source.serve, say, novnc=novnc, timeout_s=timeout_s) as server:
+        _tell(display, {"url": server.url}, as_json)
+        while not stop.is_set() and not server.ended.wait(_POLL_S):
+            pass
+
+
+def _tell(display: "OpenedDisplay", address: Mapping[str, object], as_json: bool) -> None:
+    """Print where the display is, as a line or as JSON of one line, before the command waits."""
+    if as_json:
+        print_json({"vm": display.vm.request.name, "kind": display.kind, **address}, indent=None)
+    else:
+        print_line(*(str(address.get("url") or address["socket"]),))
+        say(f"{display.vm.domain_name}: {display.kind}; Ctrl-C ends it")
+
+
+def _viewer() -> str | None:
+    """The viewer to start; None without one, and without a desktop to show it on."""
+    has_desktop = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return shutil.which(_VIEWER) if has_desktop else None
+
+
+def _run_viewer(argv: list[str], stop: threading.Event) -> None:
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and not stop.wait(_POLL_S):
+            pass
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""register-image: add a base image, kernel or initrd to the catalogue."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.errors import UsageError
+
+
+@click.command("register-image")
+@click.argument("name")
+@click.option("--path", metavar="PATH", help="Absolute path of the image, the same on every host that has it.")
+@click.option("--volume", metavar="NAME", help="Volume of a libvirt storage pool, in place of --path.")
+@click.option("--pool", default="default", show_default=True, metavar="NAME", help="The pool of --volume.")
+@click.option(
+    "--format",
+    "image_format",
+    type=click.Choice(["qcow2", "raw"]),
+    required=True,
+    help="Format of the content; it is never guessed.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["disk", "kernel", "initrd", "iso"]),
+    default="disk",
+    show_default=True,
+    help="Use of the image: base of a disk, kernel, initrd, or medium to install from.",
+)
+@click.option("--checksum", metavar="sha256:HEX", help="SHA-256 of the whole file, as `sha256sum` prints it.")
+@click.option("--host", metavar="NAME", help="Verify the copy of this host now; without --checksum, take its checksum.")
+@click.option("--os", "os_name", metavar="TEXT", help="Operating system, for people: debian-12.")
+@click.option("--guest-driver", metavar="VERSION", help="Version or branch of the NVIDIA driver in it: 580.105.06.")
+@options.dry_run
+@options.one_host
+@options.as_json
+def command(
+    name: str,
+    path: str | None,
+    volume: str | None,
+    pool: str,
+    image_format: str,
+    kind: str,
+    checksum: str | None,
+    host: str | None,
+    os_name: str | None,
+    guest_driver: str | None,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Add an image to the catalogue, from which VMs choose their base image, kernel and initrd by name.
+
+    The same command again changes nothing; another place, format or checksum under this name is refused.
+    Each host's copy is verified by its checksum when a VM there uses it for the first time, and again when it changed.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.image import ImageFormat, ImageKind, ImageLocation, check_image_path, parse_checksum
+    from vgpuctl.model.vm import check_name
+    from vgpuctl.usecases.image.register_image import ImageRequest, register_image
+
+    if (path is None) == (volume is None):
+        raise UsageError("give either --path or --volume")
+    location = ImageLocation(pool=pool, volume=volume) if path is None else ImageLocation(check_image_path(path))
+    wanted = ImageRequest(
+        check_name(name, what="image name"),
+        ImageKind(kind),
+        ImageFormat(image_format),
+        location,
+        None if checksum is None else parse_checksum(checksum),
+        os_name,
+        guest_driver,
+    )
+    with services(**where) as opened:
+        image, changed = register_image(opened, wanted, host=host, dry_run=dry_run)
+    if as_json:
+        print_json({"changed": changed and not dry_run, "image": image})
+    else:
+        done = "would be registered" if dry_run and changed else "registered" if changed else "no change"
+        say(f"image {name}: {done}, {image.location.shown}, sha256:{image.sha256}")

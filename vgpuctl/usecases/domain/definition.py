@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The definition of a VM's domain made again from what the store has of it: for changes between two starts."""
+
+from dataclasses import replace
+
+from vgpuctl.errors import StateError
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.image.image_gate import images_again
+from vgpuctl.usecases.image.volumes import recorded_volumes
+from vgpuctl.usecases.network.ports import attachments_of
+from vgpuctl.usecases.share.cpu_pins import floating_on
+from vgpuctl.usecases.support.services import HostSession, Services
+
+
+def parts_again(services: Services, host: HostSession, vm: Vm) -> guest.DomainParts:
+    """All that the domain of a VM is rendered from, as the store and its host have it now."""
+    facts = host.agent.facts()
+    with services.store.reading() as session:
+        leases = session.leases(vm_uuid=vm.uuid)
+    if vm.request.gpus and not leases:
+        # Its shares are released: there is no vGPU to show until it starts again.
+        vm = replace(vm, request=replace(vm.request, display=replace(vm.request.display, vgpu=None)))
+    images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
+    floating = floating_on(services, vm.host, facts)
+    return guest.DomainParts(vm, leases, facts, attachments_of(services, vm), images, volumes, floating)
+
+
+def define_again(services: Services, host: HostSession, vm: Vm) -> str:
+    """Define the domain of a VM as the store has it now. Returns its XML. Raises DomainRejected."""
+    guest.refuse_other_domain(host, vm)
+    return guest.define(host, parts_again(services, host, vm))
+
+
+def refuse_fixed(vm: Vm, what: str) -> None:
+    """Raise StateError for a VM whose devices vgpuctl cannot change now. what: the change, `attach a disk to`."""
+    if vm.is_adopted:
+        raise StateError(
+            f"cannot {what} {vm.label}: its domain {vm.domain_name} is adopted, and never written by vgpuctl",
+            hint=f"use `virsh` on {vm.host}",
+        )
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        raise StateError(
+            f"cannot {what} {vm.label}: it is {vm.state}{f': {vm.problem}' if vm.problem else ''}",
+            hint="run `vgpuctl repair`",
+        )
+    if vm.is_on_its_way:
+        raise StateError(f"cannot {what} {vm.label}: it {vm.problem}", hint="run `vgpuctl repair`")

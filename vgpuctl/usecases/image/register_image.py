@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""register-image: add an image to the operator's catalogue, with the checksum of a host's copy where none is given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.catalog.vgpu_versions import parse_driver
+from vgpuctl.errors import ImageDiffers, UsageError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.image import UNREGISTERED, Image, ImageFormat, ImageKind, ImageLocation
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.image.image_gate import check_digest, inspect, path_on, refuse_used_volume
+from vgpuctl.usecases.support.services import Services
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """An image as the operator gave it. sha256: None to take it from a host's copy."""
+
+    name: str
+    kind: ImageKind
+    format: ImageFormat
+    location: ImageLocation
+    sha256: str | None = None
+    os: str | None = None
+    guest_driver: str | None = None
+
+
+def register_image(
+    services: Services, wanted: ImageRequest, *, host: str | None, dry_run: bool = False
+) -> tuple[Image, bool]:
+    """Add an image to the catalogue. Returns it, and False when the same image was there already.
+
+    host: read the copy of this host now; its checksum is compared with the given one, or taken where none is given.
+    VMs that were made from this place before there was a catalogue get the name into their request.
+    Raises ImageDiffers for another image of this name, ImageRejected for a copy that cannot be used.
+    """
+    if wanted.sha256 is None and host is None:
+        raise UsageError(
+            f"image {wanted.name} has no checksum",
+            hint="give --checksum sha256:…, or --host HOST to take it from that host's copy",
+        )
+    if wanted.guest_driver is not None and parse_driver(wanted.guest_driver) is None:
+        raise UsageError(f"{wanted.guest_driver!a} is no version of NVIDIA's driver", hint="for example 580.105.06")
+    with services.store.reading() as session:
+        there = session.find_image(wanted.name)
+    sha256 = wanted.sha256 or _digest_on(services, wanted, host)
+    image = Image(wanted.name, wanted.kind, wanted.format, sha256, wanted.location, wanted.os, wanted.guest_driver)
+    if wanted.sha256 is not None and host is not None:
+        _digest_on(services, wanted, host, image)
+    if there is not None:
+        _refuse_other(there, image)
+        return there, False
+    if not dry_run:
+        with services.store.transaction() as session:
+            session.add_image(image)
+            _adopt_older(session, image)
+            session.add_event(EventKind.IMAGE_REGISTERED, image.name, after=values_of(image))
+    return image, True
+
+
+def values_of(image: Image) -> Values:
+    """The values of an image for its events."""
+    place = image.location.shown
+    return {
+        "kind": str(image.kind),
+        "format": str(image.format),
+        "sha256": image.sha256,
+        "place": place,
+        "os": image.os,
+        "guest_driver": image.guest_driver,
+    }
+
+
+def _digest_on(services: Services, wanted: ImageRequest, name: str | None, image: Image | None = None) -> str:
+    assert name is not None
+    host = services.host(name)
+    known = image or Image(wanted.name, wanted.kind, wanted.format, "", wanted.location, wanted.os)
+    services.say(f"{name}: reading {wanted.location.shown}")
+    file = inspect(host, known, path_on(host, known), with_digest=True)
+    refuse_used_volume(services, host, known, file)
+    if image is not None:
+        check_digest(image, name, file)
+    assert file.sha256 is not None
+    return file.sha256
+
+
+def _refuse_other(there: Image, wanted: Image) -> None:
+    differences = [
+        f"{what}: {before} there, {after} wanted"
+        for what, before, after in (
+            ("kind", there.kind, wanted.kind),
+            ("format", there.format, wanted.format),
+            ("place", there.location.shown, wanted.location.shown),
+            ("checksum", f"sha256:{there.sha256}", f"sha256:{wanted.sha256}"),
+            ("os", there.os or "-", wanted.os or "-"),
+            ("guest driver", there.guest_driver or "-", wanted.guest_driver or "-"),
+        )
+        if before != after
+    ]
+    if differences:
+        raise ImageDiffers(
+            f"image {there.name} is registered otherwise",
+            context=differences,
+            hint="register the other content under another name; VMs keep the image they were made from",
+        )
+
+
+def _adopt_older(session: Session, image: Image) -> None:
+    """Write the name of the new image into the requests of VMs that were made from its place before."""
+    for vm in session.vms():
+        request = vm.request
+        if image.kind is ImageKind.DISK and request.disk is not None:
+            older = _older_places(image, request.disk.pool)
+            if request.disk.base_image in older:
+                request = replace(request, disk=replace(request.disk, base_image=image.name))
+        kernel = request.direct_kernel
+        if kernel is not None and image.kind is ImageKind.KERNEL and kernel.kernel in _older_places(image):
+            request = replace(request, direct_kernel=replace(kernel, kernel=image.name))
+        if kernel is not None and image.kind is ImageKind.INITRD and kernel.initrd in _older_places(image):
+            request = replace(request, direct_kernel=replace(kernel, initrd=image.name))
+        if request != vm.request:
+            session.set_vm_request(vm.uuid, request)
+
+
+def _older_places(image: Image, pool: str | None = None) -> Sequence[str]:
+    location = image.location
+    if location.path is not None:
+        return [UNREGISTERED + location.path]
+    return [f"{UNREGISTERED}{location.volume}"] if pool is not None and location.pool == pool else []

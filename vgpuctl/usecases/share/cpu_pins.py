@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs without CPUs of their own keep off the CPUs that others are pinned to, also while they run."""
+
+from collections.abc import Collection
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.domain.numa import CpusByNode, vcpus_on
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.scheduler.guest_place import floating_cpus
+from vgpuctl.scheduler.host_nodes import is_pool
+from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.services import HostSession, Services
+
+
+def floating_on(services: Services, host: str, facts: HostFacts, *, without: Collection[str] = ()) -> CpusByNode:
+    """By NUMA node, the CPUs of a host that no vCPU is pinned to. without: UUIDs of VMs that do not count."""
+    if is_pool(facts):
+        return {}
+    with services.store.reading() as session:
+        promises = read_promises(session, host=host, without=without)
+    return floating_cpus(capacity_of(host, facts, 0, promises, services.inventory))
+
+
+def keep_off_pinned_cpus(
+    services: Services, host: HostSession, facts: HostFacts, *, without: Collection[str] = ()
+) -> None:
+    """Have libvirt keep the running VMs whose vCPUs float on the CPUs that nobody is pinned to.
+
+    Raises GuestError when libvirt refuses.
+    """
+    with services.store.reading() as session:
+        vms = [vm for vm in session.vms(host=host.name) if _floats(vm) and vm.uuid not in without]
+    floating = floating_on(services, host.name, facts, without=without) if vms else {}
+    for vm in vms:
+        if vm.nodes is not None:
+            host.hypervisor.set_cpus(vm.domain_name, vcpus_on(vm.nodes, floating), uuid=vm.uuid)
+
+
+def give_cpus_back(services: Services, host: HostSession, facts: HostFacts, gone: Collection[str]) -> None:
+    """The same after VMs gave up their CPUs; the others run on fewer CPUs where that fails, so it is only told."""
+    try:
+        keep_off_pinned_cpus(services, host, facts, without=gone)
+    except VgpuctlError as error:
+        services.say(f"{host.name}: VMs without CPUs of their own stay off those that are free now: {error.message}")
+
+
+def _floats(vm: Vm) -> bool:
+    return vm.state is VmState.RUNNING and not vm.is_adopted and vm.nodes is not None and not vm.nodes.is_pinned

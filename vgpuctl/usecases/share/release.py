@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways of a share back to the pool: all of them lead through the health gate.
+
+Of a lease: the state first, then the device, its reset and its health; then the lease is gone.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import HostError
+from vgpuctl.guests.facts.domain_facts import DomainFact
+from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.planner.adoption import shares_of_devices
+from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.share.cpu_pins import give_cpus_back
+from vgpuctl.usecases.share.health_gate import Freed, free_device, prove
+from vgpuctl.usecases.share.quarantine import quarantine_killed
+from vgpuctl.usecases.support.observations import note_facts
+from vgpuctl.usecases.support.services import HostSession, Services
+
+
+def release_shares(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+    """Release the devices of `leases`; a device that is gone already (a reboot) is fine.
+
+    Each is reset, and its GPU must prove healthy to stay in the pool (health_gate.py); the leases end either way.
+    The host is read again before, so that the next placement sees what is free.
+    Raises the host's error; the lease that could not be released is then `broken` with the reason.
+    """
+    if not leases:
+        return
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.RELEASING)
+    quarantine_killed(services, host, leases)
+    facts = host.agent.facts()
+    freed: list[Freed] = []
+    try:
+        for lease in leases:
+            with _broken_if_refused(services, lease):
+                freed.append(replace(free_device(host, lease.share, facts), lease=lease))
+    finally:
+        if freed:
+            facts = remember_facts(services, host)
+            prove(services, host, freed, facts)
+    give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
+
+
+def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+    """Release the devices of leases that have ended in the store already, for the same proof and evidence.
+
+    Something else keeps them from others: a reservation. Raises the host's error.
+    """
+    if not leases:
+        return
+    facts = host.agent.facts()
+    freed = [replace(free_device(host, lease.share, facts), lease=lease) for lease in leases]
+    prove(services, host, freed, remember_facts(services, host))
+
+
+def release_strays(services: Services, host: HostSession, shares: Sequence[Share]) -> None:
+    """Release devices that no lease is of, for the same proof and evidence. Raises the host's error.
+
+    Nobody may use them: the caller has looked.
+    """
+    if not shares:
+        return
+    facts = host.agent.facts()
+    freed = [free_device(host, share, facts) for share in shares]
+    prove(services, host, freed, remember_facts(services, host))
+
+
+def release_cards_of(services: Services, host: HostSession, domain: DomainFact) -> None:
+    """Release the whole cards and VFs that libvirt bound for a domain which is off and has no VM in the store.
+
+    Those that a lease or a running domain has are left alone. Its vGPUs stay: `gc` finds them by themselves.
+    """
+    named = {device.device for device in domain.hostdevs}
+    for other in host.hypervisor.domains():
+        if other.state.is_active():
+            named -= {device.device for device in other.hostdevs}
+    with services.store.reading() as session:
+        named -= {lease.share.function for lease in session.leases(host=host.name)}
+    if not named:
+        return
+    facts = host.agent.facts()
+    found = [shares_of_devices([device], facts) for device in sorted(named)]
+    shares = [share for one in found if not isinstance(one, str) for share in one]
+    release_strays(services, host, [one for one in shares if kind_of(one.sharing).is_bound_by_libvirt])
+
+
+def settle_leases(session: Session, leases: Sequence[Lease]) -> None:
+    """End leases in the store alone: nothing may be done on their host, or the VM gets others in the transaction.
+
+    Their devices, if they are still there, pass the gate as strays, by `gc` or `uncordon-host`; those of a VM that is
+    resized stay held until they have passed it (release_ended).
+    """
+    for lease in leases:
+        session.set_lease_state(lease.id, LeaseState.GONE)
+
+
+@contextlib.contextmanager
+def _broken_if_refused(services: Services, lease: Lease) -> Iterator[None]:
+    """Record why the device of a lease could not be freed. Raises the host's error on."""
+    try:
+        yield
+    except HostError as error:
+        with services.store.transaction() as session:
+            session.set_lease_state(lease.id, LeaseState.BROKEN, error.message)
+        raise
+
+
+def remember_facts(services: Services, host: HostSession) -> HostFacts:
+    """Read the host and keep what it says in the store's cache."""
+    facts = host.agent.facts()
+    with services.store.transaction() as session:
+        note_facts(session, host.name, facts)
+    return facts

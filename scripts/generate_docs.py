@@ -285,10 +285,10 @@ def _page(title: str, text: str) -> str:
 
 def _errors_page() -> str:
     rows = []
-    for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, errors.VgpuctlError) and kind is not errors.VgpuctlError:
-            meaning = (kind.__doc__ or "").splitlines()[0]
-            rows.append(f"| `{kind.reference}` | {kind.exit_code} | {meaning} |")
+    kinds = [getattr(errors, name) for name in errors.__all__ if name != errors.VgpuctlError.__name__]
+    for kind in sorted(kinds, key=lambda kind: (kind.exit_code, len(kind.__mro__), kind.reference)):
+        meaning = (kind.__doc__ or "").splitlines()[0]
+        rows.append(f"| `{kind.reference}` | {kind.exit_code} | {meaning} |")
     table = "\n".join(rows)
     return f"""<!-- made by scripts/generate_docs.py -->
 # Errors and exit codes

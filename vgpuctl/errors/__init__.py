@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error a user can meet, with its stable reference and exit code: import them from here and nowhere else.
+
+docs/errors.md has the table, made from these classes. The exit codes:
+1 VgpuctlError  2 UsageError: bad options or a bad specification  3 InventoryError: the inventory cannot be read
+4 HostError: one host did not do what was asked (host.py)  5 NoCapacity: no GPU can take the request (capacity.py)
+6 StateError: the store and the request disagree (state.py, store.py, network.py, image.py)
+7 GuestError: libvirt refused a domain, volume or network (guest.py, image.py)  8 LabError
+9 QuotaExceeded: a tenant asked for more than it was promised  10 PartialFailure: some hosts did and some did not
+11 OvnError: OVN's databases did not do what was asked (network.py)
+70 Unexpected: a fault of vgpuctl itself, or of the machine it runs on  130 Interrupted: the user pressed Ctrl-C
+"""
+
+from vgpuctl.errors.base import (
+    Interrupted,
+    InventoryError,
+    LabError,
+    PartialFailure,
+    Unexpected,
+    UsageError,
+    VgpuctlError,
+)
+from vgpuctl.errors.capacity import NoCapacity, NoLicence, PreemptionNeeded, QuotaExceeded
+from vgpuctl.errors.guest import (
+    DomainRejected,
+    GuestError,
+    NetworkMissing,
+    NetworkRejected,
+    VolumeExists,
+    VolumeRejected,
+)
+from vgpuctl.errors.host import (
+    AgentBroken,
+    AgentProblem,
+    AuthenticationFailed,
+    BecomeFailed,
+    CommandFailed,
+    CommandTimedOut,
+    HostError,
+    HostKeyChanged,
+    HostKeyUnknown,
+    HostUnreachable,
+    LayoutDiffers,
+    LayoutRefused,
+    LibvirtMissing,
+    PythonMissing,
+    TooMuchOutput,
+    WrongHost,
+)
+from vgpuctl.errors.image import ImageDiffers, ImageInUse, ImageMissing, ImageRejected, ImageUnregistered
+from vgpuctl.errors.network import (
+    AddressesExhausted,
+    NetworkDiffers,
+    NetworkInUse,
+    OvnError,
+    OvnRefused,
+    OvnUnreachable,
+    VpcObjectDiffers,
+)
+from vgpuctl.errors.state import (
+    ConcurrentChange,
+    DataLost,
+    FileNotWritten,
+    NotFound,
+    PrometheusUnusable,
+    StateError,
+    TenantDiffers,
+    VmDiffers,
+)
+from vgpuctl.errors.store import StoreNotReconciled, StoreOutcomeUnknown, StoreUnusable
+
+__all__ = [
+    "AddressesExhausted",
+    "AgentBroken",
+    "AgentProblem",
+    "AuthenticationFailed",
+    "BecomeFailed",
+    "CommandFailed",
+    "CommandTimedOut",
+    "ConcurrentChange",
+    "DataLost",
+    "DomainRejected",
+    "FileNotWritten",
+    "GuestError",
+    "HostError",
+    "HostKeyChanged",
+    "HostKeyUnknown",
+    "HostUnreachable",
+    "ImageDiffers",
+    "ImageInUse",
+    "ImageMissing",
+    "ImageRejected",
+    "ImageUnregistered",
+    "Interrupted",
+    "InventoryError",
+    "LabError",
+    "LayoutDiffers",
+    "LayoutRefused",
+    "LibvirtMissing",
+    "NetworkDiffers",
+    "NetworkInUse",
+    "NetworkMissing",
+    "NetworkRejected",
+    "NoCapacity",
+    "NoLicence",
+    "NotFound",
+    "OvnError",
+    "OvnRefused",
+    "OvnUnreachable",
+    "PartialFailure",
+    "PreemptionNeeded",
+    "PrometheusUnusable",
+    "PythonMissing",
+    "QuotaExceeded",
+    "StateError",
+    "StoreNotReconciled",
+    "StoreOutcomeUnknown",
+    "StoreUnusable",
+    "TenantDiffers",
+    "TooMuchOutput",
+    "Unexpected",
+    "UsageError",
+    "VgpuctlError",
+    "VmDiffers",
+    "VolumeExists",
+    "VolumeRejected",
+    "VpcObjectDiffers",
+    "WrongHost",
+]

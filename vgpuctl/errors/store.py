@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the store itself."""
+
+from vgpuctl.errors.state import StateError
+
+
+class StoreUnusable(StateError):
+    """The store cannot be opened or written."""
+
+    reference = "store-unusable"
+
+
+class StoreNotReconciled(StoreUnusable):
+    """The store was restored from a backup, and is older than the hosts: it takes no change before it is reconciled."""
+
+    reference = "store-not-reconciled"
+
+
+class StoreOutcomeUnknown(StoreUnusable):
+    """The connection to the database was lost during a commit, and whether it was committed could not be found out."""
+
+    reference = "store-outcome-unknown"

@@ -341,7 +341,7 @@ GATES = [
     guarded(
         "what libvirt answers of many VMs is recorded with its time",
         "states",
-        "guests/libvirtd/hypervisor.py",
+        "guests/libvirtd/domain_reader.py",
         "usecases/support/observations.py:read_domains",
         "usecases/operate/watch_hosts.py:_domains",
         on="hypervisor",

@@ -18,6 +18,7 @@ from vgpuctl.guests.domain.render import render_domain
 from vgpuctl.guests.domain.view import DomainView, domain_view
 from vgpuctl.guests.facts.domain_facts import DiskSource, DomainState, GuestPciDevice
 from vgpuctl.guests.libvirtd.console import Console, ConsoleEnd
+from vgpuctl.guests.libvirtd.host_networks import check_network, networks_of
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import BaseImage, ImageFormat
@@ -221,7 +222,7 @@ def test_a_host_device_that_is_not_there_is_refused_with_the_answer_of_libvirt(
 
 def test_a_missing_network_lists_what_there_is(hypervisor: Hypervisor, view: DomainView) -> None:
     with pytest.raises(NetworkMissing, match="gpu1 has no network 'blue'") as caught:
-        hypervisor.check_network("blue")
+        check_network(hypervisor, "blue")
     assert caught.value.context == ("the host has no network at all",)
     hypervisor.define(render_domain(replace(view, nics=(NicView("blue", "52:54:00:00:00:01"),))))
     with pytest.raises(DomainRejected) as refused:
@@ -232,14 +233,14 @@ def test_a_missing_network_lists_what_there_is(hypervisor: Hypervisor, view: Dom
 
 def test_a_network_that_is_down_says_how_to_bring_it_up() -> None:
     with Hypervisor("test:///default", host="gpu1") as hypervisor:
-        hypervisor.check_network("default")
+        check_network(hypervisor, "default")
         hypervisor.connection.networkLookupByName("default").destroy()
-        assert hypervisor.networks() == {"default": False}
+        assert networks_of(hypervisor) == {"default": False}
         with pytest.raises(NetworkMissing, match="not active") as caught:
-            hypervisor.check_network("default")
+            check_network(hypervisor, "default")
         assert "net-start default" in (caught.value.hint or "")
         with pytest.raises(NetworkMissing) as other:
-            hypervisor.check_network("blue")
+            check_network(hypervisor, "blue")
         assert other.value.context == ("default: not active",)
 
 

@@ -17,6 +17,7 @@ from vgpuctl.errors import NetworkRejected
 from vgpuctl.guests.domain.nic_view import PORT_FILTER
 from vgpuctl.guests.domain.render import render_domain
 from vgpuctl.guests.domain.view import domain_view
+from vgpuctl.guests.libvirtd.host_networks import check_network, networks_of
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks, read_entries
 from vgpuctl.guests.libvirtd.port_filter import Reach
@@ -57,10 +58,10 @@ def test_a_network_comes_with_its_entries_changes_while_it_runs_and_goes(
     network = _network(cidr, TENANTS[cidr])
     ports = [_port(network, number) for number in (2, 3)]
     assert "network defined and started" in networks.ensure(network, [], dry_run=True)
-    assert network.label not in hypervisor.networks()
+    assert network.label not in networks_of(hypervisor)
     assert "network defined and started" in networks.ensure(network, [])
     assert networks.ensure(network, []) == []
-    hypervisor.check_network(network.label)
+    check_network(hypervisor, network.label)
     bridge = ElementTree.fromstring(_xml(hypervisor, network)).find("bridge")
     assert bridge is not None
     assert bridge.get("name") == network.bridge
@@ -73,7 +74,7 @@ def test_a_network_comes_with_its_entries_changes_while_it_runs_and_goes(
     assert read_entries(_xml(hypervisor, network)) == {moved.mac_address: moved.address}
     assert networks.remove(network.label, network.id)
     assert not networks.remove(network.label, network.id)
-    assert network.label not in hypervisor.networks()
+    assert network.label not in networks_of(hypervisor)
 
 
 def test_a_stopped_network_is_started_again(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:
@@ -89,7 +90,7 @@ def test_a_network_of_somebody_else_is_left_alone(networks: LibvirtNetworks, hyp
     with pytest.raises(NetworkRejected, match=r"has a network acme\.front that is not the tenant's"):
         networks.ensure(ours, [])
     assert not networks.remove(ours.label, ours.id)
-    hypervisor.check_network("acme.front")
+    check_network(hypervisor, "acme.front")
 
 
 def test_a_nat_network_is_refused_or_started_as_a_whole(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:

@@ -15,6 +15,7 @@ from vgpuctl.guests.domain.view import domain_view
 from vgpuctl.guests.domain.windows_view import note_missing
 from vgpuctl.guests.facts.capabilities import hyperv_features
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState
+from vgpuctl.guests.libvirtd.host_networks import check_network
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import interfaces_of
@@ -70,7 +71,7 @@ def check_networks(host: HostSession, vm: Vm, attached: Collection[int]) -> None
     """
     for interface in interfaces_of(vm.request):
         if interface.position not in attached:
-            host.hypervisor.check_network(interface.network)
+            check_network(host.hypervisor, interface.network)
 
 
 def refuse_other_domain(host: HostSession, vm: Vm) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import BecomeFailed, HostError, PythonMissing, VgpuctlError
+from vgpuctl.guests.libvirtd.host_networks import networks_of
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.hosts.preparation_probe import probe
@@ -86,7 +87,7 @@ def _try_sudo(connection: Connection) -> FailedAttempt | None:
 def _networks(services: Services, name: str) -> dict[str, bool] | None:
     """libvirt's networks, asked without the agent; None where libvirt does not answer, which is a finding elsewhere."""
     try:
-        return services.host(name).hypervisor.networks()
+        return networks_of(services.host(name).hypervisor)
     except VgpuctlError as error:
         if isinstance(error, HostError) and not services.is_connected(name):
             raise

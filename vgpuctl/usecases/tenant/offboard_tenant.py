@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
+from vgpuctl.guests.libvirtd.host_networks import networks_of
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network
@@ -172,7 +173,7 @@ def _left_on(services: Services, name: str, tenant: str, had: Belongings) -> Seq
         if domain.metadata is not None and domain.metadata.tenant == tenant
     ]
     labels = {network.label for network in had.networks}
-    networks = [f"network {label}" for label in hypervisor.networks() if label in labels]
+    networks = [f"network {label}" for label in networks_of(hypervisor) if label in labels]
     return [*domains, *networks, *_volumes_on(services, name, tenant)]
 
 

@@ -8,6 +8,7 @@ from vgpuctl.catalog.guest_os import with_os_defaults
 from vgpuctl.errors import StateError
 from vgpuctl.guests.domain.nic_view import nic_view
 from vgpuctl.guests.facts.nic_facts import bus_at, find_place, macs_of
+from vgpuctl.guests.libvirtd.host_networks import check_network
 from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
@@ -128,7 +129,7 @@ def _network(services: Services, host: HostSession, vm: Vm, interface: Interface
         check_groups(session, vm.request.tenant, interface)
         network = network_of(session, vm.request, interface)
     if network is None:
-        host.hypervisor.check_network(interface.network)
+        check_network(host.hypervisor, interface.network)
     else:
         on_its_host(replace(vm.request, host=vm.host), [network])
     return network

@@ -53,4 +53,41 @@ LOGINS = [
         "hosts/python_check.py",
         "hosts/agent_client.py:_find_python",
     ),
+    guarded(
+        "hosts are looked at without the agent for check-hosts --prepare alone",
+        "probe",
+        "hosts/preparation_probe.py",
+        "usecases/host/prepare_hosts.py:_look_at",
+    ),
+    *(
+        guarded(
+            "the boot unit reaches a host only through the agent's call that has systemd verify it",
+            name,
+            file,
+            "usecases/layout/layout_run.py:_install_boot",
+        )
+        for name, file in (("install_boot", "hosts/agent_client.py"), ("render_boot_unit", "guests/boot_unit.py"))
+    ),
+    guarded(
+        "the content of a secret goes into a VM's seed or is encrypted; of a licence token the claims are read",
+        "reveal",
+        "model/secret_text.py",
+        "guests/seed/image.py:_cloud_init_files",
+        "guests/seed/linux_setup.py:linux_setup",
+        "guests/seed/network.py:network_document",
+        "guests/seed/windows_setup.py:windows_user_data",
+        "guests/seed/windows_setup.py:windows_setup",
+        "store/licences.py:set_licence_token",
+        "store/sealed.py:documents_of",
+        "usecases/support/licences.py:token_claims",
+        "model/texts.py:texts_of",
+    ),
+    guarded(
+        "a secret that a tenant's file names is read beside it or in folders of the operator",
+        "SecretFiles",
+        "specs/secret_file.py",
+        "specs/tenant.py:read_tenant_file",
+        "usecases/licence/create_licence_pool.py:read_token_file",
+        calls_only=True,
+    ),
 ]

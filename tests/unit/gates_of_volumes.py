@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gates of volumes: rows of the table in test_gates.py."""
+"""The gates of volumes and images: rows of the table in test_gates.py."""
 
 from tests.unit.uses_of_names import guarded
 
@@ -91,5 +91,28 @@ VOLUMES = [
                 ),
             ),
         )
+    ),
+    guarded(
+        "a request reaches a file of a host only by a verified image of the catalogue",
+        "HostImages",
+        "model/image.py",
+        "usecases/image/image_gate.py:images_on",
+        "usecases/image/image_gate.py:images_again",
+        calls_only=True,
+    ),
+    guarded(
+        "a VM is made from images that are verified on its host",
+        "images_on",
+        "usecases/image/image_gate.py",
+        "usecases/vm/build_vm.py:plan_vm",
+        "usecases/vm/build_vm.py:build_vm",
+        "usecases/vm/move_volumes.py:plan_volumes",
+    ),
+    guarded(
+        "requests with unregistered images are refused before anything is done",
+        "refuse_unregistered",
+        "usecases/image/image_gate.py",
+        "usecases/vm/find_existing.py:_find",
+        "usecases/tenant/onboard.py:onboard",
     ),
 ]

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gates of placing: NUMA nodes, memory, what is known of a host. Rows of the table in test_gates.py."""
+
+from tests.unit.uses_of_names import guarded
+
+PLACING = [
+    guarded(
+        "huge pages that libvirt cannot give are left out of every placement by one function",
+        "unmounted_sizes",
+        "scheduler/host_nodes.py",
+        "scheduler/host_rules.py:_refuse_unmounted",
+    ),
+    guarded(
+        "CPUs, memory and huge pages of NUMA nodes are chosen by the scheduler alone",
+        "choose_cells",
+        "scheduler/node_choice.py",
+        "scheduler/guest_place.py:choose_on",
+        "scheduler/request_class.py:fit_on",
+        "scheduler/host_rules.py:_refuse_nodes",
+    ),
+    guarded(
+        "a GPU is chosen only where the NUMA nodes take the VM",
+        "has_cells",
+        "scheduler/node_choice.py",
+        "scheduler/fleet.py:_choice_on",
+        "scheduler/fleet.py:_hides",
+        "scheduler/fleet_index.py:_price",
+    ),
+    guarded(
+        "a VM counts where its domain is only when somebody else defined that domain",
+        "nodes_as_found",
+        "scheduler/found_nodes.py",
+        "usecases/host/adopt_host.py:_vm",
+    ),
+    guarded(
+        "a VM is placed on NUMA nodes by the fleet, or by the gate that counts what is promised of them",
+        "give_nodes",
+        "scheduler/guest_place.py",
+        "scheduler/place.py:place_again",
+        "usecases/placement/reservations.py:placement_of",
+        "usecases/vm/start_vm.py:_record_nodes",
+        "usecases/vm/move_vm.py:settle_on",
+        "usecases/vm/resize_place.py:_nodes",
+    ),
+    guarded(
+        "the record of a VM's NUMA nodes changes under the host's generation, when the VM starts or is resized",
+        "set_vm_nodes",
+        "store/vms.py",
+        "usecases/vm/start_vm.py:_reserve_again",
+        "usecases/vm/start_vm.py:_record_nodes",
+        "usecases/vm/resize_vm.py:_set",
+        "usecases/vm/attach_gpu.py:_record",
+        "usecases/vm/attach_gpu.py:_take_back",
+    ),
+    guarded(
+        "what NUMA nodes have promised is counted in one place",
+        "NodePromise",
+        "model/placement.py",
+        "scheduler/host_memory.py:frozen",
+        calls_only=True,
+    ),
+    guarded(
+        "one function knows all that placing must know of a host",
+        "HostCapacity",
+        "model/placement.py",
+        "usecases/support/capacities.py:capacity_of",
+        calls_only=True,
+    ),
+    guarded(
+        "what creates a VM leaves hosts that fail out and places again",
+        "FailedHosts",
+        "usecases/support/failed_hosts.py",
+        "usecases/vm/place_search.py:__init__",
+    ),
+    guarded(
+        "one renderer of refusals",
+        "group_refusals",
+        "scheduler/refusals.py",
+        "cli/placement/explain_vm.py:_show_groups",
+    ),
+    guarded(
+        "a host that no inventory has is refused before any host is read",
+        "refuse_unknown_host",
+        "usecases/placement/usable_hosts.py",
+        "usecases/placement/explain_vm.py:explain_vm",
+    ),
+]

@@ -69,6 +69,7 @@ cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty {root}/dev
 mkdir {root}/dev/pts {root}/dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666 none {root}/dev/pts
 ln -s pts/ptmx {root}/dev/ptmx
+if [ -e /dev/net/tun ]; then mkdir {root}/dev/net; cp -a /dev/net/tun {root}/dev/net; fi
 ln -s /proc/self/fd {root}/dev/fd
 mount --rbind {root}/dev /dev
 mount -t tmpfs -o size=1m none {root}/full

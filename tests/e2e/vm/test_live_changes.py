@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disks and interfaces of a real Linux guest come and go while it runs; it says itself what it sees.
+
+Everything is real: sshd, libvirtd, QEMU (TCG), its PCI hot-plug, the kernel and its drivers, and taps on a bridge.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import libvirt
+import pytest
+
+from tests.e2e.guest_console import wait_for_words
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator
+from tests.e2e.plugging_guest import ARGUMENTS, READY, initramfs
+from tests.e2e.real_host import real_host
+from tests.lab_fixtures import lab_folder
+from vgpuctl.guests.facts.disk_facts import domain_disks
+from vgpuctl.guests.facts.nic_facts import macs_of
+from vgpuctl_lab import LabFolder
+from vgpuctl_lab.kernel import ensure_kernel
+
+__all__ = ["lab_folder"]
+
+ACME = ("--tenant", "acme")
+SECTORS = 2048
+"""Sectors of a MiB."""
+
+
+@pytest.fixture(scope="module")
+def operator(lab_folder: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """An operator of this machine, where the VM `web` runs with one disk, two interfaces and three spare ports."""
+    home = tmp_path_factory.mktemp("live")
+    kernel = ensure_kernel(lab_folder)
+    (home / "initrd").write_bytes(initramfs(kernel))
+    with real_host(home) as operator:
+        operator.does("create-tenant", "acme")
+        for kind, path in (("kernel", kernel.image), ("initrd", home / "initrd")):
+            operator.does(
+                "register-image", kind, "--path", str(path), "--kind", kind, "--format", "raw", "--host", "gpu1"
+            )
+        for number, name in enumerate(("front", "back")):
+            cidr = f"10.7{number}.0.0/24"
+            operator.does("create-network", name, *ACME, "--cidr", cidr, "--host", "gpu1", "--isolated")
+        boot = ("--kernel", "kernel", "--initrd", "initrd", "--kernel-args", ARGUMENTS)
+        size = ("--vcpus", "1", "--memory", "192MiB", "--disk", "16MiB", "--spare-ports", "3")
+        operator.does("create-vm", "web", *ACME, *size, "--network", "front", "--nic", "back", *boot)
+        _says(operator, READY)
+        yield operator
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_to_be_repaired(operator: Operator) -> Iterator[None]:
+    yield
+    assert operator.json("repair") == []
+
+
+def _says(operator: Operator, *words: str) -> None:
+    for one in words:
+        wait_for_words(operator, "web", f"guest: {one}", timeout_s=60)
+
+
+def _devices(operator: Operator) -> tuple[list[str | None], list[str]]:
+    """The serial numbers of the disks and the MAC addresses of the interfaces: the domain runs as it is defined."""
+    found = []
+    with libvirt_of(operator.inventory, "gpu1") as there:
+        domain = there.connection.lookupByName("acme.web")
+        for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+            xml = domain.XMLDesc(flags)
+            found.append(([one.serial for one in domain_disks(xml)], sorted(macs_of(xml))))
+    assert found[0] == found[1]
+    return found[0]
+
+
+@contextmanager
+def _standing_still(operator: Operator) -> Iterator[None]:
+    """The guest's vCPUs do not run until the block ends."""
+    with libvirt_of(operator.inventory, "gpu1") as there:
+        domain = there.connection.lookupByName("acme.web")
+        domain.suspend()
+        try:
+            yield
+        finally:
+            domain.resume()
+
+
+@pytest.mark.parametrize("bus", ["virtio", "scsi"])
+def test_a_guest_sees_a_disk_come_grow_and_go(operator: Operator, bus: str) -> None:
+    attached = operator.json("attach-disk", "web", f"{bus}-data,size=8MiB,bus={bus}", *ACME)
+    assert (attached["changed"], attached["outcome"]) == (True, "done")
+    _says(operator, f"has disk {bus}-data {8 * SECTORS}")
+    operator.does("resize-disk", "web", "12MiB", "--disk", f"{bus}-data", *ACME)
+    _says(operator, f"has disk {bus}-data {12 * SECTORS}")
+    assert _devices(operator)[0] == [None, f"{bus}-data"]
+    detached = operator.json("detach-disk", "web", f"{bus}-data", *ACME)
+    assert (detached["changed"], detached["outcome"]) == (True, "done")
+    _says(operator, f"lost disk {bus}-data {12 * SECTORS}")
+    assert _devices(operator)[0] == [None]
+    assert operator.json("detach-disk", "web", f"{bus}-data", *ACME)["changed"] is False
+    operator.does("delete-disk", f"{bus}-data", *ACME, "--yes")
+
+
+def test_a_guest_sees_an_interface_go_and_come_back_with_its_address(operator: Operator) -> None:
+    """Its tap is on the network's bridge: the guest asks for an address there, and gets the one that is promised."""
+    detached = operator.json("detach-nic", "web", "back", *ACME)
+    assert (detached["changed"], detached["outcome"]) == (True, "done")
+    _says(operator, f"lost interface {detached['mac_address']}")
+    assert operator.json("show-network", "back", *ACME)["ports"] == []
+    assert len(_devices(operator)[1]) == 1
+
+    attached = operator.json("attach-nic", "web", "back", *ACME)
+    assert (attached["changed"], attached["outcome"]) == (True, "done")
+    mac = attached["mac_address"]
+    _says(operator, f"has interface {mac}", f"address {attached['address']}")
+    assert mac in _devices(operator)[1]
+
+
+def test_what_a_slow_guest_releases_later_is_freed_by_repair(operator: Operator) -> None:
+    operator.does("attach-disk", "web", "slow,size=8MiB,bus=virtio", *ACME)
+    _says(operator, f"has disk slow {8 * SECTORS}")
+    with _standing_still(operator):
+        disk = operator.json("detach-disk", "web", "slow", *ACME, "--timeout", "0")
+        interface = operator.json("detach-nic", "web", "back", *ACME, "--timeout", "0")
+    assert (disk["outcome"], interface["outcome"]) == ("pending", "pending")
+    _says(operator, f"lost disk slow {8 * SECTORS}", f"lost interface {interface['mac_address']}")
+    assert sorted(one["outcome"] for one in operator.json("repair")) == ["address freed", "freed"]
+    assert [len(one) for one in _devices(operator)] == [1, 1]
+    operator.does("delete-disk", "slow", *ACME, "--yes")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of every kind of state of model/states.py, from one reading transaction of the store."""
+"""The rows of every kind of state of model/states/, from one reading transaction of the store."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every state of the store for the pages: counts by kind, the rows of one kind, and the rows of one object.
 
-model/states.py has the kinds and their meanings.
+model/states/ has the kinds and their meanings.
 """
 
 from collections import Counter

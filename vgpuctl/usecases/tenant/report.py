@@ -59,7 +59,7 @@ class DayPromise:
 
 @dataclass(frozen=True)
 class StateCount:
-    """How many of a tenant's objects are in a state now. heading, meaning: of model/states.py."""
+    """How many of a tenant's objects are in a state now. heading, meaning: of model/states/."""
 
     heading: str
     state: str

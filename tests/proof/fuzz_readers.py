@@ -15,7 +15,7 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Reply, reply_from_json, reply_to_json
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices, serial_log_path
+from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices
 from vgpuctl.guests.facts.domain_shape import domain_shape
 from vgpuctl.guests.libvirtd.networks import read_bridge, read_entries
 from vgpuctl.guests.libvirtd.port_filter import read_networks
@@ -53,7 +53,7 @@ from vgpuctl_lab.simulated.mix import parse_mix
 
 DATA = Path(__file__).parents[1] / "data"
 INVENTORIES = Path(__file__).parents[2] / "inventory"
-LISTS = (read_entries, read_bridge, serial_log_path, domain_shape)
+LISTS = (read_entries, read_bridge, domain_shape)
 
 
 @dataclass(frozen=True)

@@ -48,13 +48,6 @@ def console_display(request: VmRequest, console: ConsolePicture) -> DisplayReque
     return DisplayRequest(kind or DisplayKind.VNC, video, VgpuDisplay.OFF)
 
 
-def console_of(display: DisplayRequest) -> ConsolePicture:
-    """The console that a display shows; the vGPU's counts only where it is alone."""
-    if not display.has_picture:
-        return ConsolePicture.NONE
-    return ConsolePicture.VGPU if display.video is VideoModel.NONE else ConsolePicture.EMULATED
-
-
 def refuse_contradiction(request: VmRequest) -> None:
     """Raise UsageError for a display that no VM can have, whatever its host and GPU are."""
     found = _contradiction(request)

@@ -49,7 +49,3 @@ class LicenceSeat:
     taken_at: float
     used_at: float | None = None
     released_at: float | None = None
-
-    def is_taken(self, at: float) -> bool:
-        """True if nobody else can have the seat at this time."""
-        return self.released_at is None or self.released_at > at

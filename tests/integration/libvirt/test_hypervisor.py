@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A domain's life in a real libvirtd with a real QEMU, emulated by TCG."""
 
-import contextlib
 import os
 import threading
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.guests.cases import CASES, facts, gpu, leases, vm, whole
-from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing, VolumeRejected
+from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing
 from vgpuctl.guests.domain.disk_view import BackingView, DiskView, MediumView
 from vgpuctl.guests.domain.nic_view import NicView
 from vgpuctl.guests.domain.render import render_domain
@@ -191,21 +190,6 @@ def test_an_attached_console_ends_with_the_guest(hypervisor: Hypervisor, view: D
     assert ends == [ConsoleEnd.GUEST_CLOSED]
     os.close(keyboard_read)
     os.close(keyboard_write)
-
-
-def test_the_console_log_is_delivered_through_libvirt(
-    hypervisor: Hypervisor, storage: Storage, view: DomainView
-) -> None:
-    hypervisor.define(render_domain(view))
-    hypervisor.start(view.name, paused=True)
-    with contextlib.closing(hypervisor.console(view.name)) as console:
-        _wait_for_firmware(hypervisor, view, console)
-    assert b"SeaBIOS" in storage.read_tail(view.serial_log_path, 64 * 1024)
-    assert b"SeaBIOS" in storage.console_log(view.name, 64 * 1024)
-    assert len(storage.console_log(view.name, 5)) == 5
-    with pytest.raises(VolumeRejected, match=r"domain acme\.gone on gpu1 is not there"):
-        storage.console_log("acme.gone", 5)
-    assert [pool.name for pool in storage.pools()] == ["default"]
 
 
 def test_a_host_device_that_is_not_there_is_refused_with_the_answer_of_libvirt(

@@ -227,14 +227,6 @@ def test_a_full_pool_says_what_is_left(hypervisor: Hypervisor, storage: Storage,
     handle.destroy()
 
 
-def test_a_log_that_is_not_there_says_where_it_would_be(storage: Storage) -> None:
-    with pytest.raises(VolumeRejected, match=r"gpu1 has no file /var/log/libvirt/qemu/none\.log"):
-        storage.read_tail("/var/log/libvirt/qemu/none.log", 100)
-    with pytest.raises(VolumeRejected, match=r"cannot read /nonexistent/none\.log") as caught:
-        storage.read_tail("/nonexistent/none.log", 100)
-    assert "read /nonexistent/none.log there" in (caught.value.hint or "")
-
-
 def test_the_test_driver_keeps_volumes_too() -> None:
     with Hypervisor("test:///default", host="gpu1") as hypervisor:
         storage = Storage(hypervisor)

@@ -5,7 +5,7 @@ import pytest
 
 from vgpuctl.errors import GuestError
 from vgpuctl.guests.domain.metadata import NAMESPACE, parse_metadata
-from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices, serial_log_path
+from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices
 from vgpuctl.guests.facts.domain_shape import domain_shape
 from vgpuctl.guests.libvirtd.networks import read_bridge, read_entries
 from vgpuctl.guests.xml_reader import MOST_CHARACTERS
@@ -16,7 +16,7 @@ BAD = ["", "<domain>", "<domain>\x00</domain>", "<domain>\ud800</domain>", LAUGH
 
 @pytest.mark.parametrize("xml", BAD)
 def test_what_is_no_xml_of_libvirt_is_refused(xml: str) -> None:
-    for read in (domain_shape, parse_metadata, read_entries, read_bridge, serial_log_path):
+    for read in (domain_shape, parse_metadata, read_entries, read_bridge):
         with pytest.raises(GuestError, match="XML"):
             read(xml)
     with pytest.raises(GuestError, match="XML"):

@@ -17,11 +17,6 @@ def terminal_width() -> int:
     return max(1, min(shutil.get_terminal_size(_PIPED).columns, _WIDEST))
 
 
-def terminal_height() -> int:
-    """Lines of the terminal (LINES counts), 24 where the output is piped."""
-    return max(1, shutil.get_terminal_size(_PIPED).lines)
-
-
 def has_blocks() -> bool:
     """True if the output takes Unicode's block characters."""
     try:

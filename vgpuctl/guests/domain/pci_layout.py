@@ -32,7 +32,6 @@ _NIC_SLOT = 18
 _DISK_SLOT = 19
 _SPARE_SLOT = 21
 _FUNCTIONS = 8
-MOST_VIRTIO_DISKS = 16
 MOST_SPARE = 16
 
 # The buses behind an expander have the numbers after its own (libvirt, formatdomain, "busNr"). 8 expanders with up to

@@ -170,12 +170,6 @@ def network_interfaces(xml: str) -> list[tuple[str, str]]:
     ]
 
 
-def serial_log_path(xml: str) -> str | None:
-    """Give the file into which the guest's first serial port is logged; None when it is not."""
-    log = read_xml(xml).find("devices/serial/log")
-    return None if log is None else log.get("file")
-
-
 def guest_pci_devices(answer: str) -> list[GuestPciDevice]:
     """Read the answer of QEMU's `query-pci`, by address; devices behind bridges are included.
 

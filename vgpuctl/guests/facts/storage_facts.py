@@ -3,7 +3,6 @@
 
 import struct
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from vgpuctl.guests.xml_reader import read_xml
@@ -71,8 +70,3 @@ def qcow2_l1_table(header: bytes) -> tuple[int, int] | None:
         return None
     entries, offset = struct.unpack(">IQ", header[36:48])
     return (offset, entries * 8) if 0 < entries <= _MOST_L1_ENTRIES else None
-
-
-def split_path(path: str) -> tuple[str, str]:
-    """Split a path on the host into its folder and its name."""
-    return str(PurePosixPath(path).parent), PurePosixPath(path).name

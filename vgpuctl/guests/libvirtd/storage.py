@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's storage through libvirt's storage API alone: pools, disks, seed images, and reading a log file."""
+"""A host's storage through libvirt's storage API alone: pools, disks and seed images."""
 
 import contextlib
 import time
@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from vgpuctl.errors import VolumeExists, VolumeRejected
-from vgpuctl.guests.facts.domain_facts import DiskSource, serial_log_path
+from vgpuctl.guests.facts.domain_facts import DiskSource
 from vgpuctl.guests.facts.storage_facts import (
     QCOW2_HEADER_BYTES,
     PoolFact,
@@ -15,12 +15,10 @@ from vgpuctl.guests.facts.storage_facts import (
     is_refused_as_existing,
     pool_fact,
     qcow2_l1_table,
-    split_path,
     volume_fact,
 )
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
-from vgpuctl.guests.libvirtd.passing_pool import with_pool_at
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.image import BaseImage
 from vgpuctl.model.units import format_mib
@@ -256,43 +254,6 @@ class Storage:
                 refused, f"delete volume {volume} of pool {pool} on {self._host}", VolumeRejected
             ) from refused
         return True
-
-    def read_tail(self, path: str, max_bytes: int) -> bytes:
-        """Read the last bytes of a file on the host, such as a console log, through a pool made for the moment.
-
-        Raises VolumeRejected when libvirt cannot deliver it, with the path where it lies.
-        """
-        folder, name = split_path(path)
-
-        def read(pool: Any) -> bytes | None:
-            handle = self._find_volume_in(pool, name)
-            if handle is None:
-                return None
-            size = handle.info()[1]
-            return self._download(handle, min(size, max_bytes), offset=max(0, size - max_bytes))
-
-        try:
-            data = with_pool_at(self._connection, folder, read)
-        except libvirt_module().libvirtError as refused:
-            raise VolumeRejected(
-                f"cannot read {path} on {self._host}: {answer_of(refused)} (libvirt error {error_code(refused)})",
-                hint=f"log in on {self._host} and read {path} there",
-            ) from refused
-        if data is None:
-            raise VolumeRejected(
-                f"{self._host} has no file {path}", hint="a guest's log is made when it starts for the first time"
-            )
-        return data
-
-    def console_log(self, domain: str, max_bytes: int) -> bytes:
-        """Read the last bytes of a domain's serial console log; it holds what came since the last start."""
-        path = serial_log_path(self._hypervisor.xml(domain) or "<domain/>")
-        if path is None:
-            raise VolumeRejected(
-                f"domain {domain} on {self._host} is not there or writes no console log",
-                hint="run `vgpuctl repair` to compare store and host",
-            )
-        return self.read_tail(path, max_bytes)
 
     @property
     def _connection(self) -> Any:

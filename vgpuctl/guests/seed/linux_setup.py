@@ -16,7 +16,6 @@ from vgpuctl.model.licence import Edition
 from vgpuctl.model.vm import CloudInit, VmRequest
 
 APT_KEY_PATH = "/etc/apt/keyrings/vgpuctl-driver.asc"
-MARKER_PATH = "/var/lib/vgpuctl/guest-ready"
 # NVIDIA Virtual GPU Client Licensing User Guide: a vGPU's type says the product; a whole card needs FeatureType.
 _FEATURE_TYPES = {Edition.VWS: "2", Edition.VCS: "4"}
 

@@ -9,7 +9,7 @@ from vgpuctl.errors import NotFound
 from vgpuctl.model.lease import Lease
 from vgpuctl.sharing.kinds import takes_card
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
-from vgpuctl.usecases.support.fleet_reader import HostSnapshot, read_fleet
+from vgpuctl.usecases.support.fleet_reader import HostSnapshot
 from vgpuctl.usecases.support.services import Services
 
 
@@ -110,11 +110,6 @@ def top_hosts(services: Services, wanted: TopFilter) -> list[str]:
         session.tenant(wanted.tenant)
         used = {lease.host for lease in session.leases() if lease.tenant == wanted.tenant}
     return [one for one in names if one in used]
-
-
-def read_top(services: Services, wanted: TopFilter) -> TopView:
-    """Read the hosts once."""
-    return make_top(services, wanted, read_fleet(services, top_hosts(services, wanted)))
 
 
 def make_top(services: Services, wanted: TopFilter, snapshots: Iterable[HostSnapshot]) -> TopView:

@@ -17,7 +17,7 @@ STORE = [
         "usecases/vm/start_vm.py:_start",
         "usecases/vm/start_vm.py:_settle",
         "usecases/vm/attach_gpu.py:_attach",
-        "usecases/vm/preempt_vms.py:_notice",
+        "usecases/vm/preemption_notice.py:notice_to",
         "usecases/vm/attach_nic.py:_add",
         "usecases/vm/rename_vm.py:rename_vm",
         "usecases/disk/kept_disks.py:take_kept",

@@ -91,7 +91,7 @@ def _show(explained: Any, *, shows_all: bool) -> None:
     for change in explained.changes:
         print_line(f"if      {change.text}, it would fit on {change.placement.host}")
     if explained.eviction is not None:
-        from vgpuctl.usecases.vm.preempt_vms import describe_victim
+        from vgpuctl.usecases.vm.preemption_consent import describe_victim
 
         for victim in explained.eviction.victims:
             print_line(f"preempt {describe_victim(victim)}, with `create-vm --preempt`")

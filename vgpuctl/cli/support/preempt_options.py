@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vgpuctl.scheduler.candidates import Candidate
     from vgpuctl.usecases.placement.preemption import PreemptionTerms
     from vgpuctl.usecases.support.services import Services
-    from vgpuctl.usecases.vm.preempt_vms import Consent
+    from vgpuctl.usecases.vm.preemption_consent import Consent
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -84,7 +84,7 @@ def read_policy(reclaim: str | None, preempt_mode: str | None, grace_s: int | No
 
 def consent_of(*, may_preempt: bool, grace_s: int | None, shutdown_timeout_s: float) -> "Consent":
     """The consent that the flags give; without --preempt the user at a terminal is asked."""
-    from vgpuctl.usecases.vm.preempt_vms import Consent, describe_victim
+    from vgpuctl.usecases.vm.preemption_consent import Consent, describe_victim
 
     def ask(victims: "Sequence[Candidate]") -> bool:
         for victim in victims:

@@ -152,7 +152,7 @@ def _show_queued(entry: "QueueEntry") -> dict[str, Any]:
 
 
 def _print_plan(one: "CreatedVm", grace_s: int | None) -> None:
-    from vgpuctl.usecases.vm.preempt_vms import describe_victim
+    from vgpuctl.usecases.vm.preemption_consent import describe_victim
 
     print_line(f"# {one.vm.domain_name} on {one.vm.host}")
     for victim in one.victims:

@@ -20,7 +20,8 @@ from vgpuctl.usecases.operate.watch_hosts import watching
 from vgpuctl.usecases.placement.queue_order import ordered_queue
 from vgpuctl.usecases.support.operations import may_run
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.preempt_vms import finish_preemptions, withdraw_dead_notices
+from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
+from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 

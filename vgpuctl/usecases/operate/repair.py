@@ -24,9 +24,11 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.detach_nic import finish_detach
+from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, detach_now, is_pending, is_with_guest
-from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
+from vgpuctl.usecases.vm.preemption_consent import SHUTDOWN_TIMEOUT_S
+from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices
 from vgpuctl.usecases.vm.rename_vm import RENAME
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
 

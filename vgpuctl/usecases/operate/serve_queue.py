@@ -21,7 +21,7 @@ from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.create_vm import CreateOptions, create_together
-from vgpuctl.usecases.vm.preempt_vms import Consent, refuse_without_consent
+from vgpuctl.usecases.vm.preemption_consent import Consent, refuse_without_consent
 from vgpuctl.usecases.vm.start_vm import start_vm
 
 FAR_FUTURE = 1e15

@@ -38,7 +38,8 @@ from vgpuctl.usecases.vm.build_vm import build_vm, plan_vm, undo_of
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.find_existing import find_existing
 from vgpuctl.usecases.vm.place_search import PlaceSearch
-from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
+from vgpuctl.usecases.vm.preempt_vms import claims_end, make_room
+from vgpuctl.usecases.vm.preemption_consent import NO_CONSENT, Consent
 from vgpuctl.usecases.vm.unfinished_gangs import CREATE_GANG
 
 PLACEMENTS_TRIED = 6

@@ -32,6 +32,7 @@ from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.operations import operation, refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import sizes_of
+from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_vm import (
     PlannedMove,
     carry_out,
@@ -42,7 +43,6 @@ from vgpuctl.usecases.vm.move_vm import (
     runs_on,
     start_again,
 )
-from vgpuctl.usecases.vm.preempt_vms import refuse_while_preempted
 from vgpuctl.usecases.vm.resize_place import NewPlace, give_nodes_again, place_here
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm

@@ -11,8 +11,8 @@ from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.usecases.support.operations import operation, refuse_while_busy
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_vm import move_subject
-from vgpuctl.usecases.vm.preempt_vms import refuse_while_preempted
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

@@ -46,13 +46,9 @@ from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
-from vgpuctl.usecases.vm.preempt_vms import (
-    SHUTDOWN_TIMEOUT_S,
-    Consent,
-    claims_end,
-    make_room,
-    refuse_while_preempted,
-)
+from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
+from vgpuctl.usecases.vm.preempt_vms import claims_end, make_room
+from vgpuctl.usecases.vm.preemption_consent import SHUTDOWN_TIMEOUT_S, Consent
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 

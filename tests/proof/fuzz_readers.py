@@ -17,6 +17,8 @@ from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices
 from vgpuctl.guests.facts.domain_shape import domain_shape
+from vgpuctl.guests.facts.guest_report import read_report
+from vgpuctl.guests.facts.smi_log import read_smi_log
 from vgpuctl.guests.libvirtd.networks import read_bridge, read_entries
 from vgpuctl.guests.libvirtd.port_filter import read_networks
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
@@ -282,6 +284,18 @@ READERS: dict[str, Reader] = {
     ),
     "mdevctl": Reader(_mdevctl, (_MDEVCTL,)),
     "agent's reply": Reader(_reply, (_REPLY,), (WireError, JsonRefused, UnicodeDecodeError)),
+    "a guest's report": Reader(
+        lambda answer, _: read_report(answer),
+        (b'{"version": 1, "driver": "580.95.05", "gpus": [{"name": "NVIDIA A40-8Q", "memory_mib": 8192}]}',),
+    ),
+    "nvidia-smi of a guest": Reader(
+        lambda answer, _: read_smi_log(answer),
+        (
+            b'<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "a.dtd"><nvidia_smi_log><driver_version>573.48'
+            b"</driver_version><gpu><uuid>GPU-1</uuid><fb_memory_usage><total>8192 MiB</total></fb_memory_usage></gpu>"
+            b"</nvidia_smi_log>",
+        ),
+    ),
     "domain XML": Reader(_domain, _read_all(*(DATA / "domains").glob("*.xml"))),
     "QEMU's answer": _values(guest_pci_devices, _QUERY_PCI),
     "an answer of ssh -G": _values(

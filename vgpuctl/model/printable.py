@@ -27,6 +27,14 @@ def printable(text: str) -> str:
     return _IN_LINE.sub(_escape, text)
 
 
+def visible(text: str) -> str:
+    r"""Write one line in which nothing is hidden: also zero-width characters and tabs are escaped.
+
+    For what a guest says of itself, so that no name looks like another one.
+    """
+    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
 def printable_document(text: str) -> str:
     """Write text of several lines in the same way; line feeds stay, and a carriage return before one is left out."""
     return _IN_DOCUMENT.sub(_escape, text.replace("\r\n", "\n"))
@@ -38,9 +46,13 @@ def printable_json(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if match[0] in "\n\r":
-        return "\\n" if match[0] == "\n" else "\\r"
+    return _escaped(match[0])
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if character in "\n\r":
+        return "\\n" if character == "\n" else "\\r"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

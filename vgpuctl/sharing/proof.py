@@ -7,7 +7,7 @@ Texts and failures are those of the references guest.md, sections 9 and 10, and 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vgpuctl.agent.wire.readings import Measured
+from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.proof import AskedOf, PartProof, PromiseVerdict
 from vgpuctl.sharing.kinds import takes_card
@@ -27,11 +27,15 @@ _LOOK_LIE = "host and guest contradict each other: believe the host, and look at
 
 @dataclass(frozen=True)
 class InsideGpu:
-    """One GPU as the guest shows it. memory_mib: its framebuffer. licence: nvidia-smi's words."""
+    """One GPU as the guest shows it. memory_mib: its framebuffer. licence: nvidia-smi's words.
+
+    uuid: decides nothing but that two GPUs are two: a guest can name that of another VM's GPU.
+    """
 
     name: str | None
     memory_mib: int | None
     licence: str | None
+    uuid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def _host_parts(outside: Sequence[MeasuredShare]) -> Iterator[PartProof]:
         yield PartProof(
             f"driver of {name}",
             AskedOf.HOST,
-            _word(bool(driver) if one.readings is not None else None),
+            _word(bool(driver) if _can_tell(one, "guest_driver_info") else None),
             "a guest driver is loaded",
             driver or missing,
             "" if driver else _LOOK_DRIVER,
@@ -83,6 +87,12 @@ def _host_parts(outside: Sequence[MeasuredShare]) -> Iterator[PartProof]:
         yield _memory(f"framebuffer of {name}", AskedOf.HOST, one.lease, None if size is None else int(size) // _MIB)
 
 
+def _can_tell(one: MeasuredShare, name: str) -> bool:
+    """True if the host's driver shows the vGPU, and has this measure at all."""
+    reason = one.measured.why_missing(name) or ""
+    return one.readings is not None and not reason.startswith(NOT_MEASURABLE)
+
+
 def _missing(measured: Measured, name: str) -> str:
     return measured.why_missing(name) or "the host's driver shows no such vGPU"
 
@@ -99,8 +109,10 @@ def _memory(part: str, source: AskedOf, lease: Lease, mib: int | None) -> PartPr
 def _guest_parts(leases: Sequence[Lease], inside: SeenInside) -> Iterator[PartProof]:
     yield _part("driver", bool(inside.driver), "loaded", inside.driver, _LOOK_DRIVER)
     names = ", ".join(gpu.name or "?" for gpu in inside.gpus) or "none"
-    is_count = len(inside.gpus) == len(leases)
-    yield _part("GPUs", is_count, str(len(leases)), names, _LOOK_GPUS)
+    uuids = [gpu.uuid for gpu in inside.gpus if gpu.uuid is not None]
+    is_count = len(inside.gpus) == len(leases) and len(set(uuids)) == len(uuids)
+    is_twice = len(inside.gpus) == len(leases) and not is_count
+    yield _part("GPUs", is_count, str(len(leases)), f"{names}: one of them twice" if is_twice else names, _LOOK_GPUS)
     if not is_count:
         return
     left = list(inside.gpus)

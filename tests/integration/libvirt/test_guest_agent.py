@@ -17,6 +17,7 @@ from tests.unit.guests.cases import facts, vm
 from vgpuctl.errors import GuestError
 from vgpuctl.guests.domain.render import render_domain
 from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.guests.facts.smi_log import SMI_PATHS
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.live import guest_agent
 from vgpuctl.guests.live.guest_agent import ask_probe
@@ -47,7 +48,46 @@ until port=$($b grep -l org.qemu.guest_agent.0 /sys/class/virtio-ports/*/name 2>
 port=$($b basename $($b dirname $port))
 /usr/sbin/qemu-ga --method virtio-serial --path /dev/$port --daemonize
 echo agent runs >/dev/ttyS0
+while $b pidof qemu-ga >/dev/null; do $b sleep 0.2; done
+for number in 1 2 3 4; do $b sleep 1; /hostile /dev/$port $number; done
 while :; do $b sleep 1000; done
+"""
+# In place of QEMU's agent: it answers libvirt's guest-sync, and the next command in its own way. Then it hangs up.
+HOSTILE = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static void say(int port, const char *text) { if (write(port, text, strlen(text)) < 0) exit(1); }
+int main(int count, char **given)
+{
+    static char line[65536], flood[65536], answer[64];
+    int port = open(given[1], O_RDWR), at = 0;
+    memset(flood, 'x', sizeof flood - 1);
+    for (;;) {
+        if (read(port, line + at, 1) != 1) { usleep(50000); continue; }
+        if (line[at] != '\n') { at++; continue; }
+        line[at] = 0; at = 0;
+        char *id = strstr(line, "\"id\":");
+        if (strstr(line, "guest-sync") && id) {
+            snprintf(answer, sizeof answer, "{\"return\": %lld}\n", atoll(id + 5));
+            say(port, answer);
+            continue;
+        }
+        switch (atoi(given[2])) {
+        case 1: for (int n = 0; n < 12; n++) { say(port, n ? " " : "{"); usleep(300000); } return 0;
+        case 2: for (int n = 0; n < 200; n++) say(port, flood); return 0;
+        case 3: say(port, "{\"return\": {\"exited\": true, \"out-data\": \"e30=\"}}\n"); sleep(1); return 0;
+        default: return 0;
+        }
+    }
+}
+"""
+# Linux takes the whole of a path of Windows for a program's name, and looks for it in its own folders.
+SMI = """#!/bin/busybox sh
+echo '<nvidia_smi_log><driver_version>573.48</driver_version>'
+echo "<gpu><product_name>$*</product_name></gpu></nvidia_smi_log>"
 """
 # Each time the probe is run it is another one.
 PROBE = f"""#!/bin/busybox sh
@@ -71,7 +111,7 @@ def guest(libvirtd: LocalLibvirtd, lab_folder: LabFolder) -> Iterator[tuple[Hype
     """A running guest whose agent has said that it runs."""
     kernel = ensure_kernel(lab_folder)
     initrd = libvirtd.folder / "agent-initramfs"
-    initrd.write_bytes(_initramfs(kernel.modules))
+    initrd.write_bytes(_initramfs(kernel.modules, libvirtd.folder))
     made = domain_view(
         vm(), [], facts(kvm=False), direct_kernel=DirectKernel(str(kernel.image), str(initrd), ARGUMENTS)
     )
@@ -87,13 +127,19 @@ def guest(libvirtd: LocalLibvirtd, lab_folder: LabFolder) -> Iterator[tuple[Hype
             opened.undefine(made.name)
 
 
-def _initramfs(modules: Path) -> bytes:
+def _initramfs(modules: Path, folder: Path) -> bytes:
     archive = Archive()
     archive.add_folder("dev")
     archive.add_character_device("dev/console", 5, 1)
     archive.add("bin/busybox", busybox(), 0o755)
     archive.add("init", INIT.encode(), 0o755)
     archive.add("usr/local/lib/vgpuctl/probe", PROBE.encode(), 0o755)
+    archive.add(f"bin/{SMI_PATHS[1]}", SMI.encode(), 0o755)
+    archive.add("etc/os-release", b"ID=mswindows\n")
+    (folder / "hostile.c").write_text(HOSTILE)
+    made = folder / "hostile"
+    subprocess.run(["gcc", "-static", "-O", "-o", str(made), f"{made}.c"], check=True, timeout=60)
+    archive.add("hostile", made.read_bytes(), 0o755)
     agent = Path("/usr/sbin/qemu-ga")
     archive.add(str(agent)[1:], agent.read_bytes(), 0o755)
     needed = subprocess.run(["ldd", str(agent)], capture_output=True, text=True, check=True).stdout
@@ -106,14 +152,14 @@ def _initramfs(modules: Path) -> bytes:
     return archive.finished()
 
 
-def _wait_for_agent(hypervisor: Hypervisor, view: DomainView) -> None:
+def _wait_for_agent(hypervisor: Hypervisor, view: DomainView, state: str = "connected") -> None:
     deadline = time.monotonic() + 120
     while True:
         xml = hypervisor.xml(view.name) or ""
-        if re.search(r"name='org.qemu.guest_agent.0' state='connected'", xml):
+        if f"name='org.qemu.guest_agent.0' state='{state}'" in xml:
             return
-        assert time.monotonic() < deadline, "the guest's agent did not come up"
-        time.sleep(0.3)
+        assert time.monotonic() < deadline, f"the guest's agent is not {state}"
+        time.sleep(0.1)
 
 
 def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +171,9 @@ def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: py
     report = ask_probe(hypervisor, view.name, uuid=view.uuid)
     assert (report.driver, report.cuda_copies) == ("580.105.08", 1)
     assert [(gpu.name, gpu.memory_mib) for gpu in report.gpus] == [("NVIDIA A40-8Q", 8192)]
+    # Its os-release says mswindows.
+    seen = ask_probe(hypervisor, view.name, uuid=view.uuid, is_windows=None)
+    assert (seen.driver, [gpu.name for gpu in seen.gpus]) == ("573.48", ["-q -x"])
     for said in (
         "characters|more than a probe writes",
         "key 'version' is written twice",
@@ -138,5 +187,11 @@ def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: py
     monkeypatch.setattr(guest_agent, "ANSWER_S", 2)
     with pytest.raises(GuestError, match=r"guest agent of agent"):
         ask()
-    with pytest.raises(GuestError, match=r"guest-exec\)"):
-        ask()
+    # The next agents are the tenant's own: slow, flooding, answering an older question, and hanging up.
+    for said in ("not responding", "not responding|disappeared", "'exited': True", "disappeared"):
+        _wait_for_agent(hypervisor, view, "disconnected")
+        _wait_for_agent(hypervisor, view)
+        began = time.monotonic()
+        with pytest.raises(GuestError, match=said):
+            ask()
+        assert time.monotonic() - began < 15

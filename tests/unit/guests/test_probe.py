@@ -89,7 +89,7 @@ def test_the_number_that_cuda_fails_with_is_told(tmp_path: Path) -> None:
         (b'{"version": 2}', "answers in version 2"),
         (b'{"version": 1, "cuda_devices": -1}', ">= 0"),
         (b'{"version": 1, "driver": 5}', "Expected"),
-        (json.dumps({"version": 1, "driver": "x" * 201}).encode(), "length <= 200"),
+        (json.dumps({"version": 1, "gpus": [{"name": "x" * 201}]}).encode(), "length <= 200"),
         (json.dumps({"version": 1, "errors": ["x"] * 65}).encode(), "length <= 64"),
         (b'{"version": 1, "gpus": [{"memory_mib": 1e400}]}', "too large"),
     ],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from vgpuctl.agent.wire.readings import NOT_READABLE, Measured, VgpuReadings
+from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE, Measured, VgpuReadings
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.proof import AskedOf, PromiseVerdict, verdict_of
@@ -66,6 +66,7 @@ def test_the_host_alone_can_prove_driver_licence_and_framebuffer() -> None:
         (replace(INSIDE, driver=None), "driver"),
         (replace(INSIDE, gpus=()), "GPUs"),
         (replace(INSIDE, gpus=(*INSIDE.gpus, *INSIDE.gpus)), "GPUs"),
+        (replace(INSIDE, gpus=(InsideGpu("NVIDIA A40-8Q", 8274, "Licensed"),)), "framebuffer of A40-8Q"),
         (replace(INSIDE, gpus=(InsideGpu("NVIDIA A40-4Q", 4096, "Licensed"),)), "GPU A40-8Q"),
         (replace(INSIDE, gpus=(InsideGpu("NVIDIA A40-8Q", 4096, "Licensed"),)), "framebuffer of A40-8Q"),
         (replace(INSIDE, gpus=(InsideGpu("NVIDIA A40-8Q", 16384, "Licensed"),)), "framebuffer of A40-8Q"),
@@ -86,6 +87,42 @@ def test_a_guest_that_lies_is_caught_by_the_host() -> None:
     found = _parts(INSIDE, unlicensed)
     assert found["licence, twice", AskedOf.GUEST] is PromiseVerdict.NOT_KEPT
     assert found["licence of A40-8Q", AskedOf.HOST] is PromiseVerdict.NOT_KEPT
+
+
+BROKEN = {
+    "no driver": Measured(
+        GOOD.values[1:], (("guest_driver_info", NOT_READABLE, "the guest's driver is not loaded yet"),)
+    ),
+    "unlicensed": Measured((GOOD.values[0], ("license_state", ("unlicensed-restricted",), 1), GOOD.values[2])),
+    "half of the framebuffer": Measured((*GOOD.values[:2], ("framebuffer_size_bytes", (), 4096 * 2**20))),
+}
+
+
+@pytest.mark.parametrize("measured", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("uuid", [None, "GPU-of-another-vm"])
+@pytest.mark.parametrize("mib", [8192, 8111, 7680])
+def test_no_word_of_a_guest_keeps_a_promise_that_the_host_sees_broken(
+    measured: Measured, uuid: str | None, mib: int
+) -> None:
+    lie = replace(INSIDE, gpus=(InsideGpu("NVIDIA A40-8Q", mib, "Licensed (Expiry: 2999-1-1)", uuid),))
+    lease = _lease(SHARE)
+    assert verdict_of(compare([lease], lie, _outside(measured, lease))) is PromiseVerdict.NOT_KEPT
+
+
+def test_no_word_of_a_guest_proves_what_the_host_cannot_read() -> None:
+    lease = _lease(SHARE)
+    assert verdict_of(compare([lease], INSIDE, _outside(None, lease))) is PromiseVerdict.UNKNOWN
+    old = Measured(GOOD.values[1:], (("guest_driver_info", NOT_MEASURABLE, "Function Not Found"),))
+    assert verdict_of(compare([lease], None, _outside(old, lease))) is PromiseVerdict.UNKNOWN
+
+
+def test_one_gpu_that_a_guest_shows_twice_is_one() -> None:
+    pair = [_lease(SHARE), _lease(replace(SHARE, function="0000:41:00.5"), 1)]
+    gpu = replace(INSIDE.gpus[0], uuid="GPU-1")
+    twice = replace(INSIDE, gpus=(gpu, gpu), cuda_devices=2, cuda_copies=2)
+    two = replace(twice, gpus=(gpu, replace(gpu, uuid="GPU-2")))
+    assert verdict_of(compare(pair, twice, [])) is PromiseVerdict.NOT_KEPT
+    assert verdict_of(compare(pair, two, [])) is PromiseVerdict.KEPT
 
 
 def test_a_whole_card_is_known_to_its_guest_alone() -> None:

@@ -2,20 +2,22 @@
 """The answer of the probe in a guest (in_guest/probe.py), read strictly: whoever owns the guest can write anything."""
 
 from importlib import resources
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import GuestError
+from vgpuctl.model.printable import visible
 
 VERSION = 1
 PROBE_PATH = "/usr/local/lib/vgpuctl/probe"
-"""The only program that is ever run in a guest."""
+"""The only program that is ever run in a Linux guest; in a Windows guest it is nvidia-smi (smi_log.py)."""
 MOST_BYTES = 64 * 1024
 
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=64)]
+_Version = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{3}(\.[0-9]{1,5}){1,3}\Z")]
 
 
 class GuestGpu(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ class GuestReport(msgspec.Struct, frozen=True):
     """One answer. cuda_copies: CUDA devices to which and from which a copy was whole. None: not known in the guest."""
 
     version: int
-    driver: _Text | None = None
+    driver: _Version | None = None
     open_module: bool | None = None
     gpus: Annotated[tuple[GuestGpu, ...], msgspec.Meta(max_length=64)] = ()
     cuda_devices: _Count | None = None
@@ -43,8 +45,8 @@ class GuestReport(msgspec.Struct, frozen=True):
 
 def describe(report: GuestReport) -> tuple[str, ...]:
     """One line for each thing that a report tells beside the promise: the kernel module, the GPUs, errors, its log."""
-    kinds = {True: "open", False: "proprietary", None: "unknown"}
-    module = () if report.driver is None else (f"driver {report.driver}, {kinds[report.open_module]} kernel module",)
+    kinds = {True: ", open kernel module", False: ", proprietary kernel module", None: ""}
+    module = () if report.driver is None else (f"driver {report.driver}{kinds[report.open_module]}",)
     gpus = (f"{gpu.uuid}: {gpu.name}" + (f", MIG {gpu.mig}" if gpu.mig else "") for gpu in report.gpus if gpu.uuid)
     return (*module, *gpus, *report.errors, *report.kernel_log)
 
@@ -60,10 +62,36 @@ def read_report(answer: bytes) -> GuestReport:
     if len(answer) > MOST_BYTES:
         raise GuestError(f"the guest's probe wrote {len(answer)} bytes, and more than {MOST_BYTES} are not read")
     try:
-        report = msgspec.convert(read_strict_json(answer.decode()), GuestReport)
-    except (UnicodeDecodeError, JsonRefused, msgspec.ValidationError) as broken:
-        shown = answer[:60].decode(errors="replace")
-        raise GuestError(f"the answer of the guest's probe cannot be used: {broken}", context=[repr(shown)]) from broken
+        raw = read_strict_json(answer.decode())
+    except (UnicodeDecodeError, JsonRefused) as broken:
+        raise unusable(answer, "the guest's probe", broken) from broken
+    return report_of(raw, "the guest's probe")
+
+
+def unusable(answer: bytes, whose: str, why: Exception) -> GuestError:
+    """The error for an answer that is refused, with its beginning."""
+    shown = ascii(answer[:60].decode(errors="replace"))
+    return GuestError(f"the answer of {whose} cannot be used: {why}", context=[shown])
+
+
+def report_of(raw: Any, whose: str) -> GuestReport:
+    """Make the report of what was read. Its texts lose what a terminal, a log or an eye would trip over.
+
+    Raises GuestError for values of other types and sizes, and for another version.
+    """
+    try:
+        report = msgspec.convert(raw, GuestReport)
+    except msgspec.ValidationError as broken:
+        raise GuestError(f"the answer of {whose} cannot be used: {broken}") from broken
     if report.version != VERSION:
-        raise GuestError(f"the guest's probe answers in version {report.version}; this vgpuctl reads {VERSION}")
-    return report
+        raise GuestError(f"{whose} answers in version {report.version}; this vgpuctl reads {VERSION}")
+    gpus = tuple(
+        GuestGpu(_seen(gpu.name), _seen(gpu.uuid), gpu.memory_mib, _seen(gpu.licence), _seen(gpu.mig))
+        for gpu in report.gpus
+    )
+    errors, log = tuple(map(visible, report.errors)), tuple(map(visible, report.kernel_log))
+    return msgspec.structs.replace(report, gpus=gpus, errors=errors, kernel_log=log)
+
+
+def _seen(text: str | None) -> str | None:
+    return None if text is None else visible(text)

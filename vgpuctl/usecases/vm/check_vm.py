@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from vgpuctl.catalog.guest_os import GUEST_OSES, is_windows
 from vgpuctl.errors import GuestError, StateError, VgpuctlError
 from vgpuctl.guests.facts.guest_report import GuestReport, describe
 from vgpuctl.guests.live.guest_agent import ask_probe
@@ -33,7 +34,7 @@ def check_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, timeout_s: 
     report, unasked = _ask_guest(services, vm, timeout_s) if may_ask else (None, _NO_CONSENT)
     outside, problem = _ask_host(services, vm, leases)
     findings = compare(leases, None if report is None else _seen(report), outside)
-    notes = () if report is None else describe(report)
+    notes = () if report is None else tuple(f"the guest says: {line}" for line in describe(report))
     notes += () if problem is None else (f"{vm.host} was not read: {problem}",)
     ids = tuple(lease.id for lease in leases)
     with services.store.transaction() as session:
@@ -48,7 +49,8 @@ def _ask_guest(services: Services, vm: Vm, timeout_s: float) -> tuple[GuestRepor
     try:
         hypervisor = services.host(vm.host).hypervisor
         services.say(f"{vm.domain_name}: asking the guest")
-        return ask_probe(hypervisor, vm.domain_name, uuid=vm.uuid, timeout_s=timeout_s), None
+        system = is_windows(vm.request.os) if vm.request.os in GUEST_OSES else None
+        return ask_probe(hypervisor, vm.domain_name, uuid=vm.uuid, is_windows=system, timeout_s=timeout_s), None
     except GuestError as error:
         return None, " ".join(filter(None, (error.message, *error.context)))
 
@@ -64,7 +66,7 @@ def _ask_host(services: Services, vm: Vm, leases: Sequence[Lease]) -> tuple[list
 
 
 def _seen(report: GuestReport) -> SeenInside:
-    gpus = tuple(InsideGpu(gpu.name, gpu.memory_mib, gpu.licence) for gpu in report.gpus)
+    gpus = tuple(InsideGpu(gpu.name, gpu.memory_mib, gpu.licence, gpu.uuid) for gpu in report.gpus)
     return SeenInside(report.driver, gpus, report.cuda_devices, report.cuda_copies)
 
 

@@ -40,6 +40,11 @@ class LabFolder:
         return self.path / "simulated"
 
     @property
+    def licensing(self) -> Path:
+        """One folder per licence server."""
+        return self.path / "licensing"
+
+    @property
     def inventory(self) -> Path:
         """The inventory file of every host of this lab."""
         return self.path / "inventory.yml"
@@ -101,10 +106,10 @@ class LabFolder:
     def remove(self, *, purge: bool) -> None:
         """Remove what is left once no host is: all but the cache, or everything with `purge`.
 
-        Simulated hosts that are there stay, and the folder with them.
+        Simulated hosts and licence servers that are there stay, and the folder with them.
         """
         if purge:
-            if not self.simulated.exists():
+            if not self.simulated.exists() and not self.licensing.exists():
                 shutil.rmtree(self.path)
                 return
             shutil.rmtree(self.cache, ignore_errors=True)

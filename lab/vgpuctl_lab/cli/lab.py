@@ -14,10 +14,12 @@ from vgpuctl.cli.support.output import print_document, print_json, print_table, 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl_lab.cli import fault as lab_fault
+from vgpuctl_lab.cli import licence_server as lab_licence_server
 from vgpuctl_lab.cli import play as lab_play
+from vgpuctl_lab.cli.folders import lab_folder as _folder
 
 if TYPE_CHECKING:
-    from vgpuctl_lab import LabFolder, LabHost
+    from vgpuctl_lab import LabHost
     from vgpuctl_lab.simulated import SimulatedHostStatus
 
 _MEMORY = "4GiB"
@@ -135,12 +137,16 @@ def up(
 @click.option("--purge", is_flag=True, help="Also remove what was built; the next start builds it again.")
 @click.pass_obj
 def down(folder: Path | None, hosts: tuple[str, ...], purge: bool) -> None:
-    """End emulated hosts, all without HOST, and remove their disks and files."""
+    """End emulated hosts and remove their disks and files; without HOST all of them, and the licence servers."""
     import vgpuctl_lab as lab
 
     there = lab.simulated.names(folder=_folder(folder))
     many, few = [name for name in hosts if name in there], [name for name in hosts if name not in there]
     ended = lab.simulated.down(many, folder=_folder(folder)) if many or not hosts else []
+    if not hosts:
+        from vgpuctl_lab import licensing
+
+        ended += licensing.down(folder=_folder(folder))
     if few or not hosts:
         ended += lab.down(few, folder=_folder(folder), purge=purge)
     say(f"ended {', '.join(ended)}" if ended else "no host was there")
@@ -220,34 +226,10 @@ def log(folder: Path | None, host: str) -> None:
             print_document(line.decode(errors="replace"), nl=False)
 
 
-@command.command("licence-token")
-@click.argument("servers", metavar="SERVER...", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="New file, mode 0600; one that is there stays as it is.",
-)
-def licence_token(servers: tuple[str, ...], output: Path) -> None:
-    """Write a stand-in for a licence server's client configuration token, which no real licence client accepts."""
-    from vgpuctl.local_files import write_new
-    from vgpuctl_lab.licence_token import licence_token as make
-
-    if not write_new(output, make(*servers).encode() + b"\n", "the stand-in token"):
-        raise UsageError(f"{output} is there already", hint="name a new file")
-    say(f"{output}: stand-in token of {', '.join(servers)}")
-
-
 command.add_command(lab_fault.command)
+command.add_command(lab_licence_server.command)
+command.add_command(lab_licence_server.licence_token)
 command.add_command(lab_play.command)
-
-
-def _folder(named: Path | None) -> "LabFolder":
-    import vgpuctl_lab as lab
-
-    return lab.LabFolder(named.expanduser().absolute()) if named else lab.default_folder()
 
 
 def _simulated_row(host: "SimulatedHostStatus") -> tuple[object, ...]:

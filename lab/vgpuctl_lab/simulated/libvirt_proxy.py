@@ -7,7 +7,6 @@ domain starts and ends: its devices must be there, and its process then holds th
 """
 
 import asyncio
-import json
 import struct
 import uuid
 from asyncio import StreamReader, StreamWriter
@@ -18,6 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from vgpuctl_lab.simulated import guest_state
+from vgpuctl_lab.simulated.guest_licences import GuestLicences
 from vgpuctl_lab.simulated.libvirt_wire import (
     KEEPALIVE_PING,
     KEEPALIVE_PONG,
@@ -40,7 +40,6 @@ from vgpuctl_lab.simulated.libvirt_xml import (
     as_test_domain,
     devices_of,
     domain_type,
-    function_of,
     nodes_kib_of,
     pages_of,
     with_type,
@@ -48,6 +47,8 @@ from vgpuctl_lab.simulated.libvirt_xml import (
 from vgpuctl_lab.simulated.machine import domains
 from vgpuctl_lab.simulated.machine.domains import StartRefused
 from vgpuctl_lab.simulated.machine.state import MachineFolder
+from vgpuctl_lab.simulated.monitor import query_pci
+from vgpuctl_lab.simulated.volumes import VolumeContents
 
 _LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
 # Flags that the test driver's undefine knows: managed save and snapshot metadata.
@@ -68,11 +69,11 @@ _WRITES_TO_DISK = (
     Procedure.STORAGE_VOL_CREATE_XML_FROM,
 )
 _STARTS = (Procedure.DOMAIN_CREATE, Procedure.DOMAIN_CREATE_WITH_FLAGS)
+_SHUTDOWNS = (Procedure.DOMAIN_SHUTDOWN, Procedure.DOMAIN_SHUTDOWN_FLAGS)
 _ENDS = (
+    *_SHUTDOWNS,
     Procedure.DOMAIN_DESTROY,
     Procedure.DOMAIN_DESTROY_FLAGS,
-    Procedure.DOMAIN_SHUTDOWN,
-    Procedure.DOMAIN_SHUTDOWN_FLAGS,
     Procedure.DOMAIN_UNDEFINE,
     Procedure.DOMAIN_UNDEFINE_FLAGS,
 )
@@ -86,6 +87,8 @@ class LibvirtProxy:
         self._node = node
         self._definitions = definitions
         self._types: dict[str, str] = {}
+        self._volumes = VolumeContents(definitions.with_name("volumes"))
+        self._licences = GuestLicences(machine)
         self._serial = 0
         self._waiting: dict[int, asyncio.Future[Packet]] = {}
         self._streams: dict[int, asyncio.Queue[Packet]] = {}
@@ -111,6 +114,7 @@ class LibvirtProxy:
     async def close(self) -> None:
         """Let go of the daemon and the clients."""
         self.drop_clients()
+        self._licences.forget()
         if self._pump is not None:
             self._pump.cancel()
         if self._writer is not None:
@@ -132,6 +136,8 @@ class LibvirtProxy:
                 elif packet.kind == Kind.CALL:
                     if packet.is_upload or packet.is_copy or packet.is_picture:
                         streams.add(packet.serial)
+                    if packet.is_upload:
+                        self._volumes.begin(packet.serial, packet.body)
                     task = asyncio.create_task(self._answer(packet, writer))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
@@ -189,7 +195,10 @@ class LibvirtProxy:
             answer = packet.error(f"the lab cannot carry out the call {packet.procedure}: {error}")
         _send(writer, answer)
         if packet.is_copy:
-            # The end of the data comes at once: the test driver has none.
+            for part in self._volumes.parts(packet.body):
+                stream = Packet(packet.program, packet.procedure, Kind.STREAM, packet.serial, Status.CONTINUE, part)
+                _send(writer, stream)
+            # The end of the data; the test driver has none.
             _send(writer, Packet(packet.program, packet.procedure, Kind.STREAM, packet.serial, Status.CONTINUE))
 
     def _work_of(self, packet: Packet) -> Callable[[Packet], Awaitable[Packet]]:
@@ -201,6 +210,7 @@ class LibvirtProxy:
             Procedure.AUTH_LIST: self._list_no_authentication,
             Procedure.CONNECT_GET_HOSTNAME: self._say_hostname,
             Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
+            Procedure.STORAGE_VOL_DELETE: self._delete_volume,
             Procedure.STORAGE_VOL_DOWNLOAD: self._say_ok if packet.is_copy else self._forward,
             Procedure.DOMAIN_CREATE_XML: self._create,
             Procedure.DOMAIN_GET_XML_DESC: self._describe,
@@ -231,6 +241,12 @@ class LibvirtProxy:
     async def _list_no_authentication(self, packet: Packet) -> Packet:
         return packet.reply(struct.pack(">II", 1, 0))
 
+    async def _delete_volume(self, packet: Packet) -> Packet:
+        answer = await self._forward(packet)
+        if answer.status == Status.OK:
+            self._volumes.delete(packet.body)
+        return answer
+
     async def _forward(self, packet: Packet) -> Packet:
         answer = await self._ask(packet)
         return packet.reply(answer.body, answer.status)
@@ -249,9 +265,12 @@ class LibvirtProxy:
             _send(self._writer, replace(part, status=Status.OK, body=b""))
 
     def _take_stream(self, packet: Packet, streams: set[int], writer: StreamWriter) -> None:
-        """The test driver stores no volume's content: take it, drop it, and agree at its end."""
-        if packet.serial in streams and packet.status != Status.CONTINUE:
+        """The test driver stores no volume's content: take it in its place, and agree at its end."""
+        if packet.serial in streams and packet.status == Status.CONTINUE:
+            self._volumes.take(packet.serial, packet.body)
+        elif packet.serial in streams:
             streams.discard(packet.serial)
+            self._volumes.end(packet.serial)
             _send(writer, Packet(packet.program, packet.procedure, Kind.STREAM, packet.serial, Status.OK))
 
     async def _define(self, packet: Packet) -> Packet:
@@ -296,6 +315,7 @@ class LibvirtProxy:
             await self._note_ends()
         else:
             guest_state.make(self._machine, vm_uuid, xml)
+            await self._licences.start(vm_uuid, self._volumes.of_optical_drives(xml))
         return packet.reply(answer.body, answer.status)
 
     async def _end(self, packet: Packet) -> Packet:
@@ -305,7 +325,7 @@ class LibvirtProxy:
             body = body[:-4] + struct.pack(">I", flags & _KNOWN_UNDEFINE_FLAGS)
         async with self._lock:
             answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
-            await self._note_ends(is_kill=_is_kill(packet))
+            await self._note_ends(is_kill=_is_kill(packet), is_shutdown=packet.procedure in _SHUTDOWNS)
             if answer.status == Status.OK:
                 await self._forget_undefined()
         return packet.reply(answer.body, answer.status)
@@ -327,10 +347,11 @@ class LibvirtProxy:
         described = await self._call(Procedure.DOMAIN_GET_XML_DESC, domain.encoded + bytes(4))
         if described.status != Status.OK:
             return packet.reply(described.body, described.status)
-        return packet.reply(text(_query_pci(self._machine, read_text(described.body)[0])))
+        return packet.reply(text(query_pci(self._machine, read_text(described.body)[0])))
 
-    async def _note_ends(self, *, is_kill: bool = False) -> None:
+    async def _note_ends(self, *, is_kill: bool = False, is_shutdown: bool = False) -> None:
         running = {domain.uuid for domain in await self._list(_LIST_ACTIVE)}
+        await self._licences.end(running, is_shutdown=is_shutdown)
         domains.end(self._machine, running, is_kill=is_kill)
 
     async def _forget_undefined(self) -> None:
@@ -408,38 +429,3 @@ def _is_kill(packet: Packet) -> bool:
         (flags,) = struct.unpack(">I", packet.body[-4:])
         return not flags & _GRACEFUL
     return packet.procedure == Procedure.DOMAIN_DESTROY
-
-
-def _query_pci(machine: MachineFolder, xml: str) -> str:
-    devices = []
-    for hostdev in ElementTree.fromstring(xml).iterfind("devices/hostdev[@mode='subsystem']"):
-        source, guest, alias = hostdev.find("source/address"), hostdev.find("address"), hostdev.find("alias")
-        if source is None or guest is None:
-            continue
-        vgpu = machine.state().mdev(source.get("uuid", "").lower())
-        function = vgpu.function if vgpu is not None else function_of(source)
-        vendor, device, pci_class = _identity(machine, function)
-        devices.append(
-            {
-                "bus": int(guest.get("bus", "0"), 0),
-                "slot": int(guest.get("slot", "0"), 0),
-                "function": int(guest.get("function", "0"), 0),
-                "id": {"vendor": vendor, "device": device},
-                "class_info": {"class": pci_class},
-                "qdev_id": "" if alias is None else alias.get("name", ""),
-                "regions": [],
-            }
-        )
-    return json.dumps({"return": [{"bus": 0, "devices": devices}]})
-
-
-def _identity(machine: MachineFolder, function: str) -> tuple[int, int, int]:
-    state = machine.state()
-    for card in machine.shape.cards:
-        for companion in card.companions:
-            if companion.address == function:
-                return int(companion.vendor, 16), int(companion.device, 16), int(companion.pci_class[:4], 16)
-        if function == card.address or function in state.vfs_of(card):
-            device = card.device if function == card.address else card.vf_device
-            return int(card.vendor, 16), int(device, 16), int(card.pci_class[:4], 16)
-    return 0, 0, 0

@@ -8,7 +8,11 @@ from vgpuctl_lab.licence_token import licence_token
 
 def token_file(folder: Path, server: str, *, mode: int = 0o600) -> Path:
     """Write a token of a server to a file of its own."""
-    path = folder / f"{server}.tok"
-    path.write_text(licence_token(server) + "\n")
+    return written(folder / f"{server}.tok", licence_token(server), mode=mode)
+
+
+def written(path: Path, token: str, *, mode: int = 0o600) -> Path:
+    """Write a token as its owner has it."""
+    path.write_text(token + "\n")
     path.chmod(mode)
     return path

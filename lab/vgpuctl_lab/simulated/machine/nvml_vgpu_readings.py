@@ -136,11 +136,18 @@ class VgpuReadingFunctions(VgpuFunctions):
         return next((version for version, value in played.items() if value >= 0.5), GUEST_DRIVER)
 
     def vgpu_instance_get_license_info_v2(self, number: int) -> SimpleNamespace:
-        """nvmlVgpuInstanceGetLicenseInfo_v2: licensed for a day, always renewed, without curves."""
+        """nvmlVgpuInstanceGetLicenseInfo_v2: curves first, then the guest's licence from a licence server.
+
+        Without both it is licensed for a day, always renewed.
+        """
         vgpu, sensors = self.running(number), self.sensors()
         played = sensors.labels_of_vgpu(vgpu, "license_state")
         state = next((LICENSE_STATES.index(name) for name, value in played.items() if value >= 0.5), _LICENSED)
         told = sensors.of_vgpu(vgpu, "license_expiry_timestamp_seconds")
+        domain = self.state.domains[self.state.holder_of(vgpu) or ""]
+        if domain.licence is not None and not played:
+            state = LICENSE_STATES.index(domain.licence.state(sensors.now, domain.started_at))
+            told = domain.licence.expires_at
         end = time.gmtime(sensors.now // 3600 * 3600 + _LEASE_S if told is None else told)
         return SimpleNamespace(
             isLicensed=int(state == _LICENSED),

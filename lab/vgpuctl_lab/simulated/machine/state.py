@@ -95,10 +95,31 @@ class Process:
 
 
 @dataclass
+class Licence:
+    """The licence of a guest with vGPUs. expires_at: of its last lease, 0 before the first.
+
+    restricted_after_s, stopped_after_s: after how long without a licence its driver throttles, and throttles most.
+    """
+
+    expires_at: float
+    restricted_after_s: float
+    stopped_after_s: float
+
+    def state(self, now: float, started_at: float) -> str:
+        """NVML's state. started_at: of the guest."""
+        if now < self.expires_at:
+            return "licensed"
+        without_s = now - max(self.expires_at, started_at)
+        if without_s < self.restricted_after_s:
+            return "unlicensed-unrestricted"
+        return "unlicensed-restricted" if without_s < self.stopped_after_s else "unlicensed"
+
+
+@dataclass
 class Domain:
     """One running VM: its process and what it holds. bound: functions that libvirt moved to vfio-pci for it.
 
-    pages: huge pages by size in KiB. node_pages: of them, by NUMA node.
+    pages: huge pages by size in KiB. node_pages: of them, by NUMA node. licence: of a guest that has a licence server.
     """
 
     name: str
@@ -109,6 +130,7 @@ class Domain:
     pages: dict[str, int] = field(default_factory=dict)
     started_at: float = 0.0
     node_pages: dict[str, int] = field(default_factory=dict)
+    licence: Licence | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -350,12 +372,17 @@ class MachineFolder:
     def _read(self) -> State:
         fields = json.loads((self.folder / "state.json").read_text())
         fields["vgpus"] = [Vgpu(**each) for each in fields["vgpus"]]
-        fields["domains"] = {key: Domain(**each) for key, each in fields["domains"].items()}
+        fields["domains"] = {key: _domain(each) for key, each in fields["domains"].items()}
         fields["instances"] = [_instance(each) for each in fields.get("instances", ())]
         fields["schedulers"] = {key: Scheduler(**each) for key, each in fields.get("schedulers", {}).items()}
         fields["processes"] = [Process(**each) for each in fields.get("processes", ())]
         fields["ovn"] = Ovn(**fields.get("ovn", {}))
         return State(**fields)
+
+
+def _domain(fields: dict[str, Any]) -> Domain:
+    licence = fields.get("licence")
+    return Domain(**{**fields, "licence": None if licence is None else Licence(**licence)})
 
 
 def _instance(fields: dict[str, Any]) -> GpuInstance:

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seats that vgpuctl counts and leases that the lab's licence server has given out, through the life of VMs."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.licence.licence_tokens import written
+from tests.e2e.operator import Operator
+from vgpuctl_lab import faults, licensing
+
+TENANT = ("--tenant", "acme")
+VM = (*TENANT, "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
+NAME = "dls"
+NOW = ("--shutdown-timeout", "0", "--yes")
+
+
+@dataclass(frozen=True)
+class Site:
+    """An operator, and the licence server of the site."""
+
+    operator: Operator
+    folder: lab.LabFolder
+    home: Path
+
+    def counted(self) -> set[str]:
+        """The UUIDs of the VMs whose seats vgpuctl counts, those that come back later too."""
+        return {seat["vm_uuid"] for pool in self.operator.json("list-licence-pools") for seat in pool["seats"]}
+
+    def coming_back(self) -> int:
+        """How many of them come back later."""
+        return sum(pool["coming_back"] for pool in self.operator.json("list-licence-pools"))
+
+    def leased(self) -> set[str]:
+        """The UUIDs of the guests that the server has given a lease."""
+        (server,) = [one for one in licensing.status(folder=self.folder) if one.name == NAME]
+        return {lease.client for lease in server.leases}
+
+    def agree(self, count: int) -> None:
+        """Both count the same guests."""
+        assert self.counted() == self.leased()
+        assert len(self.leased()) == count
+
+    def states(self, vm: str) -> list[str]:
+        """The licence states of a VM by the host's NVML."""
+        found: list[str] = self.operator.json("show-vm", vm, *TENANT)["licence_states"]
+        return found
+
+    def token(self, name: str = NAME, lifetime_s: float = 3600.0) -> str:
+        """A file with a new token of a server."""
+        text = licensing.token(name, lifetime_s=lifetime_s, folder=self.folder)
+        return str(written(self.home / f"{name}-{time.monotonic_ns()}.tok", text))
+
+
+@pytest.fixture(scope="module")
+def site(fleet: lab.LabFolder, fleet_operator: Operator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    licensing.up(NAME, {"vws": 3}, lease_s=3600, folder=fleet)
+    made = Site(fleet_operator, fleet, tmp_path_factory.mktemp("tokens"))
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    create = ("create-licence-pool", "dls", "--edition", "vws", "--seats", "3", "--lease", "1h")
+    fleet_operator.does(*create, "--token", made.token())
+    yield made
+    licensing.down(folder=fleet)
+
+
+def _until(holds: Callable[[], bool], limit_s: float = 20.0) -> None:
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_both_count_alike_from_create_to_delete(site: Site) -> None:
+    operator = site.operator
+    site.agree(0)
+    operator.does("create-vm", "one", *VM)
+    operator.does("create-vm", "two", *VM)
+    site.agree(2)
+    assert site.states("one") == ["licensed"]
+    operator.does("stop-vm", "one", *TENANT, "--hold", "keep")
+    site.agree(1)
+    operator.does("start-vm", "one", *TENANT)
+    operator.does("restart-vm", "one", *TENANT)
+    operator.does("move-vm", "one", *TENANT)
+    site.agree(2)
+    operator.does("force-off", "one", *TENANT)
+    site.agree(2)
+    assert site.coming_back() == 1, "the guest could not return it"
+    operator.does("start-vm", "one", *TENANT)
+    site.agree(2)
+    assert site.coming_back() == 0, "the same guest gets its own seat again"
+    operator.does("delete-vm", "two", *TENANT, "--yes")
+    site.agree(1)
+
+
+def test_both_count_alike_when_a_host_is_drained(site: Site) -> None:
+    host = site.operator.json("show-vm", "one", *TENANT)["vm"]["host"]
+    site.operator.does("drain-host", host, "--reason", "fans", *NOW)
+    assert site.operator.json("show-vm", "one", *TENANT)["vm"]["host"] != host
+    site.agree(1)
+    site.operator.does("uncordon-host", host)
+
+
+def test_the_guest_of_a_lost_host_keeps_its_seat_on_both_sides(site: Site) -> None:
+    host = site.operator.json("show-vm", "one", *TENANT)["vm"]["host"]
+    faults.begin(host, "power-off", folder=site.folder)
+    site.agree(1)
+    faults.clear(host, folder=site.folder)
+    site.operator.does("repair")
+    site.agree(1)
+    site.operator.does("delete-vm", "one", *TENANT, "--yes")
+    site.agree(1)
+    assert site.coming_back() == 1

@@ -17,7 +17,7 @@ from vgpuctl.errors import DomainRejected, StateError
 from vgpuctl.guests.facts.disk_facts import domain_disks
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.guests.live.disks import LiveChange
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskRequest
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState

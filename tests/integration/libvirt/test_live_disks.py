@@ -17,7 +17,8 @@ from vgpuctl.guests.facts.spare_ports import free_ports
 from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.guests.live.disks import LiveChange, LiveDisks, grow_volume
+from vgpuctl.guests.live.disks import LiveDisks, grow_volume
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.image import BaseImage, ImageFormat
 
 MIB = 2**20

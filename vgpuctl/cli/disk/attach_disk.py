@@ -22,7 +22,7 @@ def command(name: str, disk: str, tenant: str, as_json: bool, **where: Any) -> N
     A running guest gets it at once, on a spare port or its SCSI controller.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.guests.live.disks import LiveChange
+    from vgpuctl.guests.live.domain import LiveChange
     from vgpuctl.specs.compact import compact
     from vgpuctl.specs.vm_devices import DATA_DISK
     from vgpuctl.usecases.disk.attach_disk import attach_disk

@@ -23,7 +23,7 @@ def command(name: str, disk: str, tenant: str, timeout_s: float, as_json: bool, 
     The same command again looks again.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.guests.live.disks import LiveChange
+    from vgpuctl.guests.live.domain import LiveChange
     from vgpuctl.usecases.disk.detach_disk import detach_disk
     from vgpuctl.usecases.support.find_vm import find_vm
 

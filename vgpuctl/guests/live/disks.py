@@ -19,8 +19,6 @@ from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.live.domain import LiveChange, LiveDomain
 from vgpuctl.guests.templating import render_template
 
-__all__ = ["LiveChange", "LiveDisks", "grow_volume"]
-
 _POLL_S = 0.2
 _JOB_LIMIT_S = 24 * 3600.0
 
@@ -54,12 +52,11 @@ class LiveDisks(LiveDomain):
         )
         if asked is LiveChange.NEXT_START:
             return LiveChange.PENDING
-        deadline = time.monotonic() + timeout_s
-        while (live := self.xml()) is not None and disk_of(live, serial) is not None:
-            if time.monotonic() > deadline:
-                return LiveChange.PENDING
-            time.sleep(_POLL_S)
-        return LiveChange.DONE
+        return self._wait_until_gone(lambda: self._has(serial), timeout_s)
+
+    def _has(self, serial: str) -> bool:
+        live = self.xml()
+        return live is not None and disk_of(live, serial) is not None
 
     def resize(self, path: str, size_bytes: int) -> LiveChange:
         """Grow the disk with this path, and tell the guest; `next start` when no running domain has it."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of a running domain alone; its definition is written as a whole elsewhere."""
 
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from vgpuctl.errors import DomainRejected
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+
+_POLL_S = 0.2
 
 
 class LiveChange(StrEnum):
@@ -50,6 +53,16 @@ class LiveDomain:
                 return LiveChange.DONE
             what = f"{action} domain {self._name} on {self._hypervisor.host}"
             raise translate(refused, what, DomainRejected) from refused
+        return LiveChange.DONE
+
+    @staticmethod
+    def _wait_until_gone(is_there: Callable[[], bool], timeout_s: float) -> LiveChange:
+        """Wait until the running domain no longer has a device; `pending` when the guest keeps it."""
+        deadline = time.monotonic() + timeout_s
+        while is_there():
+            if time.monotonic() > deadline:
+                return LiveChange.PENDING
+            time.sleep(_POLL_S)
         return LiveChange.DONE
 
     def _domain(self) -> Any:

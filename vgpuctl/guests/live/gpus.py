@@ -1,35 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attach GPUs to a running domain, and detach them. Its definition stays: it is written as a whole at each start."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-from vgpuctl.errors import DomainRejected
 from vgpuctl.guests.domain.view import gpu_functions
 from vgpuctl.guests.facts.domain_facts import domain_fact
 from vgpuctl.guests.facts.spare_ports import free_spare_port
-from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
-from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
-from vgpuctl.guests.live.disks import LiveChange
+from vgpuctl.guests.libvirt_errors import libvirt_module
+from vgpuctl.guests.live.domain import LiveChange, LiveDomain
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
 
-_POLL_S = 0.2
 
-
-class LiveGpus:
-    """The GPUs of one domain, by the UUID of its VM."""
-
-    def __init__(self, hypervisor: Hypervisor, name: str, *, uuid: str) -> None:
-        self._hypervisor = hypervisor
-        self._name = name
-        self._uuid = uuid
+class LiveGpus(LiveDomain):
+    """The GPUs of one domain."""
 
     def spare_port(self) -> tuple[int, int] | None:
         """A free spare port of the running domain: its controller index and its number. None when none is free."""
-        xml = self._xml()
+        xml = self.xml()
         return None if xml is None else free_spare_port(xml)
 
     def has(self, share: Share) -> bool:
@@ -58,18 +48,15 @@ class LiveGpus:
         """
         flags = libvirt_module().VIR_DOMAIN_AFFECT_LIVE
         for alias in self._aliases(share):
-            asked = self._change(f"detach {share.profile} on {share.function} from", _detach(alias, flags))
+            asked = self._change(
+                f"detach {share.profile} on {share.function} from", _detach(alias, flags), is_asked_before=True
+            )
             if asked is LiveChange.NEXT_START:
                 return asked
-        deadline = time.monotonic() + timeout_s
-        while self.has(share):
-            if time.monotonic() > deadline:
-                return LiveChange.PENDING
-            time.sleep(_POLL_S)
-        return LiveChange.DONE
+        return self._wait_until_gone(lambda: self.has(share), timeout_s)
 
     def _aliases(self, share: Share) -> list[str]:
-        xml = self._xml()
+        xml = self.xml()
         if xml is None:
             return []
         state = self._hypervisor.state(self._name, uuid=self._uuid)
@@ -77,33 +64,6 @@ class LiveGpus:
             return []
         own = {share.vfio_device, *share.companions}
         return [one.alias or "" for one in domain_fact(xml, state).hostdevs if one.device in own]
-
-    def _xml(self) -> str | None:
-        """The XML of the running domain; None when it is off or gone."""
-        state = self._hypervisor.state(self._name, uuid=self._uuid)
-        if state is None or not state.is_active():
-            return None
-        with translated(f"read the XML of domain {self._name} on {self._hypervisor.host}"):
-            return str(self._domain().XMLDesc(0))
-
-    def _change(self, action: str, change: Callable[[Any], object]) -> LiveChange:
-        library = libvirt_module()
-        try:
-            change(self._domain())
-        except library.libvirtError as refused:
-            is_of_test_driver = refused.get_error_domain() == library.VIR_FROM_TEST
-            if error_code(refused) == library.VIR_ERR_NO_SUPPORT or is_of_test_driver:
-                return LiveChange.NEXT_START
-            if "in the process of unplug" in str(refused):
-                return LiveChange.DONE
-            raise translate(
-                refused, f"{action} domain {self._name} on {self._hypervisor.host}", DomainRejected
-            ) from refused
-        return LiveChange.DONE
-
-    def _domain(self) -> Any:
-        with translated(f"find domain {self._name} on {self._hypervisor.host}"):
-            return self._hypervisor.connection.lookupByUUIDString(self._uuid)
 
 
 def _detach(alias: str, flags: int) -> Callable[[Any], object]:

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attach network interfaces to a running domain, and detach them."""
 
-import time
-
 from vgpuctl.guests.domain.nic_view import NicView
 from vgpuctl.guests.domain.render import render_interface
 from vgpuctl.guests.facts.nic_facts import interface_xml, macs_of
 from vgpuctl.guests.libvirt_errors import libvirt_module
 from vgpuctl.guests.live.domain import LiveChange, LiveDomain
-
-_POLL_S = 0.2
 
 
 class LiveNics(LiveDomain):
@@ -44,9 +40,4 @@ class LiveNics(LiveDomain):
         asked = self._change(action, lambda domain: domain.detachDeviceFlags(element, flags), is_asked_before=True)
         if asked is LiveChange.NEXT_START:
             return LiveChange.PENDING
-        deadline = time.monotonic() + timeout_s
-        while mac in self.macs():
-            if time.monotonic() > deadline:
-                return LiveChange.PENDING
-            time.sleep(_POLL_S)
-        return LiveChange.DONE
+        return self._wait_until_gone(lambda: mac in self.macs(), timeout_s)

@@ -8,7 +8,8 @@ from vgpuctl.catalog.guest_os import with_os_defaults
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.guests.facts.disk_facts import has_scsi_controller
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.guests.live.disks import LiveChange, LiveDisks
+from vgpuctl.guests.live.disks import LiveDisks
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.disk import DataDisk, DiskBus
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.units import format_mib

@@ -6,7 +6,8 @@ from functools import partial
 
 from vgpuctl.errors import StateError
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.guests.live.disks import LiveChange, LiveDisks
+from vgpuctl.guests.live.disks import LiveDisks
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.disk_chain import MOST_SNAPSHOTS, DiskChain, overlay_on, snapshots_of
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import BaseImage, ImageFormat

@@ -4,7 +4,8 @@
 from dataclasses import replace
 
 from vgpuctl.errors import StateError
-from vgpuctl.guests.live.disks import LiveChange, LiveDisks
+from vgpuctl.guests.live.disks import LiveDisks
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import VolumeKind, VolumeState

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.errors import DomainRejected
 from vgpuctl.guests.facts.disk_facts import domain_disks
-from vgpuctl.guests.live.disks import LiveChange, LiveDisks
+from vgpuctl.guests.live.disks import LiveDisks
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import VolumeKind

@@ -6,7 +6,8 @@ from functools import partial
 
 from vgpuctl.errors import StateError, VolumeRejected
 from vgpuctl.guests.facts.storage_facts import VolumeFact
-from vgpuctl.guests.live.disks import LiveChange, LiveDisks, grow_volume
+from vgpuctl.guests.live.disks import LiveDisks, grow_volume
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Vm, VmRequest

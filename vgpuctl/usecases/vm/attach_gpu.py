@@ -4,7 +4,7 @@
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import GuestError, StateError, UsageError, VgpuctlError
-from vgpuctl.guests.live.disks import LiveChange
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.guests.live.gpus import LiveGpus
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.event_kind import EventKind

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem
-from vgpuctl.guests.live.disks import LiveChange
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.guests.live.gpus import LiveGpus
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm

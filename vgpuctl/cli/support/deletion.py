@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that end one thing the user names: ask first, do it, say what was done."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.disk.snapshots import SnapshotChange
+    from vgpuctl.usecases.support.services import Services
+
+Command = Callable[..., Any]
+Deleted = TypeVar("Deleted")
+
+
+def deletion_options(function: Command) -> Command:
+    """NAME of an object of the store, and the options of its deletion."""
+    return click.argument("name")(options.yes(options.database(options.as_json(function))))
+
+
+def delete_one(
+    delete: Callable[["Services"], Deleted],
+    *,
+    question: str,
+    told: Callable[[Deleted], str],
+    yes: bool,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Delete an object of the store after the question. told: the line for people."""
+    from vgpuctl.cli.support.services import services
+
+    if not yes:
+        confirm(question)
+    with services(database=database) as opened:
+        deleted = delete(opened)
+    if as_json:
+        print_json({"deleted": deleted})
+    else:
+        say(told(deleted))
+
+
+def snapshot_options(function: Command) -> Command:
+    """NAME of a VM, SNAPSHOT, and the options of a command that ends it."""
+    found = options.tenant(options.yes(options.one_host(options.as_json(function))))
+    return click.argument("name")(click.argument("snapshot")(found))
+
+
+def end_snapshot(
+    end: Callable[["Services", "Vm", str], "SnapshotChange"],
+    name: str,
+    snapshot: str,
+    *,
+    question: str,
+    outcome: str,
+    tenant: str,
+    yes: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """End a VM's snapshot after the question. outcome: what became of it, for people."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.support.find_vm import find_vm
+
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        if not yes:
+            confirm(question)
+        done = end(opened, vm, snapshot)
+    if as_json:
+        print_json(done)
+    else:
+        say(f"{done.vm}: snapshot {snapshot} {outcome}")

@@ -107,12 +107,20 @@ def in_machine(machine: MachineFolder) -> set[Device]:
 
 
 def _leased(leases: Sequence[Lease]) -> list[Device]:
-    """The devices of the leases. A whole card is the host's again while its VM is stopped: libvirt manages it."""
+    """The devices of the leases. A whole card is the host's again while its VM is stopped: libvirt manages it.
+
+    One that is attached at the next start has no device yet; a running guest has those that are to be detached.
+    """
     return [
         (one.share.vfio_device, _number(one.share.type_id) if one.share.type_id else "vfio-pci")
         for one in leases
-        if one.share.sharing is not Sharing.PASSTHROUGH or one.state is LeaseState.RUNNING
+        if (one.share.sharing is not Sharing.PASSTHROUGH and one.state is not LeaseState.RESERVED) or _is_held(one)
     ]
+
+
+def _is_held(lease: Lease) -> bool:
+    """True if a guest that runs has the device."""
+    return lease.state in (LeaseState.RUNNING, LeaseState.RELEASING)
 
 
 def _number(type_id: str) -> str:
@@ -128,6 +136,10 @@ def _vms(seen: Seen) -> Iterator[str]:
     for vm in seen.vms:
         leases = own.pop(vm.uuid, [])
         wanted = sum(gpu.count for gpu in vm.request.gpus)
+        if vm.state is VmState.RUNNING:  # a GPU that is detached leaves at the stop, one that is attached comes then
+            leases = [one for one in leases if one.state is not LeaseState.RELEASING]
+            wanted -= sum(one.state is LeaseState.RESERVED for one in leases)
+            leases = [one for one in leases if one.state is not LeaseState.RESERVED]
         states = {lease.state for lease in leases}
         if vm.state is VmState.RUNNING and (len(leases) != wanted or states - {LeaseState.RUNNING}):
             yield f"{vm.domain_name} runs with {len(leases)} leases of {wanted}, {sorted(states)}"
@@ -150,7 +162,11 @@ def _ledger(before: Seen, seen: Seen) -> Iterator[str]:
         for one in seen.intervals
         if one.ended_at is None
     )
-    held = Counter((one.id, one.tenant, one.vm_uuid, one.host, one.share.gpu, one.share.profile) for one in seen.leases)
+    held = Counter(
+        (one.id, one.tenant, one.vm_uuid, one.host, one.share.gpu, one.share.profile)
+        for one in seen.leases
+        if one.state is not LeaseState.RESERVED
+    )
     for what in counted - held:
         yield f"the ledger counts {what}, which no lease explains"
     for what in held - counted:
@@ -251,7 +267,7 @@ def _machine(host: str, machine: MachineFolder, leases: Sequence[Lease], vms: Se
     if set(state.domains) != running:
         yield f"{host} runs {set(state.domains) - running} beside its VMs, and lacks {running - set(state.domains)}"
     for uuid, domain in state.domains.items():
-        own = {one.share.vfio_device for one in leases if one.vm_uuid == uuid}
+        own = {one.share.vfio_device for one in leases if one.vm_uuid == uuid and one.state is not LeaseState.RESERVED}
         companions = {address for one in leases if one.vm_uuid == uuid for address in one.share.companions}
         if not own <= {*domain.mdevs, *domain.functions} <= own | companions:
             yield f"{host}: {domain.name} holds {domain.mdevs + domain.functions}, and its leases say {sorted(own)}"
@@ -264,7 +280,7 @@ def _machine(host: str, machine: MachineFolder, leases: Sequence[Lease], vms: Se
 def _drivers(host: str, drivers: Mapping[str, str | None], card: CardShape, leases: Sequence[Lease]) -> Iterator[str]:
     if card.interface != PASSTHROUGH:
         return
-    is_used = any(one.share.gpu == card.address and one.state is LeaseState.RUNNING for one in leases)
+    is_used = any(one.share.gpu == card.address and _is_held(one) for one in leases)
     for address, own in [(card.address, card.driver), *((one.address, one.driver) for one in card.companions)]:
         expected = "vfio-pci" if is_used else own
         if drivers.get(address) != expected:

@@ -24,14 +24,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 WRAPPED = {
-    ("vgpuctl.hosts.agent_client", "AgentClient"): ("apply",),
+    ("vgpuctl.hosts.agent_client", "AgentClient"): ("apply", "guest_state"),
     ("vgpuctl.guests.libvirtd.hypervisor", "Hypervisor"): (
         "define",
         "destroy",
+        "reset",
         "shutdown",
         "start",
+        "take_name",
         "undefine",
     ),
+    ("vgpuctl.guests.live.gpus", "LiveGpus"): ("attach", "detach"),
+    ("vgpuctl.guests.live.nics", "LiveNics"): ("attach", "detach"),
     ("vgpuctl.guests.live.disks", "LiveDisks"): ("attach", "detach", "eject", "merge", "resize", "snapshot"),
     ("vgpuctl.guests.libvirtd.networks", "LibvirtNetworks"): ("ensure", "remove"),
     ("vgpuctl.guests.libvirtd.storage", "Storage"): (

@@ -25,7 +25,9 @@ from typing import Any
 
 from tests.bench.day_checks import Seen, faults, look
 from tests.e2e.operator import Done
-from tests.proof.fleet import LAYOUT_HOSTS, LAYOUTS, OFF, ProofFleet
+from tests.proof.fleet import LAYOUT_HOSTS, LAYOUTS, OFF, VM_HOSTS, ProofFleet
+from tests.proof.guest_checks import guest_faults, look_at_guests
+from tests.proof.guest_commands import NETWORKS, NOW, WINDOWS, prepare
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import VmState
 
@@ -34,7 +36,6 @@ FAULTS = ("reboot", "libvirtd", "libvirtd-restart", "network")
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
 ACME = ("--tenant", "acme")
 SIZE = ("--vcpus", "1", "--memory", "96MiB", "--network", "none", "--disk", "8MiB", "--hostname", "guest")
-NOW = ("--timeout", "0")
 A40, A40_MDEV, T4 = "sim-001", "sim-002", "sim-003"
 ENDED = {"not-found"}
 """What the second try of a deletion may answer: the first one was finished by `repair`."""
@@ -52,6 +53,15 @@ def _create(name: str, gpu: str, host: str, *further: str) -> Words:
     return ("create-vm", name, *ACME, "--gpu", gpu, "--host", host, *SIZE, *further)
 
 
+def _on_the_first(create: Words) -> list[Words]:
+    """A creation that names no host, and gets the first one."""
+    return [
+        ("cordon-host", A40_MDEV, "--reason", "the test wants the first"),
+        create,
+        ("uncordon-host", A40_MDEV),
+    ]
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One command. before: commands that make what it works on. hosts: those that reboot."""
@@ -67,6 +77,14 @@ _STOPPED = ("stop-vm", "web", *ACME, *NOW)
 _APPLY = ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset")
 _GC = ("gc", "--yes", "--kind", "domain", "--kind", "volume", "--kind", "vgpu")
 _LOW = ("--priority", "low", "--preemptible", "stop")
+_WEB_ON_TWO = _create("web", "2*A40-8Q", A40)
+_DISK = ("attach-disk", "web", "data,size=8MiB", *ACME)
+_NIC = ("attach-nic", "web", NETWORKS[A40], *ACME)
+_DESK = (
+    *("create-vm", "web", *ACME, *WINDOWS, "--gpu", "A40-8Q", "--host", A40, "--network", "none", "--disk", "8MiB"),
+    *("--data-disk", "data,size=8MiB,keep", "--vgpu-param", "frame_rate_limiter=0", "--display", "vnc"),
+)
+_SNAPSHOT = ("create-snapshot", "web", "first", *ACME)
 _AT_ONCE = ("--priority", "high", "--preempt", "--grace", "0", "--shutdown-timeout", "0")
 SCENARIOS: Mapping[str, Scenario] = {
     "create-vm": Scenario(_WEB),
@@ -100,11 +118,32 @@ SCENARIOS: Mapping[str, Scenario] = {
     "drain-host": Scenario(
         ("drain-host", A40, "--reason", "test", "--yes", "--shutdown-timeout", "0"),
         (A40, A40_MDEV),
-        before=[
-            ("cordon-host", A40_MDEV, "--reason", "the test wants the first"),
-            ("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE),
-            ("uncordon-host", A40_MDEV),
-        ],
+        before=_on_the_first(("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)),
+    ),
+    "guest: create-vm, a desktop": Scenario(_DESK),
+    "guest: delete-vm, a desktop": Scenario(_DELETE, before=[_DESK]),
+    "guest: move-vm, a desktop": Scenario(
+        ("move-vm", "web", *ACME, "--to", A40_MDEV, "--shutdown-timeout", "0"),
+        (A40, A40_MDEV),
+        before=_on_the_first(tuple(word for word in _DESK if word not in ("--host", A40))),
+    ),
+    "guest: resize-vm": Scenario(
+        ("resize-vm", "web", *ACME, "--gpu", "2*A40-8Q", "--restart", "--shutdown-timeout", "0"), before=[_WEB]
+    ),
+    "guest: restart-vm": Scenario(("restart-vm", "web", *ACME, *NOW), before=[_WEB, _DISK]),
+    "guest: force-off": Scenario(("force-off", "web", *ACME), before=[_WEB]),
+    "guest: rename-vm": Scenario(("rename-vm", "web", "shop", *ACME), before=[_WEB, _STOPPED]),
+    "guest: attach-gpu": Scenario(("attach-gpu", "web", "A40-8Q", *ACME), before=[_WEB, _STOPPED]),
+    "guest: detach-gpu": Scenario(("detach-gpu", "web", "0", *ACME, *NOW), before=[_WEB_ON_TWO, _STOPPED]),
+    "guest: attach-disk": Scenario(_DISK, before=[_WEB, _STOPPED]),
+    "guest: detach-disk": Scenario(("detach-disk", "web", "data", *ACME, *NOW), before=[_WEB, _STOPPED, _DISK]),
+    "guest: attach-nic": Scenario(_NIC, before=[_WEB]),
+    "guest: detach-nic": Scenario(
+        ("detach-nic", "web", NETWORKS[A40], *ACME, "--last", *NOW), before=[_WEB, _STOPPED, _NIC]
+    ),
+    "guest: create-snapshot": Scenario(_SNAPSHOT, before=[_WEB, _STOPPED, _DISK]),
+    "guest: revert-snapshot": Scenario(
+        ("revert-snapshot", "web", "first", *ACME, "--yes"), before=[_WEB, _STOPPED, _DISK, _SNAPSHOT]
     ),
     "repair": Scenario(("repair",), before=[_WEB, ("reboot", A40)]),
     "gc": Scenario(_GC, before=[_WEB, _STOPPED, ("forget",)]),
@@ -208,6 +247,9 @@ class FailingHosts:
     def _check(self, where: str, before: Seen) -> None:
         for fault in faults(before, self._look(), self._fleet.vm_machines, time.time()):
             self._blame(f"{where}: {fault}")
+        with self._fleet.services() as services:
+            for fault in guest_faults(services, look_at_guests(services.store), VM_HOSTS):
+                self._blame(f"{where}: {fault}")
 
     def _clear(self, where: str) -> None:
         """Delete everything: every host is as it was before the first command."""
@@ -215,6 +257,8 @@ class FailingHosts:
         operator.does("uncordon-host", A40, "--force")
         for vm in self._look().vms:
             operator.does("delete-vm", vm.request.name, "--tenant", vm.request.tenant, "--yes", *NOW)
+        for disk in operator.json("list-disks"):
+            operator.does("delete-disk", disk["name"], "--tenant", disk["tenant"], "--yes")
         if any(one["tenant"] == "guest" for one in operator.json("list-tenants")):
             operator.does("offboard-tenant", "guest", "--yes", *NOW)
         if where.startswith("apply"):
@@ -230,6 +274,10 @@ class FailingHosts:
         seen = self._look()
         if seen.vms or seen.leases or seen.queue or seen.open_operations:
             self._blame(f"{where}: in the end the store has {seen}")
+        with self._fleet.services() as services:
+            guests = look_at_guests(services.store)
+        if guests.volumes or guests.ports or any(one.released_at is None for one in guests.seats):
+            self._blame(f"{where}: in the end the store has {guests}")
 
     def _state(self) -> dict[str, Any]:
         by_boot = ("boot_id", "booted_at")
@@ -266,6 +314,7 @@ def main() -> int:
         fleet = ProofFleet(Path(name), restores=True)
         try:
             fleet.operator.does("create-tenant", "acme")
+            prepare(fleet, Path(name), seats=10)
             for fault in given.fault or FAULTS:
                 test = FailingHosts(fleet, Path(name), fault)
                 for title, scenario in chosen.items():

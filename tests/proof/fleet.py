@@ -5,7 +5,9 @@ VMs go to sim-001 to sim-003 (an A40 with types on VFs, an A40 with mdevs on VFs
 of sim-004 and sim-005 (an H100 with MIG, an L40S) change. Each is witnessed by the machine's own files and by libvirt.
 """
 
+import base64
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import vgpuctl_lab as lab
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.operator import Operator
+from tests.proof.guest_checks import state_files
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.wiring import Settings, open_services
@@ -66,7 +69,11 @@ class ProofFleet:
         self.layouts: LayoutFleet = layout_fleet(home, 5, MIX)
         self.operator = self.layouts.operator
         if database is not None:
-            self.operator = dataclasses.replace(self.operator, database=database)
+            key = home / "store.key"
+            key.write_bytes(base64.b64encode(os.urandom(32)))
+            key.chmod(0o600)
+            variables = {**self.operator.variables, "VGPUCTL_KEY_FILE": str(key)}
+            self.operator = dataclasses.replace(self.operator, database=database, variables=variables)
         self.vm_machines: dict[str, MachineFolder] = {name: self.layouts.machine(name) for name in VM_HOSTS}
         self.declare(OFF, OFF)
         self.operator.does("apply-hosts", "--reset", *(() if restores else ("--no-boot",)))
@@ -83,7 +90,7 @@ class ProofFleet:
         return open_services(settings, lambda _text: None)
 
     def state(self) -> dict[str, Any]:
-        """By host: the machine's own state without counters that only go up, domains, volumes and networks."""
+        """By host: the machine's own state without counters that only go up, domains, volumes and guests' state."""
         found: dict[str, Any] = {}
         with self.services() as services:
             for name in lab.simulated.names(folder=self.layouts.folder):
@@ -100,6 +107,7 @@ class ProofFleet:
                     "libvirt volumes": sorted(
                         f"{pool.name}/{volume.name}" for pool in pools for volume in storage.volumes(pool.name)
                     ),
+                    "TPMs and UEFI variables": state_files(self.layouts.machine(name)),
                 }
         return found
 

@@ -26,7 +26,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.proof.fuzz_readers import READERS
+from tests.proof import fuzz_readers
+from tests.proof.guest_readers import GUEST_READERS
 from vgpuctl.cli import main as cli
 from vgpuctl.cli.support.output import print_json, print_table
 from vgpuctl.errors import UsageError, VgpuctlError
@@ -62,6 +63,7 @@ TOKENS = tuple(
         ),
     )
 )
+READERS = {**fuzz_readers.READERS, **GUEST_READERS}
 REPEATED = (b"[", b"{", b"- ", b"? ", b"{a: ", b"<a>", b"(", b"1h", b"9", b"a,", b"a.", b"%", b" ", b"\n", b"[0:1]")
 
 

@@ -17,8 +17,6 @@ from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pci_devices
 from vgpuctl.guests.facts.domain_shape import domain_shape
-from vgpuctl.guests.facts.guest_report import read_report
-from vgpuctl.guests.facts.smi_log import read_smi_log
 from vgpuctl.guests.libvirtd.networks import read_bridge, read_entries
 from vgpuctl.guests.libvirtd.port_filter import read_networks
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
@@ -164,7 +162,8 @@ def _value(content: bytes, folder: Path, *, read: Callable[..., Any], with_folde
     return read(text, folder) if with_folder else read(text)
 
 
-def _values(read: Callable[..., Any], *seeds: str, with_folder: bool = False) -> Reader:
+def values(read: Callable[..., Any], *seeds: str, with_folder: bool = False) -> Reader:
+    """A reader of one value's text."""
     return Reader(partial(_value, read=read, with_folder=with_folder), tuple(seed.encode() for seed in seeds))
 
 
@@ -172,7 +171,8 @@ def _files(read: Callable[[Path], Any], *seeds: str) -> Reader:
     return Reader(partial(_file, read=read), tuple(seed.encode() for seed in seeds))
 
 
-def _read_all(*paths: Path) -> tuple[bytes, ...]:
+def read_all(*paths: Path) -> tuple[bytes, ...]:
+    """The contents of files, by path."""
     return tuple(path.read_bytes() for path in sorted(paths))
 
 
@@ -194,7 +194,19 @@ memory: 8GiB
 hugepages: 2MiB
 disk: {size: 20GiB, base_image: debian-12, pool: default}
 network: front
+os: win11
 firmware: uefi
+secure_boot: 'on'
+tpm: 'off'
+data_disks: [{name: data, size: 64MiB, bus: scsi, cache: none, iops: 100, keep: true}, "more,size=1GiB"]
+nics: [{network: back, model: e1000e, bandwidth_mbps: 100}]
+install: {iso: win11-iso, drivers: virtio-win, unattended: true}
+display: {graphics: spice, video: bochs, vgpu: ramfb}
+vgpu_params: {frame_rate_limiter: 0}
+guest_driver: {source: windows, version: "17.5"}
+licence: vws
+licence_pool: desktops
+spare_ports: 2
 cloud_init: {ssh_authorized_keys: [ssh-ed25519 AAAA me], hostname: web, user_data: "#cloud-config\\n"}
 priority: high
 preemptible: stop
@@ -251,7 +263,7 @@ _QUERY_PCI = json.dumps({"return": [{"devices": [_FUNCTION | {"qdev_id": "ua-gpu
 READERS: dict[str, Reader] = {
     "YAML inventory": Reader(
         partial(_inventory, name="hosts.yml"),
-        _read_all(INVENTORIES / "hosts.yml", *(DATA / "inventory").glob("*/*.yml")),
+        read_all(INVENTORIES / "hosts.yml", *(DATA / "inventory").glob("*/*.yml")),
     ),
     "INI inventory": Reader(
         partial(_inventory, name="hosts.ini"),
@@ -266,7 +278,7 @@ READERS: dict[str, Reader] = {
     "lab file": _files(
         read_lab_file, "hosts: {gpu1: [a40, l40s@1]}\nmemory: 4GiB\nsimulated: {count: 3, latency_ms: 2}\n"
     ),
-    "what plain sh prints of a host": _values(
+    "what plain sh prints of a host": values(
         read_preparation,
         'user_id=0\nos_release=ID="rocky"\nmount=x /p hugetlbfs rw,pagesize=2M 0 0\npages=2048kB 7\ndefault_page=2048\n'
         "python=/usr/bin/python3 3.6\ncard=0000:41:00.0 0x10de 0x2235 10de:145a nvidia 32 1\n"
@@ -284,50 +296,38 @@ READERS: dict[str, Reader] = {
     ),
     "mdevctl": Reader(_mdevctl, (_MDEVCTL,)),
     "agent's reply": Reader(_reply, (_REPLY,), (WireError, JsonRefused, UnicodeDecodeError)),
-    "a guest's report": Reader(
-        lambda answer, _: read_report(answer),
-        (b'{"version": 1, "driver": "580.95.05", "gpus": [{"name": "NVIDIA A40-8Q", "memory_mib": 8192}]}',),
-    ),
-    "nvidia-smi of a guest": Reader(
-        lambda answer, _: read_smi_log(answer),
-        (
-            b'<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "a.dtd"><nvidia_smi_log><driver_version>573.48'
-            b"</driver_version><gpu><uuid>GPU-1</uuid><fb_memory_usage><total>8192 MiB</total></fb_memory_usage></gpu>"
-            b"</nvidia_smi_log>",
-        ),
-    ),
-    "domain XML": Reader(_domain, _read_all(*(DATA / "domains").glob("*.xml"))),
-    "QEMU's answer": _values(guest_pci_devices, _QUERY_PCI),
-    "an answer of ssh -G": _values(
+    "domain XML": Reader(_domain, read_all(*(DATA / "domains").glob("*.xml"))),
+    "QEMU's answer": values(guest_pci_devices, _QUERY_PCI),
+    "an answer of ssh -G": values(
         _ssh_answer, _SSH_ANSWER, _SSH_ANSWER.replace("proxycommand nc %h %p", "proxyjump a@b:22,c")
     ),
-    "ansible_ssh_common_args": _values(_common_args, "-o Port=22 -J me@a:22,b -i ~/k"),
-    "a host's name": _values(_target, "gpu1.example.com", "fe80::1%eth0", "user"),
-    "-i": _values(_listed, "gpu1,gpu2:22,"),
-    "--limit": _values(_limit, "rack1:!gpu03", "gpu*:&rack2", "~gpu0[12]", "rack1[0:2]", with_folder=True),
-    "--gpu": _values(parse_gpu_request, "A40-8Q", "2*L40S-48Q", "passthrough:H100*4", "memory>=16GiB,series=Q", "vf:x"),
-    "a size": _values(partial(parse_mib, what="--memory"), "2GiB", "1.5G", "512M", "4096"),
-    "a page size": _values(partial(parse_page_size, what="--hugepages"), "2MiB", "64KiB", "1GiB"),
-    "a duration": _values(partial(parse_duration, what="--for"), "1d12h", "90m", "1.5w"),
-    "a time": _values(partial(parse_time, what="--since"), "2026-11-01T14:00+01:00", "2026-11", "2026-11-01"),
-    "a priority": _values(partial(parse_priority, what="--priority"), "high", "500"),
-    "a policy": _values(parse_policy, "spread", "least-utilised@80", "spread:0.3+binpack:0.7"),
-    "labels": _values(lambda text: read_constraints(required=[text]), "rack=r1"),
-    "a group": _values(lambda text: read_constraints(group=text), "web:apart"),
-    "a network": _values(parse_cidr, "10.0.0.0/24"),
-    "an open network": _values(parse_reachable, "10.0.0.0/8"),
-    "an address": _values(partial(parse_address, what="--dns"), "192.0.2.53"),
-    "ports": _values(parse_ports, "80-443", "22"),
-    "a source": _values(parse_source, "0.0.0.0/0", "group:web"),
-    "a rule": _values(parse_rule, "tcp:80-443@10.0.0.0/8", "icmp"),
-    "a forwarded port": _values(parse_forwarded, "tcp/80", "53"),
-    "a quota": _values(partial(parse_assignment, what="--quota"), "vms=4", "framebuffer=96GiB", "shares:A40-8Q=2"),
-    "a name": _values(partial(check_name, what="VM name"), "web-1"),
-    "--serial": _values(lambda text: batches(["a", "b", "c"], parse_serial(text)), "1,50%,100%", "3"),
-    "--database": _values(parse_url, "sqlite:////tmp/x.db", "postgresql://u:p@h:5432/db?sslmode=require"),
-    "an emulated host": _values(parse_host, "gpu1=a40,l40s@1"),
-    "a mix of hosts": _values(parse_mix, "a40*2+t4:10,l40s:1"),
-    "an SSH key": _values(_seed, _KEY, with_folder=True),
-    "user-data for Windows": _values(check_windows_user_data, "#cloud-config\nusers: []\n", "#ps1\nls\n", "rem cmd\n"),
-    "user-data": _values(check_user_data, "#cloud-config\na: 1\n", "#!/bin/sh\n"),
+    "ansible_ssh_common_args": values(_common_args, "-o Port=22 -J me@a:22,b -i ~/k"),
+    "a host's name": values(_target, "gpu1.example.com", "fe80::1%eth0", "user"),
+    "-i": values(_listed, "gpu1,gpu2:22,"),
+    "--limit": values(_limit, "rack1:!gpu03", "gpu*:&rack2", "~gpu0[12]", "rack1[0:2]", with_folder=True),
+    "--gpu": values(parse_gpu_request, "A40-8Q", "2*L40S-48Q", "passthrough:H100*4", "memory>=16GiB,series=Q", "vf:x"),
+    "a size": values(partial(parse_mib, what="--memory"), "2GiB", "1.5G", "512M", "4096"),
+    "a page size": values(partial(parse_page_size, what="--hugepages"), "2MiB", "64KiB", "1GiB"),
+    "a duration": values(partial(parse_duration, what="--for"), "1d12h", "90m", "1.5w"),
+    "a time": values(partial(parse_time, what="--since"), "2026-11-01T14:00+01:00", "2026-11", "2026-11-01"),
+    "a priority": values(partial(parse_priority, what="--priority"), "high", "500"),
+    "a policy": values(parse_policy, "spread", "least-utilised@80", "spread:0.3+binpack:0.7"),
+    "labels": values(lambda text: read_constraints(required=[text]), "rack=r1"),
+    "a group": values(lambda text: read_constraints(group=text), "web:apart"),
+    "a network": values(parse_cidr, "10.0.0.0/24"),
+    "an open network": values(parse_reachable, "10.0.0.0/8"),
+    "an address": values(partial(parse_address, what="--dns"), "192.0.2.53"),
+    "ports": values(parse_ports, "80-443", "22"),
+    "a source": values(parse_source, "0.0.0.0/0", "group:web"),
+    "a rule": values(parse_rule, "tcp:80-443@10.0.0.0/8", "icmp"),
+    "a forwarded port": values(parse_forwarded, "tcp/80", "53"),
+    "a quota": values(partial(parse_assignment, what="--quota"), "vms=4", "framebuffer=96GiB", "shares:A40-8Q=2"),
+    "a name": values(partial(check_name, what="VM name"), "web-1"),
+    "--serial": values(lambda text: batches(["a", "b", "c"], parse_serial(text)), "1,50%,100%", "3"),
+    "--database": values(parse_url, "sqlite:////tmp/x.db", "postgresql://u:p@h:5432/db?sslmode=require"),
+    "an emulated host": values(parse_host, "gpu1=a40,l40s@1"),
+    "a mix of hosts": values(parse_mix, "a40*2+t4:10,l40s:1"),
+    "an SSH key": values(_seed, _KEY, with_folder=True),
+    "user-data for Windows": values(check_windows_user_data, "#cloud-config\nusers: []\n", "#ps1\nls\n", "rem cmd\n"),
+    "user-data": values(check_user_data, "#cloud-config\na: 1\n", "#!/bin/sh\n"),
 }

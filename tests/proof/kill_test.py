@@ -3,11 +3,12 @@
 
 On simulated hosts (real sshd, agent and libvirtd), half of the time with SQLite and half with PostgreSQL as the store.
 create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, move-vm, resize-vm, drain-host, quarantine-gpu, apply-
-hosts, onboard, offboard-tenant, gc and the upgrade of an older store run in processes of their own. Most get kill -9,
-or SIGINT and SIGTERM one after the other, at a moment drawn from the time that the command usually takes. After each,
-`repair` must succeed, a host or GPU that was closed is opened again, no other may be closed, and store, machines and
-libvirt must agree (tests/bench/day_checks.py); every --sweep commands all is deleted, and every host must be as it was
-before the first command.
+hosts, onboard, offboard-tenant, gc, the commands on a VM's devices (tests/proof/guest_commands.py) and the upgrade of
+an older store run in processes of their own. Most get kill -9, or SIGINT and SIGTERM one after the other, at a moment
+drawn from the time that the command usually takes. After each, `repair` must succeed, a host or GPU that was closed is
+opened again, no other may be closed, and store, machines and libvirt must agree (tests/bench/day_checks.py,
+tests/proof/guest_checks.py). Every --sweep commands each VM that runs is restarted and has exactly its devices; then
+all is deleted, and every host must be as it was before the first command.
 
 The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
 Run it with `make kill-test`, or `python -m tests.proof.kill_test --minutes 60 [--seed 1]`.
@@ -32,22 +33,36 @@ from tests.bench.day_checks import Seen, faults, look
 from tests.postgres_fixture import LocalPostgres, find_programs
 from tests.proof.answers import Answer, run
 from tests.proof.fleet import GPUS, LAYOUT_HOSTS, LAYOUTS, OFF, VM_HOSTS, ProofFleet
+from tests.proof.guest_checks import GuestSeen, guest_faults, look_at_guests, started_faults
+from tests.proof.guest_commands import (
+    GUEST_KINDS,
+    GUEST_REFUSALS,
+    NOW,
+    GuestCommands,
+    drop_snapshots,
+    guest_options,
+    prepare,
+)
 from tests.proof.old_store import build_old_store, old_revisions
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.vm import VmState
 from vgpuctl.store.tables import SCHEMA_VERSION
 
-SIZE = ("--vcpus", "1", "--memory", "96MiB", "--network", "none")
-NOW, SOON = ("--timeout", "0"), ("--shutdown-timeout", "0")
-REFUSALS = {"no-capacity", "quota-exceeded", "concurrent-change"}
-FURTHER_REFUSALS = {"resize": {"state"}, "onboard": {"vm-differs"}, "drain": {"partial-failure"}}
+SOON = ("--shutdown-timeout", "0")
+REFUSALS = {"no-capacity", "no-licence", "quota-exceeded", "concurrent-change"}
+FURTHER_REFUSALS = {
+    **GUEST_REFUSALS,
+    **{"resize": {"state"}, "onboard": {"vm-differs"}, "drain": {"partial-failure"}, "move": {"state"}},
+    **{"delete": {"state"}, "offboard": {"state", "partial-failure"}},
+}
 """A tenant's file is drawn anew each time, with another GPU for a VM that is there; a drain may find no other place.
-A gang is not resized."""
+A gang is not resized, a VM with snapshots is not moved, nor deleted where it would keep a disk that has some."""
+SEATS = 10
 FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20
 KINDS = [
-    *["create"] * 6, *["gang", "stop", "start", "onboard", "move", "resize"] * 2, *["delete"] * 4, *["apply"] * 3,
-    "offboard", "gc", "drain", "quarantine",
+    *["create"] * 12, *["stop", "delete"] * 5, *["start", "apply"] * 3, *["gang", "onboard", "move", "resize"] * 2,
+    "offboard", "gc", "drain", "quarantine", *GUEST_KINDS,
 ]  # fmt: skip
 REASON = ("--reason", "the proof")
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -67,7 +82,9 @@ class KillTest:
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
         self._is_told = False
+        self._guests = GuestCommands(dice)
         fleet.operator.does("create-tenant", "acme")
+        prepare(fleet, home, seats=SEATS)
 
     def run(self, seconds: float) -> None:
         """Go on for this long, then delete everything and look."""
@@ -80,10 +97,10 @@ class KillTest:
 
     def _step(self) -> None:
         self._number += 1
-        kind = self._dice.choice(KINDS)
-        words = self._words(kind)
-        if words is None:
-            return
+        words = None
+        while words is None:
+            kind = self._dice.choice(KINDS)
+            words = self._words(kind)
         how = self._dice.choices(("kill", "interrupt", "whole"), (5, 3, 2))[0]
         done = self._command(kind, words, how)
         self._judge(kind, words, how, done)
@@ -91,16 +108,11 @@ class KillTest:
 
     def _words(self, kind: str) -> Sequence[str] | None:
         """The command of this kind, None when there is nothing that it could work on."""
-        name, dice = f"vm-{self._number}", self._dice
-        create: tuple[str, ...] = ("create-vm", name, "--tenant", "acme", "--gpu", dice.choice(GPUS), *SIZE)
-        if dice.random() < 0.7:
-            create = (*create, "--disk", "8MiB")
-        if dice.random() < 0.7:
-            create = (*create, "--hostname", "guest")
-        if kind == "create":
-            return (*create, "--count", "2") if dice.random() < 0.2 else create
-        if kind == "gang":
-            return (*create, "--count", str(dice.randint(2, 3)), "--gang")
+        dice = self._dice
+        if kind in GUEST_KINDS:
+            return self._guests.words(kind, self._number, self._look_at_guests())
+        if kind in ("create", "gang"):
+            return self._creation(is_gang=kind == "gang")
         if kind == "apply":
             self._fleet.declare(dice.choice(LAYOUTS["sim_004"]), dice.choice(LAYOUTS["sim_005"]))
             return ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--no-boot", "--reset")
@@ -115,9 +127,19 @@ class KillTest:
             tenant = f"guest-{dice.randint(1, 2)}"
             if kind == "offboard":
                 there = {one["tenant"] for one in self._fleet.operator.json("list-tenants")}
-                return ("offboard-tenant", tenant, "--yes", *NOW) if tenant in there else None
+                words = ("offboard-tenant", tenant, "--yes", "--delete-disks", *NOW)
+                return words if tenant in there else None
             return ("onboard", str(self._tenant_file(tenant)), "--prune")
         return self._words_for_a_vm(kind)
+
+    def _creation(self, *, is_gang: bool) -> Sequence[str]:
+        dice, gpu = self._dice, self._dice.choice(GPUS)
+        several: tuple[str, ...] = ("--count", "2") if dice.random() < 0.2 else ()
+        if is_gang:
+            several = ("--count", str(dice.randint(2, 3)), "--gang")
+        options = guest_options(dice, self._number, gpu, is_alone=not several)
+        create = ("create-vm", f"vm-{self._number}", "--tenant", "acme", "--gpu", gpu, *options)
+        return (*create, "--network", "none", *several)
 
     def _words_for_a_vm(self, kind: str) -> Sequence[str] | None:
         wanted = {"delete": None, "move": None, "resize": None, "stop": VmState.RUNNING, "start": VmState.STOPPED}[kind]
@@ -139,6 +161,7 @@ class KillTest:
         for number in range(self._dice.randint(1, 2)):
             gpu = self._dice.choice(("A40-8Q", "T4-4Q"))
             size = "vcpus: 1, memory: 96MiB, network: none, disk: {size: 8MiB}"
+            size += self._dice.choice(("", f", data_disks: [{{name: extra-{number}, size: 8MiB, keep: true}}]"))
             lines.append(f"  - {{name: n-{number}, {size}, gpus: ['{gpu}']}}")
         path.write_text("\n".join(lines) + "\n")
         return path
@@ -180,6 +203,9 @@ class KillTest:
         self._seen = seen = self._look()
         for fault in faults(before, seen, self._fleet.vm_machines, time.time()):
             self._blame(f"after {after}: {fault}")
+        with self._fleet.services() as services:
+            for fault in guest_faults(services, look_at_guests(services.store), VM_HOSTS):
+                self._blame(f"after {after}: {fault}")
         if len(self.faults) > known and not self._is_told:
             self._is_told = True
             events = self._fleet.operator.does("list-events", "--limit", "60").out
@@ -201,10 +227,14 @@ class KillTest:
     def _sweep(self) -> None:
         """Delete everything: every host is as it was before the first command."""
         operator = self._fleet.operator
+        self._restart_all()
+        drop_snapshots(operator, self._look_at_guests())
         for tenant in [one["tenant"] for one in operator.json("list-tenants")]:
             names = [vm.request.name for vm in self._look().vms if vm.request.tenant == tenant]
             if names:
                 operator.does("delete-vm", *names, "--tenant", tenant, "--yes", *NOW)
+        for disk in operator.json("list-disks"):
+            operator.does("delete-disk", disk["name"], "--tenant", disk["tenant"], "--yes")
         for words in (("repair",), ("gc", "--yes")):
             found = json.loads(operator.does(*words, "--json").out)
             if words == ("repair",) and found:
@@ -214,11 +244,28 @@ class KillTest:
         for leak in self._fleet.leaks():
             self._blame(leak)
         self._seen = seen = self._look()
-        if seen.vms or seen.leases or seen.queue:
-            self._blame(f"in the end the store has {seen.vms}, {seen.leases}, {seen.queue}")
+        guests = self._look_at_guests()
+        if seen.vms or seen.leases or seen.queue or guests.volumes or guests.ports:
+            self._blame(f"in the end the store has {seen}, {guests}")
         self.counts["sweeps"] += 1
         self._upgrade()
         _say(f"{self._number} commands, {sum(self.counts.values())} answers, {len(self.faults)} faults")
+
+    def _restart_all(self) -> None:
+        """Restart what runs: everything that waited for a start is there then, and nothing else."""
+        for vm in self._look().vms:
+            if vm.state is VmState.RUNNING:
+                words = ("restart-vm", vm.request.name, "--tenant", vm.request.tenant, *NOW)
+                done = run(self._fleet.operator, *words, "--json")
+                if done.code and done.reference not in REFUSALS:
+                    self._blame(f"{' '.join(words)} ended with {done.code}: {done.err.strip()}")
+        with self._fleet.services() as services:
+            for fault in started_faults(services, look_at_guests(services.store), VM_HOSTS):
+                self._blame(f"after a restart: {fault}")
+
+    def _look_at_guests(self) -> GuestSeen:
+        with self._fleet.services() as services:
+            return look_at_guests(services.store)
 
     def _upgrade(self) -> None:
         """A store of an earlier version whose upgrade is killed: the next command finds every row."""

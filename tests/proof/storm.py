@@ -2,8 +2,9 @@
 """Eight operators at once on a fleet that is too small for them: no device may be granted twice.
 
 Each operator runs create-vm (one VM, two, a gang, and names that others use too), delete-vm (its own VMs and others'),
-stop-vm and start-vm, in processes of their own against one store, on simulated hosts; a round lasts --commands of them
-each. After every round nothing is in flight: `repair` must find nothing, and the leases, the ledger, the machines' own
+stop-vm, start-vm and the commands on a VM's devices (tests/proof/guest_commands.py), in processes of their own against
+one store, on simulated hosts; a round lasts --commands of them each. After every round nothing is in flight: `repair`
+must find nothing but disks whose guests are off, and the leases, the ledger, disks, ports, seats, the machines' own
 files and the published MIG geometry must agree. At the end all is deleted, and every host is as it was before.
 The whole is done with SQLite and with PostgreSQL.
 
@@ -27,8 +28,18 @@ from typing import Any
 
 from tests.bench.day_checks import Seen, faults, look
 from tests.proof.answers import Answer, run
-from tests.proof.fleet import GPUS, OFF, ProofFleet
-from tests.proof.kill_test import NOW, SIZE, databases
+from tests.proof.fleet import GPUS, OFF, VM_HOSTS, ProofFleet
+from tests.proof.guest_checks import guest_faults, look_at_guests
+from tests.proof.guest_commands import (
+    GUEST_KINDS,
+    GUEST_REFUSALS,
+    NOW,
+    GuestCommands,
+    drop_snapshots,
+    guest_options,
+    prepare,
+)
+from tests.proof.kill_test import databases
 from tests.proof.mig_checks import mig_faults
 from vgpuctl.model.vm import VmState
 
@@ -46,7 +57,9 @@ MIG_LAYOUT: Mapping[str, Any] = {
         }
     ]
 }
-REFUSALS = {"no-capacity", "quota-exceeded", "concurrent-change", "state", "not-found", "vm-differs"}
+REFUSALS = {"no-capacity", "no-licence", "quota-exceeded", "concurrent-change", "state", "not-found", "vm-differs"}
+REFUSALS |= set().union(*GUEST_REFUSALS.values())
+SEATS = 10
 SHARED_NAMES = 4
 
 
@@ -58,6 +71,7 @@ class Operator:
         self._number = number
         self._dice = random.Random(seed * 1000 + number)
         self._made = 0
+        self._guests = GuestCommands(self._dice)
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
 
@@ -73,18 +87,23 @@ class Operator:
     def _words(self) -> tuple[str, ...]:
         dice = self._dice
         tenant = dice.choice(TENANTS)
-        if dice.random() < 0.55:
-            self._made += 1
+        self._made += 1
+        if dice.random() < 0.45:
             name = f"shared-{dice.randrange(SHARED_NAMES)}"
             if dice.random() < 0.75:
                 name = f"vm-{self._number}-{self._made}"
-            create = ("create-vm", name, "--tenant", tenant, "--gpu", dice.choice((*GPUS, *MIG_GPUS)), *SIZE)
-            return dice.choice((create, create, create, (*create, "--count", "2", "--gang")))
-        with self._fleet.services() as services, services.store.reading() as session:
-            vms = session.vms()
-        if not vms:
+            gpu = dice.choice((*GPUS, *MIG_GPUS))
+            several = dice.choice(((), (), (), ("--count", "2", "--gang")))
+            options = guest_options(dice, self._number * 100 + self._made, gpu, is_alone=not several)
+            return ("create-vm", name, "--tenant", tenant, "--gpu", gpu, *options, "--network", "none", *several)
+        with self._fleet.services() as services:
+            seen = look_at_guests(services.store)
+        if dice.random() < 0.5:
+            words = self._guests.words(dice.choice(GUEST_KINDS), self._number * 100 + self._made, seen)
+            return words or ("list-vms",)
+        if not seen.vms:
             return ("list-vms",)
-        vm = dice.choice(vms).request
+        vm = dice.choice(seen.vms).request
         command = dice.choice(("delete-vm", "delete-vm", "stop-vm", "start-vm"))
         further = {"delete-vm": ("--yes", *NOW), "stop-vm": ("--hold", dice.choice(("keep", "release")), *NOW)}
         return (command, vm.name, "--tenant", vm.tenant, *further.get(command, ()))
@@ -93,7 +112,7 @@ class Operator:
 class Storm:
     """All of them on one fleet and one store."""
 
-    def __init__(self, fleet: ProofFleet, seed: int) -> None:
+    def __init__(self, fleet: ProofFleet, home: Path, seed: int) -> None:
         self._fleet = fleet
         self._operators = [Operator(fleet, number, seed) for number in range(OPERATORS)]
         self._seen: Seen | None = None
@@ -103,6 +122,7 @@ class Storm:
         fleet.operator.does("apply-hosts", "--limit", MIG_HOST, "--no-boot", "--reset")
         for tenant in TENANTS:
             fleet.operator.does("create-tenant", tenant, "--quota", "vms=24")
+        prepare(fleet, home, seats=SEATS)
         fleet.operator.does("list-gpus", "--refresh")
 
     def run(self, rounds: int, commands: int) -> None:
@@ -125,10 +145,12 @@ class Storm:
         return dict(sorted(sum((one.counts for one in self._operators), Counter[str]()).items()))
 
     def _judge(self, when: str) -> None:
-        if found := self._fleet.operator.json("repair"):
+        if found := [one for one in self._fleet.operator.json("repair") if one["outcome"] != "freed"]:
             self._faults.append(f"{when}: repair finds {found}")
         with self._fleet.services() as services:
             seen = look(services.store)
+            guests = look_at_guests(services.store)
+            self._faults += [f"{when}: {one}" for one in guest_faults(services, guests, (*VM_HOSTS, MIG_HOST))]
         self.most_vms = max(self.most_vms, sum(vm.state is VmState.RUNNING for vm in seen.vms))
         found = [
             *faults(self._seen or seen, seen, self._fleet.vm_machines, time.time()),
@@ -144,11 +166,15 @@ class Storm:
     def _end(self) -> None:
         operator = self._fleet.operator
         with self._fleet.services() as services:
-            vms = look(services.store).vms
+            guests = look_at_guests(services.store)
+        drop_snapshots(operator, guests)
+        vms = guests.vms
         for tenant in TENANTS:
             names = [vm.request.name for vm in vms if vm.request.tenant == tenant]
             if names:
                 operator.does("delete-vm", *names, "--tenant", tenant, "--yes", *NOW)
+        for disk in operator.json("list-disks"):
+            operator.does("delete-disk", disk["name"], "--tenant", disk["tenant"], "--yes")
         self._judge("at the end")
         self._fleet.declare(OFF, OFF)
         operator.does("apply-hosts", "--no-boot", "--reset")
@@ -179,7 +205,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="storm-", dir="/tmp") as name:
                 fleet = ProofFleet(Path(name), url)
                 try:
-                    storm = Storm(fleet, given.seed)
+                    storm = Storm(fleet, Path(name), given.seed)
                     began = time.perf_counter()
                     storm.run(given.rounds, given.commands)
                 finally:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.fuzz import case
-from tests.proof.fuzz_readers import READERS
+from tests.proof.fuzz import READERS, case
 from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import resolve

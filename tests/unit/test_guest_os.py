@@ -85,6 +85,8 @@ def test_sizes_are_those_of_the_database_for_this_architecture(tmp_path: Path) -
     "text",
     [
         "<libosinfo>",
+        '<?xml version="1.0" encoding="rot13"?><libosinfo/>',
+        '<?xml version="1.0" encoding="utf-7"?><libosinfo/>',
         '<!DOCTYPE x [<!ENTITY a "b">]><libosinfo/>',
         "<libosinfo><os><resources arch='all'><minimum><ram>-7</ram></minimum></resources></os></libosinfo>",
         "<libosinfo><os><resources arch='aarch64'><minimum><ram>7</ram></minimum></resources></os></libosinfo>",

@@ -47,8 +47,8 @@ def read_resources(name: str, folders: tuple[str, ...] = FOLDERS) -> OsResources
             if b"<!DOCTYPE" in data:  # the database has none, and entities could grow without bound
                 continue
             root = ElementTree.XML(data)
-        except (OSError, ElementTree.ParseError):
-            continue
+        except (OSError, ElementTree.ParseError, ValueError, LookupError):
+            continue  # the last two come of an encoding that the parser does not know
         found = root.findall("os/resources")
         return OsResources(_sizes(found, "minimum"), _sizes(found, "recommended"))
     return None

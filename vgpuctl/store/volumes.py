@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
 
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import host_name_of
@@ -21,7 +21,13 @@ class VolumeRows(EventRows):
     """Add, find, change and delete the records of volumes."""
 
     def intend_volume(self, volume: Volume) -> None:
-        """Record a volume that is about to be made. Raises ConcurrentChange when the name is recorded already."""
+        """Record a volume that is about to be made.
+
+        Raises ConcurrentChange when its name is recorded already, or another VM of the tenant has a data disk of its
+        label: the name of a data disk is unique within a tenant.
+        """
+        if volume.kind is VolumeKind.DATA:
+            self._refuse_other_disk(volume)
         self._write(
             insert(_VOLUMES).values(
                 **{**asdict(volume), "kind": volume.kind.value, "state": VolumeState.INTENDED.value},
@@ -29,6 +35,15 @@ class VolumeRows(EventRows):
             ),
             conflict=f"{volume} is recorded for a VM already",
         )
+
+    def _refuse_other_disk(self, volume: Volume) -> None:
+        same = (_VOLUMES.c.tenant == volume.tenant, _VOLUMES.c.kind == volume.kind, _VOLUMES.c.label == volume.label)
+        for row in self._read(select(_VOLUMES).where(*same, _VOLUMES.c.vm_uuid != volume.vm_uuid)):
+            owner = "no VM" if row.vm_uuid.startswith(KEPT) else f"VM {row.vm_name}"
+            raise ConcurrentChange(
+                f"tenant {volume.tenant} has another disk {volume.label} since just now: {owner} has it, on {row.host}",
+                hint=f"choose another name; see `vgpuctl list-disks --tenant {volume.tenant}`",
+            )
 
     def set_volume_made(
         self, volume: Volume, *, key: str, path: str, format_name: str, backing_path: str | None = None

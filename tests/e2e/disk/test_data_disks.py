@@ -65,6 +65,22 @@ def test_what_has_no_room_or_no_disk_is_refused(operator: Operator) -> None:
     assert refusal["hint"].startswith("write NAME first, then size=…, pool=…")
 
 
+@pytest.mark.parametrize("further", [(), ("--gang",), ("--dry-run",), ("--queue",)])
+def test_several_vms_never_get_disks_of_one_name(operator: Operator, further: tuple[str, ...]) -> None:
+    many = ("create-vm", "many", *SIZE, "--count", "2", "--data-disk", "work,size=32MiB,keep", *further)
+    refusal = operator.is_refused(*many)
+    assert refusal["message"] == "VMs many-1 and many-2 of tenant acme both name the data disk work"
+    assert operator.json("list-vms") == [] and "work" not in _volumes(operator)
+
+
+def test_a_tenant_file_names_each_disk_once(operator: Operator) -> None:
+    file = operator.home / "twice.yml"
+    vm = "memory: 96MiB, vcpus: 1, network: none, data_disks: [{name: work, size: 32MiB}]"
+    file.write_text(f"version: 1\ntenant: twice\nvms: [{{name: a, {vm}}}, {{name: b, {vm}}}]\n")
+    assert "VMs a and b of tenant twice both name" in operator.is_refused("onboard", str(file))["message"]
+    assert [one["tenant"] for one in operator.json("list-tenants")] == ["acme"]
+
+
 def test_the_creation_that_fails_gives_the_disk_back(operator: Operator) -> None:
     refusal = operator.is_refused("create-vm", "fails", *SIZE, *AGAIN, "--pool", "nowhere", "--disk", "64MiB")
     assert "nowhere" in refusal["message"]

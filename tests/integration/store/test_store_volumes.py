@@ -58,6 +58,28 @@ def test_a_name_is_recorded_for_one_vm(store: Store) -> None:
         session.intend_volume(replace(disk, vm_uuid=some_uuid()))
 
 
+def test_a_data_disk_has_its_name_alone_within_its_tenant(store: Store) -> None:
+    """Two runs at once have both found the name free."""
+    first, second = _vm(), replace(_vm(), uuid=some_uuid(), host="gpu2")
+    disks = [
+        Volume(one.uuid, tenant, "web", one.host, VolumeKind.DATA, "fast", f"{one.uuid}-{tenant}", label="data")
+        for one, tenant in ((first, "acme"), (second, "acme"), (second, "other"))
+    ]
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_tenant("other")
+        session.intend_volume(disks[0])
+        session.intend_volume(replace(disks[0], host="gpu2"))  # the copy of a VM that moves
+        session.intend_volume(disks[2])
+    for owner in ("VM web has it, on gpu1", "no VM has it, on gpu1"):
+        with pytest.raises(ConcurrentChange, match=owner), store.transaction() as session:
+            session.intend_volume(disks[1])
+        with store.transaction() as session:
+            session.forget_volume(replace(disks[0], host="gpu2"))
+            if owner.startswith("VM"):
+                session.keep_volume(disks[0])
+
+
 def test_recorded_names_of_hosts_come_back(store: Store) -> None:
     old = replace(vm(name="c", tenant="a.b"), domain="a.b.c")
     with store.transaction() as session:

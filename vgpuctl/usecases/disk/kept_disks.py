@@ -18,6 +18,19 @@ def kept_disks(session: Session, tenant: str) -> list[Volume]:
     return session.volumes(vm_uuid=KEPT + tenant)
 
 
+def refuse_shared_disks(requests: Sequence[VmRequest]) -> None:
+    """Raise UsageError when two VMs of a tenant name the same data disk."""
+    owners: dict[tuple[str, str], str] = {}
+    for request in requests:
+        for disk in request.data_disks:
+            first = owners.setdefault((request.tenant, disk.name), request.name)
+            if first != request.name:
+                raise UsageError(
+                    f"VMs {first} and {request.name} of tenant {request.tenant} both name the data disk {disk.name}",
+                    hint="a disk belongs to one VM, and its name to one disk of the tenant: give each VM another name",
+                )
+
+
 def with_kept_disks(services: Services, requests: Sequence[VmRequest]) -> list[VmRequest]:
     """The requests, each on the host that has the kept disks which it names.
 

@@ -14,6 +14,7 @@ from vgpuctl.quota.limits import changed as changed_quotas
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks
 from vgpuctl.usecases.image.image_gate import refuse_unregistered
 from vgpuctl.usecases.network import create_network as networks
 from vgpuctl.usecases.network.delete_network import delete_network
@@ -54,6 +55,7 @@ def onboard(
     ConcurrentChange while another run onboards the tenant, and everything that creating a network or a VM raises.
     After one of those, what was done stays done.
     """
+    refuse_shared_disks(wanted.vms)
     with services.store.reading() as session:
         for vm in wanted.vms:
             refuse_unregistered(session, vm)

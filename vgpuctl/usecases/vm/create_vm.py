@@ -20,7 +20,7 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.victims import Eviction
-from vgpuctl.usecases.disk.kept_disks import with_kept_disks
+from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks, with_kept_disks
 from vgpuctl.usecases.display.console import wait_for_console
 from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
@@ -86,6 +86,7 @@ def create_vm(
     Raises what create_together raises, and for a VM to queue VmDiffers when it waits with another specification,
     StateError when it waits with other VMs, and QuotaExceeded when the tenant's quota could never admit it.
     """
+    refuse_shared_disks(requests)
     answers: list[CreatedVm | QueueEntry] = []
     fleet = KeptFleet()
     for request in requests:

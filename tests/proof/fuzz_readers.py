@@ -196,14 +196,14 @@ disk: {size: 20GiB, base_image: debian-12, pool: default}
 network: front
 os: win11
 firmware: uefi
-secure_boot: 'on'
-tpm: 'off'
+secure_boot: on
+tpm: on
 data_disks: [{name: data, size: 64MiB, bus: scsi, cache: none, iops: 100, keep: true}, "more,size=1GiB"]
 nics: [{network: back, model: e1000e, bandwidth_mbps: 100}]
-install: {iso: win11-iso, drivers: virtio-win, unattended: true}
-display: {graphics: spice, video: bochs, vgpu: ramfb}
-vgpu_params: {frame_rate_limiter: 0}
-guest_driver: {source: windows, version: "17.5"}
+install: {iso: win11-iso, drivers: virtio-win}
+display: {kind: spice, vgpu: on}
+vgpu_params: [frame_rate_limiter=0]
+guest_driver: {source: image, version: "17.5"}
 licence: vws
 licence_pool: desktops
 spare_ports: 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of VMs' disks, interfaces, TPMs, UEFI variables and licences, checked without the product's rules.
+"""Invariants of VMs' disks, interfaces, TPMs, UEFI variables and licences, checked without the product's rules.
 
 The store is read for what it promises; libvirt and the hosts' files for what is there. Each check yields one sentence
 per fault.
@@ -28,7 +28,7 @@ STATE_FOLDERS = ("var/lib/libvirt/swtpm", "var/lib/libvirt/qemu/nvram")
 
 @dataclass(frozen=True)
 class GuestSeen:
-    """What the store says of guests at one moment."""
+    """The store's rows of guests at one moment."""
 
     vms: Sequence[Vm]
     leases: Sequence[Lease]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that change a VM's disks, interfaces, GPUs, name, snapshots, console and power, as proofs draw them.
+"""Commands on one VM: its disks and snapshots, its interfaces and GPUs, its name, console and power. Proofs draw them.
 
-A command is drawn for a VM that the store has now, so that it can succeed. Where the simulated hosts' libvirt cannot do
-it (its test driver grows and merges no disk), the command is drawn all the same: its refusal must leave nothing.
+A command is drawn for a VM that the store has now, so that it can succeed. libvirt's test driver, which simulated hosts
+have, grows and merges no disk: such a command is drawn too, and its refusal must leave nothing.
 """
 
 import random
@@ -67,7 +67,7 @@ def prepare(fleet: ProofFleet, home: Path, *, seats: int) -> None:
 
 
 def guest_options(dice: random.Random, number: int, gpu: str, *, is_alone: bool) -> Words:
-    """What a drawn VM has beside its GPUs: firmware and TPM, disks, ports, a display, parameters of its vGPUs.
+    """Further options of a drawn VM: firmware and TPM, disks, ports, a display, parameters of its vGPUs.
 
     is_alone: it is the only VM of its command, as the name of a data disk is unique.
     """

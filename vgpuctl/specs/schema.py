@@ -173,9 +173,9 @@ def schema_of_value(kind: Type) -> dict[str, Any]:
 
 
 def _one_of(members: Iterable[StrEnum]) -> dict[str, Any]:
-    """Members of a closed set; a bare `off` is false for an editor with YAML 1.1."""
+    """Members of a closed set; a bare `off` is false for an editor with YAML 1.1, and `on` is true."""
     names: list[Any] = [member.value for member in members]
-    return {"enum": [*names, False] if "off" in names else names}
+    return {"enum": [*names, *(truth for truth, word in ((False, "off"), (True, "on")) if word in names)]}
 
 
 def _default(field: Field, table: Table[Any]) -> Any:

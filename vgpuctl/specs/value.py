@@ -139,8 +139,10 @@ class Value:
     def choice(self, choices: type[E]) -> E:
         """One member of a closed set."""
         members = [member.value for member in choices]
-        # YAML 1.1 reads a bare `off` as false.
-        content = "off" if self.content is False and "off" in members else self.content
+        # YAML 1.1 reads a bare `off` as false, and `on` as true.
+        content = {False: "off", True: "on"}[self.content] if isinstance(self.content, bool) else self.content
+        if content not in members:
+            content = self.content
         if not isinstance(content, str):
             raise self._wrong_type("text", hint=f"it can be {', '.join(members)}")
         try:

@@ -147,6 +147,8 @@ def test_a_gpu_of_a_layout_is_refused_by_schema_and_reader_alike(
         ("layout", {"vgpu": {"version": 1, "kernel_arguments": ["iommu=pt quiet"]}}, False),
         ("layout", {"vgpu": {"version": 1, "network": {"southbound": [], "tunnels": "10.0.0.0/8"}}}, False),
         ("layout", {"vgpu": {"version": 1, "network": {"southbound": "unix:/x"}}}, False),
+        ("vm", {"name": "web-1", "tpm": True, "secure_boot": False, "display": {"vgpu": True}}, True),
+        ("vm", {"name": "web-1", "firmware": True}, False),
         ("layout", {"vgpu_placing": {"labels": {"a b": "c"}}}, False),
         ("layout", {"vgpu_placing": {"maintenance": 3}}, False),
         ("layout", {"vgpu_placing": {"maintenance": False, "cpus": {"pinned": False}}}, True),

@@ -7,6 +7,7 @@ import pytest
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DiskRequest
+from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware
 from vgpuctl.specs.vm import read_vm_file
 
@@ -33,6 +34,14 @@ def test_several_documents_and_a_list_are_read_alike(tmp_path: Path) -> None:
     assert documents[0].disk == DiskRequest(20480)
 
 
+@pytest.mark.parametrize(("written", "meant"), [("on", Switch.ON), ("off", Switch.OFF), ("'on'", Switch.ON)])
+def test_on_and_off_need_no_quotes(tmp_path: Path, written: str, meant: Switch) -> None:
+    """YAML 1.1 reads them as true and false."""
+    text = f"name: web-1\nfirmware: uefi\nos: win11\ntpm: {written}\nsecure_boot: {written}\n"
+    (vm,) = read_vm_file(_write(tmp_path, text), tenant="acme")
+    assert (vm.tpm, vm.secure_boot) == (meant, meant)
+
+
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
@@ -42,6 +51,7 @@ def test_several_documents_and_a_list_are_read_alike(tmp_path: Path) -> None:
         ("name: web-1\ngpus: [20*A40]\n", "vm.yml:2: vm.gpus[0] '20*A40' asks for 20 GPUs", "1 to 16"),
         ("name: web-1\npolicy: best\n", "vm.yml:2: vm.policy: 'best' is no policy", "use fragmentation"),
         ("name: web-1\nvcpus: 0\n", "vm.yml:2: vm.vcpus is 0", "it can be 1 to 512"),
+        ("name: web-1\nfirmware: on\n", "vm.yml:2: vm.firmware is True, true or false, not text", "it can be bios"),
         ("name: web-1\nfirmware: uefy\n", "vm.yml:2: vm.firmware is 'uefy'", "did you mean uefi?"),
         ("name: web-1\n---\nname: web-2\ndisk:\n  siez: 1GiB\n", "vm.yml:5: vm.disk.siez is not", "did you mean size?"),
         ("vms:\n- name: web-1\n- name: web-2\n  memory: much\n", "vm.yml:4: vms[1].memory is 'much'", "2GiB"),

@@ -130,7 +130,9 @@ SCENARIOS: Mapping[str, Scenario] = {
     "guest: resize-vm": Scenario(
         ("resize-vm", "web", *ACME, "--gpu", "2*A40-8Q", "--restart", "--shutdown-timeout", "0"), before=[_WEB]
     ),
-    "guest: restart-vm": Scenario(("restart-vm", "web", *ACME, *NOW), before=[_WEB, _DISK]),
+    "guest: restart-vm": Scenario(
+        ("restart-vm", "web", *ACME, *NOW), before=[_WEB, ("attach-gpu", "web", "A40-8Q", *ACME)]
+    ),
     "guest: force-off": Scenario(("force-off", "web", *ACME), before=[_WEB]),
     "guest: rename-vm": Scenario(("rename-vm", "web", "shop", *ACME), before=[_WEB, _STOPPED]),
     "guest: attach-gpu": Scenario(("attach-gpu", "web", "A40-8Q", *ACME), before=[_WEB, _STOPPED]),

@@ -39,7 +39,7 @@ GUEST_KINDS = [
     *["force-off", "eject-iso", "set-console", "set-licence-pool"],
 ]
 GUEST_REFUSALS: Mapping[str, set[str]] = {
-    "attach-disk": {"state"},  # a snapshot, or no port of the guest is free
+    "attach-disk": {"state", "domain-rejected"},  # a snapshot, or no port of the guest is free
     "detach-disk": {"state"},
     "attach-gpu": {"state", "no-capacity", "no-licence"},  # of a gang, or one that waits in the queue
     "detach-gpu": {"state"},

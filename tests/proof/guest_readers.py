@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
 
 from tests.proof.fuzz_readers import DATA, Reader, read_all, values
-from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.catalog.guest_os import parse_guest_os
 from vgpuctl.catalog.osinfo import read_resources
 from vgpuctl.catalog.vgpu_versions import parse_driver, ranges_of
@@ -21,8 +22,9 @@ from vgpuctl.guests.facts.guest_report import describe, read_report
 from vgpuctl.guests.facts.nic_facts import find_place, interface_xml, macs_of
 from vgpuctl.guests.facts.smi_log import read_smi_log
 from vgpuctl.guests.facts.spare_ports import count_ports, free_ports, free_spare_port, take_port
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.libvirtd.screenshot import as_screenshot
-from vgpuctl.guests.live import guest_agent
+from vgpuctl.guests.live.guest_agent import ask_probe
 from vgpuctl.model.disk_chain import check_snapshot_name
 from vgpuctl.model.licence_token import read_token, server_name
 from vgpuctl.model.vgpu_params import parse_vgpu_param
@@ -43,9 +45,11 @@ def _report(content: bytes) -> Any:
 
 
 def _agent(content: bytes) -> Any:
-    """The end of a probe, as the guest's agent tells it."""
-    status = read_strict_json(content.decode("utf-8", "replace"))
-    return read_report(guest_agent._output("acme.web", status if isinstance(status, dict) else {}))
+    """A guest's agent that answers everything with this text."""
+    answer = content.decode("utf-8", "surrogateescape")
+    there = SimpleNamespace(host="gpu1", connection=SimpleNamespace(lookupByUUIDString=lambda _uuid: None))
+    with mock.patch("libvirt_qemu.qemuAgentCommand", lambda *_: answer):
+        return ask_probe(cast(Hypervisor, there), "acme.web", uuid=_UUID, is_windows=None, timeout_s=0)
 
 
 def _picture(content: bytes) -> Any:
@@ -97,7 +101,8 @@ _TOLD = {
     "errors": ["nvidia-smi: none"], "kernel_log": ["NVRM: Xid"],
 }  # fmt: skip
 _REPORT = json.dumps(_TOLD).encode()
-_STATUS = json.dumps({"exited": True, "exitcode": 0, "out-data": base64.b64encode(_REPORT).decode()}).encode()
+_DONE = {"pid": 7, "exited": True, "exitcode": 0, "out-data": base64.b64encode(_REPORT).decode()}
+_STATUS = json.dumps({"return": _DONE}).encode()
 _PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNg+M8AAAICAQB7CYF4AAAAAElFTkSuQmCC")
 _PPM = b"P6\n# of QEMU\n2 2\n255\n" + bytes(range(12))
 _SYSTEM = b"""<libosinfo version="0.0.1"><os id="http://debian.org/debian/12"><resources arch="x86_64">
@@ -120,7 +125,7 @@ def _encoded(document: bytes, *names: str) -> tuple[bytes, ...]:
 GUEST_READERS: dict[str, Reader] = {
     "a guest's report": Reader(partial(_bytes, read=_report), (_REPORT,)),
     "nvidia-smi of a guest": Reader(partial(_bytes, read=read_smi_log), (_SMI,)),
-    "an answer of a guest's agent": Reader(partial(_bytes, read=_agent), (_STATUS,), (VgpuctlError, JsonRefused)),
+    "an answer of a guest's agent": Reader(partial(_bytes, read=_agent), (_STATUS,)),
     "a picture": Reader(partial(_bytes, read=_picture), (_PNG, _PPM)),
     "a domain's devices": Reader(partial(_bytes, read=_devices), read_all(*(DATA / "domains").glob("*.xml"))),
     "domain capabilities": values(reported_hyperv, _HYPERV),

@@ -32,7 +32,8 @@ def compact(table: Table[Any]) -> Text:
             except UsageError as error:
                 if field is not first:
                     raise
-                raise UsageError(error.message, hint=f"write {_keys(table)}, with commas between") from error
+                hint = f"; {error.hint}" if error.hint else ""
+                raise UsageError(error.message, hint=f"write {_keys(table)}, with commas between{hint}") from error
             if len(made) > 1 and not field.is_list:
                 raise UsageError(f"{what} {text!a} has {key} twice", hint="write it once")
             store_value(values, field, collect(field, made) if field.is_list else made[0])

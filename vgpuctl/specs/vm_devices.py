@@ -22,6 +22,8 @@ def _parse_network(text: str, /, *, what: str) -> str | None:
 
 
 MOST_DATA_DISKS, MOST_SATA_DISKS = 16, 2
+MOST_SERIAL = 20
+"""Characters of a serial number in virtio-blk (VIRTIO_BLK_ID_BYTES, linux/virtio_blk.h); QEMU cuts off the others."""
 _IOPS = Whole(1, 10_000_000)
 _MBPS = Whole(1, 1_000_000)
 _BANDWIDTH = Whole(1, 400_000)
@@ -49,7 +51,7 @@ DATA_DISK = Table(
         Field(
             "name",
             _NAME,
-            "Name of the disk, of which the tenant has one; its serial number in the guest",
+            "Name of the disk, of which the tenant has one; its serial number in the guest, at most 20 characters",
             is_required=True,
         ),
         Field("size", _SIZE, "Size; a disk that the tenant kept needs none", "size_mib", example="100GiB"),
@@ -214,6 +216,12 @@ def check_devices(request: VmRequest) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"two data disks have the name {twice[0]}", hint="give each disk a name of its own")
+    long = next((one for one in request.data_disks if one.size_mib is not None and len(one.name) > MOST_SERIAL), None)
+    if long is not None:
+        raise UsageError(
+            f"the name of data disk {long.name!a} has {len(long.name)} characters, and is its serial number",
+            hint=f"a serial number has at most {MOST_SERIAL} characters in the guest",
+        )
     first = () if request.disk is None else (request.disk.bus,)
     buses = [bus or DiskBus.VIRTIO for bus in (*first, *(disk.bus for disk in request.data_disks))]
     if buses.count(DiskBus.SATA) > MOST_SATA_DISKS:

@@ -41,7 +41,9 @@ class LicenceRows(EventRows):
         known = ", ".join(pool.name for pool in pools)
         raise NotFound(
             f"there is no licence pool {name!r} in the store {self._store_name}",
-            hint=f"there are {known}" if known else f"run `vgpuctl create-licence-pool {name}` first",
+            hint=f"there are {known}"
+            if known
+            else f"create it first with `vgpuctl create-licence-pool {name} --edition EDITION --seats NUMBER`",
         )
 
     def put_licence_pool(self, pool: LicencePool) -> None:

@@ -114,6 +114,7 @@ def test_what_cannot_be_is_refused(operator: Operator) -> None:
         (("attach-disk", "one", "new", *ACME), "has no disk 'new' to attach"),
         (("attach-disk", "one", "a,size=1MiB,bus=ide", *ACME), "bus is 'ide'"),
         (("attach-disk", "one", "a,size=1MiB,pool=nowhere", *ACME), "nowhere"),
+        (("attach-disk", "one", f"{'a' * 21},size=1MiB", *ACME), "has 21 characters, and is its serial number"),
         (("detach-disk", "one", "vda", *ACME), "its first disk stays with the VM"),
         (("detach-disk", "one", "none", *ACME), "VM one has no data disk 'none'"),
         (("delete-disk", "none", *ACME, "--yes"), "tenant acme has no data disk 'none'"),

@@ -48,6 +48,7 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
         (("resize-disk", "one", "1GiB", *ACME), "cannot resize a disk of acme.one: its disks have snapshots"),
         (("detach-disk", "one", "data", *ACME), "the newest is second"),
         (("delete-vm", "one", *ACME, "--yes"), "its disk data is kept and has snapshots, the newest second"),
+        (("delete-vm", "one", *ACME, "--dry-run"), "its disk data is kept and has snapshots, the newest second"),
         (("delete-snapshot", "one", "first", *ACME, "--yes"), "has newer ones above it: second"),
         (("delete-snapshot", "one", "second", *ACME, "--yes"), "merges the disks of running guests only"),
         (("revert-snapshot", "one", "third", *ACME, "--yes"), "has no snapshot 'third'"),

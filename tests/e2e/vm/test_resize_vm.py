@@ -167,6 +167,12 @@ def test_a_gang_is_refused_and_create_vm_with_the_new_values_says_no_change(oper
     old.write_text(f"{body}2\n")
     (same,) = operator.json("create-vm", "-f", str(old))
     assert same["changed"] is False
+    for added, hint in (
+        ("nics: [default]", "change it with `vgpuctl attach-nic` and `detach-nic`"),
+        ("data_disks: [{name: a, size: 1GiB}]\nos: debian-12", "change it with `vgpuctl attach-disk`, `detach-disk`"),
+    ):
+        old.write_text(f"{body}2\n{added}\n")
+        assert hint in operator.is_refused("create-vm", "-f", str(old))["hint"]
     old.write_text(f"{body}1\n")
     differs = operator.is_refused("create-vm", "-f", str(old))
     assert differs["context"] == ["vcpus: 2 there, 1 wanted"]

@@ -34,11 +34,12 @@ def command(
     """Delete VMs with their disks and release their devices."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.support.find_vm import find_vm
-    from vgpuctl.usecases.vm.delete_vm import delete_vm
+    from vgpuctl.usecases.vm.delete_vm import delete_vm, refuse_kept_below
 
     with services(**where) as opened:
         found = find_each(tenant, names, partial(find_vm, opened, tenant), what="VM", if_exists=if_exists)
         for vm, leases in found:
+            refuse_kept_below(opened, vm)
             devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
             say(f"{vm.domain_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
         if found and not dry_run:

@@ -54,7 +54,7 @@ def attachable_xml(definition: str, live: str, serial: str, *, domain: str) -> t
     if fact.bus not in ("virtio", "scsi"):
         raise DomainRejected(
             f"{domain} runs, and a disk on {fact.bus} cannot be attached to a running guest",
-            hint="stop the VM first, or use --bus scsi or --bus virtio",
+            hint="stop the VM first, or write bus=scsi or bus=virtio",
         )
     for part in ("address", "alias", "boot"):
         for child in element.findall(part):

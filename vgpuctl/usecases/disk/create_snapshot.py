@@ -13,7 +13,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import BaseImage, ImageFormat
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
-from vgpuctl.usecases.disk.snapshots import SnapshotChange, fact_of, overlays_of, shown, values_of
+from vgpuctl.usecases.disk.snapshots import SnapshotChange, delete_command, fact_of, overlays_of, shown, values_of
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
 from vgpuctl.usecases.image.disk_places import chains_of
 from vgpuctl.usecases.image.volumes import make_intended, recorded_volumes, remove_recorded
@@ -101,7 +101,7 @@ def _refuse_unfit(vm: Vm, disks: Sequence[DiskChain], volumes: Sequence[Volume],
     if len(names) >= MOST_SNAPSHOTS:
         raise StateError(
             f"{vm.label} has {len(names)} snapshots, and each makes its disks slower",
-            hint=f"delete the newest first: `vgpuctl delete-snapshot {vm.request.name} {names[-1]}`",
+            hint=f"delete the newest first: `{delete_command(vm, names[-1])}`",
         )
     if any(one.active.path is None for one in disks):
         raise StateError(f"{vm.label}: an older vgpuctl made its disk and recorded no path", hint="see docs/volumes.md")

@@ -111,7 +111,9 @@ def _volume(services: Services, vm: Vm, name: str | None) -> Volume:
         volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
     found = next((one for one in volumes if one.kind is kind and one.label == (name or "")), None)
     if found is None and name is None:
-        raise StateError(f"{vm.label} has no disk", hint="give it one with `vgpuctl attach-disk`")
+        raise StateError(
+            f"{vm.label} has no first disk", hint="name a data disk with --disk; `vgpuctl list-disks` shows them"
+        )
     if found is None or (name is not None and name not in {one.name for one in vm.request.data_disks}):
         names = [one.name for one in vm.request.data_disks]
         raise no_such_disk(f"VM {vm.request.name}", vm.request.tenant, name or "", names)

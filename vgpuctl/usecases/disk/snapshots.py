@@ -39,7 +39,7 @@ def named_chains(services: Services, host: HostSession, vm: Vm, name: str) -> li
     if names[-1] != name:
         raise StateError(
             f"{vm.label}: snapshot {name} has newer ones above it: {', '.join(names[names.index(name) + 1 :])}",
-            hint=f"delete the newest first: `vgpuctl delete-snapshot {vm.request.name} {names[-1]}`",
+            hint=f"delete the newest first: `{delete_command(vm, names[-1])}`",
         )
     return [one for one in chains_of(host, vm, volumes) if one.overlay_of(name) is not None]
 
@@ -72,8 +72,13 @@ def refuse_snapshots(services: Services, vm: Vm, what: str, *, disk: str | None 
     if names:
         raise StateError(
             f"cannot {what} {vm.label}: its disks have snapshots, the newest is {names[0]}",
-            hint=f"delete them first: `vgpuctl delete-snapshot {vm.request.name} {names[0]}`",
+            hint=f"delete them first: `{delete_command(vm, names[0])}`",
         )
+
+
+def delete_command(vm: Vm, snapshot: str) -> str:
+    """The command that deletes a snapshot, for hints."""
+    return f"vgpuctl delete-snapshot {vm.request.name} {snapshot} --tenant {vm.request.tenant}"
 
 
 def shown(disks: Sequence[DiskChain]) -> tuple[str, ...]:

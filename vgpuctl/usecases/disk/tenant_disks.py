@@ -112,12 +112,17 @@ def refuse_attached(disk: TenantDisk, what: str) -> None:
         raise StateError(
             f"cannot {what} disk {name}: VM {vm.request.name} of tenant {vm.request.tenant} on {vm.host} has not let go"
             " of it yet",
-            hint=f"unmount it in the guest, run `vgpuctl detach-disk {vm.request.name} {name}` again, or stop the VM",
+            hint=f"unmount it in the guest, run `{detach_command(vm, name)}` again, or stop the VM",
         )
     raise StateError(
         f"cannot {what} disk {name}: it is attached to VM {vm.request.name} of tenant {vm.request.tenant} on {vm.host}",
-        hint=f"detach it first: `vgpuctl detach-disk {vm.request.name} {name} --tenant {vm.request.tenant}`",
+        hint=f"detach it first: `{detach_command(vm, name)}`",
     )
+
+
+def detach_command(vm: Vm, disk: str) -> str:
+    """The command that detaches a disk, for hints."""
+    return f"vgpuctl detach-disk {vm.request.name} {disk} --tenant {vm.request.tenant}"
 
 
 def note_disk(session: Session, kind: EventKind, volume: Volume, vm: Vm) -> None:

@@ -76,7 +76,7 @@ def running_xml(services: Services, vm: Vm, *, needs_picture: bool = False) -> s
         raise StateError(
             f"VM {vm.label} has no screen: neither an emulated adapter nor a vGPU that the console shows",
             hint=f"`vgpuctl set-console {vm.request.name} emulated --tenant {vm.request.tenant}` gives it one at its "
-            "next start; `vgpuctl console --log` shows what its serial console printed",
+            "next start; `vgpuctl console` with --log shows what its serial console printed",
         )
     return xml
 

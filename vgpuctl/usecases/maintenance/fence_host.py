@@ -98,5 +98,5 @@ def _refuse_living(services: Services, host: str) -> None:
     raise StateError(
         f"{host} answers, so it is not dead, and its VMs would run twice",
         context=[answer],
-        hint=f"power it off first; to empty a host that works, run `vgpuctl drain-host {host}`",
+        hint=f"power it off first; to empty a host that works, run `vgpuctl drain-host {host} --reason TEXT`",
     )

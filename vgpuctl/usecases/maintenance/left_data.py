@@ -73,7 +73,8 @@ class LeftData:
             raise StateError(
                 f"its {volume.kind} {volume.name} is on no host that answers;"
                 f" {counted(len(self.silent), 'host')} did not, so it may not be lost: {error.line_of(host)}",
-                hint=f"give the command again when they answer; `vgpuctl forget-host {vm.host}` gives the VM up",
+                hint="give the command again when they answer;"
+                f" `vgpuctl forget-host {vm.host} --reason TEXT` gives the VM up",
             )
         if volume.kind is VolumeKind.SEED:
             raise StateError(

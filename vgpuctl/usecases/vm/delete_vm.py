@@ -11,6 +11,7 @@ from vgpuctl.model.network import Backend
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_disks import keep_disks
+from vgpuctl.usecases.disk.snapshots import delete_command
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.image.volumes import recorded_volumes, remove_volumes
 from vgpuctl.usecases.network.ports import disconnect
@@ -33,7 +34,7 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
     ConcurrentChange, with nothing done, while a controller serves its entry of the queue.
     """
     with operation(services, "delete-vm", vm):
-        _refuse_kept_below(services, vm)
+        refuse_kept_below(services, vm)
         with services.store.transaction() as session:
             _leave_queue(session, vm)
             session.set_vm_state(vm.uuid, VmState.DELETING)
@@ -44,14 +45,14 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
         services.say(f"{vm.domain_name}: deleted")
 
 
-def _refuse_kept_below(services: Services, vm: Vm) -> None:
+def refuse_kept_below(services: Services, vm: Vm) -> None:
     """Raise StateError for a disk that outlives the VM and has snapshots: all that was written since would be lost."""
     for chain in chains(recorded_volumes(services, vm)):
         if chain.overlays and chain.disk.keep:
             newest = snapshot_of(chain.active)
             raise StateError(
                 f"cannot delete {vm.label}: its disk {chain.disk.label} is kept and has snapshots, the newest {newest}",
-                hint=f"delete them first: `vgpuctl delete-snapshot {vm.request.name} {newest}`",
+                hint=f"delete them first: `{delete_command(vm, newest)}`",
             )
 
 

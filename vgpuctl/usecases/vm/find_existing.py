@@ -62,11 +62,30 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
     return CreatedVm(vm, tuple(leases), changed=False)
 
 
+_CHANGED_BY = {
+    "disk.size": "`vgpuctl resize-disk`",
+    "data_disks": "`vgpuctl attach-disk`, `detach-disk` and `resize-disk`",
+    "nics": "`vgpuctl attach-nic` and `detach-nic`",
+    "network": "`vgpuctl attach-nic` and `detach-nic`",
+    "display.kind": "`vgpuctl set-console`",
+    "display.video": "`vgpuctl set-console`",
+    "display.vgpu": "`vgpuctl set-console`",
+    "install": "`vgpuctl eject-iso`",
+    "install.iso": "`vgpuctl eject-iso`",
+    "install.drivers": "`vgpuctl eject-iso`",
+}
+"""The commands that change a field of a VM that exists, beside resize-vm."""
+
+
 def _hint(there: VmRequest, wanted: VmRequest) -> str:
-    """The command that gives the VM the wanted size, if there is one."""
+    """The commands that bring the VM into the wanted shape, and what no command changes."""
     command = resize_command(there, wanted)
-    if command is None:
-        return "a VM keeps its shape: delete it first, or choose another name"
     resized = replace(there, vcpus=wanted.vcpus, memory_mib=wanted.memory_mib, gpus=wanted.gpus)
-    also = "" if not list_differences(resized, wanted) else "; it does not change what else differs"
-    return f"resize it: {command}{also}"
+    fields = [line.partition(":")[0] for line in list_differences(resized, wanted)]
+    hints = [] if command is None else [f"resize it: {command}"]
+    commands = dict.fromkeys(_CHANGED_BY[field] for field in fields if field in _CHANGED_BY)
+    hints += [f"change it with {one}" for one in commands]
+    fixed = [field for field in fields if field not in _CHANGED_BY]
+    if fixed:
+        hints.append(f"to change {', '.join(fixed)}, delete the VM first, or choose another name")
+    return "; ".join(hints)

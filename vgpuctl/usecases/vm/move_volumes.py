@@ -12,6 +12,7 @@ from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.disk.tenant_disks import detach_command
 from vgpuctl.usecases.domain.guest import check_networks
 from vgpuctl.usecases.image.image_gate import images_on
 from vgpuctl.usecases.image.volumes import is_recorded, make_volume, remove_volumes
@@ -64,12 +65,13 @@ def _refuse_bound(vm: Vm, volume: Volume) -> None:
     if volume.kind is VolumeKind.OVERLAY:
         raise StateError(
             f"{vm.label}: cannot move: its disks have snapshots",
-            hint=f"delete them first: `vgpuctl list-snapshots {vm.request.name}` shows them",
+            hint="delete them first:"
+            f" `vgpuctl list-snapshots {vm.request.name} --tenant {vm.request.tenant}` shows them",
         )
     if volume.state is VolumeState.DETACHING:
         raise StateError(
             f"{vm.label}: cannot move: disk {volume.label} is still being detached",
-            hint=f"run `vgpuctl detach-disk {vm.request.name} {volume.label}` again",
+            hint=f"run `{detach_command(vm, volume.label)}` again",
         )
 
 

@@ -25,6 +25,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="rewrite golden files from what the code gives now")
 
 
+_LONGEST_IN_NAME = 80
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a test by the start and the size of a long text or long bytes, not by 64 MiB of it.
+
+    pytest escapes the name at each start, and every worker of pytest-xdist sends all names to the others.
+    """
+    if isinstance(val, str | bytes) and len(val) > _LONGEST_IN_NAME:
+        return f"{ascii(val[:_LONGEST_IN_NAME])[:_LONGEST_IN_NAME]}... of {len(val)}"
+    return None
+
+
 _KERNEL_HOST_LIMIT_S = 1500
 # The first groups of the workers, in this order. The second emulated host needs what the start of the first one
 # builds, so the two other workers first do the tests of a file each.

@@ -47,9 +47,13 @@ def simulated_fleet(folder: Path, hosts: int, mix: str) -> Iterator[lab.LabFolde
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Four hosts, one per way to share a card; the third has a second card for passthrough."""
-    with simulated_fleet(tmp_path_factory.mktemp("fleet"), 4, MIX) as made:
+def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
+    """The hosts that the test file's FLEET says: their number and mix.
+
+    Without it four hosts, one per way to share a card; the third has a second card for passthrough.
+    """
+    hosts, mix = getattr(request.module, "FLEET", (4, MIX))
+    with simulated_fleet(tmp_path_factory.mktemp("fleet"), hosts, mix) as made:
         yield made
 
 

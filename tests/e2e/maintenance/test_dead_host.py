@@ -1,36 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host that died: fenced, its VMs elsewhere or said to be lost, forgotten, and trusted again only when clean."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.guests.libvirtd.storage import Storage
 
-ACME = ("--tenant", "acme")
+__all__ = ["operator"]
+
+FLEET = (3, "a40")
+"""Three equal hosts with one A40 each."""
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-8Q")
 HOST, OTHER, THIRD = "sim-001", "sim-002", "sim-003"
 DEAD = ("--fenced", "--reason", "no power", "--yes")
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Three equal hosts with one A40 each."""
-    with simulated_fleet(tmp_path_factory.mktemp("dead"), 3, "a40") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 def _vms(operator: Operator) -> dict[str, tuple[str, str]]:

@@ -11,27 +11,15 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
 from tests.e2e.vm.test_move_cut_short import wait_until_stopped
-from tests.lab.simulated_fixtures import simulated_fleet
 
-ACME = ("--tenant", "acme")
-SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB")
+__all__ = ["operator"]
+
+FLEET = (2, "a40")
+"""Two equal hosts with one A40 each."""
 NOW = ("--yes", "--shutdown-timeout", "0")
 HOST = "sim-001"
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Two equal hosts with one A40 each."""
-    with simulated_fleet(tmp_path_factory.mktemp("drain"), 2, "a40") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 @pytest.fixture(autouse=True)
@@ -182,9 +170,6 @@ def test_a_reservation_whose_vm_stays_stays_with_it(operator: Operator) -> None:
     done = operator.json("drain-host", HOST, "--reason", "new disks", *NOW)
     assert (done["drained"], _verdicts(done)["reservation acme.now"]) == (True, ("stay", None, "stays"))
     assert operator.json("list-reservations")[0]["host"] == HOST
-
-
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 
 
 @pytest.mark.parametrize("where", ["shutdown", "undefine", "define"])

@@ -6,35 +6,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import simulated_fleet
 
+__all__ = ["operator"]
+
+FLEET = (8, "a40")
+"""Eight hosts with one A40 each."""
 HOST = "sim-001"
-ACME = ("--tenant", "acme")
 SIZE = ("--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--host", HOST)
 CREATE = ("create-vm", "web", *ACME, *SIZE, "--disk", "64MiB", "--hostname", "guest")
 STOP = ("stop-vm", "web", *ACME, "--timeout", "0")
 START = ("start-vm", "web", *ACME)
 DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Eight hosts with one A40 each."""
-    with simulated_fleet(tmp_path_factory.mktemp("eight"), 8, "a40") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 @contextmanager

@@ -10,17 +10,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, operator
 from tests.e2e.witness import FleetWitness
 
+__all__ = ["operator"]
+
 SMALL = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
-ACME = ("--tenant", "acme")
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 @pytest.fixture(autouse=True)

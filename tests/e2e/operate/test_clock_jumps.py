@@ -11,23 +11,17 @@ import pytest
 import vgpuctl_lab as lab
 from tests.bench.day_checks import faults, look
 from tests.e2e.operator import Done, Operator
+from tests.e2e.small_vms import ACME, KILLED_RUN, operator
 from vgpuctl.store.store import open_store
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
-ACME = ("--tenant", "acme")
+__all__ = ["operator"]
+
 HOST = "sim-001"
 SIZE = ("--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--host", HOST)
 CREATE = ("create-vm", "web", *ACME, *SIZE)
 DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 DAY_S = 86_400.0
 CONTROLLER = ("controller", "--once", "--shutdown-timeout", "0")
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 def at(operator: Operator, now: float, *words: str) -> Done:

@@ -5,15 +5,11 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import operator
+
+__all__ = ["operator"]
 
 VM = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 @pytest.mark.parametrize(

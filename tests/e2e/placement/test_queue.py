@@ -10,18 +10,14 @@ import pytest
 
 from tests.e2e.operate.test_interrupted import KILLED_RUN
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import operator
+
+__all__ = ["operator"]
 
 SMALL = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--host", "sim-001")
 WHOLE = ("--gpu", "A40-48Q", *SMALL)
 PREEMPT = ("--preempt", "--grace", "0", "--shutdown-timeout", "0")
 ONCE = ("controller", "--once", "--shutdown-timeout", "0", "--limit", "sim-001")
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 @pytest.fixture(autouse=True)

@@ -5,31 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.guests.xml_reader import read_xml
 
-ACME = ("--tenant", "acme")
+__all__ = ["operator"]
+
+FLEET = (1, "a40+t4+rtx-3090")
+"""A host with an A40, a T4 and a card for passthrough."""
 WEB = ("web", *ACME)
-SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB", "--hostname", "h")
 STOP = ("stop-vm", *WEB, "--timeout", "0")
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """A host with an A40, a T4 and a card for passthrough."""
-    with simulated_fleet(tmp_path_factory.mktemp("gpus"), 1, "a40+t4+rtx-3090") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +49,7 @@ def _buses(operator: Operator) -> dict[str, str]:
 
 
 def test_a_vgpu_comes_and_goes_at_the_next_start_and_the_others_keep_their_place(operator: Operator) -> None:
-    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SIZE)
+    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED)
     attached = operator.json("attach-gpu", "web", "T4-2Q", *ACME)
     assert (attached["position"], attached["when"]) == (1, "at the next start")
     assert attached["reason"] == "NVIDIA documents no hot-plug of vGPUs for KVM; --live tries it"
@@ -92,7 +79,7 @@ def test_a_vgpu_comes_and_goes_at_the_next_start_and_the_others_keep_their_place
 
 @pytest.mark.parametrize("hold", ["keep", "release"])
 def test_a_stopped_vm_gets_a_whole_card_and_gives_it_back(operator: Operator, hold: str) -> None:
-    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SIZE)
+    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED)
     operator.does(*STOP, "--hold", hold)
     operator.does("attach-gpu", "web", "passthrough:RTX-3090", *ACME)
     assert len(_leases(operator)) == (2 if hold == "keep" else 0)
@@ -107,7 +94,7 @@ def test_a_stopped_vm_gets_a_whole_card_and_gives_it_back(operator: Operator, ho
 
 
 def test_a_gpu_that_never_came_leaves_at_once_and_bad_asks_are_refused(operator: Operator) -> None:
-    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SIZE)
+    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED)
     operator.does("attach-gpu", "web", "T4-2Q", *ACME)
     assert operator.json("detach-gpu", "web", "1", *ACME)["state"] == "detached"
     assert _leases(operator) == [(0, "A40-8Q", "running")]
@@ -138,7 +125,7 @@ def test_a_vm_whose_gpu_leaves_later_is_not_stopped_for_a_resize_that_cannot_be(
 
 
 def test_repair_finishes_a_detach_whose_vm_ended_by_itself(operator: Operator) -> None:
-    (made,) = operator.json("create-vm", *WEB, "--gpu", "A40-8Q", "--gpu", "T4-2Q", *SIZE)
+    (made,) = operator.json("create-vm", *WEB, "--gpu", "A40-8Q", "--gpu", "T4-2Q", *SEEDED)
     operator.does("detach-gpu", "web", "0", *ACME)
     with libvirt_of(operator.inventory, "sim-001") as there:
         there.destroy("acme.web", uuid=made["vm"]["uuid"])

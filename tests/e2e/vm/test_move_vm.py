@@ -1,34 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A VM moves to another host as a whole: shares, disk, name, UUID; and a move that fails changes nothing."""
 
-from collections.abc import Iterator
-
 import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.guests.libvirtd.storage import Storage
 
-ACME = ("--tenant", "acme")
-SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB", "--hostname", "h")
+__all__ = ["operator"]
+
+FLEET = (3, "a40")
+"""Three equal hosts with one A40 each."""
 NOW = ("--shutdown-timeout", "0")
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Three equal hosts with one A40 each."""
-    with simulated_fleet(tmp_path_factory.mktemp("moves"), 3, "a40") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 def _volumes(operator: Operator, host: str) -> set[str]:
@@ -47,7 +33,7 @@ def test_a_running_vm_moves_with_everything_and_leaves_nothing_behind(
     operator: Operator, fleet_witness: FleetWitness
 ) -> None:
     before = fleet_witness.state()
-    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
     uuid, source = made["vm"]["uuid"], made["vm"]["host"]
     planned = operator.json("move-vm", "web", *ACME, "--dry-run")
     assert (planned["from"], planned["storage"]) == (source, "copied")
@@ -73,7 +59,7 @@ def test_a_running_vm_moves_with_everything_and_leaves_nothing_behind(
 @pytest.mark.parametrize("hold", ["keep", "release"])
 def test_a_stopped_vm_moves_and_stays_stopped(operator: Operator, fleet_witness: FleetWitness, hold: str) -> None:
     before = fleet_witness.state()
-    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
     operator.does("stop-vm", "web", *ACME, "--timeout", "0", "--hold", hold)
     moved = operator.json("move-vm", "web", *ACME, *NOW)
     assert moved["to"] != made["vm"]["host"]
@@ -90,13 +76,13 @@ def test_a_stopped_vm_moves_and_stays_stopped(operator: Operator, fleet_witness:
 
 
 def test_a_vm_that_cannot_move_says_why_and_runs_on(operator: Operator) -> None:
-    operator.does("create-vm", "bound", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+    operator.does("create-vm", "bound", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
     bound = operator.is_refused("move-vm", "bound", *ACME, *NOW)
     assert (bound["reference"], "created for host sim-001" in bound["message"]) == ("state", True)
     assert operator.is_refused("move-vm", "bound", *ACME, "--to", "nowhere", *NOW)["reference"] == "inventory"
     assert operator.json("move-vm", "bound", *ACME, "--to", "sim-001", *NOW)["changed"] is False, "it is there"
-    operator.does("create-vm", "big", *ACME, "--gpu", "A40-48Q", *SIZE)
-    operator.does("create-vm", "other", *ACME, "--gpu", "A40-48Q", *SIZE)
+    operator.does("create-vm", "big", *ACME, "--gpu", "A40-48Q", *SEEDED)
+    operator.does("create-vm", "other", *ACME, "--gpu", "A40-48Q", *SEEDED)
     full = operator.is_refused("move-vm", "big", *ACME, *NOW)
     assert full["reference"] == "no-capacity"
     assert {one["vm"]["state"] for one in operator.json("list-vms")} == {"running"}
@@ -105,7 +91,7 @@ def test_a_vm_that_cannot_move_says_why_and_runs_on(operator: Operator) -> None:
 
 
 def test_a_move_whose_copy_fails_leaves_the_vm_running_where_it_was(operator: Operator, fleet: lab.LabFolder) -> None:
-    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
     source = made["vm"]["host"]
     target = operator.json("move-vm", "web", *ACME, "--dry-run")["to"]
     before = _volumes(operator, target)

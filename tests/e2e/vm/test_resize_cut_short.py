@@ -1,38 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """A resize that is killed, or that a host refuses, leaves the VM whole in its old or its new size."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, KILLED_RUN, SEEDED, operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import machine, simulated_fleet
+from tests.lab.simulated_fixtures import machine
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
-ACME = ("--tenant", "acme")
-SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB", "--hostname", "h")
+__all__ = ["operator"]
+
+FLEET = (2, "a40")
+"""Two hosts with an A40."""
 NOW = ("--restart", "--shutdown-timeout", "0")
 DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
-CREATE = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+CREATE = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
 RESIZE = ("resize-vm", "web", *ACME, "--gpu", "A40-12Q", "--vcpus", "2")
 SIZES = {"A40-8Q": 1, "A40-12Q": 2}
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Two hosts with an A40."""
-    with simulated_fleet(tmp_path_factory.mktemp("cut"), 2, "a40") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 def _the_vm(operator: Operator) -> Any:
@@ -91,7 +78,7 @@ def test_a_resize_that_is_killed_anywhere_leaves_a_whole_vm(
 def test_a_new_share_that_no_guest_can_use_gives_the_vm_its_old_one_back(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
-    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-002", *SIZE)
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-002", *SEEDED)
     wanted = ("--gpu", "A40-12Q", "--vcpus", "2")
     (share,) = operator.json("resize-vm", "web", *ACME, *wanted, "--dry-run")["after"]["shares"]
     wedged, there = share.rpartition(" ")[2], machine(fleet, "sim-002")
@@ -113,7 +100,7 @@ def test_a_new_share_that_no_guest_can_use_gives_the_vm_its_old_one_back(
 
 
 def test_repair_starts_a_vm_whose_old_share_could_not_be_made_again(operator: Operator, fleet: lab.LabFolder) -> None:
-    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
     lab.faults.begin("sim-001", "refuse", folder=fleet)
     try:
         refused = operator.run("resize-vm", "web", *ACME, "--gpu", "A40-12Q", *NOW)

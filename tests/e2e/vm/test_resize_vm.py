@@ -7,31 +7,18 @@ from typing import Any
 
 import pytest
 
-import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.guests.xml_reader import read_xml
 
-ACME = ("--tenant", "acme")
-SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB", "--hostname", "h")
+__all__ = ["operator"]
+
+FLEET = (3, "a40,a40,t4+rtx-3090")
+"""Two equal hosts with an A40, and one with a T4 and a card for passthrough."""
 NOW = ("--restart", "--shutdown-timeout", "0")
 KINDS = {"vf-profile": ("sim-001", "A40-8Q", "A40-12Q"), "mdev": ("sim-003", "T4-2Q", "T4-8Q")}
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Two equal hosts with an A40, and one with a T4 and a card for passthrough."""
-    with simulated_fleet(tmp_path_factory.mktemp("resizes"), 3, "a40,a40,t4+rtx-3090") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("list-gpus", "--refresh")
-    return fleet_operator
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +50,7 @@ def _domain(operator: Operator, host: str) -> tuple[str | None, str | None, int]
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_running_vm_gets_its_new_size_and_the_old_share_is_free(operator: Operator, kind: str) -> None:
     host, old, new = KINDS[kind]
-    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", old, "--host", host, *SIZE)
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", old, "--host", host, *SEEDED)
     wanted = ("--vcpus", "2", "--memory", "128MiB", "--gpu", new)
     planned = operator.json("resize-vm", "web", *ACME, *wanted, "--dry-run")
     assert planned["changed"] is False
@@ -88,7 +75,7 @@ def test_a_running_vm_gets_its_new_size_and_the_old_share_is_free(operator: Oper
 
 
 def test_the_same_card_changes_its_size_when_the_vm_is_alone_on_it(operator: Operator) -> None:
-    operator.does("create-vm", "web", *ACME, "--gpu", "A40-48Q", "--host", "sim-001", *SIZE)
+    operator.does("create-vm", "web", *ACME, "--gpu", "A40-48Q", "--host", "sim-001", *SEEDED)
     operator.does("resize-vm", "web", *ACME, "--gpu", "A40-8Q", "--gpu", "A40-8Q", *NOW)
     leases = _the_vm(operator)["leases"]
     assert [(one["index"], one["share"]["profile"]) for one in leases] == [(0, "A40-8Q"), (1, "A40-8Q")]
@@ -104,7 +91,7 @@ def test_the_same_card_changes_its_size_when_the_vm_is_alone_on_it(operator: Ope
 
 @pytest.mark.parametrize("hold", ["keep", "release"])
 def test_a_stopped_vm_is_resized_and_stays_stopped(operator: Operator, hold: str) -> None:
-    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
     operator.does("stop-vm", "web", *ACME, "--timeout", "0", "--hold", hold)
     operator.does("resize-vm", "web", *ACME, "--gpu", "A40-24Q", "--vcpus", "2")
     operator.does("list-gpus", "--refresh")
@@ -118,8 +105,8 @@ def test_a_stopped_vm_is_resized_and_stays_stopped(operator: Operator, hold: str
 
 
 def test_a_type_that_the_card_cannot_take_now_is_refused_in_words_and_the_vm_runs_on(operator: Operator) -> None:
-    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
-    operator.does("create-vm", "other", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
+    operator.does("create-vm", "other", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
     before = _the_vm(operator)
     refused = operator.is_refused("resize-vm", "web", *ACME, "--gpu", "A40-12Q", *NOW)
     assert refused["reference"] == "no-capacity"
@@ -131,8 +118,8 @@ def test_a_type_that_the_card_cannot_take_now_is_refused_in_words_and_the_vm_run
 
 
 def test_a_vm_that_its_host_has_no_room_for_is_resized_on_another(operator: Operator) -> None:
-    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
-    operator.does("create-vm", "other", *ACME, "--gpu", "A40-8Q", "--host", made["vm"]["host"], *SIZE)
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
+    operator.does("create-vm", "other", *ACME, "--gpu", "A40-8Q", "--host", made["vm"]["host"], *SEEDED)
     resized = operator.json("resize-vm", "web", *ACME, "--gpu", "A40-48Q", "--vcpus", "2", "--move", *NOW)
     assert (resized["moves"], resized["storage"]) == (True, "copied")
     after = _the_vm(operator)
@@ -144,7 +131,7 @@ def test_a_vm_that_its_host_has_no_room_for_is_resized_on_another(operator: Oper
 def test_the_difference_counts_in_the_quota_and_use_is_counted_by_profile(operator: Operator) -> None:
     operator.does("set-quota", "acme", "vcpus=2", "framebuffer=12GiB")
     try:
-        (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+        (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
         for wanted in (("--vcpus", "3"), ("--gpu", "A40-24Q")):
             assert operator.is_refused("resize-vm", "web", *ACME, *wanted, *NOW)["reference"] == "quota-exceeded"
         operator.does("resize-vm", "web", *ACME, "--vcpus", "2", "--gpu", "A40-12Q", *NOW)
@@ -156,10 +143,10 @@ def test_the_difference_counts_in_the_quota_and_use_is_counted_by_profile(operat
 
 
 def test_a_gang_is_refused_and_create_vm_with_the_new_values_says_no_change(operator: Operator, tmp_path: Path) -> None:
-    operator.does("create-vm", "job", *ACME, "--gpu", "A40-8Q", "--count", "2", "--gang", *SIZE)
+    operator.does("create-vm", "job", *ACME, "--gpu", "A40-8Q", "--count", "2", "--gang", *SEEDED)
     refused = operator.is_refused("resize-vm", "job-1", *ACME, "--vcpus", "2", *NOW)
     assert "gang" in refused["message"]
-    operator.does("create-vm", "web", *ACME, "--gpu", "T4-2Q", *SIZE)
+    operator.does("create-vm", "web", *ACME, "--gpu", "T4-2Q", *SEEDED)
     operator.does("resize-vm", "web", *ACME, "--vcpus", "2", *NOW)
     old = tmp_path / "web.yml"
     body = "name: web\ntenant: acme\ngpus: [T4-2Q]\nmemory: 96MiB\nnetwork: none\n"

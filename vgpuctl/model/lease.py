@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A share (the device one VM gets) and its lease in the store (design, section 7)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -86,3 +87,8 @@ class Lease:
     share: Share
     state: LeaseState
     problem: str | None = None
+
+
+def without_leaving(leases: Iterable[Lease]) -> tuple[Lease, ...]:
+    """The leases of the GPUs that a VM is to keep: without those that its guest has yet to let go of."""
+    return tuple(one for one in leases if one.state is not LeaseState.RELEASING)

@@ -131,6 +131,7 @@ def _print_shares(shown: "ShownVm") -> None:
     for lease, holders, seen, closed, params in rows:
         print_line(
             f"share     {lease.share.profile} ({lease.share.sharing}) on {lease.share.function}, lease {lease.state}"
+            f"{f', {lease.problem}' if lease.problem else ''}"
         )
         if lease.share.mdev_uuid:
             print_line(f"          mdev {lease.share.mdev_uuid}")
@@ -138,6 +139,8 @@ def _print_shares(shown: "ShownVm") -> None:
             print_line(f"          parameters {params}")
         if not is_asked:
             print_line(f"          held by unknown: the host could not be asked ({seen})")
+        elif holders is None and lease.state == "reserved":
+            print_line("          not made yet")
         elif holders is None:
             print_line("          not on the host any more (rebooted?); start-vm makes it again")
         else:

@@ -4,6 +4,7 @@
 from dataclasses import replace
 
 from vgpuctl.errors import StateError
+from vgpuctl.model.lease import without_leaving
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.image.image_gate import images_again
@@ -17,7 +18,7 @@ def parts_again(services: Services, host: HostSession, vm: Vm) -> guest.DomainPa
     """All that the domain of a VM is rendered from, as the store and its host have it now."""
     facts = host.agent.facts()
     with services.store.reading() as session:
-        leases = session.leases(vm_uuid=vm.uuid)
+        leases = without_leaving(session.leases(vm_uuid=vm.uuid))
     if vm.request.gpus and not leases:
         # Its shares are released: there is no vGPU to show until it starts again.
         vm = replace(vm, request=replace(vm.request, display=replace(vm.request.display, vgpu=None)))

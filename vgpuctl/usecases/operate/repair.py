@@ -26,7 +26,7 @@ from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.detach_nic import finish_detach
 from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
-from vgpuctl.usecases.vm.pending_gpus import AT_STOP, detach_now, is_pending, is_with_guest
+from vgpuctl.usecases.vm.pending_gpus import AT_START, AT_STOP, detach_now, is_pending, is_with_guest
 from vgpuctl.usecases.vm.preemption_consent import SHUTDOWN_TIMEOUT_S
 from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices
 from vgpuctl.usecases.vm.rename_vm import RENAME
@@ -255,6 +255,10 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if arrived:
         have = partial(_note, services, vm, arrived, VmState.RUNNING, LeaseState.RUNNING)
         return f"{counted(len(arrived), 'GPU')} attached to the guest", "finished", have
+    unsaid = [lease for lease in waiting if lease not in arrived and lease.problem is None]
+    if unsaid:
+        wait = partial(_note, services, vm, unsaid, VmState.RUNNING, LeaseState.RESERVED, lease_problem=AT_START)
+        return f"{counted(len(unsaid), 'GPU')} not attached to the guest", AT_START, wait
     settled = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
     if any(lease.state is not expected for lease in settled):
         return f"leases are not {expected}", "finished", lambda: _note(services, vm, settled, vm.state, expected)
@@ -341,12 +345,13 @@ def _note(
     state: VmState,
     lease_state: LeaseState,
     problem: str | None = None,
+    lease_problem: str | None = None,
 ) -> None:
     """Set the states of a VM and its leases. problem: kept of a VM that a move or a resize starts again."""
     with services.store.transaction() as session:
         for lease in leases:
             if not is_pending(lease, was_running=state is VmState.STOPPED):
-                session.set_lease_state(lease.id, lease_state)
+                session.set_lease_state(lease.id, lease_state, lease_problem)
         session.set_vm_state(vm.uuid, state, problem, kept_until=vm.ends_at if problem else None)
         before, after = values_of(vm, leases), values_of(vm, leases, state)
         session.add_vm_event(EventKind.VM_REPAIRED, vm, before=before, after=after)

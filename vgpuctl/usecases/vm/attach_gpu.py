@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """attach-gpu: one more GPU share for a VM, while it runs where its kind allows it, else at its next start."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import GuestError, StateError, UsageError, VgpuctlError
@@ -10,7 +11,7 @@ from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_positions import gpus_of_positions, placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
-from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -60,17 +61,18 @@ def attach_gpu(
     """
     if gpu.count != 1:
         raise UsageError(f"{gpu.text} are {gpu.count} GPUs", hint="attach one at a time")
-    position = _free_position(vm.request)
+    with services.store.reading() as session:
+        own = session.leases(vm_uuid=vm.uuid)
+    position = _free_position(vm.request, own)
     placed = (*placed_gpus(vm.request.gpus), replace(gpu, position=position))
     request = check_request(replace(vm.request, gpus=gpus_of_positions(placed)))
     refuse_resize(services, vm, request, "get a GPU")
     with services.store.reading() as session:
-        own = session.leases(vm_uuid=vm.uuid)
         refuse_growth_over_quota(session, vm.request, request, (), ())
     share = place_more(services, vm, gpu)
     made = replace(vm, request=replace(vm.request, gpus=(replace(gpu, position=position),)))
     (lease,) = leases_of(made, Placement(vm.host, (share,)))
-    has_released = vm.state is VmState.STOPPED and not own
+    has_released = vm.state is VmState.STOPPED and not without_leaving(own)
     spare, reason = _port(services, vm, lease, wish)
     attached = AttachedGpu(vm, position, None if has_released else lease, spare is not None, reason)
     if dry_run:
@@ -88,8 +90,9 @@ def attach_gpu(
     return replace(attached, vm=replace(vm, request=request))
 
 
-def _free_position(request: VmRequest) -> int:
-    taken = {one.position for one in placed_gpus(request.gpus)}
+def _free_position(request: VmRequest, own: Sequence[Lease]) -> int:
+    """The lowest position that no GPU has, nor one that the guest has yet to let go of."""
+    taken = {one.position for one in placed_gpus(request.gpus)} | {one.index for one in own}
     return next(number for number in range(len(taken) + 1) if number not in taken)
 
 

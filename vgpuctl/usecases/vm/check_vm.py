@@ -8,7 +8,7 @@ from vgpuctl.errors import GuestError, StateError, VgpuctlError
 from vgpuctl.guests.facts.guest_report import GuestReport, describe
 from vgpuctl.guests.live.guest_agent import ask_probe
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.proof import Proof, verdict_of
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
@@ -23,9 +23,11 @@ _NO_CONSENT = "the tenant does not allow it; `guest_probe: true` in its file doe
 def check_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, timeout_s: float = PROBE_TIMEOUT_S) -> Proof:
     """Ask the guest, where its tenant allows it, and the host; keep the answer as evidence of the leases.
 
-    A guest or host that does not answer leaves its parts `unknown`, with the reason. Raises StateError for a VM that
+    A GPU that is pending, because the guest has it not yet or not for long, is promised nothing. A guest or host that
+    does not answer leaves its parts `unknown`, with the reason. Raises StateError for a VM that
     does not run, or holds no share.
     """
+    leases = _promised(leases)
     if vm.state is not VmState.RUNNING or not leases:
         why = f"it is {vm.state}" if vm.state is not VmState.RUNNING else "it holds no GPU share"
         raise StateError(f"{vm.label} has no promise to check: {why}", hint="see `vgpuctl show-vm`")
@@ -43,6 +45,11 @@ def check_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, timeout_s: 
         evidence = {one.part: f"{one.verdict}: {one.seen}" for one in findings}
         session.add_vm_event(EventKind.PROMISE_CHECKED, vm, str(proof.verdict), after=evidence)
     return proof
+
+
+def _promised(leases: Sequence[Lease]) -> list[Lease]:
+    """The leases of the GPUs that the guest has, and keeps."""
+    return [one for one in leases if one.state is LeaseState.RUNNING]
 
 
 def _ask_guest(services: Services, vm: Vm, timeout_s: float) -> tuple[GuestReport | None, str | None]:
@@ -74,4 +81,4 @@ def last_proof(services: Services, vm: Vm, leases: Sequence[Lease]) -> Proof | N
     """The newest proof of a VM that is about the leases it holds now; None without one."""
     with services.store.reading() as session:
         proof = session.last_proof(vm.uuid)
-    return proof if proof is not None and set(proof.leases) == {lease.id for lease in leases} else None
+    return proof if proof is not None and set(proof.leases) == {lease.id for lease in _promised(leases)} else None

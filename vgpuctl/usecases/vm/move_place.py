@@ -10,7 +10,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
-from vgpuctl.model.lease import Lease, Share
+from vgpuctl.model.lease import Lease, Share, without_leaving
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -84,7 +84,7 @@ class MoveSearch:
         what was against the only host that had room, and NoCapacity.
         """
         with self._services.store.reading() as session:
-            own = session.leases(vm_uuid=vm.uuid)
+            own = without_leaving(session.leases(vm_uuid=vm.uuid))
             reserved = used_by(session, vm)
         has_released = not vm.has_to_run and not own
         wanted = self._wanted(vm, own, to, request or vm.request)

@@ -16,7 +16,7 @@ from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlErro
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
-from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
@@ -246,6 +246,10 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
     try:
         if vm.has_to_run:
             stop_vm(services, vm, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
+        else:
+            _release_leaving(services, plan)
+        plan = replace(plan, before=without_leaving(plan.before))
+        here = replace(here, before=without_leaving(here.before), ending=without_leaving(here.ending))
         now = _change_rows(services, plan, here, problem, options.reason)
     except BaseException:
         with services.store.transaction() as session:
@@ -260,6 +264,14 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
         raise
     with services.store.transaction() as session:
         drop(session, vm, HeldFor.RESIZE_FROM)
+
+
+def _release_leaving(services: Services, plan: PlannedResize) -> None:
+    """Release the GPUs that were to be detached when the VM stopped; the stop of one that runs does it by itself."""
+    leaving = [one for one in plan.before if one.state is LeaseState.RELEASING]
+    if leaving:
+        with operation(services, "resize-vm", plan.vm):
+            release_shares(services, services.host(plan.vm.host), leaving)
 
 
 def _as_stored(services: Services, vm: Vm) -> Vm:
@@ -304,10 +316,10 @@ def _refuse_changed(session: Session, plan: PlannedResize) -> None:
     """Raise StateError when the VM is not as it was planned."""
     vm = plan.vm
     now = session.vm(vm.request.tenant, vm.request.name)
-    held = {one.id for one in session.leases(vm_uuid=vm.uuid)}
+    held = {one.id for one in without_leaving(session.leases(vm_uuid=vm.uuid))}
     if now is None or (now.uuid, now.host, now.request) != (vm.uuid, vm.host, vm.request):
         raise StateError(f"another run changed {vm.label} while it was resized", hint="resize it again")
-    if held != {one.id for one in plan.before}:
+    if held != {one.id for one in without_leaving(plan.before)}:
         raise StateError(f"the leases of {vm.label} changed while it was resized", hint="resize it again")
 
 

@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.numa import FLAT
 from vgpuctl.model.placement import HostCapacity
@@ -223,12 +223,16 @@ def _connected(services: Services, vm: Vm) -> Sequence[Attachment]:
 def _without_leaving(
     services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts
 ) -> tuple[Sequence[Lease], HostFacts]:
-    """Release the GPUs that were to be detached when the VM stopped. Returns its other leases and the facts then."""
-    leaving = [one for one in leases if one.state is LeaseState.RELEASING]
-    if not leaving or vm.state is not VmState.STOPPED:
-        return leases, facts
-    release_shares(services, host, leaving)
-    return [one for one in leases if one not in leaving], host.agent.facts()
+    """Release the GPUs that were to be detached when the VM stopped. Returns its other leases and the facts then.
+
+    A domain that is only paused keeps them.
+    """
+    staying = without_leaving(leases)
+    state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    if len(staying) == len(leases) or (state is not None and state.is_active()):
+        return staying, facts
+    release_shares(services, host, [one for one in leases if one not in staying])
+    return staying, host.agent.facts()
 
 
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> tuple[Vm, Sequence[Lease]]:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """attach-nic and detach-nic on simulated hosts, whose libvirt changes no running domain: at the next start, or stop."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,10 +13,11 @@ import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.network.test_several_nics import addresses_of
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, KILLED_RUN, count_side_effects
+from tests.e2e.vm.test_move_cut_short import wait_until_stopped
+from vgpuctl.model.interfaces import host_mac
 from vgpuctl_lab.simulated.layout import simulated_folder
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
-ACME = ("--tenant", "acme")
 SIZE = (*ACME, "--memory", "96MiB", "--vcpus", "1")
 STOP = ("stop-vm", "web", *ACME, "--timeout", "0")
 START = ("start-vm", "web", *ACME)
@@ -122,35 +126,59 @@ def test_what_cannot_be_attached_leaves_the_vm_as_it_is(
     assert _interfaces(operator) == before
 
 
+@contextmanager
+def _copy(fleet: lab.LabFolder, host: str, mac: str) -> Iterator[None]:
+    """A host has a domain of somebody else with a MAC address of ours."""
+    xml = (
+        "<domain type='test'><name>copy</name><memory>65536</memory><os><type>hvm</type></os><devices>"
+        f"<interface type='network'><mac address='{mac}'/><source network='default'/></interface></devices></domain>"
+    )
+    with libvirt_of(simulated_folder(fleet).inventory, host) as there:
+        there.connection.defineXML(xml)
+        try:
+            yield
+        finally:
+            there.connection.lookupByName("copy").undefine()
+
+
 def test_a_mac_address_of_another_domain_is_refused(operator: Operator, fleet: lab.LabFolder) -> None:
     mac = operator.json("attach-nic", "web", "default", *ACME)["mac_address"]
     operator.does("detach-nic", "web", "default", *ACME, "--timeout", "0")
     operator.does(*STOP)
-    copy = (
-        "<domain type='test'><name>copy</name><memory>65536</memory><os><type>hvm</type></os><devices>"
-        f"<interface type='network'><mac address='{mac}'/><source network='default'/></interface></devices></domain>"
-    )
-    with libvirt_of(simulated_folder(fleet).inventory, "sim-001") as there:
-        there.connection.defineXML(copy)
     before = _interfaces(operator)
-    refused = operator.is_refused("attach-nic", "web", "default", *ACME)
-    assert f"domain copy on sim-001 has its MAC address {mac}" in refused["message"]
+    with _copy(fleet, "sim-001", mac):
+        refused = operator.is_refused("attach-nic", "web", "default", *ACME)
+    assert f"domain copy on sim-001 has the MAC address {mac} of an interface of acme.web" in refused["message"]
     assert _interfaces(operator) == before
-    with libvirt_of(simulated_folder(fleet).inventory, "sim-001") as there:
-        there.connection.lookupByName("copy").undefine()
     operator.does(*START)
 
 
-def _count(operator: Operator, *arguments: str) -> int:
-    done = operator.run("0", *arguments, program=KILLED_RUN)
-    assert done.code == 0, done.err
-    return int(done.err.splitlines()[-1])
+def test_a_new_vm_and_one_that_moves_get_no_mac_address_of_another_domain(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    create = ("create-vm", "many", *SIZE, "--network", "default", "--nic", "default", "--json")
+    run = operator.start("stop:transaction", *create, program=KILLED_RUN)
+    wait_until_stopped(run.pid)
+    (many,) = [one["vm"] for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "many"]
+    mac = host_mac(many["uuid"], 1)
+    with _copy(fleet, many["host"], mac):
+        run.send_signal(signal.SIGCONT)
+        _out, err = run.communicate(timeout=100)
+    assert run.returncode != 0 and f"domain copy on {many['host']} has the MAC address {mac}" in err
+    assert operator.json("repair") == []
+
+    (made,) = operator.json(*create)
+    mac, elsewhere = host_mac(made["vm"]["uuid"], 1), {"sim-001": "sim-002"}.get(made["vm"]["host"], "sim-001")
+    with _copy(fleet, elsewhere, mac):
+        refused = operator.is_refused("move-vm", "many", *ACME, "--to", elsewhere)
+    assert f"domain copy on {elsewhere} has the MAC address {mac}" in refused["message"]
+    operator.does("delete-vm", "many", *ACME, "--yes", "--timeout", "0")
 
 
 def test_a_run_that_is_killed_is_finished_by_repair_or_the_same_command(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
-    counts = _count(operator, *ATTACH), _count(operator, *DETACH)
+    counts = count_side_effects(operator, *ATTACH), count_side_effects(operator, *DETACH)
     operator.does(*STOP)
     operator.does(*START)
     for number in (2, counts[0] - 1):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog.guest_os import is_windows
-from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
+from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError, StateError
 from vgpuctl.guests.domain.display_view import shown_device
 from vgpuctl.guests.domain.numa import CpusByNode
 from vgpuctl.guests.domain.render import render_domain
@@ -18,7 +18,7 @@ from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.libvirtd.host_networks import check_network
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import HostImages
-from vgpuctl.model.interfaces import interfaces_of
+from vgpuctl.model.interfaces import host_mac, interfaces_of
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.numa import Footprint
@@ -55,6 +55,7 @@ def check(host: HostSession, vm: Vm, attachments: Sequence[Attachment], images: 
     """Check before anything is built that names are free and that network and pool can take the VM. Writes nothing."""
     request = vm.request
     refuse_other_domain(host, vm)
+    refuse_taken_macs(host, vm, attachments)
     refuse_taken_volumes(host, vm)
     check_networks(host, vm, [one.port.position for one in attachments])
     if request.disk is not None:
@@ -82,6 +83,21 @@ def refuse_other_domain(host: HostSession, vm: Vm) -> None:
             f"{host.name} has a domain {vm.domain_name} that is not this VM's: its UUID is {holder}",
             hint="it stays as it is; choose another name for the VM, or another host",
         )
+
+
+def refuse_taken_macs(host: HostSession, vm: Vm, attachments: Sequence[Attachment]) -> None:
+    """Raise StateError when another domain of the host has the MAC address of one of the VM's interfaces.
+
+    attachments: its places in tenants' networks; the VM's UUID gives the addresses of its other interfaces.
+    """
+    ports = {one.port.position: one.port.mac_address for one in attachments}
+    own = {ports.get(one.position) or host_mac(vm.uuid, one.position) for one in interfaces_of(vm.request)}
+    for domain in host.hypervisor.domains() if own else ():
+        for mac in sorted(own.intersection(domain.macs) if domain.uuid != vm.uuid else ()):
+            raise StateError(
+                f"domain {domain.name} on {host.name} has the MAC address {mac} of an interface of {vm.label}",
+                hint="that domain may be a copy of this VM's: change its MAC address with `virsh edit`, or remove it",
+            )
 
 
 def check_nodes(vm: Vm, facts: HostFacts) -> None:

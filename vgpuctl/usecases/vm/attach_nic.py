@@ -23,6 +23,7 @@ from vgpuctl.model.interfaces import (
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.nic import MOST_NICS, NicRequest
 from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
 from vgpuctl.usecases.network.detached_ports import free_detached_ports, interface_values, port_values
 from vgpuctl.usecases.network.ports import attachments_of, check_groups, connect, network_of, on_its_host
@@ -86,9 +87,8 @@ def _add(services: Services, host: HostSession, vm: Vm, nic: NicRequest, live: s
     with Undo(services.say, subject=vm.domain_name) as undoing:
         place = _take(services, vm, new, interface, network)
         undoing.push("request of the VM", lambda: _forget(services, vm, place))
-        if place is None:
-            _refuse_taken_mac(host, vm, host_mac(vm.uuid, position))
-        else:
+        guest.refuse_taken_macs(host, new, attachments_of(services, new))
+        if place is not None:
             undoing.push("port", lambda: connect(services, [place.network]))
             connect(services, [place.network])
         undoing.push("definition", lambda: define_again(services, host, vm))
@@ -154,16 +154,6 @@ def _forget(services: Services, vm: Vm, place: Attachment | None) -> None:
         if place is not None:
             session.delete_port(place.port)
         session.add_vm_event(EventKind.NIC_DETACHED, vm, "rolled back")
-
-
-def _refuse_taken_mac(host: HostSession, vm: Vm, mac: str) -> None:
-    """Raise StateError when another domain of the host has the MAC address that the VM's UUID gives."""
-    for domain in host.hypervisor.domains():
-        if domain.uuid != vm.uuid and mac in domain.macs:
-            raise StateError(
-                f"{vm.label} gets no interface: domain {domain.name} on {vm.host} has its MAC address {mac}",
-                hint="that domain is a copy of this VM's: change its MAC address with `virsh edit`, or remove it",
-            )
 
 
 def _attach(

@@ -20,6 +20,7 @@ from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state
+from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
@@ -78,7 +79,8 @@ def plan_move(
 
     to: the host it must go to, not its own. search: of several VMs that move together, each of which takes its part.
     request: the VM as it is to be there, for one that is resized.
-    A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its name.
+    A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its
+    name or with a MAC address of its.
     Raises InventoryError for an unknown host, StateError for a VM that is bound to its host, and NoCapacity when equal
     shares are nowhere.
     """
@@ -86,11 +88,13 @@ def plan_move(
         services.inventory.require(to)
     refuse_staying(services, vm)
     volumes = recorded_volumes(services, services.host(vm.host), vm)
+    attachments = attachments_of(services, vm)
 
     def look(placement: Placement) -> PlannedMove:
         there = services.host(placement.host)
         moved = replace(vm, host=placement.host, nodes=placement.nodes)
         guest.refuse_other_domain(there, moved)
+        guest.refuse_taken_macs(there, moved, attachments)
         return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes), request)
 
     return (search or MoveSearch(services, vm.host)).find(vm, look, to=to, request=request)

@@ -5,6 +5,8 @@
 #
 # The image boots as a disk (its first sector is a boot sector) and as a kernel (Documentation/arch/x86/boot.rst in
 # Linux). As a kernel it says its arguments and the size of its initramfs first. Both ways it runs in real mode.
+#
+# A kernel whose arguments begin with `eject` does not halt: each second it lets go of the devices that QEMU asks for.
 
     .code16
     .set sectors_of_setup, 1
@@ -86,6 +88,8 @@ further:
     jb next
     movw $text_halting, %si
     call print
+    cmpb $0, ejects
+    jne eject
 halt:
     cli
     hlt
@@ -151,6 +155,8 @@ full:
     outb %al, %dx
     ret
 
+ejects:
+    .byte 0
 text_started:
     .asciz "vgpuctl lab guest: started\r\n"
 text_function:
@@ -193,6 +199,8 @@ from_kernel:
     shrl $4, %eax
     pushw %ds
     movw %ax, %ds
+    cmpl $0x63656a65, (%si)             # "ejec"
+    sete %cs:ejects
     call print
     popw %ds
     call end_line
@@ -204,6 +212,39 @@ from_kernel:
     movw $text_bytes, %si
     call print
     jmp list
+
+# Lets go of devices, by QEMU's registers for hot-plug on PCI (docs/specs/acpi_pci_hotplug.rst in QEMU): a bus is
+# selected, the slots to be let go of are read, and are written back. On q35 they begin at 0xcc0.
+eject:
+    sti
+    hlt                                 # until the timer's next tick
+    decw ticks
+    jnz eject
+    movw $18, ticks                     # in a second
+    xorl %ecx, %ecx
+bus:
+    movw $0xcd0, %dx
+    movl %ecx, %eax
+    outl %eax, %dx
+    movw $0xcc4, %dx
+    inl %dx, %eax
+    testl %eax, %eax
+    jz nothing
+    movw $0xcc8, %dx
+    outl %eax, %dx
+    movw $text_released, %si
+    pushl %ecx
+    call print
+    popl %ecx
+nothing:
+    incl %ecx
+    cmpl $32, %ecx
+    jb bus
+    jmp eject
+ticks:
+    .word 18
+text_released:
+    .asciz "vgpuctl lab guest: released a device\r\n"
 
 text_arguments:
     .asciz "vgpuctl lab guest: arguments "

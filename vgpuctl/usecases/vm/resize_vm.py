@@ -143,7 +143,6 @@ def plan_resize(services: Services, vm: Vm, size: NewSize, *, may_move: bool = F
     if request == vm.request:
         return PlannedResize(vm, request, own)
     refuse_resize(services, vm, request)
-    _refuse_leaving(vm, own)
     try:
         here = place_here(services, vm, request)
     except NoCapacity as full:
@@ -221,18 +220,6 @@ def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "b
         raise StateError(
             f"{vm.label}: its GPUs cannot change: it uses reservation {reserved.name}, which keeps them",
             hint=f"vgpuctl cancel-reservation {reserved.name} --tenant {vm.request.tenant}",
-        )
-
-
-def _refuse_leaving(vm: Vm, leases: Sequence[Lease]) -> None:
-    """Raise StateError for a GPU that the guest has not let go of: the VM's stop would end its lease meanwhile."""
-    leaving = next((one for one in leases if one.state is LeaseState.RELEASING), None)
-    if leaving is not None:
-        raise StateError(
-            f"{vm.label}: cannot be resized: its GPU {leaving.index} is being detached",
-            context=[leaving.problem] if leaving.problem else [],
-            hint=f"stop the VM, or run `vgpuctl detach-gpu {vm.request.name} {leaving.index} --tenant"
-            f" {vm.request.tenant}` again",
         )
 
 

@@ -44,7 +44,7 @@ class EventKind(enum.StrEnum):
     VM_MOVED = "vm-moved", "A stopped VM has another host, where its shares are promised."
     VM_RESIZED = "vm-resized", "A VM has another number of vCPUs, other memory or other GPUs, or they were rolled back."
     GPU_ATTACHED = "gpu-attached", "A VM has one more GPU, now or from its next start on."
-    GPU_DETACHED = "gpu-detached", "A VM has one GPU less, once its guest has let go of it or it has stopped."
+    GPU_DETACHED = "gpu-detached", "A VM has one GPU less, once its guest has released it or it has stopped."
     VM_DELETED = "vm-deleted", "A VM was deleted with its devices and volumes."
     VM_REPAIRED = "vm-repaired", "What a dead run left of a VM was finished or rolled back."
     VM_QUEUED = "vm-queued", "A VM waits in the queue."

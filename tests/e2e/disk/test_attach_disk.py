@@ -88,7 +88,7 @@ def test_the_running_domain_has_a_detached_disk_until_it_stops(operator: Operato
         assert operator.json("detach-disk", "one", "held", *ACME, "--timeout", "0")["outcome"] == "pending"
     assert _disks(operator) == {"held": ("detaching", "one")}
     for command in (("attach-disk", "two", "held", *ACME), ("delete-disk", "held", *ACME, "--yes")):
-        assert "has not let go of it yet" in operator.is_refused(*command)["message"]
+        assert "has not released it yet" in operator.is_refused(*command)["message"]
     assert operator.json("repair") == []
     operator.does("stop-vm", "one", *ACME, "--timeout", "0")
     assert [one["outcome"] for one in operator.json("repair", "--dry-run")] == ["would be freed"]

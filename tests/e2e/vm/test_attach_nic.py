@@ -123,6 +123,7 @@ def test_what_cannot_be_attached_leaves_the_vm_as_it_is(
     before = _interfaces(operator)
     refused = operator.is_refused("attach-nic", "web", network, *ACME, *more)
     assert reference in refused["reference"] and said in refused["message"], refused
+    assert "--network" not in (refused["hint"] or ""), "an option of create-vm"
     assert _interfaces(operator) == before
 
 

@@ -182,9 +182,9 @@ def test_a_guest_that_does_not_let_go_keeps_the_disk_from_everybody(services: Se
     assert detach_disk(services, running, "data", timeout_s=0).outcome is LiveChange.PENDING
     assert _serials(services, running) == [None, "data"]
     assert _serials(services, running, defined=True) == [None]
-    with pytest.raises(StateError, match="has not let go of it yet"):
+    with pytest.raises(StateError, match="has not released it yet"):
         attach_disk(services, _now(services, running), DataDisk("data"))
-    with pytest.raises(StateError, match="has not let go of it yet"):
+    with pytest.raises(StateError, match="has not released it yet"):
         delete_disk(services, named_disk(services, "acme", "data"))
     assert [one.name for one in Storage(services.host("gpu1").hypervisor).volumes("default") if "data" in one.name]
     stopped = _stop(services, running)

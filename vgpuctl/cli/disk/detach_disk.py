@@ -13,13 +13,13 @@ from vgpuctl.cli.support.output import print_json, say
 @click.argument("name")
 @click.argument("disk")
 @options.tenant
-@options.shutdown_timeout("Seconds for the running guest to let go of the disk.", name="timeout", default_s=20.0)
+@options.shutdown_timeout("Seconds for the running guest to release the disk.", name="timeout", default_s=20.0)
 @options.one_host
 @options.as_json
 def command(name: str, disk: str, tenant: str, timeout_s: float, as_json: bool, **where: Any) -> None:
     """Detach the data disk DISK from the VM NAME. The tenant keeps it; `delete-disk` deletes it.
 
-    A running guest is asked and lets go of it later: until then the disk is `detaching`, and nothing else can have it.
+    A running guest is asked, and releases it later: until then the disk is `detaching`, and nothing else can have it.
     The same command again looks again.
     """
     from vgpuctl.cli.support.services import services
@@ -34,7 +34,7 @@ def command(name: str, disk: str, tenant: str, timeout_s: float, as_json: bool, 
         print_json(done)
     elif done.outcome is LiveChange.PENDING:
         say(
-            f"{done.vm}: disk {done.disk} is pending: the guest has not let go of it; unmount it there and run the"
+            f"{done.vm}: disk {done.disk} is pending: the guest has not released it; unmount it there and run the"
             " command again, or stop the VM"
         )
     else:

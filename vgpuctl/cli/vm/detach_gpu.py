@@ -16,7 +16,7 @@ from vgpuctl.cli.support.plug_options import plug_flags, wish_of
 @click.argument("index", type=WholeRange(0, 15))
 @options.tenant
 @plug_flags
-@options.shutdown_timeout("Seconds for the guest to let go of the GPU.", name="timeout", default_s=30.0)
+@options.shutdown_timeout("Seconds for the guest to release the GPU.", name="timeout", default_s=30.0)
 @options.dry_run
 @options.one_host
 @options.as_json
@@ -33,7 +33,7 @@ def command(
 ) -> None:
     """Take GPU INDEX from a VM, as show-vm counts them from 0.
 
-    A guest that runs is asked to let go of a whole card or a VF at once; a vGPU is detached when the VM stops, or at
+    A guest that runs is asked to release a whole card or a VF at once; a vGPU is detached when the VM stops, or at
     once with --live where libvirt can. While the guest keeps the GPU its share is `releasing` and stays the VM's;
     `vgpuctl repair` asks again. The VM's other GPUs keep their addresses in the guest.
     """

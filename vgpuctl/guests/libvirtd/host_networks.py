@@ -15,8 +15,13 @@ def networks_of(hypervisor: LibvirtConnection) -> dict[str, bool]:
         }
 
 
-def check_network(hypervisor: LibvirtConnection, name: str) -> None:
-    """Accept an active network. Raises NetworkMissing that lists what there is."""
+def check_network(
+    hypervisor: LibvirtConnection,
+    name: str,
+    *,
+    hint: str = "choose one of these with --network, or none with --network none",
+) -> None:
+    """Accept an active network. Raises NetworkMissing with the networks of the host, and with the hint."""
     networks = networks_of(hypervisor)
     if networks.get(name):
         return
@@ -30,5 +35,5 @@ def check_network(hypervisor: LibvirtConnection, name: str) -> None:
     raise NetworkMissing(
         f"{hypervisor.host} has no network {name!r}",
         context=context or ["the host has no network at all"],
-        hint="choose one of these with --network, or none with --network none",
+        hint=hint,
     )

@@ -125,7 +125,7 @@ OF_TENANTS: tuple[StateKind, ...] = (
         state={
             "intended": "The volume is to be made, or its making was interrupted.",
             "made": "libvirt has made the volume.",
-            "detaching": "The volume is to leave its VM, whose guest has not let go of it yet.",
+            "detaching": "The volume is to leave its VM, whose guest has not released it yet.",
             "merging": "A snapshot's overlay is being merged into the disk below it.",
         },
     ),

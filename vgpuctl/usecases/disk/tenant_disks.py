@@ -110,8 +110,8 @@ def refuse_attached(disk: TenantDisk, what: str) -> None:
     name, vm = disk.volume.label, disk.vm
     if disk.volume.state is VolumeState.DETACHING:
         raise StateError(
-            f"cannot {what} disk {name}: VM {vm.request.name} of tenant {vm.request.tenant} on {vm.host} has not let go"
-            " of it yet",
+            f"cannot {what} disk {name}: VM {vm.request.name} of tenant {vm.request.tenant} on {vm.host} has not"
+            " released it yet",
             hint=f"unmount it in the guest, run `{detach_command(vm, name)}` again, or stop the VM",
         )
     raise StateError(

@@ -197,4 +197,4 @@ def _take_back(services: Services, host: HostSession, vm: Vm, lease: Lease) -> N
     except VgpuctlError as error:
         raise GuestError(f"{lease.share.profile} was not detached: {error.message}") from error
     if kept:
-        raise GuestError(f"{lease.share.profile} stays with the guest until it lets go of it")
+        raise GuestError(f"{lease.share.profile} stays with the guest until the guest releases it")

@@ -129,7 +129,7 @@ def _network(services: Services, host: HostSession, vm: Vm, interface: Interface
         check_groups(session, vm.request.tenant, interface)
         network = network_of(session, vm.request, interface)
     if network is None:
-        check_network(host.hypervisor, interface.network)
+        check_network(host.hypervisor, interface.network, hint="name one of these, or a network of the tenant")
     else:
         on_its_host(replace(vm.request, host=vm.host), [network])
     return network

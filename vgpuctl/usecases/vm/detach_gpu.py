@@ -111,7 +111,7 @@ def _release(
         kept = let_go(services, host, vm, [lease])
         return DetachedGpu(vm, position, lease, bool(kept), reason if kept else None)
     kept = detach_now(services, host, vm, [lease], timeout_s)
-    why = f"the guest has not let go of it in {timeout_s:g} s: `vgpuctl repair` asks again, and the VM's stop ends it"
+    why = f"the guest has not released it in {timeout_s:g} s: `vgpuctl repair` asks again, and the VM's stop ends it"
     return DetachedGpu(vm, position, lease, bool(kept), why if kept else None)
 
 

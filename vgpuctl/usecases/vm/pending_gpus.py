@@ -19,7 +19,7 @@ from vgpuctl.usecases.support.services import HostSession, Services
 
 AT_START = "pending: attached at the next start of the VM"
 AT_STOP = "pending: detached when the VM stops"
-BY_GUEST = "pending: the guest was asked to let go of it"
+BY_GUEST = "pending: the guest was asked to release it"
 
 
 def is_pending(lease: Lease, *, was_running: bool) -> bool:

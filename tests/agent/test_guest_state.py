@@ -2,6 +2,7 @@
 """The agent's work on guests' UEFI variables and TPMs: only a VM's own files, and no link is followed."""
 
 import base64
+import contextlib
 import os
 import zlib
 from dataclasses import replace
@@ -114,3 +115,23 @@ def test_a_pipe_or_a_huge_file_is_no_state(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / f"{TPM_FOLDER[1:]}/{UUID}/tpm2/pipe")
     with pytest.raises(Problem, match="no regular file"):
         guest_state.handle(host, READ)
+
+
+def test_files_are_overwritten_before_they_are_removed(tmp_path: Path) -> None:
+    host = host_with(tmp_path, {f"{NVRAM_FOLDER}/{NVRAM}": b"variables" * 100_000, TPM: b"secret"})
+    files = [Path(f"{tmp_path}{path}") for path in (f"{NVRAM_FOLDER}/{NVRAM}", TPM)]
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(file.open("rb")) for file in files]
+        guest_state.handle(host, replace(READ, action=StateAction.REMOVE))
+        assert not any(file.exists() for file in files)
+        assert [one.read().strip(b"\0") for one in opened] == [b"", b""]
+
+
+def test_a_file_that_is_linked_from_elsewhere_is_not_overwritten(tmp_path: Path) -> None:
+    host = host_with(tmp_path, {TPM: b"secret", "/etc/secret": b"of root"})
+    place = Path(f"{tmp_path}{TPM}")
+    (place.parent / "hard").hardlink_to(tmp_path / "etc/secret")
+    (place.parent / "soft").symlink_to(tmp_path / "etc/secret")
+    guest_state.handle(host, replace(READ, action=StateAction.REMOVE))
+    assert (tmp_path / "etc/secret").read_bytes() == b"of root"
+    assert not place.parent.exists()

@@ -21,6 +21,7 @@ def test_uefi_builds_are_those_that_libvirt_can_choose(tmp_path: Path) -> None:
     usr, etc, code = "/usr/share/qemu/firmware", "/etc/qemu/firmware", "/usr/share/edk2/ovmf/OVMF_CODE.secboot.fd"
     tree = {
         code: "",
+        "/v": "v" * 540_672,
         f"{usr}/30-enrolled.json": descriptor(code, "enrolled-keys", "requires-smm", "secure-boot"),
         f"{usr}/40-sb.json": descriptor(code, "requires-smm", "secure-boot"),
         f"{usr}/50-hidden.json": descriptor(code),
@@ -34,8 +35,8 @@ def test_uefi_builds_are_those_that_libvirt_can_choose(tmp_path: Path) -> None:
     }
     builds = read(tmp_path, tree).guest_firmwares
     assert builds == (
-        GuestFirmware("30-enrolled.json", ("enrolled-keys", "requires-smm", "secure-boot")),
-        GuestFirmware("40-sb.json", ("requires-smm", "secure-boot")),
+        GuestFirmware("30-enrolled.json", ("enrolled-keys", "requires-smm", "secure-boot"), code, "raw", 540_672),
+        GuestFirmware("40-sb.json", ("requires-smm", "secure-boot"), code, "raw", 540_672),
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.boot.guest import UUID, VERSION, Guest, GuestImage, Served, served
-from vgpuctl.guests.seed.image import seed_files
+from vgpuctl.guests.seed.image import answers_files, seed_files
 from vgpuctl.model.disk import DiskRequest, InstallRequest
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
@@ -113,7 +113,7 @@ def _documents() -> dict[str, str]:
     vm = Vm(UUID, replace(REQUEST, cloud_init=plain), "here", VmState.CREATING)
     install = InstallRequest("ubuntu-iso", unattended=True)
     ubuntu = replace(vm, request=replace(vm.request, os="ubuntu-24.04", disk=DiskRequest(), install=install))
-    inside = yaml.safe_load(seed_files(plain, ubuntu)["user-data"])["autoinstall"]["user-data"]
+    inside = yaml.safe_load(answers_files(plain, ubuntu)["user-data"])["autoinstall"]["user-data"]
     return {
         "plain": seed_files(plain, vm)["user-data"],
         "installed": "#cloud-config\n" + yaml.safe_dump(inside),

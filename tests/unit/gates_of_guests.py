@@ -13,6 +13,13 @@ GUESTS = [
         on="hypervisor",
     ),
     guarded(
+        "only the creation of a VM gives its domain the answers of an installation, which wipe a disk unasked",
+        "of_first_run",
+        "usecases/domain/guest.py",
+        "usecases/vm/build_vm.py:plan_vm",
+        "usecases/vm/build_vm.py:build_vm",
+    ),
+    guarded(
         "which UEFI build a guest boots is decided once, and the check asks the same function",
         "unwanted_feature",
         "model/guest_firmware.py",

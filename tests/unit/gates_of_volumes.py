@@ -8,7 +8,7 @@ VOLUMES = [
         "a VM starts again with the images that it was made from",
         "images_again",
         "usecases/image/image_gate.py",
-        "usecases/vm/start_vm.py:_start",
+        "usecases/vm/start_vm.py:_define",
         "usecases/domain/definition.py:parts_again",
     ),
     *(
@@ -74,6 +74,7 @@ VOLUMES = [
                     "usecases/vm/delete_vm.py:remove_vm",
                     "usecases/vm/move_volumes.py:carry_volumes",
                     "usecases/vm/move_volumes.py:drop_left_volumes",
+                    "usecases/image/answers.py:drop_answers",
                 ),
             ),
             (

@@ -2,6 +2,7 @@
 """The files of the machine's disk: images, configuration, logs, and the agent's own."""
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -11,6 +12,8 @@ from vgpuctl.agent.file_problems import put_problem, read_problem
 from vgpuctl.agent.machine_root import MachineRoot
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+
+_ZEROS = 1 << 20
 
 
 class DiskFiles(MachineRoot):
@@ -163,6 +166,23 @@ class DiskFiles(MachineRoot):
         except OSError as error:
             raise put_problem(path, error) from error
 
+    def overwrite(self, base: str, path: str) -> None:
+        """Overwrite a regular file below a folder of root's with zeros, on the disk too. Raises Problem.
+
+        No link below the folder is followed. Whatever else is there is left as it is.
+        """
+        try:
+            with open(_open_below(self.path(base), path.split("/"), os.O_RDWR), "r+b", buffering=0) as file:
+                found = os.fstat(file.fileno())
+                if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                    return
+                for start in range(0, found.st_size, _ZEROS):
+                    file.write(bytes(min(_ZEROS, found.st_size - start)))
+                os.fsync(file.fileno())
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO):
+                raise put_problem(f"{base}/{path}", error) from error
+
     def remove_folder(self, path: str) -> bool:
         """Remove a folder of the disk with its files. Returns whether it was there. Raises Problem."""
         import shutil
@@ -194,13 +214,14 @@ def _remove(temporary: str) -> None:
         os.unlink(temporary)
 
 
-def _open_below(base: str, parts: Sequence[str]) -> int:
-    """Open a file below a folder for reading without following a link. Raises OSError."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+def _open_below(base: str, parts: Sequence[str], access: int = os.O_RDONLY) -> int:
+    """Open a file below a folder without following a link. Raises OSError."""
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for number, part in enumerate(parts):
         try:
-            opened = os.open(part, flags if number == len(parts) - 1 else flags | os.O_DIRECTORY, dir_fd=folder)
+            own = access if number == len(parts) - 1 else os.O_RDONLY | os.O_DIRECTORY
+            opened = os.open(part, flags | own, dir_fd=folder)
         finally:
             os.close(folder)
         folder = opened

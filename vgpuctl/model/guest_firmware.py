@@ -4,7 +4,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.facts import GuestFirmware, HostFacts
+from vgpuctl.errors import StateError
 from vgpuctl.model.distribution import Package, family_of, install
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware, VmRequest
@@ -37,6 +38,59 @@ class MissingPart:
     part: HostPart
     read: str
     fix: str
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The file of a guest's UEFI variables: format, and the size that its firmware sees.
+
+    A build with variables of another size or format cannot use it: edk2's builds of 2 MiB have 131,072 bytes, those of
+    4 MiB 540,672.
+    """
+
+    format: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.size_bytes} bytes, {self.format}"
+
+
+def build_for(facts: HostFacts, request: VmRequest, variables: Variables | None) -> GuestFirmware | None:
+    """The build that a guest must be given by its path, since libvirt alone would give it one with other variables.
+
+    None where libvirt's own choice fits: the first build by name that has the features. variables: the guest's own,
+    None before its first start. Raises StateError where the host has no build for them.
+    """
+    wanted = _builds_for(facts, request)
+    if variables is None or not wanted or _fits(wanted[0], variables):
+        return None
+    fitting = [one for one in wanted if _fits(one, variables)]
+    if not fitting:
+        has = "; ".join(f"{one.descriptor}: {_variables_of(one)}" for one in wanted)
+        raise StateError(
+            f"no UEFI build of the host fits the UEFI variables of {request.name} ({variables}); it has {has}",
+            hint="install the build that the VM was made with beside the new one; its variables are not replaced",
+        )
+    return fitting[0]
+
+
+def _builds_for(facts: HostFacts, request: VmRequest) -> list[GuestFirmware]:
+    """The builds with the features of a request, in the order in which libvirt looks at them."""
+    builds = [] if facts.guest_firmwares is None else list(facts.guest_firmwares)
+    if request.firmware is not Firmware.UEFI:
+        return []
+    if request.secure_boot is Switch.ON:
+        return [one for one in builds if all(str(feature) in one.features for feature in BuildFeature)]
+    plain = [one for one in builds if BuildFeature.SECURE_BOOT not in one.features]
+    return plain + [one for one in builds if one not in plain and BuildFeature.ENROLLED_KEYS not in one.features]
+
+
+def _fits(build: GuestFirmware, variables: Variables) -> bool:
+    return build.variables_bytes == 0 or _variables_of(build) == variables
+
+
+def _variables_of(build: GuestFirmware) -> Variables:
+    return Variables(build.variables_format, build.variables_bytes)
 
 
 def unwanted_feature(facts: HostFacts) -> BuildFeature | None:

@@ -11,21 +11,31 @@ SEED_POOL = "default"
 KEPT = "kept:"
 """Before the tenant's name, in the place of a VM's UUID, of a disk that outlived its VM."""
 _DATA = "-data-"
-_OWN_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.qcow2|-seed\.iso|-data-.*\.qcow2)")
+_OWN_NAME = re.compile(
+    r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.qcow2|-seed\.iso|-answers\.iso|-data-.*\.qcow2)"
+)
 _MIB = 2**20
 
 
 class VolumeKind(StrEnum):
-    """The volumes of a VM. data: one more disk. overlay: what was written to a disk since a snapshot of it."""
+    """The volumes of a VM. data: one more disk. overlay: what was written to a disk since a snapshot of it.
+
+    answers: those of an unattended installation, for the first run of the VM alone.
+    """
 
     DISK = "disk"
     DATA = "data"
     OVERLAY = "overlay"
     SEED = "seed"
+    ANSWERS = "answers"
 
     def ending(self) -> str:
         """The end of the volume's name."""
-        return "-seed.iso" if self is VolumeKind.SEED else ".qcow2"
+        return f"-{self.value}.iso" if self.is_written() else ".qcow2"
+
+    def is_written(self) -> bool:
+        """True for a medium that vgpuctl writes itself, of the size that it has then; False for a disk."""
+        return self in (VolumeKind.SEED, VolumeKind.ANSWERS)
 
 
 class VolumeState(StrEnum):
@@ -94,7 +104,7 @@ def vm_uuid_of(volume: str) -> str | None:
 
 
 def wanted_volumes(vm: Vm) -> tuple[Volume, ...]:
-    """The volumes to be made for a VM, its disk first; the size of a seed is known when it is written.
+    """The volumes to be made for a VM, its disk first; the size of a seed or of answers is known when it is written.
 
     A disk that the tenant kept from an earlier VM is not among them.
     """
@@ -107,6 +117,8 @@ def wanted_volumes(vm: Vm) -> tuple[Volume, ...]:
             wanted.append(_volume(vm, VolumeKind.DATA, disk.pool, disk.size_mib * _MIB, disk.name, keep=disk.keep))
     if request.has_seed:
         wanted.append(_volume(vm, VolumeKind.SEED, SEED_POOL, None))
+    if request.install is not None and request.install.unattended:
+        wanted.append(_volume(vm, VolumeKind.ANSWERS, SEED_POOL, None))
     return tuple(wanted)
 
 

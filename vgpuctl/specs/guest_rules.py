@@ -142,6 +142,11 @@ def _install_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[t
         return
     if request.disk is None or request.disk.base_image is not None:
         yield "an unattended installation needs an empty disk", "give --disk SIZE and no base image"
+    if request.data_disks:
+        yield (
+            f"an unattended installation wipes a disk, and could take data disk {request.data_disks[0].name} for it",
+            "leave the data disks out, and attach them by `vgpuctl attach-disk` after the installation",
+        )
     if request.cloud_init.user_data is not None:
         yield (
             "the answers of --unattended and user-data exclude each other",

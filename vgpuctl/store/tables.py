@@ -24,7 +24,7 @@ from vgpuctl.store.schema.tenants import (
 )
 from vgpuctl.store.schema.vms import image_copies, images, leases, proofs, vms, volumes
 
-SCHEMA_VERSION = "0022"
+SCHEMA_VERSION = "0023"
 VERSION_TABLE = "vgpuctl_version"
 
 __all__ = [

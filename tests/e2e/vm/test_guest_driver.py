@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import machine
 from vgpuctl.guests.libvirtd.storage import Storage
 
 PAGE = Path(__file__).parents[3] / "docs" / "guest-drivers.md"
-IMAGES = "/var/lib/libvirt/images"
 VM = ("--tenant", "acme", "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
 
 
@@ -84,32 +81,3 @@ def test_a_tenants_driver_is_for_its_vms_with_a_gpu(operator: Operator, tmp_path
     finally:
         for name in ("with-gpu", "without", "own"):
             operator.does("delete-vm", name, "--tenant", "acme", "--yes", "--timeout", "0")
-
-
-def test_an_unattended_windows_has_its_answers_in_the_seed_and_the_media_beside_it(
-    operator: Operator, fleet: lab.LabFolder
-) -> None:
-    folder = machine(fleet, "sim-001").root / IMAGES.lstrip("/")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("windows", "virtio"):
-        (folder / f"{name}.iso").write_bytes(name.encode() * 512)
-        kind = ("--path", f"{IMAGES}/{name}.iso", "--format", "raw", "--kind", "iso")
-        operator.does("register-image", name, *kind, "--host", "sim-001")
-    media = ("--iso", "windows", "--drivers-iso", "virtio", "--unattended")
-    size = ("--memory", "4GiB", "--vcpus", "2", "--disk", "64GiB", "--network", "none")
-    desktop = ("desk", "--tenant", "acme", "--host", "sim-001", "--os", "win11", "--gpu", "A40-8Q", *size, *media)
-    (created,) = operator.json("create-vm", *desktop)
-    uuid = created["vm"]["uuid"]
-    try:
-        with libvirt_of(operator.inventory, "sim-001") as there:
-            xml = there.xml("acme.desk") or ""
-            seed = Storage(there).find_volume("default", f"{uuid}-seed.iso")
-        assert seed is not None
-        assert xml.count("device='cdrom'") == 3
-        (again,) = operator.json("create-vm", *desktop)
-        assert not again["changed"], "another password is no other VM"
-    finally:
-        operator.does("delete-vm", "desk", "--tenant", "acme", "--yes", "--timeout", "0")
-        for name in ("windows", "virtio"):
-            operator.does("delete-image", name, "--yes")
-            (folder / f"{name}.iso").unlink()

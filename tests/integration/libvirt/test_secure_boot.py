@@ -4,6 +4,7 @@
 OVMF's shell is not signed, so that a guest with Microsoft's keys must refuse it, and one without Secure Boot starts it.
 """
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,11 +18,13 @@ from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.agent.facts import guest_firmware, guest_tpm
 from vgpuctl.agent.host import Host
 from vgpuctl.catalog.guest_os import with_os_defaults
+from vgpuctl.errors import StateError
 from vgpuctl.guests.domain.render import render_domain
 from vgpuctl.guests.domain.view import domain_view
 from vgpuctl.guests.facts.capabilities import hyperv_features
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.display import DisplayKind, DisplayRequest
+from vgpuctl.model.guest_firmware import Variables
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Vm, VmRequest
 
@@ -46,17 +49,31 @@ def state_folder(libvirtd: LocalLibvirtd) -> Iterator[Path]:
             shutil.rmtree(one) if one.is_dir() else one.unlink()
 
 
-def _define(hypervisor: Hypervisor, libvirtd: LocalLibvirtd, request: VmRequest) -> Vm:
+def _define(
+    hypervisor: Hypervisor, libvirtd: LocalLibvirtd, request: VmRequest, *, variables: Variables | None = None
+) -> Vm:
     """Define a VM of 256 MiB on this machine as it is. Its serial console goes to a log."""
     made = vm(replace(with_os_defaults(request), memory_mib=256, vcpus=1))
     here = Host()
     there = replace(
         facts(kvm=False, libvirt_version=hypervisor.version()),
-        guest_firmwares=guest_firmware.read(here),
+        guest_firmwares=guest_firmware.read(here if variables is None else _AsInside(libvirtd)),
         tpm_programs=guest_tpm.read(here),
     )
-    hypervisor.define(render_domain(domain_view(made, [], there)))
+    hypervisor.define(render_domain(domain_view(made, [], there, variables=variables)))
     return made
+
+
+class _AsInside(Host):
+    """This machine with the folder for descriptors that libvirtd has."""
+
+    def __init__(self, libvirtd: LocalLibvirtd) -> None:
+        super().__init__()
+        self._etc = libvirtd.folder / "etc/qemu"
+
+    def path(self, path: str) -> str:
+        """The place of a path."""
+        return str(self._etc / path.removeprefix("/etc/qemu/")) if path.startswith("/etc/qemu/") else super().path(path)
 
 
 def _boot(hypervisor: Hypervisor, libvirtd: LocalLibvirtd, made: Vm, *words: str) -> str:
@@ -104,6 +121,39 @@ def test_without_secure_boot_the_shell_starts(
     made = _define(hypervisor, libvirtd, replace(REQUEST, os="debian-12", secure_boot=Switch.OFF))
     assert "Security Violation" not in _boot(hypervisor, libvirtd, made, "Shell>", "Security Violation")
     assert set(_files(state_folder)) == {f"qemu/nvram/{made.uuid}_VARS.fd"}
+
+
+def test_a_guest_keeps_its_build_when_another_one_is_put_before_it(
+    hypervisor: Hypervisor, libvirtd: LocalLibvirtd, state_folder: Path
+) -> None:
+    request = replace(REQUEST, os="debian-12", secure_boot=Switch.OFF)
+    made = _define(hypervisor, libvirtd, request)
+    hypervisor.start(made.domain_name)
+    hypervisor.destroy(made.domain_name)
+    (nvram,) = (state_folder / "qemu/nvram").iterdir()
+    own = Variables("raw", nvram.stat().st_size)
+    assert own == Variables("raw", 540_672)
+    upgraded = libvirtd.folder / "etc/qemu/firmware/10-2m.json"
+    upgraded.parent.mkdir(exist_ok=True)
+    descriptor = json.loads(Path("/usr/share/qemu/firmware/60-edk2-x86_64.json").read_text())
+    descriptor["mapping"]["executable"]["filename"] = "/usr/share/OVMF/OVMF_CODE.fd"
+    descriptor["mapping"]["nvram-template"]["filename"] = "/usr/share/OVMF/OVMF_VARS.fd"
+    upgraded.write_text(json.dumps(descriptor))
+    try:
+        _define(hypervisor, libvirtd, request)
+        hypervisor.start(made.domain_name)
+        live = hypervisor.xml(made.domain_name) or ""
+        hypervisor.destroy(made.domain_name)
+        assert "/usr/share/OVMF/OVMF_CODE.fd<" in live, "libvirt takes the new build, and looks at no variables"
+        (libvirtd.folder / f"var/log/libvirt/qemu/{made.domain_name}-serial.log").unlink()
+        _define(hypervisor, libvirtd, request, variables=own)
+        assert "Security Violation" not in _boot(hypervisor, libvirtd, made, "Shell>")
+        with pytest.raises(StateError, match="no UEFI build of the host fits the UEFI variables"):
+            _define(hypervisor, libvirtd, request, variables=Variables("raw", 7))
+    finally:
+        upgraded.unlink()
+        hypervisor.undefine(made.domain_name, uuid=made.uuid)
+    assert _files(state_folder) == {}
 
 
 def test_libvirt_reports_the_enlightenments_of_emulated_guests(hypervisor: Hypervisor) -> None:

@@ -146,3 +146,30 @@ def test_an_older_store_keeps_the_names_that_its_vms_have(url: str) -> None:
             Volume("first", "a.b", "c", "gpu1", VolumeKind.SEED, "default", "a.b.c-seed.iso", made),
             Volume("first", "a.b", "c", "gpu1", VolumeKind.DISK, "fast", "a.b.c.qcow2", made),
         ]
+
+
+def test_the_seed_of_a_vm_that_was_installed_unattended_becomes_its_answers(url: str) -> None:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        command.upgrade(upgrade.config(connection), "0022")
+        row = {"host": "gpu1", "state": "stopped", "request_version": 9, "created_at": 0.0}
+        connection.execute(text("INSERT INTO tenants (name, created_at) VALUES ('acme', 0)"))
+        for name, install in (("first", '{"iso": "x", "unattended": true}'), ("second", '{"iso": "x"}')):
+            connection.execute(
+                text(
+                    "INSERT INTO vms (uuid, tenant, name, host, state, request, request_version, created_at)"
+                    " VALUES (:name, 'acme', :name, :host, :state, :request, :request_version, :created_at)"
+                ),
+                row | {"name": name, "request": f'{{"name": "{name}", "tenant": "acme", "install": {install}}}'},
+            )
+            connection.execute(
+                text(
+                    "INSERT INTO volumes (host, pool, name, vm_uuid, tenant, vm_name, kind, state, created_at)"
+                    " VALUES ('gpu1', 'default', :file, :name, 'acme', :name, 'seed', 'made', 0)"
+                ),
+                {"file": f"{name}-seed.iso", "name": name},
+            )
+        command.upgrade(upgrade.config(connection), "head")
+        kinds = connection.execute(text("SELECT vm_uuid, kind FROM volumes ORDER BY vm_uuid")).all()
+    engine.dispose()
+    assert [tuple(one) for one in kinds] == [("first", "answers"), ("second", "seed")]

@@ -7,6 +7,7 @@ from tests.unit.guests.cases import A40, REQUEST, facts, gpu, leases, vm, whole
 from vgpuctl.agent.wire.facts import GuestFirmware, HostFacts
 from vgpuctl.catalog.guest_os import GUEST_OSES, with_os_defaults
 from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.model.guest_firmware import Variables
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware, VmRequest
 
@@ -15,6 +16,14 @@ BUILDS = (
     GuestFirmware("40-edk2-x86_64-secure-enrolled.json", ("enrolled-keys", "requires-smm", "secure-boot")),
     GuestFirmware("50-edk2-x86_64-secure.json", ("requires-smm", "secure-boot")),
     GuestFirmware("60-edk2-x86_64.json", ("acpi-s3",)),
+)
+# Builds of 4 MiB that were put before those of 2 MiB, as Fedora has them since edk2 of 2023.
+_SECURE = ("enrolled-keys", "requires-smm", "secure-boot")
+BUILDS_AFTER_AN_UPGRADE = (
+    GuestFirmware("30-4m-secure.json", _SECURE, "/usr/share/edk2/ovmf/OVMF_CODE_4M.secboot.qcow2", "qcow2", 540_672),
+    GuestFirmware("31-4m.json", (), "/usr/share/edk2/ovmf/OVMF_CODE_4M.qcow2", "qcow2", 540_672),
+    GuestFirmware("40-secure.json", _SECURE, "/usr/share/edk2/ovmf/OVMF_CODE.secboot.fd", "raw", 131_072),
+    GuestFirmware("50.json", (), "/usr/share/edk2/ovmf/OVMF_CODE.fd", "raw", 131_072),
 )
 # What libvirt reports on a host with KVM (Linux 6.1, QEMU 7.2).
 REPORTED = frozenset(
@@ -65,6 +74,19 @@ OS_CASES: dict[str, DomainView] = {
         vm(replace(REQUEST, firmware=Firmware.UEFI, secure_boot=Switch.OFF)),
         [],
         replace(host(), guest_firmwares=BUILDS[:2]),
+    ),
+    "uefi_of_a_former_build": domain_view(
+        vm(replace(REQUEST, firmware=Firmware.UEFI)),
+        [],
+        replace(host(), guest_firmwares=BUILDS_AFTER_AN_UPGRADE),
+        variables=Variables("raw", 131_072),
+    ),
+    "uefi_of_a_former_secure_build": domain_view(
+        vm(asks_for("win11")),
+        [],
+        replace(host(), guest_firmwares=BUILDS_AFTER_AN_UPGRADE),
+        hyperv=REPORTED,
+        variables=Variables("raw", 131_072),
     ),
     "tpm_with_bios": domain_view(vm(replace(REQUEST, tpm=Switch.ON)), [], host()),
 }

@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.guests.cases import REQUEST, vm
-from tests.unit.guests.os_cases import BUILDS, REPORTED, asks_for, host
+from tests.unit.guests.os_cases import BUILDS, BUILDS_AFTER_AN_UPGRADE, REPORTED, asks_for, host
+from vgpuctl.errors import StateError
 from vgpuctl.guests.domain.firmware_view import tpm_view, tseg_mib, uefi_view
 from vgpuctl.guests.domain.windows_view import note_missing, windows_view
 from vgpuctl.guests.facts.capabilities import reported_hyperv, undefine_state_flags
 from vgpuctl.guests.libvirt_errors import hint_for, libvirt_module
+from vgpuctl.model.guest_firmware import Variables
 from vgpuctl.model.guest_state import nvram_file
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware
@@ -116,3 +118,15 @@ def test_flags_of_undefine_follow_libvirts_version() -> None:
 def test_a_broken_tpm_emulator_has_a_hint() -> None:
     hint = hint_for("Could not run '/usr/bin/swtpm_setup'. exitstatus: 1; Check error log 'web-swtpm.log' for details.")
     assert hint is not None and "/var/lib/swtpm-localca" in hint
+
+
+def test_a_host_without_a_build_for_the_variables_is_refused_by_name() -> None:
+    request = replace(REQUEST, firmware=Firmware.UEFI)
+    new = replace(host(), guest_firmwares=BUILDS_AFTER_AN_UPGRADE[:2])
+    with pytest.raises(StateError, match=r"fits the UEFI variables of web-1 \(131072 bytes, raw\); it has 31-4m.json"):
+        uefi_view(vm(request), new, window_gib=None, variables=Variables("raw", 131_072))
+    for facts in (new, host(), replace(host(), guest_firmwares=None)):
+        view = uefi_view(vm(request), facts, window_gib=None)
+        assert view is not None and view.code is None, "without variables, and of unknown builds, libvirt chooses"
+    first = uefi_view(vm(request), new, window_gib=None, variables=Variables("qcow2", 540_672))
+    assert first is not None and first.code is None, "the build that libvirt would choose fits"

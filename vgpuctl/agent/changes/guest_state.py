@@ -108,6 +108,13 @@ def _write(host: Host, file: StateFile, data: bytes) -> None:
 
 
 def _remove(host: Host, uuid: str, nvram: Tuple[str, ...]) -> List[str]:
+    """Overwrite the files, then remove them with all else that the VM has there."""
+    try:
+        paths = _paths(host, uuid, nvram)
+    except Problem:
+        paths = []  # more files than a TPM has: they are removed, and not looked at
+    for base, path in paths:
+        host.overwrite(base, path)
     removed = [f"{NVRAM_FOLDER}/{name}" for name in nvram if host.remove_file(f"{NVRAM_FOLDER}/{name}")]
     folder = f"{TPM_FOLDER}/{uuid}"
     return removed + ([folder] if host.remove_folder(folder) else [])

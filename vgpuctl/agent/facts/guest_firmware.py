@@ -5,7 +5,9 @@ import fnmatch
 import json
 from typing import Any, Dict, List, Optional, Tuple
 
+from vgpuctl.agent.facts import image
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import GuestFirmware
 
 # libvirt also reads a user's folder, but not in the system's daemon. A name in a later folder hides the same name in
@@ -23,14 +25,14 @@ def read(host: Host) -> Tuple[GuestFirmware, ...]:
                 texts[name] = host.read_optional(f"{folder}/{name}") or ""
     found = []
     for name in sorted(texts):
-        features = _read_features(host, texts[name])
-        if features is not None:
-            found.append(GuestFirmware(name, features))
+        build = _read_build(host, name, texts[name])
+        if build is not None:
+            found.append(build)
     return tuple(found)
 
 
-def _read_features(host: Host, text: str) -> Optional[Tuple[str, ...]]:
-    """Return the features of one descriptor, None where it is not of a build that such a guest can boot."""
+def _read_build(host: Host, name: str, text: str) -> Optional[GuestFirmware]:
+    """Return the build of one descriptor, None where it is not one that such a guest can boot."""
     try:
         content = json.loads(text)
     except ValueError:
@@ -43,10 +45,25 @@ def _read_features(host: Host, text: str) -> Optional[Tuple[str, ...]]:
     # Builds without a store for variables (`stateless`, or loaded as memory) are for confidential guests.
     executable = mapping.get("executable")
     path = executable.get("filename") if isinstance(executable, dict) else None
-    is_split = mapping.get("device") == "flash" and isinstance(mapping.get("nvram-template"), dict)
-    if not is_split or not isinstance(path, str) or not path.startswith("/") or not host.exists(path):
+    template = mapping.get("nvram-template")
+    if mapping.get("device") != "flash" or not isinstance(template, dict):
         return None
-    return tuple(one for one in _list(content, "features") if isinstance(one, str))
+    if not isinstance(path, str) or not path.startswith("/") or not host.exists(path):
+        return None
+    features = tuple(one for one in _list(content, "features") if isinstance(one, str))
+    kind, size = _variables(host, template.get("filename"))
+    return GuestFirmware(name, features, path, kind, size)
+
+
+def _variables(host: Host, path: object) -> Tuple[str, int]:
+    """Format and size of a template of variables; size 0 where it cannot be read. Its own header tells the format."""
+    if not isinstance(path, str) or not path.startswith("/"):
+        return "raw", 0
+    try:
+        file = image.read(host, path, with_digest=False)
+    except Problem:
+        return "raw", 0
+    return ("raw", file.size_bytes) if file.qcow2 is None else ("qcow2", file.qcow2.virtual_bytes)
 
 
 def _is_for_q35(content: Dict[str, Any]) -> bool:

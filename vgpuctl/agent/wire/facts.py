@@ -310,11 +310,15 @@ class GuestFirmware:
     """One UEFI build for q35 guests, as its descriptor in QEMU's firmware folders tells.
 
     descriptor: the file's name, by which libvirt orders them. features: `secure-boot`, `enrolled-keys`, `requires-smm`,
-    and so on, in QEMU's words (docs/interop/firmware.json).
+    and so on, in QEMU's words (docs/interop/firmware.json). code: the path of the program. variables_format,
+    variables_bytes: of the file that its guests' variables begin as; 0 where that is not known.
     """
 
     descriptor: str
     features: Tuple[str, ...] = ()
+    code: str = ""
+    variables_format: str = "raw"
+    variables_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""eject-iso: take the install media out of a VM's drives."""
+"""eject-iso: take the install media and the answers out of a VM's drives."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from vgpuctl.cli.support.output import print_json, say
 @options.one_host
 @options.as_json
 def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Eject the install media of the VM NAME, now and for its next starts. Its seed stays in its drive."""
+    """Eject the install media of the VM NAME and the answers of its installation. Its seed stays in its drive."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.disk.eject_iso import eject_iso
     from vgpuctl.usecases.support.find_vm import find_vm

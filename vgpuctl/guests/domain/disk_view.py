@@ -106,10 +106,17 @@ def has_scsi_seed(request: VmRequest) -> bool:
     return request.has_seed and request.os is not None and not is_windows(request.os) and request.install is None
 
 
-def medium_views(request: VmRequest, seed_path: str | None, install_paths: Sequence[str]) -> Iterator[MediumView]:
-    """The media of a VM. install_paths: of its installation medium, from which it boots, and of further ones."""
+def medium_views(
+    request: VmRequest, seed_path: str | None, install_paths: Sequence[str], answers_path: str | None = None
+) -> Iterator[MediumView]:
+    """The media of a VM. install_paths: of its installation medium, from which it boots, and of further ones.
+
+    answers_path: for the installer. Ubuntu's installer reads them as its seed, so that the other seed is left out.
+    """
     names = iter(ascii_lowercase)
     seed = f"sd{next(names)}"
+    if answers_path is not None and not is_windows(request.os):
+        seed_path, answers_path = answers_path, None
     if seed_path is not None:
         if has_scsi_seed(request):
             yield MediumView(seed_path, seed, bus=DiskBus.SCSI, scsi_target=_SEED_TARGET)
@@ -117,3 +124,5 @@ def medium_views(request: VmRequest, seed_path: str | None, install_paths: Seque
             yield MediumView(seed_path, seed)
     for number, path in enumerate(install_paths):
         yield MediumView(path, f"sd{next(names)}", None if number else 2)
+    if answers_path is not None:
+        yield MediumView(answers_path, f"sd{next(names)}")

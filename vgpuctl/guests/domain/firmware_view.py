@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.model.guest_firmware import BuildFeature, unwanted_feature
+from vgpuctl.model.guest_firmware import BuildFeature, Variables, build_for, unwanted_feature
 from vgpuctl.model.guest_state import nvram_file
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.version import version_of
@@ -37,7 +37,8 @@ class UefiView:
 
     has_smm: system management mode is on, by which Secure Boot keeps its variables from the guest's kernel. tseg_mib:
     its memory, None for QEMU's default. has_secure_loader: older versions of libvirt want it said. nvram: the path of
-    the file of its variables, None for the one that libvirt names after the domain.
+    the file of its variables, None for the one that libvirt names after the domain. code: the path of the build where
+    libvirt's choice would not fit the variables; libvirt reads their format from the descriptor of that build.
     """
 
     features: tuple[FeatureView, ...]
@@ -45,6 +46,7 @@ class UefiView:
     tseg_mib: int | None = None
     has_secure_loader: bool = False
     nvram: str | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,17 @@ class TpmView:
     is_persistent: bool
 
 
-def uefi_view(vm: Vm, facts: HostFacts, *, window_gib: int | None, nvram_folder: str = NVRAM_FOLDER) -> UefiView | None:
-    """Decide the UEFI firmware of a VM on its host; None for BIOS.
+def uefi_view(
+    vm: Vm,
+    facts: HostFacts,
+    *,
+    window_gib: int | None,
+    nvram_folder: str = NVRAM_FOLDER,
+    variables: Variables | None = None,
+) -> UefiView | None:
+    """Decide the UEFI firmware of a VM on its host; None for BIOS. Raises StateError without a build for its variables.
 
+    variables: those that it has there, None before its first start.
     window_gib: the 64-bit window for the GPUs' BARs. A VM whose request says nothing of Secure Boot keeps the file of
     variables that libvirt names after the domain; any other has one named after its UUID, which a rename keeps.
     """
@@ -64,18 +74,24 @@ def uefi_view(vm: Vm, facts: HostFacts, *, window_gib: int | None, nvram_folder:
     if request.firmware is not Firmware.UEFI:
         return None
     unwanted = unwanted_feature(facts) or BuildFeature.SECURE_BOOT
-    if request.secure_boot is None:
+    build = build_for(facts, request, variables)
+    if request.secure_boot is None and build is None:
         return UefiView((FeatureView(unwanted, is_wanted=False),))
     is_secure = request.secure_boot is Switch.ON
     has_smm = is_secure or unwanted is BuildFeature.ENROLLED_KEYS
+    if build is not None:
+        has_smm = "requires-smm" in build.features
     wanted = tuple(FeatureView(one, is_wanted=True) for one in BuildFeature)
     memory_mib = request.memory_mib + 1024 * (window_gib or 0)
     return UefiView(
         wanted if is_secure else (FeatureView(unwanted, is_wanted=False),),
         has_smm=has_smm,
         tseg_mib=tseg_mib(memory_mib, request.vcpus) if has_smm else None,
-        has_secure_loader=is_secure and version_of(facts.libvirt_version) < _NO_SECURE_LOADER_SINCE,
+        has_secure_loader=is_secure and version_of(facts.libvirt_version) < _NO_SECURE_LOADER_SINCE
+        if build is None
+        else has_smm,
         nvram=f"{nvram_folder}/{nvram_file(vm)}",
+        code=None if build is None else build.code,
     )
 
 

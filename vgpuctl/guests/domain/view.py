@@ -29,6 +29,7 @@ from vgpuctl.guests.domain.windows_view import WindowsView, windows_view
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
 from vgpuctl.model.gpu_positions import gpu_ports, spare_ports_of_gpus
+from vgpuctl.model.guest_firmware import Variables
 from vgpuctl.model.interfaces import port_count, spare_ports_taken
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment
@@ -126,19 +127,23 @@ def domain_view(
     data_disks: Mapping[str, DiskView] = NO_DISKS,
     seed_path: str | None = None,
     install_paths: Sequence[str] = (),
+    answers_path: str | None = None,
     attachments: Sequence[Attachment] = (),
     direct_kernel: DirectKernel | None = None,
     floating: CpusByNode = NO_CPUS,
     hyperv: Collection[str] | None = None,
     log_folder: str = LOG_FOLDER,
     nvram_folder: str = NVRAM_FOLDER,
+    variables: Variables | None = None,
 ) -> DomainView:
     """Decide the whole domain of one VM on one host.
 
     leases: the VM's own, one per GPU. facts: the host's, read under its lock. disk/seed_path: the volumes made
-    before. direct_kernel: with paths on the host. attachments: the VM's places in tenants' networks; its other
-    interfaces are in networks of the host. floating: the CPUs of each NUMA node that no vCPU is pinned to.
-    hyperv: the enlightenments that the host's libvirt reports, None where it reports none.
+    before. answers_path: of an unattended installation, in the run that installs. direct_kernel: with paths on the
+    host. attachments: the VM's places in tenants' networks; its other interfaces are in networks of the host.
+    floating: the CPUs of each NUMA node that no vCPU is pinned to.
+    hyperv: the enlightenments that the host's libvirt reports, None where it reports none. variables: the UEFI
+    variables that the VM has on the host, None before its first start.
     Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
     """
     ordered = sorted(leases, key=lambda lease: lease.index)
@@ -167,7 +172,7 @@ def domain_view(
         and window is not None
         and window > LARGE_WINDOW_GIB
         and version_of(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
-        uefi=uefi_view(vm, facts, window_gib=window, nvram_folder=nvram_folder),
+        uefi=uefi_view(vm, facts, window_gib=window, nvram_folder=nvram_folder, variables=variables),
         tpm=tpm_view(vm, facts),
         windows=windows_view(facts, hyperv) if is_windows(request.os) else None,
         direct_kernel=direct_kernel,
@@ -177,7 +182,7 @@ def domain_view(
         root_ports=root_ports(ports, vm.nodes, extras),
         scsi_bus=buses.scsi,
         disks=disk_views(request, disk, data_disks, buses),
-        media=tuple(medium_views(request, seed_path, install_paths)),
+        media=tuple(medium_views(request, seed_path, install_paths, answers_path)),
         nics=nic_views(vm, attachments, buses),
         hostdevs=tuple(_hostdevs(ordered, gpu_buses, request.display, facts)),
         display=display_view(request.display, buses.usb),

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers of unattended installations: Autounattend.xml for Windows, autoinstall for Ubuntu.
 
-Both lie in the VM's seed. Windows Setup looks at the root of every removable medium for its file, and Ubuntu's
-installer reads a NoCloud seed as cloud-init does.
+Both are on a medium of their own, which only the first run of a VM has. Windows Setup looks at the root of every
+removable medium for its file, and Ubuntu's installer reads a NoCloud seed as cloud-init does.
+Both wipe a disk without a question, so each looks first whether the disk is empty, and ends where it is not.
 """
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpuctl.catalog.guest_os import GuestOs
 from vgpuctl.guests.seed.linux_setup import linux_setup
 from vgpuctl.guests.seed.network import seeded_interfaces
 from vgpuctl.guests.seed.windows_setup import SETUP_FILE, computer_name, windows_setup
@@ -59,6 +59,7 @@ class WindowsAnswers:
     driver_paths: tuple[str, ...]
     partitions: tuple[Partition, ...]
     first_logon_commands: tuple[str, ...]
+    guard: str
 
 
 # Microsoft, "UEFI/GPT-based hard drive partitions": the order EFI, MSR, Windows.
@@ -69,38 +70,52 @@ _PARTITIONS = (
 )
 
 
-def windows_answers(
-    cloud_init: CloudInit, vm: Vm, profile: GuestOs, attachments: Sequence[Attachment]
-) -> dict[str, str]:
-    """Write Autounattend.xml and the script of the first logon, by file name.
+# It lists the partitions of the disk that Setup is to wipe. A line of a partition has its number between blanks, in
+# every language. Where there is one, the VM is shut down, and Setup waits for a key that nobody presses.
+_GUARD = (
+    'cmd.exe /c "(echo select disk 0&echo list partition)>X:\\guard.txt'
+    '&diskpart /s X:\\guard.txt|findstr /c:" 1  "&&(wpeutil shutdown&pause)||ver"'
+)
 
-    Each call makes another password. It is nowhere but in this file, and the script replaces it by one that nobody
-    knows; after that the guest agent sets the operator's.
+
+def windows_first_logon(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment]) -> dict[str, str]:
+    """Write the script of the first logon, by file name. It gives the account a password that nobody knows."""
+    script = windows_setup(cloud_init, vm.request, account=ACCOUNT, interfaces=seeded_interfaces(vm, attachments))
+    assert script is not None
+    return {SETUP_FILE: script}
+
+
+def windows_answers(cloud_init: CloudInit, vm: Vm) -> dict[str, str]:
+    """Write Autounattend.xml, by file name.
+
+    Each call makes another password. It is nowhere but in this file, and the script of the first logon replaces it by
+    one that nobody knows; after that the guest agent sets the operator's.
     """
-    install = vm.request.install
-    folder = _FOLDERS[profile.name]
+    install, system = vm.request.install, vm.request.os or ""
+    folder = _FOLDERS[system]
     has_drivers = install is not None and install.drivers is not None
     answers = WindowsAnswers(
         computer_name=computer_name(cloud_init.hostname or vm.request.name),
         account=ACCOUNT,
         password=f"aA1!{secrets.token_urlsafe(24)}",
         # Media of Windows Server: 1 is Standard without a desktop, 2 with one. Others: the medium's first edition.
-        image_index=2 if profile.name.startswith("windows-server-") else 1,
+        image_index=2 if system.startswith("windows-server-") else 1,
         driver_paths=tuple(
             f"{letter}:\\{driver}\\{folder}\\amd64" for letter in _LETTERS for driver in _DRIVERS if has_drivers
         ),
         partitions=_PARTITIONS,
         first_logon_commands=("powercfg.exe /hibernate off", _FIND_AND_RUN),
+        guard=_GUARD,
     )
-    script = windows_setup(cloud_init, vm.request, account=ACCOUNT, interfaces=seeded_interfaces(vm, attachments))
-    assert script is not None
-    return {ANSWER_FILE: render_template("autounattend.xml.j2", answers=answers), SETUP_FILE: script}
+    return {ANSWER_FILE: render_template("autounattend.xml.j2", answers=answers)}
 
 
 def ubuntu_answers(cloud_init: CloudInit, vm: Vm, keys: list[str]) -> str:
-    """Write user-data with autoinstall: the whole first disk, OpenSSH with the VM's keys, and no password.
+    """Write user-data with autoinstall: the whole disk, OpenSSH with the VM's keys, and no password.
 
-    The installed system runs the script of the GPU at its first boot, from the user-data that the installer hands on.
+    The VM has one disk then. The early command ends the installation before anything is written to a disk that is not
+    empty: Ubuntu's installer stops at the first of them that fails. The installed
+    system runs the script of the GPU at its first boot, from the user-data that the installer hands on.
     Source: Ubuntu, Autoinstall configuration reference manual.
     """
     return render_template(

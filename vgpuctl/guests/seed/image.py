@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The seed: a NoCloud image (volume id `cidata`), for cloud-init, cloudbase-init and installers.
 
-It has equal bytes for equal input; only the answers for Windows Setup have a new password each time.
+It has equal bytes for equal input. The answers of an unattended installation are an image of their own, which leaves
+with the first run of the VM; those for Windows Setup have a new password each time.
 The keys of `--ssh-key` go into meta-data as `public-keys`, which cloud-init adds to what user-data says; so
 they reach the guest with any document the user brings, be it a cloud-config or a script, without touching it.
 Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
@@ -9,8 +10,8 @@ Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
 
 from collections.abc import Sequence
 
-from vgpuctl.catalog.guest_os import GUEST_OSES
-from vgpuctl.guests.seed.answers import ubuntu_answers, windows_answers
+from vgpuctl.catalog.guest_os import is_windows
+from vgpuctl.guests.seed.answers import ubuntu_answers, windows_answers, windows_first_logon
 from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.iso_image import iso_image
 from vgpuctl.guests.seed.linux_setup import linux_setup
@@ -33,23 +34,40 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] 
     """Write the seed's files, by name; see seed_image."""
     keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
     hostname = cloud_init.hostname or vm.request.name
-    meta_data = render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys)
-    files = {"meta-data": meta_data}
-    profile, install = GUEST_OSES.get(vm.request.os or ""), vm.request.install
-    is_unattended = install is not None and install.unattended
-    if profile is not None and profile.is_windows:
-        if is_unattended:
-            files.update(windows_answers(cloud_init, vm, profile, attachments))
-        else:
-            files["user-data"] = windows_user_data(cloud_init, vm, hostname)
-    elif is_unattended:
-        files["user-data"] = ubuntu_answers(cloud_init, vm, keys)
-    else:
+    files = {"meta-data": _meta_data(vm, hostname, keys)}
+    install = vm.request.install
+    if not is_windows(vm.request.os):
         files |= _cloud_init_files(cloud_init, vm, hostname, keys)
+    elif install is not None and install.unattended:
+        files |= windows_first_logon(cloud_init, vm, attachments)
+    else:
+        files["user-data"] = windows_user_data(cloud_init, vm, hostname)
+    return files | _network_files(cloud_init, vm, attachments)
+
+
+def answers_image(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> bytes:
+    """Make the medium of the answers for an installer. Ubuntu's finds them in a seed, Windows Setup on any medium."""
+    volume_id = "answers" if is_windows(vm.request.os) else "cidata"
+    return iso_image(answers_files(cloud_init, vm, attachments), volume_id=volume_id)
+
+
+def answers_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> dict[str, str]:
+    """Write the files of the answers, by name; see answers_image."""
+    keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
+    files = {"meta-data": _meta_data(vm, cloud_init.hostname or vm.request.name, keys)}
+    if is_windows(vm.request.os):
+        return files | windows_answers(cloud_init, vm)
+    files["user-data"] = ubuntu_answers(cloud_init, vm, keys)
+    return files | _network_files(cloud_init, vm, attachments)
+
+
+def _meta_data(vm: Vm, hostname: str, keys: list[str]) -> str:
+    return render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys)
+
+
+def _network_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment]) -> dict[str, str]:
     network = network_document(cloud_init, vm, attachments)
-    if network is not None:
-        files["network-config"] = network
-    return files
+    return {} if network is None else {"network-config": network}
 
 
 def _cloud_init_files(cloud_init: CloudInit, vm: Vm, hostname: str, keys: list[str]) -> dict[str, str]:

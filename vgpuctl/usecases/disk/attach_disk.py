@@ -25,6 +25,7 @@ from vgpuctl.usecases.disk.tenant_disks import (
     settle_detach,
 )
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.image.answers import answers_of
 from vgpuctl.usecases.image.volumes import make_volume, remove_recorded
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.operations import operation
@@ -57,6 +58,12 @@ def attach_disk(services: Services, vm: Vm, wanted: DataDisk) -> DiskChange:
         vm, _ = find_vm(services, vm.request.tenant, vm.request.name)
         with services.store.reading() as session:
             known = find_disk(session, vm.request.tenant, wanted.name)
+            if answers_of(session, vm):
+                raise StateError(
+                    f"cannot attach disk {wanted.name} to {vm.label}: its unattended installation may still run,"
+                    " and could take the disk for the one that it wipes",
+                    hint=f"when it is over, run `vgpuctl eject-iso {vm.request.name}` first",
+                )
         known = None if known is None else settle_detach(services, known)
         there = next((one for one in vm.request.data_disks if one.name == wanted.name), None)
         if there is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""eject-iso: take the install media out of a VM's drives, now and for its next starts."""
+"""eject-iso: take the install media and the answers of the installation out of a VM's drives, now and later."""
 
 from dataclasses import dataclass, replace
 
@@ -11,6 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import VolumeKind
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.image.answers import answers_of, drop_answers
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -27,9 +28,10 @@ class Ejected:
 
 
 def eject_iso(services: Services, vm: Vm) -> Ejected:
-    """Take the install media out of a VM. Its seed stays in its drive. Repeatable.
+    """Take the install media and the answers out of a VM. Its seed stays in its drive. Repeatable.
 
     The VM boots from its disks afterwards. A medium that the running guest has locked stays until the VM is stopped.
+    The answers go first: a medium without them asks before it writes.
     """
     refuse_fixed(vm, "eject media from")
     with operation(services, "eject-iso", vm):
@@ -43,8 +45,8 @@ def eject_iso(services: Services, vm: Vm) -> Ejected:
                 session.add_vm_event(EventKind.MEDIA_EJECTED, vm, before=before, after={"media": []})
             vm = replace(vm, request=request)
         media, left = _eject_live(services, host, vm)
-        if had is not None:
-            define_again(services, host, vm)
+        define_again(services, host, vm)
+        drop_answers(services, vm)
         return Ejected(vm.label, had is not None or bool(media), tuple(media), tuple(left))
 
 
@@ -53,11 +55,13 @@ def _eject_live(services: Services, host: HostSession, vm: Vm) -> tuple[list[str
     disks = LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid)
     with services.store.reading() as session:
         seeds = [one for one in session.volumes(vm_uuid=vm.uuid, host=vm.host) if one.kind is VolumeKind.SEED]
+        answers = {one.path for one in answers_of(session, vm)}
     own = {one.path for one in seeds}
     live = disks.xml()
     media, left = [], []
-    for drive in domain_disks(live) if live is not None else ():
-        if not drive.is_cdrom or drive.path is None or drive.path in own:
+    drives = [one for one in domain_disks(live) if one.is_cdrom] if live is not None else []
+    for drive in sorted(drives, key=lambda one: one.path not in answers):
+        if drive.path is None or drive.path in own:
             continue
         try:
             outcome = disks.eject(drive.path)

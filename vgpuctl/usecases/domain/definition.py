@@ -7,6 +7,7 @@ from vgpuctl.errors import StateError
 from vgpuctl.model.lease import without_leaving
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.guest_state import variables_on
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.ports import attachments_of
@@ -24,7 +25,8 @@ def parts_again(services: Services, host: HostSession, vm: Vm) -> guest.DomainPa
         vm = replace(vm, request=replace(vm.request, display=replace(vm.request.display, vgpu=None)))
     images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
     floating = floating_on(services, vm.host, facts)
-    return guest.DomainParts(vm, leases, facts, attachments_of(services, vm), images, volumes, floating)
+    variables, attachments = variables_on(host, vm), attachments_of(services, vm)
+    return guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating, variables=variables)
 
 
 def define_again(services: Services, host: HostSession, vm: Vm) -> str:

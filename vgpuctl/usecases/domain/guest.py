@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog.guest_os import is_windows
@@ -17,6 +17,7 @@ from vgpuctl.guests.facts.capabilities import hyperv_features
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.libvirtd.host_networks import check_network
 from vgpuctl.guests.libvirtd.storage import Storage
+from vgpuctl.model.guest_firmware import Variables
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import host_mac, interfaces_of
 from vgpuctl.model.lease import Lease
@@ -25,7 +26,7 @@ from vgpuctl.model.numa import Footprint
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.scheduler.guest_place import missing_on
-from vgpuctl.usecases.domain.guest_state import drop_tpm
+from vgpuctl.usecases.domain.guest_state import drop_state
 from vgpuctl.usecases.image.disk_places import data_disks, first_disk
 from vgpuctl.usecases.image.volumes import find_own, refuse_taken_volumes
 from vgpuctl.usecases.share.quarantine import quarantine
@@ -39,7 +40,9 @@ class DomainParts:
     """All that a VM's domain is rendered from.
 
     leases: of devices on its host, whose `facts` these are. floating: the host's CPUs that no vCPU is pinned to, by
-    NUMA node. volumes: those recorded for the VM, or those that it would get.
+    NUMA node. volumes: those recorded for the VM, or those that it would get. installs: it is the VM's first run,
+    which alone has the answers of an unattended installation: with them, its medium wipes the disk without a question.
+    variables: the UEFI variables that it has there, None before its first start.
     """
 
     vm: Vm
@@ -49,6 +52,12 @@ class DomainParts:
     images: HostImages
     volumes: Sequence[Volume]
     floating: CpusByNode
+    installs: bool = False
+    variables: Variables | None = None
+
+    def of_first_run(self) -> "DomainParts":
+        """These parts for the first run of the VM."""
+        return replace(self, installs=True)
 
 
 def check(host: HostSession, vm: Vm, attachments: Sequence[Attachment], images: HostImages) -> None:
@@ -130,31 +139,39 @@ def remove_domain(
             host.hypervisor.destroy(domain.name, uuid=vm.uuid)
             if when_off is not None:
                 when_off(domain)
+            if not keeps_state:
+                drop_state(host, vm)  # before libvirt does it, which overwrites nothing
             host.hypervisor.undefine(domain.name, uuid=vm.uuid, keeps_state=keeps_state)
     if not keeps_state:
-        drop_tpm(host, vm)
+        drop_state(host, vm)
 
 
 def render(host: HostSession, parts: DomainParts) -> str:
     """Render the domain XML of a VM with its devices on this host, its port and its recorded volumes."""
     vm, images = parts.vm, parts.images
-    seed = None
-    if any(one.kind is VolumeKind.SEED for one in parts.volumes) or vm.request.has_seed:
-        seed = find_own(Storage(host.hypervisor), vm, parts.volumes, VolumeKind.SEED).path
     view = domain_view(
         vm,
         parts.leases,
         parts.facts,
         disk=first_disk(host, vm, parts.volumes, images),
         data_disks=data_disks(host, vm, parts.volumes),
-        seed_path=seed,
+        seed_path=_medium(host, parts, VolumeKind.SEED),
         install_paths=images.media,
+        answers_path=_medium(host, parts, VolumeKind.ANSWERS) if parts.installs else None,
         attachments=parts.attachments,
         direct_kernel=images.kernel,
         floating=parts.floating,
         hyperv=_reported_hyperv(host, vm, parts.facts),
+        variables=parts.variables,
     )
     return render_domain(view)
+
+
+def _medium(host: HostSession, parts: DomainParts, kind: VolumeKind) -> str | None:
+    """The path of a medium that vgpuctl wrote for a VM; None where none is recorded."""
+    if not any(one.kind is kind for one in parts.volumes):
+        return None
+    return find_own(Storage(host.hypervisor), parts.vm, parts.volumes, kind).path
 
 
 def note_left_out(host: HostSession, vm: Vm, facts: HostFacts) -> str | None:

@@ -5,16 +5,22 @@ libvirt keeps both outside of its volumes, on the host alone. BitLocker encrypts
 TPM is never replaced without a warning.
 """
 
+import base64
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.guest_state import NVRAM_FOLDER, TPM_FOLDER, GuestState, StateAction, StateOrder
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainFact
+from vgpuctl.model.guest_firmware import Variables, build_for
 from vgpuctl.model.guest_state import NVRAM_ENDING, has_state, has_tpm, nvram_file
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import Firmware, Vm
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.support.services import HostSession, Services
 
+_MOST_BYTES = 8 << 20
+_QCOW2 = b"QFI\xfb"
 RECOVERY = "Windows asks for the BitLocker recovery key without it"
 
 
@@ -34,8 +40,41 @@ def carry_state(services: Services, source: HostSession, target: HostSession, vm
         services.say(f"{vm.label}: its {'TPM' if has_tpm_files else 'UEFI variables'} copied")
 
 
+def variables_on(host: HostSession, vm: Vm) -> Variables | None:
+    """The UEFI variables that a VM has on a host; None without any, for a BIOS, and for an adopted domain."""
+    if vm.request.firmware is not Firmware.UEFI or vm.is_adopted:
+        return None
+    return _variables(_ask(host, StateAction.READ, vm), vm)
+
+
+def _variables(found: GuestState, vm: Vm) -> Variables | None:
+    """Format and size of a file of variables. Its content comes from the host, so that it is unpacked with a limit."""
+    file = next((one for one in found.files if one.path.rpartition("/")[2] == nvram_file(vm)), None)
+    if file is None:
+        return None
+    try:
+        data = zlib.decompressobj().decompress(base64.b64decode(file.data), _MOST_BYTES)
+    except (ValueError, zlib.error) as error:
+        raise StateError(f"{vm.label}: the content of {file.path} on {vm.host} cannot be read: {error}") from error
+    if data[:4] == _QCOW2:
+        return Variables("qcow2", int.from_bytes(data[24:32], "big"))
+    return Variables("raw", len(data))
+
+
+def refuse_other_build(host: HostSession, facts: HostFacts, vm: Vm, variables: Variables | None) -> None:
+    """Raise StateError where a host has no UEFI build that can use a VM's variables."""
+    try:
+        build_for(facts, vm.request, variables)
+    except StateError as error:
+        error.message = f"{host.name}: {error.message}"
+        raise
+
+
 def drop_state(host: HostSession, vm: Vm) -> None:
-    """Remove the files of a VM from a host where its domain is undefined; what is gone already is passed over."""
+    """Overwrite and remove the files of a VM from a host where its domain is off; those that are gone are passed over.
+
+    libvirt alone would leave their blocks as they are, and its versions before 8.9 a TPM as a whole.
+    """
     if has_state(vm) and not vm.is_adopted:
         _ask(host, StateAction.REMOVE, vm)
 
@@ -48,12 +87,6 @@ def drop_left_state(services: Services, host: HostSession, vm: Vm) -> None:
         services.say(f"{vm.label}: its TPM and UEFI variables are left on {host.name}, for `gc`: {error.message}")
 
 
-def drop_tpm(host: HostSession, vm: Vm) -> None:
-    """Remove the TPM of a VM whose domain is undefined with its UEFI variables: libvirt before 8.9 keeps it."""
-    if has_tpm(vm) and not vm.is_adopted:
-        _ask(host, StateAction.REMOVE, vm)
-
-
 def refuse_losing_tpm(vm: Vm) -> None:
     """Raise StateError for a VM whose TPM is on a dead host alone."""
     if has_tpm(vm):
@@ -63,11 +96,20 @@ def refuse_losing_tpm(vm: Vm) -> None:
         )
 
 
-def warn_of_lost_tpm(services: Services, host: HostSession, vm: Vm) -> None:
-    """Say it before libvirt gives a VM that has run before a new TPM, since it finds none."""
-    if not has_tpm(vm) or vm.is_adopted or _has_tpm_files(_ask(host, StateAction.READ, vm)):
-        return
-    services.say(f"warning: {vm.label}: its TPM is not on {vm.host} any more, libvirt makes a new one; {RECOVERY}")
+def find_variables(services: Services, host: HostSession, vm: Vm) -> Variables | None:
+    """The UEFI variables of a VM that starts again. Warns of each file that is gone, since libvirt makes a new one."""
+    if not has_state(vm) or vm.is_adopted:
+        return None
+    found = _ask(host, StateAction.READ, vm)
+    if has_tpm(vm) and not _has_tpm_files(found):
+        services.say(f"warning: {vm.label}: its TPM is not on {vm.host} any more, libvirt makes a new one; {RECOVERY}")
+    variables = _variables(found, vm)
+    if variables is None and vm.request.firmware is Firmware.UEFI:
+        services.say(
+            f"warning: {vm.label}: its UEFI variables are not on {vm.host} any more, libvirt makes new ones;"
+            " the firmware looks for a boot loader by itself"
+        )
+    return variables
 
 
 def stray_state(

@@ -26,7 +26,7 @@ def delete_image(services: Services, name: str) -> Image:
             raise ImageInUse(
                 f"image {name} is used by {users[0]}" + (f" and {len(users) - 1} more" if users[1:] else ""),
                 context=users[:20],
-                hint="delete these VMs first, or keep the image",
+                hint="delete these VMs first, or take an install medium out of them by `vgpuctl eject-iso`",
             )
         session.delete_image(name)
         session.add_event(EventKind.IMAGE_DELETED, name, before=values_of(image))

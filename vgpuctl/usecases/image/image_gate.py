@@ -5,6 +5,7 @@
 domains are made from its answer only.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -89,7 +90,20 @@ def images_again(services: Services, host: HostSession, vm: Vm) -> HostImages:
         older = replace(kernel, kernel=kernel.kernel.removeprefix(UNREGISTERED), initrd=initrd)
         return HostImages(kernel=older, base_format=base_format)
     alone = replace(vm, request=replace(request, disk=None))
-    return replace(images_on(services, host, alone, remember=True), base_format=base_format)
+    with naming_ejection(vm):
+        return replace(images_on(services, host, alone, remember=True), base_format=base_format)
+
+
+@contextlib.contextmanager
+def naming_ejection(vm: Vm) -> Iterator[None]:
+    """Let the error of a VM that was installed before say that its medium is no longer needed."""
+    try:
+        yield
+    except (ImageMissing, ImageRejected) as error:
+        if vm.request.install is not None:
+            ejecting = f"when it is installed, run `vgpuctl eject-iso {vm.request.name}`"
+            error.hint = f"{ejecting}; or {error.hint}" if error.hint else ejecting
+        raise
 
 
 def path_on(host: HostSession, image: Image) -> str:

@@ -14,7 +14,7 @@ from vgpuctl.errors import VolumeExists, VolumeRejected
 from vgpuctl.guests.facts.domain_facts import DomainFact
 from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.guests.seed.image import seed_image
+from vgpuctl.guests.seed.image import answers_image, seed_image
 from vgpuctl.model.image import BaseImage, HostImages
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
@@ -43,17 +43,18 @@ def refuse_taken_volumes(host: HostSession, vm: Vm) -> None:
 def make_volumes(
     services: Services, host: HostSession, vm: Vm, attachments: Sequence[Attachment], images: HostImages, undoing: Undo
 ) -> None:
-    """Create the VM's disk and cloud-init seed. `undoing` deletes what this run made and nothing else.
+    """Create the VM's disks and the media that vgpuctl writes. `undoing` deletes what this run made, nothing else.
 
     Raises VolumeExists when a volume of the name is there, VolumeRejected for any other refusal.
     """
     storage = Storage(host.hypervisor)
     for volume in wanted_volumes(vm):
         undoing.push(str(volume.kind), partial(_undo, services, host, volume))
-        if volume.kind is not VolumeKind.SEED:
-            make_volume(services, volume, _disk_maker(storage, volume, images.base))
+        if volume.kind.is_written():
+            image = seed_image if volume.kind is VolumeKind.SEED else answers_image
+            _make_seed(services, storage, volume, image(vm.request.cloud_init, vm, attachments))
         else:
-            _make_seed(services, storage, volume, seed_image(vm.request.cloud_init, vm, attachments))
+            make_volume(services, volume, _disk_maker(storage, volume, images.base))
 
 
 @contextlib.contextmanager
@@ -91,6 +92,7 @@ def has_volumes(services: Services, host: HostSession, vm: Vm) -> bool:
     found = [
         (storage.find_volume(one.pool, one.name) if storage.has_pool(one.pool) else None, one)
         for one in recorded_volumes(services, vm)
+        if one.kind is not VolumeKind.ANSWERS
     ]
     return all(fact is not None and is_recorded(fact, volume) for fact, volume in found)
 
@@ -172,7 +174,7 @@ def is_recorded(found: VolumeFact, volume: Volume) -> bool:
 
 def _difference(found: VolumeFact, volume: Volume) -> str | None:
     """Say in which point libvirt's volume is not the recorded one; None when it is."""
-    is_made, is_disk = volume.is_made, volume.kind is not VolumeKind.SEED
+    is_made, is_disk = volume.is_made, not volume.kind.is_written()
     size, asked = found.capacity_bytes, volume.capacity_bytes
     wanted = volume.format or ("qcow2" if not is_made else found.format)
     if volume.key not in (None, found.key):
@@ -235,7 +237,7 @@ def _is_as_made(storage: Storage, volume: Volume) -> bool:
     """
     if volume.kind is VolumeKind.SEED and volume.is_made and volume.format is None:
         return True  # an older vgpuctl made it, and may have named its VM in another way
-    if volume.kind is not VolumeKind.SEED:
+    if not volume.kind.is_written():
         return volume.is_made or storage.is_unused_disk(volume.pool, volume.name)
     size = volume.capacity_bytes or 0
     return storage.has_text_or_nothing(volume.pool, volume.name, volume.vm_uuid, size)

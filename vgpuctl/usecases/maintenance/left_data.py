@@ -100,7 +100,9 @@ def _names(hosts: Iterable[str]) -> str:
 def find_data(services: Services, host: str, vms: Sequence[Vm]) -> LeftData:
     """Ask all other hosts for the volumes of a dead host's VMs."""
     with services.store.reading() as session:
-        volumes = {vm.uuid: session.volumes(vm_uuid=vm.uuid, host=vm.host) for vm in vms}
+        found = {vm.uuid: session.volumes(vm_uuid=vm.uuid, host=vm.host) for vm in vms}
+    # The answers of an installation end with the host, and no other may have them.
+    volumes = {uuid: [one for one in own if one.kind is not VolumeKind.ANSWERS] for uuid, own in found.items()}
     pools = {one.pool for recorded in volumes.values() for one in recorded}
     others = [name for name in services.inventory.select(None) if name != host]
     results = run_on_hosts(others, lambda name: _volumes_in(services, name, pools), forks=services.forks)

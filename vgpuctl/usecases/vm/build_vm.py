@@ -11,7 +11,7 @@ from vgpuctl.model.network import Attachment
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.model.volume import wanted_volumes
+from vgpuctl.model.volume import VolumeKind, wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.disk.kept_disks import kept_disks, take_kept
 from vgpuctl.usecases.domain import guest
@@ -61,8 +61,9 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
     guest.check(host, seeded, attachments, images)
     take_steps(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
-    parts = guest.DomainParts(vm, leases, facts, attachments, images, (*wanted_volumes(seeded), *kept), floating)
-    xml = guest.render(host, parts)
+    volumes = (*wanted_volumes(seeded), *kept)
+    parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating)
+    xml = guest.render(host, parts.of_first_run())
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
@@ -108,7 +109,8 @@ def build_vm(
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
     floating = floating_on(services, vm.host, facts)
     volumes = recorded_volumes(services, vm)
-    xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating))
+    parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating)
+    xml = guest.define(host, parts.of_first_run())
     if vm.nodes is not None and vm.nodes.is_pinned:
         keep_off_pinned_cpus(services, host, facts)
     if (left_out := guest.note_left_out(host, vm, facts)) is not None:
@@ -116,6 +118,9 @@ def build_vm(
     services.say(f"{vm.domain_name}: defined, starting")
     was_started = True
     start_domain(services, host, vm, leases)
+    if any(one.kind is VolumeKind.ANSWERS for one in volumes):
+        # At any later start, also by virsh, its installer asks before it writes.
+        guest.define(host, parts)
     guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
     leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)
     return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)

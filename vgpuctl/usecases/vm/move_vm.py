@@ -19,7 +19,7 @@ from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, on_its_way
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state
+from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state, refuse_other_build, variables_on
 from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
@@ -87,7 +87,8 @@ def plan_move(
     if to is not None:
         services.inventory.require(to)
     refuse_staying(services, vm)
-    volumes = recorded_volumes(services, services.host(vm.host), vm)
+    source = services.host(vm.host)
+    volumes, variables = recorded_volumes(services, source, vm), variables_on(source, vm)
     attachments = attachments_of(services, vm)
 
     def look(placement: Placement) -> PlannedMove:
@@ -95,6 +96,8 @@ def plan_move(
         moved = replace(vm, host=placement.host, nodes=placement.nodes)
         guest.refuse_other_domain(there, moved)
         guest.refuse_taken_macs(there, moved, attachments)
+        if variables is not None:
+            refuse_other_build(there, read_facts(services, placement.host), moved, variables)
         return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes), request)
 
     return (search or MoveSearch(services, vm.host)).find(vm, look, to=to, request=request)

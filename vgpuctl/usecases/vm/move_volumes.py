@@ -14,7 +14,7 @@ from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.tenant_disks import detach_command
 from vgpuctl.usecases.domain.guest import check_networks
-from vgpuctl.usecases.image.image_gate import images_on
+from vgpuctl.usecases.image.image_gate import images_on, naming_ejection
 from vgpuctl.usecases.image.volumes import is_recorded, make_volume, remove_volumes
 from vgpuctl.usecases.support.services import HostSession, Services
 
@@ -47,6 +47,8 @@ def recorded_volumes(services: Services, source: HostSession, vm: Vm) -> list[tu
     """The volumes of a VM, as they are on its host. Raises StateError for one that is not there as it was made."""
     with services.store.reading() as session:
         volumes = session.volumes(vm_uuid=vm.uuid, host=source.name)
+    # The answers of an installation go nowhere: its first run ends before a move.
+    volumes = [one for one in volumes if one.kind is not VolumeKind.ANSWERS]
     here = Storage(source.hypervisor)
     found = []
     for volume in volumes:
@@ -84,7 +86,8 @@ def plan_volumes(
     for a volume that cannot follow, and what a new VM there would be refused for. The copy of a killed
     move is recorded for that host, and is replaced.
     """
-    images = images_on(services, target, moved, remember=False)
+    with naming_ejection(moved):
+        images = images_on(services, target, moved, remember=False)
     with services.store.reading() as session:
         attached = [port.position for port in session.ports(vm_uuid=moved.uuid)]
     check_networks(target, moved, attached)

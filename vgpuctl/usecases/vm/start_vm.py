@@ -20,7 +20,8 @@ from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.domain.guest_state import warn_of_lost_tpm
+from vgpuctl.usecases.domain.guest_state import find_variables, refuse_other_build
+from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.detached_ports import free_detached_ports
@@ -187,11 +188,7 @@ def _start(
     build_shares(host, steps, undo, undoing)
     attachments = _connected(services, vm)
     if not vm.is_adopted:
-        images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
-        floating = floating_on(services, vm.host, facts)
-        host.hypervisor.take_name(vm.domain_name, uuid=vm.uuid)
-        warn_of_lost_tpm(services, host, vm)
-        guest.define(host, guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating))
+        _define(services, host, vm, leases, facts, attachments)
     if host.hypervisor.clear_autostart(vm.domain_name, uuid=vm.uuid):
         services.say(f"{vm.domain_name}: libvirt no longer starts it with its host")
     keep_off_pinned_cpus(services, host, facts)
@@ -210,6 +207,26 @@ def _start(
         after = values_of(vm, leases, VmState.RUNNING)
         session.add_vm_event(EventKind.VM_STARTED, vm, before={"state": str(vm.state)}, after=after)
     return vm
+
+
+def _define(
+    services: Services,
+    host: HostSession,
+    vm: Vm,
+    leases: Sequence[Lease],
+    facts: HostFacts,
+    attachments: Sequence[Attachment],
+) -> None:
+    """Define the domain of a VM as it is to start, without the answers that its first run had."""
+    images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
+    floating = floating_on(services, vm.host, facts)
+    host.hypervisor.take_name(vm.domain_name, uuid=vm.uuid)
+    variables = find_variables(services, host, vm)
+    refuse_other_build(host, facts, vm, variables)
+    parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating, variables=variables)
+    guest.define(host, parts)
+    if drop_answers(services, vm):
+        services.say(f"{vm.domain_name}: starts without the answers of its installation, which asks from now on")
 
 
 def _connected(services: Services, vm: Vm) -> Sequence[Attachment]:

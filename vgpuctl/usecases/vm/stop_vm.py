@@ -10,6 +10,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.network.detached_ports import free_detached_ports
 from vgpuctl.usecases.share.quarantine import quarantine_killed
 from vgpuctl.usecases.share.release import release_shares
@@ -79,6 +80,7 @@ def stop_vm(
                 for lease in leases:
                     if hold is Hold.RELEASE or not is_pending(lease, was_running=vm.state is VmState.RUNNING):
                         session.set_lease_state(lease.id, kept)
+            drop_answers(services, vm)
         free_detached_ports(services, vm)
         leaving = [one for one in leases if hold is Hold.RELEASE or one.state is LeaseState.RELEASING]
         if leaving:

@@ -19,6 +19,8 @@ PAGE_SIZES = ("2048", "1048576")
 _FIRST_WITHOUT_UUID = 590
 _UNKNOWN_UUID = "GPU-????????-????-????-????-????????????"
 VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
+# Of a file of UEFI variables. Those of real builds have 131,072 and 540,672 bytes.
+VARIABLES_BYTES = 528
 
 
 def _build(
@@ -39,6 +41,7 @@ def _build(
     }
     return {
         f"/usr/share/OVMF/{code}": "",
+        f"/usr/share/OVMF/{variables}": " " * VARIABLES_BYTES,
         f"/usr/share/qemu/firmware/{number}-edk2-x86_64{name}.json": json.dumps(content),
     }
 

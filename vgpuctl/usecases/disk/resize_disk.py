@@ -61,6 +61,9 @@ def resize_disk(services: Services, vm: Vm, name: str | None, size_mib: int) -> 
             refuse_snapshots(services, vm, "resize a disk of", disk=volume.label)
         if wanted > fact.capacity_bytes or request != vm.request:
             _grow(services, host, vm, request, volume, fact, wanted)
+        elif volume.capacity_bytes != wanted:  # of a run that was killed when the disk had grown
+            with services.store.transaction() as session:
+                session.set_volume_size(volume, wanted)
         return DiskGrowth(vm.label, name, fact.capacity_bytes, wanted)
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import sys
-from typing import BinaryIO, Optional, Sequence, Tuple
+from typing import BinaryIO, Callable, Optional, Sequence, Tuple
 
 from vgpuctl.agent.file_problems import put_problem, read_problem
 from vgpuctl.agent.machine_root import MachineRoot
@@ -187,19 +187,15 @@ class DiskFiles(MachineRoot):
         """Remove a folder of the disk with its files. Returns whether it was there. Raises Problem."""
         import shutil
 
-        try:
-            shutil.rmtree(self.path(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise put_problem(path, error) from error
-        self.writes += 1
-        return True
+        return self._remove_by(shutil.rmtree, path)
 
     def remove_file(self, path: str) -> bool:
         """Remove a file of the disk. Returns whether it was there. Raises Problem."""
+        return self._remove_by(os.unlink, path)
+
+    def _remove_by(self, remove: Callable[[str], object], path: str) -> bool:
         try:
-            os.unlink(self.path(path))
+            remove(self.path(path))
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:

@@ -43,8 +43,7 @@ def nothing_is_left(operator: Operator, fleet: lab.LabFolder, fleet_witness: Fle
     yield
     for name in lab.simulated.names(folder=fleet):
         lab.faults.clear(name, folder=fleet)
-    for vm in operator.json("list-vms"):
-        operator.does("delete-vm", vm["vm"]["request"]["name"], *ACME, "--yes", "--timeout", "0")
+    operator.delete_all_vms()
     assert fleet_witness.state() == before
 
 

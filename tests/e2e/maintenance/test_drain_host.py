@@ -28,8 +28,7 @@ def nothing_is_left(operator: Operator) -> Iterator[None]:
     operator.does("uncordon-host", HOST, "--force")
     for one in operator.json("list-reservations"):
         operator.does("cancel-reservation", one["name"], *ACME)
-    for vm in operator.json("list-vms"):
-        operator.does("delete-vm", vm["vm"]["request"]["name"], *ACME, "--yes", "--timeout", "0")
+    operator.delete_all_vms()
 
 
 def _on_first(operator: Operator, name: str, *options: str) -> None:

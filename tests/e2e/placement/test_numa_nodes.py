@@ -33,8 +33,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 def no_vms(operator: Operator) -> Iterator[None]:
     """Each test begins with an empty host."""
     yield
-    for vm in operator.json("list-vms", *TENANT):
-        operator.does("delete-vm", vm["vm"]["request"]["name"], *TENANT, "--yes", "--timeout", "0")
+    operator.delete_all_vms()
 
 
 def defined(operator: Operator, name: str) -> ElementTree.Element:

@@ -29,8 +29,7 @@ def nothing_is_left(operator: Operator) -> Iterator[None]:
 def _clear(operator: Operator) -> None:
     for waiting in operator.json("list-queue")["queue"]:
         operator.does("leave-queue", waiting["entry"]["request"]["name"], "--tenant", "acme")
-    for vm in operator.json("list-vms"):
-        operator.does("delete-vm", vm["vm"]["request"]["name"], "--tenant", "acme", "--yes", "--timeout", "0")
+    operator.delete_all_vms()
 
 
 def queued(operator: Operator) -> list[dict[str, Any]]:

@@ -28,8 +28,7 @@ def nothing_is_left(operator: Operator, fleet_witness: FleetWitness) -> Iterator
     yield
     assert operator.json("repair") == []
     assert operator.json("list-reservations") == []
-    for one in operator.json("list-vms"):
-        operator.does("delete-vm", one["vm"]["request"]["name"], *ACME, "--yes", "--timeout", "0")
+    operator.delete_all_vms()
     assert fleet_witness.state() == before
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from vgpuctl.guests.seed.image import seed_image
 from vgpuctl.model.network import mac_address
 from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl_lab.licensing import client
 
 HOST = "10.0.2.2"
 """This machine's loopback, as the guest sees it (QEMU, user-mode network)."""
@@ -26,12 +27,29 @@ VERSION, NEWER = "580.95.05", "590.44.01"
 _SCRIPT = Path(__file__).parents[2] / "scripts" / "guest-image"
 _LIMIT_S = 800.0
 UUID = "0d0d0d0d-0000-4000-8000-000000000016"
-_SMI = "#!/bin/sh\necho {version}\n"
-_GRIDD = """\
+_SMI = """\
 #!/bin/sh
-cat /etc/nvidia/ClientConfigToken/*.tok >/run/gridd-token
+[ "$*" = '-q -x' ] || {{ echo {version}; exit; }}
+status='Unlicensed (Unrestricted)'
+! tail -n 1 /run/gridd-state 2>/dev/null | grep -q '"licensed": true' || status=Licensed
+echo "<nvidia_smi_log><driver_version>{version}</driver_version><gpu id='00000000:00:05.0'>"
+echo "<product_name>NVIDIA A40</product_name><vgpu_software_licensed_product>"
+echo "<license_status>$status</license_status></vgpu_software_licensed_product></gpu></nvidia_smi_log>"
 """
-_GRIDD_UNIT = "[Service]\nType=oneshot\nExecStart=/usr/bin/nvidia-gridd\n[Install]\nWantedBy=multi-user.target\n"
+_CLIENT = "usr/lib/nvidia/licence_client.py"
+# As NVIDIA's: what gridd.conf asks for, with the token of the folder, of the machine that the firmware names.
+_GRIDD = f"""\
+#!/bin/sh
+case $(sed -n 's/^FeatureType=//p' /etc/nvidia/gridd.conf) in 2) edition=vws ;; *) edition=vcs ;; esac
+exec /usr/bin/python3 -I /{_CLIENT} /etc/nvidia/ClientConfigToken/*.tok "$(cat /sys/class/dmi/id/product_uuid)" $edition
+"""
+_GRIDD_UNIT = """\
+[Service]
+ExecStart=/usr/bin/nvidia-gridd
+StandardOutput=file:/run/gridd-state
+[Install]
+WantedBy=multi-user.target
+"""
 _CTK = """\
 #!/bin/sh
 [ "$1 $2" = 'cdi generate' ] || exit 1
@@ -110,6 +128,7 @@ def _make_repository(root: Path, work: Path, release: str) -> str:
         files = {
             "usr/bin/nvidia-smi": _SMI.format(version=version),
             "usr/bin/nvidia-gridd": _GRIDD,
+            _CLIENT: Path(client.__file__).read_text(),
             "lib/systemd/system/nvidia-gridd.service": _GRIDD_UNIT,
             "etc/nvidia/gridd.conf.template": "# FeatureType=0\n",
         }
@@ -170,7 +189,19 @@ class Guest:
         _run("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(image.folder / "disk.img"), "-F", "raw", str(disk))
         self._process = subprocess.Popen(
             [
-                *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1024"),
+                *(
+                    "qemu-system-x86_64",
+                    "-machine",
+                    "q35,accel=tcg",
+                    "-cpu",
+                    "max",
+                    "-smp",
+                    "2",
+                    "-m",
+                    "1024",
+                    "-uuid",
+                    UUID,
+                ),
                 *("-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{self._console}"),
                 *("-kernel", str(image.folder / "vmlinuz"), "-initrd", str(image.folder / "initrd.img")),
                 *("-append", "root=/dev/vda console=ttyS0 mitigations=off"),
@@ -197,6 +228,10 @@ class Guest:
             self._agent.close()
         self._process.kill()
         self._process.wait()
+
+    def wait_for_end(self) -> None:
+        """Wait until the guest has powered itself off."""
+        self._process.wait(_LIMIT_S)
 
     @property
     def console(self) -> str:

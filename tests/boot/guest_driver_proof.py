@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.boot.guest import UUID, VERSION, Guest, GuestImage, Served, served
+from tests.boot.guest import HOST, UUID, VERSION, Guest, GuestImage, Served, served
 from vgpuctl.guests.seed.image import answers_files, seed_files
 from vgpuctl.model.disk import DiskRequest, InstallRequest
 from vgpuctl.model.gpu_request import parse_gpu_request
@@ -23,11 +23,13 @@ from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
+from vgpuctl_lab import LabFolder, licensing
+from vgpuctl_lab.licence_token import licence_token
 
 pytestmark = pytest.mark.timeout(1800)
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me"
-TOKEN = "eyJ.stand-in.token"
+TOKEN = licence_token("dls-1.example.org")
 USER_DATA = """\
 #cloud-config
 write_files:
@@ -46,6 +48,7 @@ REQUEST = VmRequest(
         user_data=SecretText.of(USER_DATA), licence_token=SecretText.of(base64.b64encode(TOKEN.encode()).decode())
     ),
 )
+LICENCE_SERVER = "dls"
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,26 @@ def image() -> GuestImage:
 def files(tmp_path_factory: pytest.TempPathFactory, image: GuestImage) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("served"), image.release) as one:
         yield one
+
+
+@pytest.fixture
+def licences(tmp_path: Path) -> Iterator[LabFolder]:
+    """A lab with a licence server."""
+    folder = LabFolder(tmp_path / "lab")
+    licensing.up(LICENCE_SERVER, {"vcs": 1}, lease_s=60, folder=folder)
+    yield folder
+    licensing.down(folder=folder)
+
+
+def _clients(folder: LabFolder) -> list[tuple[str, str]]:
+    """The guests with a lease."""
+    (server,) = licensing.status(folder=folder)
+    return [(one.client, one.edition) for one in server.leases]
+
+
+def _with_token(token: str) -> VmRequest:
+    encoded = SecretText.of(base64.b64encode(token.encode()).decode())
+    return replace(REQUEST, cloud_init=replace(REQUEST.cloud_init, licence_token=encoded))
 
 
 @contextmanager
@@ -74,7 +97,10 @@ def _marker(guest: Guest) -> tuple[dict[str, Any], dict[str, str]]:
     return ready, {one["name"]: one["result"] for one in ready["steps"]}
 
 
-def test_a_guest_installs_its_driver_from_a_signed_repository(tmp_path: Path, image: GuestImage, files: Served) -> None:
+def test_a_guest_installs_its_driver_from_a_signed_repository_and_gets_its_licence(
+    tmp_path: Path, image: GuestImage, files: Served, licences: LabFolder
+) -> None:
+    token = licensing.token(LICENCE_SERVER, addresses=[HOST], folder=licences)
     driver = GuestDriver(
         DriverSource.PACKAGES,
         version="580",
@@ -83,13 +109,13 @@ def test_a_guest_installs_its_driver_from_a_signed_repository(tmp_path: Path, im
         package="nvidia-driver",
         toolkit=True,
     )
-    with _booted(tmp_path, image, driver) as guest:
+    with _booted(tmp_path, image, driver, _with_token(token)) as guest:
         line = guest.wait_for("vgpuctl: guest ")
         assert line.strip() == f"vgpuctl: guest ready: driver {VERSION}"
         ready, steps = _marker(guest)
         assert (ready["driver"], ready["failures"]) == ({"source": "packages", "version": VERSION}, [])
         assert {name for name, result in steps.items() if result == "skipped"} == {"nouveau"}
-        assert guest.reads("/run/gridd-token") == TOKEN
+        assert guest.reads("/etc/nvidia/ClientConfigToken/client_configuration_token.tok") == token
         assert guest.runs("stat -c %a /etc/nvidia/ClientConfigToken/*.tok /dev/sr0").split() == ["600", "600"]
         assert "FeatureType=4" in guest.reads("/etc/nvidia/gridd.conf")
         held = guest.runs("apt-mark showhold").split()
@@ -105,6 +131,13 @@ def test_a_guest_installs_its_driver_from_a_signed_repository(tmp_path: Path, im
             guest.runs(f"echo {encoded} | base64 -d >/run/ours/{name}")
             said = guest.runs(f"cloud-init schema --config-file /run/ours/{name} 2>&1; echo $?")
             assert said.splitlines()[-1] == "0", (name, said)
+        # Its licence: checked out with the token of our seed, told by the probe, returned when the guest powers off.
+        assert _clients(licences) == [(UUID, "vcs")], guest.reads("/run/gridd-state")
+        (gpu,) = json.loads(guest.runs("/usr/local/lib/vgpuctl/probe"))["gpus"]
+        assert gpu["licence"] == "Licensed"
+        guest.runs("systemctl poweroff")
+        guest.wait_for_end()
+        assert _clients(licences) == []
 
 
 def _documents() -> dict[str, str]:

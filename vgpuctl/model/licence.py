@@ -37,7 +37,7 @@ class LicencePool:
 class LicenceSeat:
     """A VM's seat of a pool. Times are seconds since the epoch, UTC.
 
-    used_at: when its guest was started, None before: a guest that never started has checked nothing out.
+    used_at: when its guest was started, which then checks a licence out. None before, and after the guest powered off.
     released_at: when it comes back; None while it is held. A time that has passed: it is free.
     """
 

@@ -134,16 +134,22 @@ class LicenceRows(EventRows):
         if self._read(select(_SEATS.c.id).where(*held)):
             self._write(update(_SEATS).where(*held).values(used_at=self._clock()))
 
-    def release_licence_seat(self, vm_uuid: str, *, is_clean: bool) -> bool:
+    def note_licence_returned(self, vm_uuid: str) -> None:
+        """Note that a guest has powered off, and so returned its licence to the server; the VM may keep its seat."""
+        held = (_SEATS.c.vm_uuid == vm_uuid, _SEATS.c.released_at.is_(None), _SEATS.c.used_at.is_not(None))
+        if self._read(select(_SEATS.c.id).where(*held)):
+            self._write(update(_SEATS).where(*held).values(used_at=None))
+
+    def release_licence_seat(self, vm_uuid: str) -> bool:
         """Return the seat that a VM holds. Returns False where it held none.
 
-        is_clean: its guest has shut down, and so returned its licence to the server. Without that the server counts
-        the licence until the end of its lease, unless the guest was never started.
+        The server counts the licence of a guest that was killed until the end of its lease. The seat of one that never
+        started, or has returned its licence, comes back at once.
         """
         rows = self._read(select(_SEATS).where(_SEATS.c.vm_uuid == vm_uuid, _SEATS.c.released_at.is_(None)))
         for row in rows:
             seat, now = _seat(row), self._clock()
-            at_once = is_clean or seat.used_at is None
+            at_once = seat.used_at is None
             until = now if at_once else now + self.licence_pool(seat.pool).lease_s
             self._write(update(_SEATS).where(_SEATS.c.id == row.id).values(released_at=until))
             after: Values = {"comes back": "at once" if at_once else format_time_to_second(until)}

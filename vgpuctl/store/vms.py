@@ -96,14 +96,16 @@ class VmRows(QueueRows, LicenceRows):
 
         The declared time of a VM begins when it begins to run. kept_until: when the shares of a stopped one are given
         back, None for never. A VM that runs, or is being deleted, no longer waits for its start in the queue.
-        A stopped one returns its licence, unless it is to start again at once; has_shut_down: its guest has ended in
-        order, so its server has the licence back already.
+        A stopped one returns its seat, unless it is to start again at once; has_shut_down: its guest has powered off,
+        so its server has the licence back already.
         """
         values: dict[str, object] = {"state": state.value, "problem": _problem(problem)}
         if state is VmState.STOPPED:
             values["ends_at"] = kept_until
+            if has_shut_down:
+                self.note_licence_returned(uuid)
             if not comes_back(problem):
-                self.release_licence_seat(uuid, is_clean=has_shut_down)
+                self.release_licence_seat(uuid)
         elif state is VmState.RUNNING:
             for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
                 values["ends_at"] = self._end_of(row)
@@ -168,7 +170,7 @@ class VmRows(QueueRows, LicenceRows):
             )
         self._write(delete(tables.proofs).where(tables.proofs.c.vm_uuid == uuid))
         self._drop_start_of(uuid)
-        self.release_licence_seat(uuid, is_clean=False)
+        self.release_licence_seat(uuid)
         return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
 
     def _end_of(self, row: Row[Any]) -> float | None:

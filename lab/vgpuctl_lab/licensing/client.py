@@ -7,6 +7,7 @@ Every line that it prints is one JSON object: the state of the licence from then
 """
 
 import base64
+import http.client
 import json
 import signal
 import ssl
@@ -119,7 +120,7 @@ class LicenceClient:
         for address in self._claims.addresses:
             try:
                 return self._asks_one(address, method, path, document)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, LookupError, TypeError, http.client.HTTPException) as error:
                 said.append(f"{address}: {error}")
         raise Unreachable("; ".join(said))
 

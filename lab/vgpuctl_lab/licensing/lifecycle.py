@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -64,7 +63,8 @@ def up(
     lab.claim()
     place = _place(lab, name)
     with lab.locked():
-        if name in names(folder=lab):
+        is_new = name not in names(folder=lab)
+        if not is_new:
             before = _described(lab, name)
             seats = before.seats if seats is None else seats
             lease_s = before.lease_s if lease_s is None else lease_s
@@ -80,7 +80,12 @@ def up(
         write_private(place / "address", address or ADDRESS)
         write_private(place / "timers", json.dumps(timers))
         if not _is_running(place):
-            _start(place, address or ADDRESS)
+            try:
+                _start(place, address or ADDRESS)
+            except LabError:
+                if is_new:
+                    shutil.rmtree(place)
+                raise
     return _described(lab, name)
 
 
@@ -170,26 +175,34 @@ def _start(place: Path, address: str) -> None:
     before = _port(place)
     (place / "port").unlink(missing_ok=True)
     for port in dict.fromkeys((before, 0)):
-        with (place / "service.log").open("ab") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "vgpuctl_lab.licensing.service", str(place), address, str(port)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=place,
-                env={**os.environ, "PYTHONPATH": str(_PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1"},
-                start_new_session=True,
-            )
-        write_private(place / "process.json", json.dumps(dataclasses.asdict(record(child.pid))))
+        process = _spawn(place, address, port)
+        write_private(place / "process.json", json.dumps(dataclasses.asdict(process)))
         limit = time.monotonic() + _START_LIMIT_S
-        while child.poll() is None and time.monotonic() < limit:
+        while process.is_running() and time.monotonic() < limit:
             if _port(place):
                 return
             time.sleep(0.02)
-        child.kill()
-        child.wait()
+        process.end(grace_s=0)
     said = (place / "service.log").read_text(errors="replace").splitlines()[-10:]
     raise LabError(f"the licence server {place.name} does not start on {address}", context=said)
+
+
+def _spawn(place: Path, address: str, port: int) -> RecordedProcess:
+    """Start the process, which outlives this one."""
+    log = str(place / "service.log")
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "vgpuctl_lab.licensing.service", str(place), address, str(port)],
+        # Without the caller's PYTHONWARNINGS: cheroot leaves a socket that it could not bind.
+        {**os.environ, "PYTHONPATH": str(_PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    return record(pid)
 
 
 def _described(lab: LabFolder, name: str) -> LicenceServer:

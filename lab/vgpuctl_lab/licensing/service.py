@@ -124,7 +124,10 @@ def main() -> None:
     server.max_request_body_size = _MOST_BYTES
     server.ssl_adapter = BuiltinSSLAdapter(str(folder / "certificate.pem"), str(folder / "key.pem"))
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit())
-    server.prepare()
+    try:
+        server.prepare()
+    except OSError as error:
+        sys.exit(f"{address} port {port} cannot be listened on: {error}")
     write_private(folder / "port", f"{server.bind_addr[1]}\n")
     try:
         server.serve()

@@ -5,14 +5,17 @@ import re
 import shlex
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.licence.licence_tokens import token_file
 from tests.e2e.operator import Operator
+from vgpuctl_lab import licensing
 
 TENANT = ("--tenant", "acme")
 VM = (*TENANT, "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
@@ -223,7 +226,9 @@ def test_a_forced_off_vm_keeps_its_licence_taken_until_the_lease_ends(operator: 
     assert _counts(operator) == (1, 0, 1)
     (taken,) = _pool(operator)["seats"]
     operator.does("move-vm", "old", *TENANT)
-    assert _pool(operator)["seats"] == [taken], "a VM that moves keeps its seat"
+    (kept,) = _pool(operator)["seats"]
+    assert kept["taken_at"] == taken["taken_at"], "a VM that moves keeps its seat"
+    assert kept["used_at"] > taken["used_at"], "its guest has started again"
 
 
 def test_a_pool_is_deleted_when_no_seat_is_taken(operator: Operator) -> None:
@@ -234,10 +239,22 @@ def test_a_pool_is_deleted_when_no_seat_is_taken(operator: Operator) -> None:
     assert {"licence-pool-created", "licence-taken", "licence-returned", "licence-pool-deleted"} <= set(kinds)
 
 
-def test_the_commands_of_the_page_run(operator: Operator, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run(operator: Operator, tmp_path: Path, fleet: lab.LabFolder) -> None:
     page = (Path(__file__).parents[3] / "docs" / "licences.md").read_text()
     commands = re.findall(r"^    \$ vgpuctl (.+)$", page, re.MULTILINE)
-    assert len(commands) == 9
+    assert len(commands) == 13
+    rehearsing = replace(operator, variables={"VGPUCTL_LAB_FOLDER": str(fleet.path)})
     for line in commands:
-        operator.does(*shlex.split(line.replace("dls.tok", str(tmp_path / "dls.tok"))))
+        words = [str(tmp_path / word) if word.endswith(".tok") else word for word in shlex.split(line)]
+        rehearsing.does(*words)
     assert _counts(operator) == (2, 0, 0)
+    assert [one.seats for one in licensing.status(folder=fleet)] == [{"vws": 2}]
+    assert rehearsing.does("lab", "licence-server", "stop", "rehearsal").err.endswith("rehearsal: stopped\n")
+    assert rehearsing.json("lab", "licence-server", "status")["servers"][0]["state"] == "dead"
+    assert "1 tokens revoked" in rehearsing.does("lab", "licence-server", "revoke", "rehearsal").err
+    unknown = rehearsing.run("lab", "licence-server", "stop", "other")
+    assert unknown.code != 0 and "there is no licence server 'other'" in unknown.err
+    elsewhere = rehearsing.run("lab", "licence-server", "up", "two", "--seats", "vws=1", "--listen", "192.0.2.1")
+    assert elsewhere.code != 0 and "192.0.2.1 port 0 cannot be listened on" in elsewhere.err
+    rehearsing.does("lab", "licence-server", "down")
+    assert licensing.names(folder=fleet) == []

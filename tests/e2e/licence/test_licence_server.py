@@ -2,13 +2,14 @@
 """Seats that vgpuctl counts and leases that the lab's licence server has given out, through the life of VMs."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.licence.licence_tokens import written
 from tests.e2e.operator import Operator
 from vgpuctl_lab import faults, licensing
@@ -45,6 +46,11 @@ class Site:
         assert self.counted() == self.leased()
         assert len(self.leased()) == count
 
+    def names(self) -> set[tuple[str, str]]:
+        """UUID and name of each VM with a seat."""
+        pools = self.operator.json("list-licence-pools")
+        return {(seat["vm_uuid"], seat["vm_name"]) for pool in pools for seat in pool["seats"]}
+
     def states(self, vm: str) -> list[str]:
         """The licence states of a VM by the host's NVML."""
         found: list[str] = self.operator.json("show-vm", vm, *TENANT)["licence_states"]
@@ -68,13 +74,6 @@ def site(fleet: lab.LabFolder, fleet_operator: Operator, tmp_path_factory: pytes
     licensing.down(folder=fleet)
 
 
-def _until(holds: Callable[[], bool], limit_s: float = 20.0) -> None:
-    end = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def test_both_count_alike_from_create_to_delete(site: Site) -> None:
     operator = site.operator
     site.agree(0)
@@ -85,7 +84,6 @@ def test_both_count_alike_from_create_to_delete(site: Site) -> None:
     operator.does("stop-vm", "one", *TENANT, "--hold", "keep")
     site.agree(1)
     operator.does("start-vm", "one", *TENANT)
-    operator.does("restart-vm", "one", *TENANT)
     operator.does("move-vm", "one", *TENANT)
     site.agree(2)
     operator.does("force-off", "one", *TENANT)
@@ -95,6 +93,18 @@ def test_both_count_alike_from_create_to_delete(site: Site) -> None:
     site.agree(2)
     assert site.coming_back() == 0, "the same guest gets its own seat again"
     operator.does("delete-vm", "two", *TENANT, "--yes")
+    site.agree(1)
+
+
+def test_a_guest_that_powers_off_by_itself_returns_its_seat_at_once(site: Site) -> None:
+    vm = site.operator.json("show-vm", "one", *TENANT)["vm"]
+    for ends, kept in (("shutdown", 0), ("destroy", 1)):
+        with libvirt_of(site.operator.inventory, vm["host"]) as there:
+            assert there.shutdown("acme.one", 5, uuid=vm["uuid"]) if ends == "shutdown" else there.destroy("acme.one")
+        site.operator.does("repair")
+        site.agree(kept)
+        assert site.coming_back() == kept
+        site.operator.does("start-vm", "one", *TENANT)
     site.agree(1)
 
 
@@ -116,3 +126,44 @@ def test_the_guest_of_a_lost_host_keeps_its_seat_on_both_sides(site: Site) -> No
     site.operator.does("delete-vm", "one", *TENANT, "--yes")
     site.agree(1)
     assert site.coming_back() == 1
+
+
+def test_a_guest_goes_from_step_to_step_without_its_server_and_is_licensed_again(site: Site) -> None:
+    operator, steps = site.operator, ["unlicensed-unrestricted", "unlicensed-restricted", "unlicensed"]
+    licensing.up(NAME, lease_s=2, timers=(2.0, 5.0), folder=site.folder)
+    operator.does("set-licence-pool", "dls", "--token", site.token())
+    operator.does("create-vm", "two", *VM)
+    assert site.states("two") == ["licensed"]
+    licensing.stop(NAME, folder=site.folder)
+    seen: list[str] = []
+    end = time.monotonic() + 40
+    while seen[-1:] != steps[-1:]:
+        assert time.monotonic() < end, seen
+        seen += [one for one in site.states("two") if [one] != seen[-1:]]
+    assert [one for one in seen if one != "licensed"] == steps
+    assert "a seat of dls (vws); the host's NVML says unlicensed" in operator.does("show-vm", "two", *TENANT).out
+    (two,) = (uuid for uuid, name in site.names() if name == "two")
+    assert two not in site.leased(), "vgpuctl counts the seat, which its guest cannot use"
+    licensing.up(NAME, lease_s=3600, timers=licensing.TIMERS, folder=site.folder)
+    end = time.monotonic() + 20
+    while site.states("two") != ["licensed"]:
+        assert time.monotonic() < end
+    assert two in site.leased()
+
+
+def test_tokens_that_the_server_refuses(site: Site) -> None:
+    operator = site.operator
+    operator.does("set-licence-pool", "dls", "--token", site.token())
+    licensing.revoke_tokens(NAME, folder=site.folder)
+    operator.does("create-vm", "revoked", *VM)
+    # The driver tells it, and vgpuctl shows it: the token looks like a good one.
+    assert site.states("revoked") == ["unlicensed-unrestricted"]
+    operator.does("delete-vm", "revoked", *TENANT, "--yes")
+    operator.does("set-licence-pool", "dls", "--token", site.token(lifetime_s=2.0))
+    time.sleep(2.1)
+    for options in ((), ("--dry-run",)):
+        refused = operator.is_refused("create-vm", "late", *VM, *options)
+        assert refused["reference"] == "state" and "its client configuration token has expired at" in refused["message"]
+    assert not [vm for vm in operator.json("list-vms") if vm["vm"]["request"]["name"] == "late"]
+    operator.does("start-vm", "two", *TENANT)
+    operator.does("delete-vm", "two", *TENANT, "--yes")

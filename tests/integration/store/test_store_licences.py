@@ -2,6 +2,7 @@
 """Licence pools and seats in the store, on SQLite and PostgreSQL."""
 
 import base64
+import threading
 from dataclasses import replace
 
 import pytest
@@ -9,14 +10,14 @@ from sqlalchemy import text
 
 from tests.integration.store.conftest import Clock
 from tests.integration.store.samples import host_facts, vf_share, vm
-from vgpuctl.errors import NoLicence, StateError, StoreUnusable, UsageError
+from vgpuctl.errors import ConcurrentChange, NoLicence, StateError, StoreUnusable, UsageError
 from vgpuctl.guests.seed.image import seed_files
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.licence import Edition, LicencePool
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vm import Vm, VmState, on_its_way
+from vgpuctl.model.vm import Vm, VmState, in_resize, on_its_way
 from vgpuctl.store.sealed import NO_KEY
 from vgpuctl.store.store import Session, Store, open_store
 from vgpuctl.usecases.image.licence_token import with_token_of
@@ -107,6 +108,68 @@ def test_a_vm_that_moves_keeps_its_seat(store: Store) -> None:
         first = _started(session, "web-1")
         session.set_vm_state(first.uuid, VmState.STOPPED, on_its_way("gpu1", "gpu2"), has_shut_down=True)
         assert _taken(session) == [("web-1", True)]
+
+
+@pytest.mark.parametrize("has_shut_down", [True, False])
+def test_a_resize_to_another_edition_returns_the_seat_as_the_guest_ended(
+    store: Store, clock: Clock, *, has_shut_down: bool
+) -> None:
+    with store.transaction() as session:
+        _prepare(session)
+        vcs = LicencePool("compute", Edition.VCS, 1, 3600.0)
+        session.put_licence_pool(vcs)
+        first = _started(session, "web-1")
+        problem = in_resize("gpu1")
+        session.set_vm_state(first.uuid, VmState.STOPPED, problem, has_shut_down=has_shut_down)
+        request = replace(first.request, gpus=(parse_gpu_request("A40-8C"),))
+        leases = [replace(one, share=replace(one.share, profile="A40-8C")) for one in _vm("web-1")[1]]
+        assert (
+            take_seat(session, replace(first, request=request, state=VmState.STOPPED, problem=problem), leases) == vcs
+        )
+        old = [one.released_at for one in session.licence_seats(pool="dls")]
+        assert old == ([] if has_shut_down else [clock.now + 3600.0]), "a guest that was forced off returned nothing"
+
+
+def test_a_seat_that_a_restart_keeps_is_used_again(store: Store) -> None:
+    with store.transaction() as session:
+        _prepare(session)
+        first = _started(session, "web-1")
+        session.set_vm_state(first.uuid, VmState.STOPPED, on_its_way("gpu1", "gpu2"), has_shut_down=True)
+        assert session.licence_seats()[0].used_at is None
+        session.note_licence_used(first.uuid)
+        session.set_vm_state(first.uuid, VmState.STOPPED)
+        assert _taken(session) == [("web-1", False)], "it was killed after it had started again"
+
+
+def test_two_controllers_that_grant_the_last_seat_at_once_grant_it_once(store: Store, url: str) -> None:
+    with store.transaction() as session:
+        _prepare(session)
+        for name in ("web-1", "web-2", "web-3", "web-4"):
+            session.add_vm(_vm(name)[0])
+    gate, results = threading.Barrier(4), []
+
+    def grant(name: str) -> None:
+        made, leases = _vm(name)
+        made = replace(made, uuid=next(one.uuid for one in known if one.request.name == name))
+        with open_store(url) as other:
+            gate.wait()
+            try:
+                with other.transaction() as session:
+                    take_seat(session, made, leases)
+                results.append("granted")
+            except (NoLicence, ConcurrentChange) as refused:
+                results.append(refused.reference)
+
+    with store.reading() as session:
+        known = session.vms()
+    threads = [threading.Thread(target=grant, args=(one.request.name,)) for one in known]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results.count("granted") == 1 and len(results) == 4, results
+    with store.reading() as session:
+        assert len(session.licence_seats()) == 1
 
 
 def test_seats_of_victims_count_before_a_preemption(store: Store) -> None:

@@ -15,7 +15,7 @@ def share(vm: str, used: float | None = 0.5, *, tenant: str = "acme", missing: s
     licence = None if missing else "licensed"
     return TopShare(
         tenant, vm, "gpu1", "0000:41:00.0", "A40-8Q", "0000:41:00.4", used, 1 / 6, used, _GIB, 8 * _GIB, 0.1, licence,
-        "580.95.05", missing,
+        None if missing else "dls", "580.95.05", missing,
     )  # fmt: skip
 
 

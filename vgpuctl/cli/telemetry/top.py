@@ -33,6 +33,7 @@ _SORTS = (
         "profile",
         "device",
         "driver",
+        "seat",
     ),
     *("model", "shares", "power", "temp", "measured"),
 )

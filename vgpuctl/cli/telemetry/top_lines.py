@@ -90,6 +90,7 @@ SHARE_COLUMNS: tuple[TopColumn[TopShare], ...] = (
         "STATE", "state", lambda one: one.missing or one.licence or "-", lambda one: one.missing or one.licence, 12, 1
     ),
     TopColumn("PROMISED", "promised", lambda one: _percent(one.promised), lambda one: one.promised, 8, 7, 110),
+    TopColumn("SEAT", "seat", lambda one: one.licence_pool or "-", lambda one: one.licence_pool, 10, 8, 130),
     TopColumn("DRIVER", "driver", lambda one: one.guest_driver or "-", lambda one: one.guest_driver, 12, 8, 120),
     TopColumn("DEVICE", "device", lambda one: one.device, lambda one: one.device, 36, 9, 160),
 )

@@ -30,7 +30,6 @@ class Hypervisor(DomainReader):
     def __init__(self, uri: str, *, host: str | None = None, check: Callable[[str], None] | None = None) -> None:
         super().__init__(uri, host=host, check=check)
         self.killed: set[str] = set()
-        self.ended_in_order: set[str] = set()
         self._accepted: set[str] = set()
 
     def define(self, xml: str) -> None:
@@ -67,32 +66,40 @@ class Hypervisor(DomainReader):
         return True
 
     def shutdown(self, name: str, timeout_s: float, *, uuid: str | None = None) -> bool:
-        """Ask the guest to power off, and after `timeout_s` take its power; False when it was off.
-
-        ended_in_order: has the UUIDs of domains whose guests powered off when they were last asked.
-        """
+        """Ask the guest to power off, and after `timeout_s` take its power; False when it was off."""
         state = self.state(name, uuid=uuid)
         if state is None or not state.is_active():
             return False
         domain = self._domain(name, uuid)
-        known = str(domain.UUIDString())
-        self.ended_in_order.discard(known)
         library = libvirt_module()
         deadline = time.monotonic() + timeout_s
         try:
             domain.shutdown()
             while time.monotonic() < deadline:
                 if not domain.isActive():
-                    self.ended_in_order.add(known)
                     return True
                 time.sleep(_POLL_S)
         except library.libvirtError as refused:
             # A guest that is paused or went down meanwhile cannot be asked; destroy settles both.
             if error_code(refused) != library.VIR_ERR_OPERATION_INVALID:
                 raise translate(refused, f"shut down domain {name} on {self.host}") from refused
-        if not self.destroy(name, uuid=uuid):
-            self.ended_in_order.add(known)
+        self.destroy(name, uuid=uuid)
         return True
+
+    def has_shut_down(self, name: str, *, uuid: str | None = None) -> bool:
+        """True if the guest of a domain that is off has powered it off, asked or by itself.
+
+        False if it was killed, and after a restart of libvirtd, which then no longer knows.
+        """
+        library = libvirt_module()
+        domain = self._find(name, uuid)
+        try:
+            ended = (library.VIR_DOMAIN_SHUTOFF, library.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
+            return domain is not None and tuple(domain.state()) == ended
+        except library.libvirtError as refused:
+            if error_code(refused) == library.VIR_ERR_NO_DOMAIN:
+                return False
+            raise translate(refused, f"read why domain {name} is off on {self.host}") from refused
 
     def set_preemption_notice(self, name: str, at: float | None, *, uuid: str | None = None) -> bool:
         """Write into the running domain's metadata when it will be preempted (seconds since the epoch); None: none.

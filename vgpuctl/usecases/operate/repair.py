@@ -229,9 +229,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
         return (
             f"the store says running, libvirt says {state or 'no such domain'}",
             "noted as stopped" if vm.is_to_come_back else "noted as stopped: start it with `vgpuctl start-vm`",
-            lambda: _note(
-                services, vm, leases, VmState.STOPPED, LeaseState.BUILT, vm.problem if vm.is_to_come_back else None
-            ),
+            partial(_note_stopped, services, vm, leases),
         )
     if vm.state is VmState.STOPPED and state is DomainState.RUNNING:
         if vm.request.gpus and not leases:
@@ -355,6 +353,14 @@ def _note(
         session.set_vm_state(vm.uuid, state, problem, kept_until=vm.ends_at if problem else None)
         before, after = values_of(vm, leases), values_of(vm, leases, state)
         session.add_vm_event(EventKind.VM_REPAIRED, vm, before=before, after=after)
+
+
+def _note_stopped(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Note that the guest of a VM has ended; one that powered off by itself has returned its licence."""
+    if services.host(vm.host).hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid):
+        with services.store.transaction() as session:
+            session.note_licence_returned(vm.uuid)
+    _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT, vm.problem if vm.is_to_come_back else None)
 
 
 def _repair_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:

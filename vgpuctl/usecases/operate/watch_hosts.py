@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.health import HostHealth
+from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import (
     AgentBroken,
     AgentProblem,
@@ -37,6 +38,7 @@ from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
 from vgpuctl.usecases.support.gpu_health import note_health
 from vgpuctl.usecases.support.layout_records import layout_differences
+from vgpuctl.usecases.support.licence_watch import LicenceWatch
 from vgpuctl.usecases.support.observations import note_answers
 from vgpuctl.usecases.support.services import HostSession, Services
 
@@ -56,7 +58,7 @@ _JOIN_S = 5.0
 class Sighting:
     """The answers of one host at one look; what was not asked, or gave no answer, is None.
 
-    asked_at: by the monotonic clock of this process.
+    asked_at: by the monotonic clock of this process. readings: on a site with licence pools.
     """
 
     host: str
@@ -67,6 +69,7 @@ class Sighting:
     layout: tuple[str, ...] | None = None
     health: HostHealth | None = None
     policy: HealthPolicy | None = None
+    readings: HostReadings | None = None
     recorded: threading.Event = field(default_factory=threading.Event)
 
 
@@ -97,6 +100,7 @@ class _Watch:
         self._division = Division(time.monotonic)
         self._sightings: queue.SimpleQueue[Sighting] = queue.SimpleQueue()
         self._hosts: dict[str, _HostWatch] = {}
+        self._licences: dict[str, LicenceWatch] = {}
         self._beat_at = -BEAT_S
 
     def run(self) -> None:
@@ -150,11 +154,13 @@ class _Watch:
                 claimed = self._division.beat(session, self._services.hosts())
             for one in sightings:
                 if one.host in claimed:
-                    _note(session, one)
+                    note_sighting(session, one, self._licences.setdefault(one.host, LicenceWatch()))
         if is_beat:
             self._beat_at = time.monotonic()
             self._serve(claimed)
         for one in sightings:
+            if one.readings is not None and one.host in self._licences:
+                self._licences[one.host].keep()
             one.recorded.set()
         return True
 
@@ -162,14 +168,17 @@ class _Watch:
         """Watch exactly the claimed hosts."""
         for name in set(self._hosts) - set(claimed):
             self._hosts.pop(name).end()
+            self._licences.pop(name, None)
         for number, name in enumerate(sorted(set(claimed) - set(self._hosts))):
             self._hosts[name] = _HostWatch(
                 self._services, name, self._sightings, self._stop, delay_s=number * _SPREAD_S
             )
 
 
-def _note(session: Session, one: Sighting) -> None:
-    """Record a sighting. Commands observe the host as well: what they have seen since it was asked stays."""
+def note_sighting(session: Session, one: Sighting, licences: LicenceWatch) -> None:
+    """Record a sighting. licences: the watch of this host's, which is to keep it after the transaction.
+
+    Commands observe the host as well: what they have seen since it was asked stays."""
     note_answers(
         session,
         one.host,
@@ -181,6 +190,8 @@ def _note(session: Session, one: Sighting) -> None:
     )
     if one.health is not None and one.policy is not None:
         note_health(session, one.host, one.health, one.policy)
+    if one.readings is not None:
+        licences.note(session, {one.host: one.readings}, session.leases(one.host))
 
 
 class _HostWatch:
@@ -272,18 +283,19 @@ class _HostWatch:
     def _look(self) -> Sighting:
         errors: list[VgpuctlError] = []
         inventory, asked_at = self._services.inventory, time.monotonic()
-        facts, domains, layout, health, policy = None, None, None, None, None
+        facts, domains, layout, health, policy, readings = None, None, None, None, None, None
         # Due at this look rather than at the next.
         if self._read_at is None or asked_at - self._read_at > READ_S - LOOK_S / 2:
             facts, health = self._answer(self._read, errors, was_open=self._session is not None) or (None, None)
         if facts is not None:
             layout = self._compared(facts)
             policy = self._health_policy()
+            readings = self._licence_readings()
         if not any(_is_of_whole_host(error) for error in errors):
             domains = self._answer(self._domains, errors, was_open=self._watched is not None)
         if self._services.inventory is not inventory:
             errors.clear()  # The host may have another address by now, and its connection was closed.
-        return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy)
+        return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy, readings)
 
     def _compared(self, facts: HostFacts) -> tuple[str, ...] | None:
         """The differences to the declared layout. None are left of a layout that is no longer declared."""
@@ -300,8 +312,18 @@ class _HostWatch:
             self._tell("the default policy for the health of its GPUs counts", error)
             return DEFAULT_HEALTH_POLICY
 
+    def _licence_readings(self) -> HostReadings | None:
+        """The readings of the host's vGPUs, which have their licences; None on a site that counts no licences."""
+        try:
+            with self._services.store.reading() as session:
+                is_counted = bool(session.licence_pools())
+            return self._open().agent.readings() if is_counted else None
+        except VgpuctlError as error:
+            self._tell("the licences of its guests are not watched", error)
+            return None
+
     def _tell(self, what: str, error: VgpuctlError) -> None:
-        """Report a mistake in the inventory, once until it is another."""
+        """Report a mistake, once until it is another."""
         if self._told.get(what) != error.message:
             self._told[what] = error.message
             self._services.say(f"{self._name}: {what}: {error.message}")

@@ -48,7 +48,7 @@ def take_seat(session: Session, vm: Vm, leases: Sequence[Lease], *, may_exceed: 
     if held is not None and need is not None and need.wanted.fits(by_name[held.pool]):
         return by_name[held.pool]
     if held is not None:
-        session.release_licence_seat(vm.uuid, is_clean=vm.state is VmState.STOPPED)
+        session.release_licence_seat(vm.uuid)
     if need is None:
         return None
     taken = Counter(one.pool for one in session.licence_seats() if one.vm_uuid != vm.uuid)
@@ -252,7 +252,7 @@ def settle_seats(session: Session, *, dry_run: bool = False) -> list[tuple[str, 
     for seat in session.stray_licence_seats():
         found.append((seat.vm_name, f"a seat of licence pool {seat.pool} is held by a VM that is gone"))
         if not dry_run:
-            session.release_licence_seat(seat.vm_uuid, is_clean=False)
+            session.release_licence_seat(seat.vm_uuid)
     pools = session.licence_pools()
     if not pools:
         return found
@@ -271,5 +271,5 @@ def settle_seats(session: Session, *, dry_run: bool = False) -> list[tuple[str, 
         elif vm.state is VmState.STOPPED and not vm.is_on_its_way and vm.uuid in holding:
             found.append((vm.domain_name, "it is stopped and holds a seat of a licence pool"))
             if not dry_run:
-                session.release_licence_seat(vm.uuid, is_clean=False)
+                session.release_licence_seat(vm.uuid)
     return found

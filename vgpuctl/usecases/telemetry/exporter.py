@@ -24,10 +24,10 @@ from vgpuctl.telemetry.exposition import Page, asks_for_openmetrics, encode, pro
 from vgpuctl.telemetry.history import History
 from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_sources
 from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
+from vgpuctl.usecases.support.licence_watch import LicenceWatch
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.states import States, read_states
 from vgpuctl.usecases.telemetry.findings_watch import LOOK_S, MOST_PART, FindingsWatch, page_of
-from vgpuctl.usecases.telemetry.licence_watch import LicenceWatch
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")
 _PRUNE_S = 3600.0

@@ -18,6 +18,7 @@ class TopShare:
     """One share. promised_used: part of its promised compute time that it uses, above 1 where it uses idle time.
 
     utilization, steal: parts of the whole GPU. Values are None where nothing was measured, and missing says why.
+    licence: its state by the host's NVML. licence_pool: where its VM holds a seat; None without one.
     """
 
     tenant: str
@@ -33,6 +34,7 @@ class TopShare:
     framebuffer_size_bytes: float | None
     steal: float | None
     licence: str | None
+    licence_pool: str | None
     guest_driver: str | None
     missing: str | None
 
@@ -118,8 +120,11 @@ def make_top(services: Services, wanted: TopFilter, snapshots: Iterable[HostSnap
     with services.store.reading() as session:
         leases = [one for one in session.leases() if one.host in by_host and wanted.tenant in (None, one.tenant)]
         now = session.now()
+        pools = {one.vm_uuid: one.pool for one in session.licence_seats() if one.released_at is None}
     fresh = {name: one.readings for name, one in by_host.items() if one.readings is not None and one.error is None}
-    shares = [_share(one, by_host[one.lease.host], now) for one in join_leases(leases, fresh)]
+    shares = [
+        _share(one, by_host[one.lease.host], now, pools.get(one.lease.vm_uuid)) for one in join_leases(leases, fresh)
+    ]
     return TopView(
         now,
         tuple(_host(by_host[name], now) for name in sorted(by_host)),
@@ -134,7 +139,7 @@ def _host(snapshot: HostSnapshot, now: float) -> TopHost:
     return TopHost(snapshot.host, age_s, None if snapshot.error is None else snapshot.error.message)
 
 
-def _share(one: MeasuredShare, snapshot: HostSnapshot, now: float) -> TopShare:
+def _share(one: MeasuredShare, snapshot: HostSnapshot, now: float, pool: str | None) -> TopShare:
     lease, measured = one.lease, one.measured
     return TopShare(
         tenant=lease.tenant,
@@ -150,6 +155,7 @@ def _share(one: MeasuredShare, snapshot: HostSnapshot, now: float) -> TopShare:
         framebuffer_size_bytes=_size(lease, measured),
         steal=measured.get("steal_ratio"),
         licence=measured.label("license_state"),
+        licence_pool=pool,
         guest_driver=measured.label("guest_driver_info"),
         missing=_why(one, snapshot, now),
     )

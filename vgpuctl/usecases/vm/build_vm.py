@@ -16,7 +16,7 @@ from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.disk.kept_disks import kept_disks, take_kept
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.image.image_gate import images_on
-from vgpuctl.usecases.image.licence_token import with_licence_token, with_token_of
+from vgpuctl.usecases.image.licence_token import refuse_expired_token, with_licence_token, with_token_of
 from vgpuctl.usecases.image.volumes import make_volumes, recorded_volumes
 from vgpuctl.usecases.network.ports import Networks, connect, disconnect, free_ports
 from vgpuctl.usecases.placement.quota import refuse_over_quota
@@ -50,6 +50,7 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
         kept = kept_disks(session, vm.request.tenant)
         pool = refuse_without_seats(session, [vm.request], [[lease.share for lease in leases]])
         seeded = with_token_of(session, vm, pool)
+        refuse_expired_token(seeded, session.now())
     facts = host.agent.facts()
     rules = rules_of(services, placement.host)
     leases = check_leases(leases, facts, rules)
@@ -87,6 +88,7 @@ def build_vm(
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=True)
     seeded = with_licence_token(services, vm)
+    refuse_expired_token(seeded, services.store.now())
     guest.check(host, seeded, attachments, images)
     take_kept(services, vm, undoing)
     make_volumes(services, host, seeded, attachments, images, undoing)

@@ -60,9 +60,10 @@ def _shut_down(services: Services, vm: Vm, timeout_s: float) -> None:
     host = services.host(vm.host)
     if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
         services.say(f"{vm.domain_name}: shutting down")
-        if host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid):
+        host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+        if host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid):
             with services.store.transaction() as session:
-                session.release_licence_seat(vm.uuid, is_clean=vm.uuid in host.hypervisor.ended_in_order)
+                session.note_licence_returned(vm.uuid)
 
 
 def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: EventKind, text: str) -> None:

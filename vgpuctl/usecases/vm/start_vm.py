@@ -326,7 +326,7 @@ def _settle(services: Services, vm: Vm, before: Collection[str], undoing: Undo) 
     state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
     with services.store.transaction() as session:
         if vm.state is VmState.STOPPED and not vm.is_on_its_way:
-            session.release_licence_seat(vm.uuid, is_clean=False)
+            session.release_licence_seat(vm.uuid)
         for lease in session.leases(vm_uuid=vm.uuid):
             if lease.id not in before:
                 session.set_lease_state(lease.id, state, undoing.problem or None)

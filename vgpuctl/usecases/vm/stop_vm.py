@@ -67,7 +67,7 @@ def stop_vm(
             else:
                 services.say(f"{vm.domain_name}: shutting down")
                 host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
-                has_shut_down = vm.uuid in host.hypervisor.ended_in_order
+                has_shut_down = host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid)
             quarantine_killed(services, host, leases)
         if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
             changed = changed or keep_s is not None

@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from tests.unit.fleet_factory import host_facts
+from tests.unit.usecases.support.licensed_share import licensed_share
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth
+from vgpuctl.agent.wire.readings import HostReadings, VgpuReadings
 from vgpuctl.errors import AgentBroken, HostUnreachable, InventoryError, LibvirtMissing, StoreUnusable, VgpuctlError
+from vgpuctl.model.event import EventFilter
+from vgpuctl.model.licence import Edition, LicencePool
 from vgpuctl.store.store import open_store
 from vgpuctl.usecases.operate import watch_hosts
 from vgpuctl.usecases.operate.watch_hosts import watching
@@ -30,13 +34,14 @@ class _Host:
     is_alive = True
 
     def __init__(self) -> None:
-        self.readings = self.logins = self.tunnels = self.tries = 0
+        self.reads = self.logins = self.tunnels = self.tries = 0
         self.login: VgpuctlError | None = None
         self.agent: VgpuctlError | None = None
         self.libvirt: VgpuctlError | None = None
         self.killed: set[str] = set()
         self.hangs = False
         self.gpus: tuple[GpuHealth, ...] = ()
+        self.vgpus: tuple[VgpuReadings, ...] | None = None
 
     def session(self, _inventory: object, name: str) -> HostSession:
         self.logins += 1
@@ -70,11 +75,15 @@ class _Host:
         """Nothing changes here."""
 
     def facts_and_health(self) -> tuple[HostFacts, HostHealth]:
-        self.readings += 1
+        self.reads += 1
         if self.agent is not None:
             raise self.agent
         facts = host_facts([])
         return facts, HostHealth(facts.boot_id, self.gpus)
+
+    def readings(self) -> HostReadings:
+        assert self.vgpus is not None, "nobody counts licences here"
+        return HostReadings("boot-1", 0.0, 0.0, vgpus=self.vgpus)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -134,19 +143,19 @@ def test_a_host_is_read_once_while_only_its_libvirt_is_away(services: Services, 
     there.libvirt = LibvirtMissing("libvirtd is not up yet")
     with watching(services, threading.Event()):
         _soon(lambda: there.tries >= LOOKS)
-        assert (there.readings, there.logins) == (1, 1)
+        assert (there.reads, there.logins) == (1, 1)
         _soon(lambda: _seen(services).libvirt.problem is not None)
         assert _seen(services).state == "up"
         there.libvirt = None
         _soon(lambda: _seen(services).libvirt.problem is None)
-    assert (there.readings, there.logins) == (1, 1)
+    assert (there.reads, there.logins) == (1, 1)
     _soon(lambda: there.tunnels == 0)  # the threads of hosts are told to end, and not waited for
 
 
 def test_libvirt_is_asked_while_the_agent_gives_no_answer(services: Services, there: _Host) -> None:
     there.agent = AgentBroken("it wrote something else")
     with watching(services, threading.Event()):
-        _soon(lambda: there.readings >= LOOKS)
+        _soon(lambda: there.reads >= LOOKS)
     assert there.tries > 0
     assert there.logins == 1, "the connection stays"
 
@@ -167,6 +176,35 @@ def test_a_sick_gpu_is_in_quarantine_also_where_the_inventory_cannot_be_read(
 
     with watching(services, threading.Event()):
         _soon(lambda: found() == ["off-the-bus"])
+
+
+def test_a_lost_licence_is_an_event_where_licences_are_counted(
+    services: Services, there: _Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_hosts, "READ_S", 0.0)
+    with watching(services, threading.Event()):
+        _soon(lambda: there.reads >= LOOKS)  # a site without a pool: nobody reads the vGPUs
+    lease, vgpu = licensed_share(HOST)
+    with services.store.transaction() as session:
+        session.add_tenant(lease.tenant)
+        session.put_licence_pool(LicencePool("dls", Edition.VWS, 1))
+        session.save_facts(HOST, host_facts([]), 1.0)
+        session.reserve(HOST, session.generation(HOST), [lease])
+
+    def written() -> list[object]:
+        with services.store.reading() as session:
+            found = session.events(None, EventFilter(kinds=("licence-observed",)))
+        return [one.after["licence"] for one in found]
+
+    there.vgpus = (vgpu("licensed"),)
+    with watching(services, threading.Event()):
+        for state in ("licensed", "unlicensed-restricted", "unlicensed"):
+            there.vgpus = (vgpu(state),)
+            before = there.reads
+            _soon(lambda before=before: there.reads >= before + LOOKS)  # type: ignore[misc]
+        _soon(lambda: written() == ["unlicensed"])
+        there.vgpus = (vgpu("licensed"),)
+        _soon(lambda: written() == ["unlicensed", "licensed"])
 
 
 def test_a_host_without_any_answer_is_connected_again(services: Services, there: _Host) -> None:

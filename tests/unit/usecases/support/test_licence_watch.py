@@ -3,23 +3,19 @@
 
 from pathlib import Path
 
-from vgpuctl.agent.wire.measure_states import LICENSE_STATES
-from vgpuctl.agent.wire.readings import HostReadings, Measured, VgpuReadings
-from vgpuctl.agent.wire.sharing import Sharing
-from vgpuctl.model.event import EventFilter
-from vgpuctl.model.lease import Lease, LeaseState, Share
-from vgpuctl.store.store import Store, open_store
-from vgpuctl.usecases.telemetry.licence_watch import LicenceWatch
+import pytest
 
-VF = "0000:41:00.4"
-SHARE = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", VF, type_id="558", framebuffer_mib=8192)
-LEASE = Lease("lease-1", "uuid-1", "acme", "web-1", "gpu1", 0, SHARE, LeaseState.RUNNING)
+from tests.unit.usecases.support.licensed_share import licensed_share
+from vgpuctl.agent.wire.readings import HostReadings
+from vgpuctl.model.event import EventFilter
+from vgpuctl.store.store import Store, open_store
+from vgpuctl.usecases.support.licence_watch import LicenceWatch
+
+LEASE, VGPU = licensed_share("gpu1")
 
 
 def _readings(state: str) -> dict[str, HostReadings]:
-    values = tuple(("license_state", (one,), float(one == state)) for one in LICENSE_STATES)
-    vgpu = VgpuReadings(SHARE.gpu, VF, "uuid-1", "A40-8Q", None, Measured(values))
-    return {"gpu1": HostReadings("boot-1", 0.0, 0.0, vgpus=(vgpu,))}
+    return {"gpu1": HostReadings("boot-1", 0.0, 0.0, vgpus=(VGPU(state),))}
 
 
 def _written(store: Store) -> list[tuple[object, object]]:
@@ -47,3 +43,23 @@ def test_a_loss_and_a_return_are_events_and_a_boot_is_not(tmp_path: Path) -> Non
         other.look(store, _readings("licensed"), [LEASE])
         watch.look(store, _readings("licensed"), [LEASE])
         assert _written(store) == [*lost, ("licensed", "licensed")]
+
+
+def test_an_event_that_was_not_written_is_written_at_the_next_look(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        with store.transaction() as session:
+            session.add_tenant("acme")
+        exporter, controller = LicenceWatch(), LicenceWatch()
+        for watch in (exporter, controller):
+            watch.look(store, _readings("licensed"), [LEASE])
+        with pytest.raises(RuntimeError), store.transaction() as session:
+            controller.note(session, _readings("unlicensed"), [LEASE])
+            raise RuntimeError("the store went away")
+        assert _written(store) == []
+        with store.transaction() as session:
+            controller.note(session, _readings("unlicensed"), [LEASE])
+        controller.keep()
+        exporter.look(store, _readings("unlicensed"), [LEASE])
+        with store.transaction() as session:
+            controller.note(session, _readings("unlicensed"), [LEASE])
+        assert _written(store) == [("unlicensed", "unlicensed")], "once, by whichever of both is first"

@@ -20,28 +20,41 @@ class LicenceWatch:
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
+        self._noted: dict[str, str] = {}
 
-    def look(
-        self, store: Store, readings: Mapping[str, HostReadings], leases: Sequence[Lease]
-    ) -> list[tuple[Lease, str]]:
-        """Look once, and write an event for each licence that changed. Returns them, each with its NVML state.
-
-        A guest whose driver has not loaded, and one that was not licensed yet, has no licence to lose. Leases that were
-        not measured stay as they were. A store that may only be read keeps no events. Raises StoreError.
-        """
-        changed = []
-        for lease, state in _states(readings, leases):
-            now = LICENSED if state == LICENSED else LOST
-            before = self._known.get(lease.id)
-            self._known[lease.id] = now
-            if before != now and LICENSED in (before, now):
-                changed.append((lease, state))
-        live = {lease.id for lease in leases}
-        self._known = {key: value for key, value in self._known.items() if key in live}
+    def look(self, store: Store, readings: Mapping[str, HostReadings], leases: Sequence[Lease]) -> None:
+        """Look once, and write the events. A store that may only be read keeps none. Raises StoreError."""
+        changed = self._changes(readings, leases)
         if changed and store.read_only_reason is None:
             with store.transaction() as session:
                 for lease, state in changed:
                     _tell(session, lease, state)
+        self.keep()
+
+    def note(self, session: Session, readings: Mapping[str, HostReadings], leases: Sequence[Lease]) -> None:
+        """Look once, and write the events in a transaction; call `keep` after it, or the next look writes them."""
+        for lease, state in self._changes(readings, leases):
+            _tell(session, lease, state)
+
+    def keep(self) -> None:
+        """Remember the last look."""
+        self._known = self._noted
+
+    def _changes(self, readings: Mapping[str, HostReadings], leases: Sequence[Lease]) -> list[tuple[Lease, str]]:
+        """Each lease whose licence changed, with its NVML state.
+
+        A guest whose driver has not loaded, and one that was not licensed yet, has no licence to lose. Leases that were
+        not measured stay as they were.
+        """
+        changed = []
+        live = {lease.id for lease in leases}
+        self._noted = {key: value for key, value in self._known.items() if key in live}
+        for lease, state in _states(readings, leases):
+            now = LICENSED if state == LICENSED else LOST
+            before = self._noted.get(lease.id)
+            self._noted[lease.id] = now
+            if before != now and LICENSED in (before, now):
+                changed.append((lease, state))
         return changed
 
 

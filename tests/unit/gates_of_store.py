@@ -83,6 +83,14 @@ STORE = [
         "usecases/support/readings.py",
         "usecases/support/gpu_health.py:_look_at",
         "usecases/support/observations.py:_keep",
+        "usecases/support/guest_driver.py:keep_seen_drivers",
+    ),
+    guarded(
+        "the driver that a guest was seen with is kept by one function, for the VMs of the host that tells it",
+        "set_vm_guest_driver",
+        "store/vms.py",
+        "usecases/support/guest_driver.py:note_seen_drivers",
+        on="session",
     ),
     guarded(
         "facts are saved together with what was observed in them",

@@ -42,7 +42,10 @@ class EventKind(enum.StrEnum):
     VM_FOUND = "vm-found", "The host of a lost VM is back and has its data; the VM may start again."
     VM_STALE_ENDED = "vm-stale-ended", "A host that came back still had a VM that is elsewhere; it was ended there."
     VM_MOVED = "vm-moved", "A stopped VM has another host, where its shares are promised."
-    VM_RESIZED = "vm-resized", "A VM has another number of vCPUs, other memory or other GPUs, or they were rolled back."
+    VM_RESIZED = (
+        "vm-resized",
+        "A VM has other vCPUs, memory, GPUs or parameters of its vGPUs, or they were rolled back.",
+    )
     GPU_ATTACHED = "gpu-attached", "A VM has one more GPU, now or from its next start on."
     GPU_DETACHED = "gpu-detached", "A VM has one GPU less, once its guest has released it or it has stopped."
     VM_DELETED = "vm-deleted", "A VM was deleted with its devices and volumes."

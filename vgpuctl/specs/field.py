@@ -58,7 +58,7 @@ def text_like(pattern: str, meaning: str, *, hint: str | None = None) -> Text:
 
     def parse(text: str, /, *, what: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise UsageError(f"{what} is {text!r}, not {meaning}", hint=hint)
+            raise UsageError(f"{what} is {text[:80]!r}, not {meaning}", hint=hint)
         return text
 
     return Text(parse, pattern=f"^(?:{pattern})$")

@@ -82,7 +82,10 @@ def _param_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
         yield f"vgpu_params has {twice} with two values", "leave out one of them"
     vgpus = [one for one in request.gpus if one.sharing is None]
     if not vgpus:
-        yield "vgpu_params are for vGPUs, and the VM asks for none", "leave them out, or ask for a vGPU type"
+        yield (
+            "vgpu_params are for vGPUs, and the VM asks for none",
+            "leave them out (of a VM that is there: `resize-vm --vgpu-param none`), or ask for a vGPU type",
+        )
     if (VgpuParam.ENABLE_UVM, "1") not in params:
         return
     if terms_of(request).is_linux is False:

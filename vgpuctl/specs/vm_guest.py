@@ -35,7 +35,7 @@ def _without_password(address: Text) -> Text:
     return replace(address, parse=parse)
 
 
-_VERSION = text_like(r"[0-9][0-9A-Za-z.+:~_-]{0,63}", "a version or branch such as 580.95.05 or 580")
+DRIVER_VERSION = text_like(r"[0-9][0-9A-Za-z.+:~_-]{0,63}", "a version or branch such as 580.95.05 or 580")
 _PACKAGE = text_like(r"[A-Za-z0-9][A-Za-z0-9.+:_-]{0,127}", "the name of a package")
 _REPOSITORY = _without_password(
     text_like(
@@ -81,7 +81,7 @@ GUEST_FIELDS = (
     ),
     Field(
         "guest_driver.version",
-        _VERSION,
+        DRIVER_VERSION,
         "Version or branch of the driver, checked against the host's; the image's without it",
         flag="--guest-driver-version",
         metavar="VERSION",

@@ -9,12 +9,17 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
+from tests.e2e.playing import play
 from tests.lab.simulated_fixtures import machine
 from vgpuctl.store.store import open_store
+from vgpuctl_lab.simulated.machine import shape as shapes
 
 ACME = ("--tenant", "acme")
 SIZE = (*ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
 VGPU = (*SIZE, "--gpu", "A40-8Q")
+HOME, OTHER = "sim-001", "sim-002"
+SEEN, OLDER = "580.95.05", "550.90.05"
+REASON = f"the guest driver {SEEN} cannot load beside the host's driver {OLDER}: the guest's R580 is newer"
 IMAGE = "/var/lib/libvirt/images/guest.img"
 
 
@@ -79,3 +84,63 @@ def test_a_guest_that_was_seen_with_a_newer_driver_starts_and_moves_no_more(oper
     with open_store(operator.database).transaction() as session:
         session.set_vm_guest_driver(uuid, "580.95.05")
     operator.does("start-vm", "seen", *ACME)
+
+
+@pytest.fixture
+def desk(operator: Operator, fleet: lab.LabFolder) -> Iterator[str]:
+    """A VM on the first host, with nothing known of its driver; the driver of the second host is older. Its device."""
+    older = machine(fleet, OTHER)
+    before = older.shape
+    shapes.write(replace(before, nvidia_driver=OLDER), older.folder / "machine.json")
+    operator.does("list-gpus", "--refresh")
+    operator.does("cordon-host", OTHER, "--reason", "the test wants the first")
+    (made,) = operator.json("create-vm", "desk", *VGPU)
+    operator.does("uncordon-host", OTHER)
+    yield made["leases"][0]["share"]["function"]
+    shapes.write(before, older.folder / "machine.json")
+
+
+def _drained(operator: Operator) -> tuple[str, str]:
+    (planned,) = operator.json("drain-host", HOME, "--reason", "disks", "--plan")["vms"]
+    return planned["verdict"], planned["reason"]
+
+
+def test_no_command_moves_a_vm_to_a_host_whose_branch_does_not_take_its_driver(
+    operator: Operator, fleet: lab.LabFolder, desk: str
+) -> None:
+    assert _drained(operator)[0] == "move", "nobody has seen the guest's driver"
+    play(fleet, HOME, f"vgpu:{desk} guest_driver_info/{SEEN} 0 0:1")
+    operator.does("top")
+    assert operator.json("list-vms")[0]["vm"]["guest_driver"] == SEEN, "every reader of readings keeps it"
+
+    assert REASON in str(operator.is_refused("move-vm", "desk", *ACME, "--to", OTHER))
+    (explained,) = operator.json("explain-vm", "desk", *ACME)
+    assert "guest-driver" in {one["code"] for one in explained["answers"] if one["host"] == OTHER}
+    verdict, reason = _drained(operator)
+    assert (verdict, REASON in reason) == ("stay", True)
+    assert REASON in str(
+        operator.is_refused("drain-host", HOME, "--reason", "disks", "--yes", "--shutdown-timeout", "0")
+    )
+    operator.does("uncordon-host", HOME)
+
+    known = ("--memory", "96MiB", "--vcpus", "1", "--gpu", "A40-8Q", "--guest-driver-version", SEEN)
+    counted = {one["host"]: one["now"] > 0 for one in operator.json("capacity", *known)["hosts"]}
+    assert (counted[HOME], counted[OTHER]) == (True, False)
+    none = operator.json("capacity", *known, "--limit", OTHER)
+    assert (none["now"], {one["code"] for one in none["refusals"]}) == (0, {"guest-driver"})
+    plan = operator.run("plan-upgrade", "--driver", OLDER)
+    assert (plan.code, f"guest driver {SEEN}: breaks (the guest's R580 is newer" in plan.out) == (1, True)
+
+    lab.faults.begin(HOME, "sshd", folder=fleet)
+    try:
+        (planned,) = operator.json("evacuate-host", HOME, "--reason", "no power", "--plan")["vms"]
+        assert (planned["verdict"], REASON in planned["reason"]) == ("stay", True)
+    finally:
+        lab.faults.clear(HOME, folder=fleet)
+    assert operator.json("list-vms")[0]["vm"]["host"] == HOME
+
+    play(fleet, HOME, f"vgpu:{desk} guest_driver_info/{OLDER} 0 0:1")
+    operator.run("check-vm", "desk", *ACME)
+    operator.json("move-vm", "desk", *ACME, "--to", OTHER)
+    assert operator.json("list-vms")[0]["vm"]["host"] == OTHER, "its guest has the driver of that branch now"
+    play(fleet, HOME)

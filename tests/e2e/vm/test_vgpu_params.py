@@ -55,6 +55,55 @@ def test_layout_and_vm_give_the_parameters_and_a_reboot_does_not_take_them(layou
     assert written(layouts) == [BOTH] * 3, "the boot made the vGPUs without their parameters"
 
 
+def test_resize_vm_gives_other_parameters_and_a_reboot_does_not_take_them(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    acme = ("--tenant", "acme")
+    for kind in GPUS:
+        planned = operator.json("resize-vm", kind, *acme, "--vgpu-param", "enable_profiling=1", "--dry-run")
+        assert planned["differences"] == ["vgpu_params: disable_vnc=1 there, enable_profiling=1 wanted"]
+        assert [one["params"] for one in planned["steps"]] == ["enable_profiling=1,frame_rate_limiter=0"]
+        assert written(layouts) == [BOTH] * 3, "a dry run writes nothing"
+    now = "enable_profiling=1,frame_rate_limiter=0"
+    for kind in GPUS:  # they are off, and keep their vGPUs
+        done = operator.json("resize-vm", kind, *acme, "--vgpu-param", "enable_profiling=1")
+        assert (done["before"]["vgpu_params"], done["after"]["vgpu_params"]) == (
+            ["disable_vnc=1"],
+            ["enable_profiling=1"],
+        )
+        assert not operator.json("resize-vm", kind, *acme, "--vgpu-param", "enable_profiling=1")["changed"]
+    assert written(layouts) == [now] * 3
+    lab.simulated.reboot("sim-001", folder=layouts.folder)
+    assert written(layouts) == [now] * 3, "the boot made the vGPUs with their parameters"
+    create = ("create-vm", "vf", *SMALL, "--gpu", GPUS["vf"], "--vgpu-param")
+    assert "no change" in operator.does(*create, "enable_profiling=1").err
+    refused = operator.is_refused(*create, "disable_vnc=1")
+    assert "resize-vm vf --tenant acme --vgpu-param disable_vnc=1" in refused["hint"]
+    event = operator.json("list-events", "--kind", "vm-resized")[-1]
+    assert (event["before"]["vgpu_params"], event["after"]["vgpu_params"]) == (
+        ["disable_vnc=1"],
+        ["enable_profiling=1"],
+    )
+
+    operator.does("start-vm", "vf", *acme)
+    assert "--restart" in operator.is_refused("resize-vm", "vf", *acme, "--vgpu-param", "none")["hint"]
+    assert operator.json("resize-vm", "vf", *acme, "--vgpu-param", "none", "--restart", "--shutdown-timeout", "0")[
+        "changed"
+    ]
+    assert operator.json("show-vm", "vf", *acme)["vgpu_params"] == ["frame_rate_limiter=0"], "the layout's own stay"
+    for refusal, params in {
+        "enable_uvm=1 needs a type that takes the whole GPU": ("enable_uvm=1",),
+        "vgpu_params has disable_vnc with two values": ("disable_vnc=1", "disable_vnc=0"),
+        "none goes with no other": ("none", "disable_vnc=1"),
+        r"'disable_vnc=1\n\x1b[2J' is no parameter": ("disable_vnc=1\n\x1b[2J",),
+    }.items():
+        given = [word for one in params for word in ("--vgpu-param", one)]
+        assert refusal in operator.is_refused("resize-vm", "vf", *acme, *given)["message"], params
+    operator.does("stop-vm", "vf", *acme, "--timeout", "0", "--hold", "keep")
+    for kind in GPUS:
+        operator.does("resize-vm", kind, *acme, "--vgpu-param", "disable_vnc=1")
+    assert written(layouts) == [BOTH] * 3 and operator.json("repair") == []
+
+
 def test_each_start_writes_those_that_are_declared_then(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     layouts.declare(sim_001=declared())
@@ -102,3 +151,28 @@ def test_what_no_vgpu_here_can_have_is_refused_by_name(layouts: LayoutFleet) -> 
     assert "enable_uvm keeps its vGPUs from live migration" in made.err
     assert written(layouts) == ["enable_uvm=1"]
     operator.does("delete-vm", "uvm", "--tenant", "acme", "--yes", "--timeout", "0")
+
+
+def test_a_layout_that_takes_pictures_away_serves_no_vm_that_shows_one(layouts: LayoutFleet) -> None:
+    operator, acme = layouts.operator, ("--tenant", "acme")
+    layouts.declare(sim_001=declared("disable_vnc=1"))
+    shows = (*SMALL, "--gpu", GPUS["mdev"], "--vgpu-display", "on")
+    takes = "disable_vnc=1 takes away the picture of the vGPU that the VM's console shows"
+    assert takes in str(operator.is_refused("create-vm", "desk", *shows))
+    (explained,) = operator.json("explain-vm", "desk", *shows)
+    assert "vgpu-params" in {one["code"] for one in explained["answers"]}
+    operator.does("create-vm", "desk", *shows, "--vgpu-param", "disable_vnc=0")
+    assert written(layouts) == ["disable_vnc=0"]
+    refused = operator.is_refused("resize-vm", "desk", *acme, "--vgpu-param", "none", "--restart")
+    assert takes in str(refused["context"]), "it has no other card for this type"
+    assert operator.json("show-vm", "desk", *acme)["vm"]["state"] == "running"
+    operator.does("delete-vm", "desk", *acme, "--yes", "--timeout", "0")
+
+    operator.does("create-vm", "blind", *SMALL, "--gpu", GPUS["mdev"])
+    assert takes in operator.is_refused("set-console", "blind", *acme, "vgpu")["message"]
+    operator.does("stop-vm", "blind", *acme, "--timeout", "0", "--hold", "keep")
+    layouts.declare(sim_001=declared())
+    operator.does("set-console", "blind", *acme, "vgpu")
+    layouts.declare(sim_001=declared("disable_vnc=1"))
+    assert takes in operator.is_refused("start-vm", "blind", *acme)["message"]
+    operator.does("delete-vm", "blind", *acme, "--yes", "--timeout", "0")

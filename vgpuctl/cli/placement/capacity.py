@@ -28,6 +28,15 @@ from vgpuctl.cli.support.services import report_failures
     "--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label; several times."
 )
 @click.option(
+    "--guest-driver-version",
+    "guest_driver",
+    metavar="VERSION",
+    help="NVIDIA driver in the guests, or its branch: hosts whose driver it cannot work with do not count.",
+)
+@click.option(
+    "--vgpu-param", "params", multiple=True, metavar="NAME=VALUE", help="Parameter of their vGPUs; several times."
+)
+@click.option(
     "--for", "duration", metavar="DURATION", help="Running time of each VM (2h, 1d12h).  [default: until deleted]"
 )
 @click.option("--tenant", metavar="NAME", help="Only hosts that this tenant may use; quotas are ignored.")
@@ -44,6 +53,8 @@ def command(
     memory: str,
     hugepages: str | None,
     required: Sequence[str],
+    guest_driver: str | None,
+    params: Sequence[str],
     duration: str | None,
     tenant: str | None,
     after_defrag: bool,
@@ -59,14 +70,20 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.constraints import read_constraints
     from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.guest_driver import GuestDriver
     from vgpuctl.model.guest_memory import parse_page_size
     from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, parse_duration
     from vgpuctl.model.units import parse_mib
+    from vgpuctl.model.vgpu_params import parse_vgpu_param
     from vgpuctl.model.vm import VmRequest
     from vgpuctl.scheduler.refusals import summarise
+    from vgpuctl.specs.vm_guest import DRIVER_VERSION
     from vgpuctl.usecases.placement.capacity import capacity
 
+    known = None
+    if guest_driver is not None:
+        known = DRIVER_VERSION.parse(guest_driver, what="--guest-driver-version")
     request = VmRequest(
         name="capacity",
         tenant=tenant or "",
@@ -76,6 +93,8 @@ def command(
         hugepages_kib=None if hugepages is None else parse_page_size(hugepages, what="--hugepages"),
         duration_s=None if duration is None else parse_duration(duration, what="--for"),
         constraints=read_constraints(required=required),
+        guest_driver=GuestDriver(version=known),
+        vgpu_params=tuple(sorted({parse_vgpu_param(one, what="--vgpu-param") for one in params})),
     )
     with services(**where) as opened:
         found = capacity(opened, request, after_defrag=after_defrag, refresh=refresh)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resize-vm: other vCPUs, memory or GPUs for a VM."""
+"""resize-vm: other vCPUs, memory, GPUs or parameters of vGPUs for a VM."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     metavar="WHAT",
     help="All GPU shares that the VM is to have, as for create-vm; `none` for no GPU. May be given several times.",
 )
+@click.option(
+    "--vgpu-param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="All parameters of its vGPUs; `none` for those of the layout alone. May be given several times.",
+)
 @click.option("--restart", "may_restart", is_flag=True, help="Shut a running VM down, and start it in its new size.")
 @click.option("--move", "may_move", is_flag=True, help="Move it to another host when its own has no room.")
 @options.reason("Reason, for the event.", required=False)
@@ -40,6 +47,7 @@ def command(
     vcpus: int | None,
     memory: str | None,
     gpus: tuple[str, ...],
+    params: tuple[str, ...],
     may_restart: bool,
     may_move: bool,
     reason: str,
@@ -48,7 +56,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Change the vCPUs, memory or GPU shares of a VM; what is not named stays as it is.
+    """Change the vCPUs, memory, GPU shares or vGPU parameters of a VM; what is not named stays as it is.
 
     A VM that runs is shut down and started again, with --restart only. It is placed again on its host, or on another
     one with --move when its own has no room. Old and new shares are held while it changes; when anything
@@ -58,7 +66,7 @@ def command(
     from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.resize_vm import ResizeOptions, plan_resize, resize_vm
 
-    size = _size(vcpus, memory, gpus)
+    size = _size(vcpus, memory, gpus, params)
     with services(**where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
         if dry_run:
@@ -80,21 +88,30 @@ def command(
         _print_plan(plan)
 
 
-def _size(vcpus: int | None, memory: str | None, gpus: tuple[str, ...]) -> "NewSize":
+def _size(vcpus: int | None, memory: str | None, gpus: tuple[str, ...], params: tuple[str, ...]) -> "NewSize":
     """Raises UsageError for texts that cannot be read, and when nothing is given."""
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.units import parse_mib
     from vgpuctl.usecases.vm.resize_vm import NewSize
 
-    if vcpus is None and memory is None and not gpus:
-        raise UsageError("nothing to change", hint="give --vcpus, --memory or --gpu")
-    if "none" in gpus and len(gpus) > 1:
-        raise UsageError("--gpu none goes with no other --gpu")
+    if vcpus is None and memory is None and not gpus and not params:
+        raise UsageError("nothing to change", hint="give --vcpus, --memory, --gpu or --vgpu-param")
+    for option, given in (("--gpu", gpus), ("--vgpu-param", params)):
+        if "none" in given and len(given) > 1:
+            raise UsageError(f"{option} none goes with no other {option}")
     wanted = None if not gpus else tuple(parse_gpu_request(one) for one in gpus if one != "none")
-    return NewSize(vcpus, None if memory is None else parse_mib(memory, what="--memory"), wanted)
+    written = None if not params else tuple(_param(one) for one in params if one != "none")
+    return NewSize(vcpus, None if memory is None else parse_mib(memory, what="--memory"), wanted, written)
+
+
+def _param(text: str) -> tuple[str, str]:
+    from vgpuctl.model.vgpu_params import parse_vgpu_param
+
+    return parse_vgpu_param(text, what="--vgpu-param")
 
 
 def _show(plan: "PlannedResize", *, dry_run: bool) -> dict[str, Any]:
+    from vgpuctl.model.vgpu_params import show_vgpu_param
     from vgpuctl.usecases.support.vm_values import sizes_of
 
     vm = plan.vm
@@ -103,6 +120,7 @@ def _show(plan: "PlannedResize", *, dry_run: bool) -> dict[str, Any]:
         "vcpus": plan.request.vcpus,
         "memory_mib": plan.request.memory_mib,
         "gpus": [gpu.text for gpu in plan.request.gpus],
+        "vgpu_params": list(map(show_vgpu_param, plan.request.vgpu_params)),
         "host": plan.host,
         "shares": plan.shares_after,
     }

@@ -4,13 +4,17 @@
 from dataclasses import dataclass, replace
 
 from vgpuctl.catalog.guest_display import console_display, refuse_contradiction
+from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import ConcurrentChange, StateError
 from vgpuctl.guests.domain.display_view import shown_device
 from vgpuctl.model.display import ConsolePicture, DisplayRequest
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.planner.plan import refuse_terms
+from vgpuctl.usecases.share.shares import describe_share
+from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.services import Services
 
 
@@ -31,8 +35,9 @@ def set_console(
 ) -> ConsoleChange:
     """Change what a VM shows. The next start defines the domain with it; a VM that runs does not change.
 
-    Raises StateError for an adopted VM, UsageError for a VM without GPU that is to show one, GuestError where the
-    host's libvirt cannot show it, as far as the store knows the host.
+    Raises StateError for an adopted VM and for a vGPU whose parameters take its picture away, UsageError for a VM
+    without GPU that is to show one, GuestError where the host's libvirt cannot show it, as far as the store knows the
+    host.
     """
     if vm.is_adopted:
         raise StateError(
@@ -41,7 +46,7 @@ def set_console(
         )
     wanted = replace(vm.request, display=console_display(vm.request, console))
     refuse_contradiction(wanted)
-    _refuse_on_host(services, vm, leases, wanted.display)
+    _refuse_on_host(services, vm, leases, wanted)
     changed = wanted.display != vm.request.display
     after = replace(vm, request=wanted)
     if changed and not dry_run:
@@ -57,13 +62,22 @@ def set_console(
     return ConsoleChange(after, changed, changed and vm.has_to_run)
 
 
-def _refuse_on_host(services: Services, vm: Vm, leases: tuple[Lease, ...], display: DisplayRequest) -> None:
+def _refuse_on_host(services: Services, vm: Vm, leases: tuple[Lease, ...], wanted: VmRequest) -> None:
     """A VM without shares now is checked when it starts, on the host's own word."""
     with services.store.reading() as session:
         known = session.facts(vm.host)
-    if leases and known is not None:
-        ordered = sorted(leases, key=lambda lease: lease.index)
-        shown_device(display, [lease.share for lease in ordered], known.facts)
+    if not leases or known is None:
+        return
+    ordered = sorted(leases, key=lambda lease: lease.index)
+    shown_device(wanted.display, [lease.share for lease in ordered], known.facts)
+    rules, terms = rules_of(services, vm.host), replace(terms_of(wanted), guest_driver=None)
+    for lease in ordered:
+        refusal = refuse_terms(lease.share, known.facts, rules, terms)
+        if refusal is not None:
+            raise StateError(
+                f"{vm.label} cannot show {describe_share(lease)} of {vm.host}: {refusal}",
+                hint="the layout of the host has the parameter: docs/vgpu-parameters.md",
+            )
 
 
 def _values(display: DisplayRequest) -> Values:

@@ -22,6 +22,7 @@ from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.host.list_gpus import board_name
 from vgpuctl.usecases.support.gpu_health import last_health, look_at_health
+from vgpuctl.usecases.support.guest_driver import read_host
 from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
@@ -130,7 +131,7 @@ def _read_host(services: Services, host: str) -> tuple[HostCapacity, str | None]
 
 def _read(services: Services, host: str) -> tuple[HostReadings | None, str | None]:
     try:
-        return services.host(host).agent.readings(), None
+        return read_host(services, host), None
     except VgpuctlError as error:
         return None, error.message
 

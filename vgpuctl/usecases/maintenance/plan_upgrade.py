@@ -15,7 +15,7 @@ from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdict, plan_drain
 from vgpuctl.usecases.support.fleet_reader import read_fleet
-from vgpuctl.usecases.support.guest_driver import note_drivers, seen_drivers
+from vgpuctl.usecases.support.guest_driver import seen_drivers
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
@@ -68,7 +68,7 @@ def plan_upgrade(
                 vm,
                 leases,
                 drained[vm.label],
-                guest_drivers.get(_name(vm), told_drivers.get(vm.uuid) or vm.as_known.guest_driver.version),
+                guest_drivers.get(_name(vm), told_drivers.get((vm.host, vm.uuid)) or vm.as_known.guest_driver.version),
             )
             for vm in here
         )
@@ -76,14 +76,14 @@ def plan_upgrade(
     return UpgradeReport(plan(hosts, target, at_once=at_once), tuple(failures), ages)
 
 
-def _read_guest_drivers(services: Services, hosts: Sequence[str]) -> dict[str, str]:
-    """The driver of each guest by the UUID of its VM, as far as its vGPU tells it; a host that fails tells none."""
-    found: dict[str, str] = {}
-    for snapshot in read_fleet(services, hosts):
-        found |= {} if snapshot.readings is None else seen_drivers(snapshot.readings)
-    with services.store.transaction() as session:
-        note_drivers(session, found)
-    return found
+def _read_guest_drivers(services: Services, hosts: Sequence[str]) -> dict[tuple[str, str], str]:
+    """The driver of each guest that its vGPU tells, by host and UUID of its VM; a host that fails tells none."""
+    return {
+        (snapshot.host, uuid): version
+        for snapshot in read_fleet(services, hosts)
+        if snapshot.readings is not None
+        for uuid, version in seen_drivers(snapshot.readings).items()
+    }
 
 
 def _vm(vm: Vm, leases: list[Lease], drained: Drained, guest_driver: str | None) -> UpgradeVm:

@@ -37,6 +37,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
 from vgpuctl.usecases.support.gpu_health import note_health
+from vgpuctl.usecases.support.guest_driver import note_seen_drivers
 from vgpuctl.usecases.support.layout_records import layout_differences
 from vgpuctl.usecases.support.licence_watch import LicenceWatch
 from vgpuctl.usecases.support.observations import note_answers
@@ -192,6 +193,7 @@ def note_sighting(session: Session, one: Sighting, licences: LicenceWatch) -> No
         note_health(session, one.host, one.health, one.policy)
     if one.readings is not None:
         licences.note(session, {one.host: one.readings}, session.leases(one.host))
+        note_seen_drivers(session, {one.host: one.readings})
 
 
 class _HostWatch:

@@ -110,7 +110,7 @@ def capacity(
             PlacedVm(
                 vm_uuid=vm.uuid,
                 name=vm.domain_name,
-                request=vm.request,
+                request=vm.as_known,
                 host=vm.host,
                 footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,
                 leases=own,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import Unexpected, VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.usecases.support.guest_driver import keep_seen_drivers
 from vgpuctl.usecases.support.services import HostSession, Services
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")
@@ -35,12 +36,14 @@ class HostSnapshot:
 
 
 def read_fleet(services: Services, names: Sequence[str]) -> list[HostSnapshot]:
-    """Read hosts once, by their names."""
+    """Read hosts once, by their names, and keep the drivers of their guests."""
     results = run_on_hosts(names, lambda name: _read(services, name, services.host(name)), forks=services.forks)
-    return [
+    snapshots = [
         result.value if result.value is not None else HostSnapshot(result.name, error=result.error)
         for result in results
     ]
+    keep_seen_drivers(services, {one.host: one.readings for one in snapshots if one.readings is not None})
+    return snapshots
 
 
 def _read(services: Services, name: str, session: HostSession) -> HostSnapshot:

@@ -9,6 +9,8 @@ from vgpuctl.catalog.vgpu_versions import parse_driver
 from vgpuctl.model.guest_driver import DriverSource
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.readings import keep_reading
+from vgpuctl.usecases.support.services import Services
 
 _OF_IMAGE = (DriverSource.NONE, DriverSource.IMAGE)
 
@@ -37,9 +39,39 @@ def seen_drivers(readings: HostReadings) -> dict[str, str]:
     return found
 
 
-def note_drivers(session: Session, found: Mapping[str, str]) -> None:
-    """Note the drivers that guests were seen with, by the UUID of the VM."""
-    for vm in session.vms():
-        version = found.get(vm.uuid.lower())
-        if version not in (None, vm.guest_driver):
-            session.set_vm_guest_driver(vm.uuid, str(version))
+def read_host(services: Services, name: str) -> HostReadings:
+    """Read a host once, and keep the drivers of its guests. Raises as `AgentClient.readings`."""
+    readings = services.host(name).agent.readings()
+    keep_seen_drivers(services, {name: readings})
+    return readings
+
+
+def keep_seen_drivers(services: Services, readings: Mapping[str, HostReadings]) -> None:
+    """Keep the drivers that guests were seen with, by host. Called with the readings of every command and the exporter.
+
+    Nothing is written while they are the same as before. A host is believed about the VMs that are on it alone.
+    """
+    told = _told(readings)
+    if not told:
+        return
+    with services.store.reading() as session:
+        changed = _changed(session, told)
+    if changed:
+        keep_reading(services, "the driver of a guest", lambda session: note_seen_drivers(session, readings))
+
+
+def note_seen_drivers(session: Session, readings: Mapping[str, HostReadings]) -> None:
+    """Keep them in a transaction that is open already, as the controller's."""
+    told = _told(readings)
+    for uuid, version in _changed(session, told).items() if told else ():
+        session.set_vm_guest_driver(uuid, version)
+
+
+def _told(readings: Mapping[str, HostReadings]) -> dict[str, dict[str, str]]:
+    return {name: drivers for name, of_host in readings.items() if (drivers := seen_drivers(of_host))}
+
+
+def _changed(session: Session, told: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    vms = session.vms(host=next(iter(told))) if len(told) == 1 else session.vms()
+    found = {vm.uuid: (told.get(vm.host, {}).get(vm.uuid.lower()), vm.guest_driver) for vm in vms}
+    return {uuid: now for uuid, (now, before) in found.items() if now is not None and now != before}

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 
 from vgpuctl.model.event import Values
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.vgpu_params import show_vgpu_param
 from vgpuctl.model.vm import Vm, VmState
 
 
 def sizes_of(vm: Vm, leases: Sequence[Lease]) -> Values:
-    """The values that resize-vm changes: vCPUs, memory and GPUs; with host and shares."""
+    """The values that resize-vm changes: vCPUs, memory, GPUs, parameters of vGPUs; with host and shares."""
     shares = [f"{lease.share.profile} on {lease.share.function}" for lease in leases]
     return {
         "vcpus": vm.request.vcpus,
         "memory_mib": vm.request.memory_mib,
         "gpus": [gpu.text for gpu in vm.request.gpus],
+        "vgpu_params": list(map(show_vgpu_param, vm.request.vgpu_params)),
         "host": vm.host,
         "shares": shares,
     }

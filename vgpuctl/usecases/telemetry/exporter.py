@@ -24,6 +24,7 @@ from vgpuctl.telemetry.exposition import Page, asks_for_openmetrics, encode, pro
 from vgpuctl.telemetry.history import History
 from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_sources
 from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
+from vgpuctl.usecases.support.guest_driver import keep_seen_drivers
 from vgpuctl.usecases.support.licence_watch import LicenceWatch
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.states import States, read_states
@@ -231,7 +232,9 @@ class Exporter:
         leases = [lease for of_host in self._store.leases.values() for lease in of_host]
         try:
             store = self._services.open_store()
-            self._licences.look(store, self._readings(), leases)
+            readings = self._readings()
+            self._licences.look(store, readings, leases)
+            keep_seen_drivers(self._services, readings)
             self._findings = page_of(self._watch.look(store, self._history, store.now(), leases))
         except VgpuctlError as error:
             self._findings = Page()

@@ -13,7 +13,7 @@ from vgpuctl.model.proof import Proof, verdict_of
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.sharing.proof import InsideGpu, SeenInside, compare
-from vgpuctl.usecases.support.guest_driver import note_drivers, seen_drivers
+from vgpuctl.usecases.support.guest_driver import read_host
 from vgpuctl.usecases.support.services import Services
 
 PROBE_TIMEOUT_S = 60.0
@@ -64,11 +64,9 @@ def _ask_guest(services: Services, vm: Vm, timeout_s: float) -> tuple[GuestRepor
 
 def _ask_host(services: Services, vm: Vm, leases: Sequence[Lease]) -> tuple[list[MeasuredShare], str | None]:
     try:
-        readings = services.host(vm.host).agent.readings()
+        readings = read_host(services, vm.host)
     except VgpuctlError as error:
         return [MeasuredShare(lease, None) for lease in leases], error.message
-    with services.store.transaction() as session:
-        note_drivers(session, seen_drivers(readings))
     return join_leases(leases, {vm.host: readings}), None
 
 

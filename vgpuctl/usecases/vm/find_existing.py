@@ -80,7 +80,13 @@ _CHANGED_BY = {
 def _hint(there: VmRequest, wanted: VmRequest) -> str:
     """The commands that bring the VM into the wanted shape, and what no command changes."""
     command = resize_command(there, wanted)
-    resized = replace(there, vcpus=wanted.vcpus, memory_mib=wanted.memory_mib, gpus=wanted.gpus)
+    resized = replace(
+        there,
+        vcpus=wanted.vcpus,
+        memory_mib=wanted.memory_mib,
+        gpus=wanted.gpus,
+        vgpu_params=wanted.vgpu_params,
+    )
     fields = [line.partition(":")[0] for line in list_differences(resized, wanted)]
     hints = [] if command is None else [f"resize it: {command}"]
     commands = dict.fromkeys(_CHANGED_BY[field] for field in fields if field in _CHANGED_BY)

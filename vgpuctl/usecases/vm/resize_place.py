@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import Step
+from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
@@ -16,14 +17,14 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.planner.plan import plan_release
+from vgpuctl.planner.plan import plan_release, refuse_terms
 from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.share.shares import leases_of, plan_leases
-from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.capacities import capacity_of, read_promises, rules_of
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.start_vm import open_to_its_own
 
@@ -34,7 +35,7 @@ class NewPlace:
 
     facts: of the host, as read, without what the VM gives up. before: its leases. ending, beginning: those that it
     gives up and gets; it keeps the others. A VM that has released its shares gets none: its next start places it.
-    building: the steps that make those it gets.
+    building: the steps that make those it gets, and give new parameters to those that it keeps.
     """
 
     facts: HostFacts
@@ -66,6 +67,9 @@ def place_here(services: Services, vm: Vm, request: VmRequest) -> NewPlace:
     with services.store.reading() as session:
         own = session.leases(vm_uuid=vm.uuid)
     kept = _unchanged(vm.request, request, own)
+    if request.vgpu_params != vm.request.vgpu_params:
+        rules, terms = rules_of(services, vm.host), terms_of(replace(vm, request=request).as_known)
+        kept = tuple(one for one in kept if refuse_terms(one.share, facts, rules, terms) is None)
     search = _Search(services, vm, request, facts, own)
     if not kept:
         return search.find(())
@@ -84,7 +88,7 @@ def place_more(services: Services, vm: Vm, gpu: GpuRequest) -> Share:
         own = session.leases(vm_uuid=vm.uuid)
         taken = with_promises(session, session.leases(), vm.request, vm)
     capacity = room_on(services, vm, facts, own)
-    (share,) = place(replace(vm.request, gpus=(gpu,), host=vm.host), [capacity], taken).shares
+    (share,) = place(replace(vm.as_known, gpus=(gpu,), host=vm.host), [capacity], taken).shares
     return share
 
 
@@ -125,17 +129,19 @@ class _Search:
         at: dict[int | None, Lease] = {one.index: one for one in kept}
         singles = placed_gpus(self.request.gpus)
         changed = tuple(one for one in singles if one.position not in at)
-        placed = place(replace(self.request, gpus=changed, host=self.vm.host), [capacity], self._taken(kept))
+        resized = replace(self.vm, request=self.request)
+        placed = place(replace(resized.as_known, gpus=changed, host=self.vm.host), [capacity], self._taken(kept))
         fresh = iter(placed.shares)
         shares = [at[one.position].share if one.position in at else next(fresh) for one in singles]
         nodes = _nodes(self.request, capacity, [one.numa_node for one in shares])
         has_released = self.vm.state is VmState.STOPPED and not self.own and bool(self.vm.request.gpus)
         there = Placement(self.vm.host, tuple(shares), nodes=nodes)
-        resized = replace(self.vm, request=self.request)
         made = () if has_released else leases_of(resized, there)
         beginning = tuple(one for one in made if one.index not in at)
         room = room_on(self.services, self.vm, facts, self.own)
-        building, _undo = plan_leases(resized, beginning, room.facts, room.rules)
+        has_other_params = self.request.vgpu_params != self.vm.request.vgpu_params
+        written = (*kept, *beginning) if has_other_params else beginning
+        building, _undo = plan_leases(resized, written, room.facts, room.rules)
         return NewPlace(room.facts, nodes, tuple(self.own), ending, beginning, building)
 
     def _taken(self, kept: Collection[Lease]) -> list[Lease]:

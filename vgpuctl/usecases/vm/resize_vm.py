@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resize-vm: a VM gets other vCPUs, memory or GPUs, on its host or on another one.
+"""resize-vm: a VM gets other vCPUs, memory, GPUs or parameters of its vGPUs, on its host or on another one.
 
 On its host: the new shares are held by a reservation, and the VM is stopped with its old ones. One transaction changes
 request, NUMA nodes and leases; from then on a reservation holds the old shares. Their devices are released, the new
@@ -18,6 +18,7 @@ from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.plural import counted
+from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
@@ -52,11 +53,12 @@ TRIES = 6
 
 @dataclass(frozen=True)
 class NewSize:
-    """The wanted values; None stays as it is. gpus: all GPUs of the VM, an empty tuple for none."""
+    """The wanted values; None stays as it is. gpus, vgpu_params: all of the VM, empty for none."""
 
     vcpus: int | None = None
     memory_mib: int | None = None
     gpus: tuple[GpuRequest, ...] | None = None
+    vgpu_params: VgpuParams | None = None
 
     def of(self, request: VmRequest) -> VmRequest:
         """The request in its new size. Raises UsageError for a size that no VM can have."""
@@ -66,6 +68,7 @@ class NewSize:
                 vcpus=request.vcpus if self.vcpus is None else self.vcpus,
                 memory_mib=request.memory_mib if self.memory_mib is None else self.memory_mib,
                 gpus=request.gpus if self.gpus is None or _texts(self.gpus) == _texts(request.gpus) else self.gpus,
+                vgpu_params=request.vgpu_params if self.vgpu_params is None else tuple(sorted(set(self.vgpu_params))),
             )
         )
 
@@ -101,6 +104,11 @@ class PlannedResize:
     def is_change(self) -> bool:
         """True if anything differs."""
         return self.here is not None or self.move is not None
+
+    @property
+    def has_other_params(self) -> bool:
+        """True if the parameters of its vGPUs change."""
+        return self.request.vgpu_params != self.vm.request.vgpu_params
 
     @property
     def differences(self) -> list[str]:
@@ -245,7 +253,7 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
         runs_on(services, vm)
         raise
     try:
-        _make(services, now, here)
+        _make(services, now, here, has_other_params=plan.has_other_params)
     except BaseException as error:
         _change_back(services, plan, here, problem, error)
         raise
@@ -310,7 +318,7 @@ def _refuse_changed(session: Session, plan: PlannedResize) -> None:
         raise StateError(f"the leases of {vm.label} changed while it was resized", hint="resize it again")
 
 
-def _make(services: Services, now: Vm, here: NewPlace) -> None:
+def _make(services: Services, now: Vm, here: NewPlace, *, has_other_params: bool) -> None:
     """Release the devices of the old shares, make the new ones, and start the VM if it ran."""
     host = services.host(now.host)
     with operation(services, "resize-vm", now):
@@ -324,7 +332,7 @@ def _make(services: Services, now: Vm, here: NewPlace) -> None:
                     session.set_lease_share(lease.id, lease.share)
     if now.is_on_its_way:
         start_vm(services, [now])
-    elif here.beginning:
+    elif here.beginning or has_other_params:
         restore_shares(services, now)
 
 

@@ -24,6 +24,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.shown_interfaces import ShownInterface, shown_interfaces
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
 from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.guest_driver import read_host
 from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
@@ -104,7 +105,9 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
         try:
             host = services.host(vm.host)
             shown = replace(shown, holders=tuple(_holders(host, lease) for lease in leases))
-            shown = replace(shown, licence_states=_licence_states(host, leases) if vm.state is VmState.RUNNING else ())
+            shown = replace(
+                shown, licence_states=_licence_states(services, vm, leases) if vm.state is VmState.RUNNING else ()
+            )
         except VgpuctlError as error:
             shown = replace(shown, host_problem=shown.host_problem or error.message)
     with services.store.reading() as session:
@@ -125,11 +128,11 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
 
 
-def _licence_states(host: HostSession, leases: Sequence[Lease]) -> tuple[str | None, ...]:
+def _licence_states(services: Services, vm: Vm, leases: Sequence[Lease]) -> tuple[str | None, ...]:
     """The licence of each vGPU's guest; None for what the driver does not show."""
     if not any(kind_of(lease.share.sharing).takes is Takes.VGPU for lease in leases):
         return ()
-    shares = {one.lease.id: one for one in join_leases(leases, {host.name: host.agent.readings()})}
+    shares = {one.lease.id: one for one in join_leases(leases, {vm.host: read_host(services, vm.host)})}
     return tuple(shares[lease.id].measured.label("license_state") if lease.id in shares else None for lease in leases)
 
 

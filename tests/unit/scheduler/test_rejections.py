@@ -23,14 +23,13 @@ from tests.unit.fleet_factory import (
     vm,
     whole_card,
 )
+from tests.unit.scheduler.one_host import only_rejection, some
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.agent.wire.sharing import Sharing
-from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.lease import Lease, LeaseState, Share
-from vgpuctl.model.placement import HostCapacity, Rejection
+from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import explain, place
 from vgpuctl.sharing.codes import Code
@@ -40,17 +39,6 @@ A40_VFS = emulated_a40().functions
 T4 = emulated_t4().facts()
 CARD = whole_card()
 A100 = EmulatedGpu(catalog.board("nvidia-a100-pcie-40gb"), "0000:c1:00.0", "vf-profile", vf_count=16).facts()
-
-
-def only_rejection(request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease] = ()) -> Rejection:
-    answer = explain(request, [capacity], leases)
-    assert isinstance(answer, list), answer
-    assert len(answer) == 1
-    return answer[0]
-
-
-def some(gpu: Gpu, **changes: object) -> HostCapacity:
-    return host("gpu1", replace(gpu, **changes))  # type: ignore[arg-type]  # the tests name real fields
 
 
 def with_libvirt(version: str) -> HostCapacity:
@@ -322,129 +310,3 @@ def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
     assert {case[1] for case in CASES} | elsewhere == {str(code) for code in Code}
     page = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()
     assert [code for code in Code if f"`{code}`" not in page] == []
-
-
-def test_no_capacity_has_one_line_per_gpu() -> None:
-    fleet = [a40_host("gpu1", vgpus=["A40-8Q"], cards=2), passthrough_host("gpu2")]
-    held = place(vm("A40-12Q"), fleet, []).shares[0]
-    with pytest.raises(NoCapacity) as caught:
-        place(vm("A40-4Q"), fleet, [lease("gpu1", held)])
-    assert caught.value.message == "no GPU can take A40-4Q for VM acme/web-1"
-    assert [line.partition(": ")[0] for line in caught.value.context] == [
-        "gpu1 0000:41:00.0 NVIDIA A40",
-        "gpu1 0000:51:00.0 NVIDIA A40",
-        "gpu2 0000:81:00.0 NVIDIA GeForce RTX 3090",
-    ]
-    assert "8 GiB (A40-8Q)" in caught.value.context[0]
-    assert "12 GiB (A40-12Q)" in caught.value.context[1]
-    assert caught.value.hint is not None
-    assert "gpu1 0000:41:00.0: ask for a type of 8 GiB" in caught.value.hint
-
-
-def test_no_capacity_leaves_out_hosts_that_were_not_asked_for() -> None:
-    fleet = [a40_host("gpu1", vgpus=["A40-8Q"]), a40_host("gpu2")]
-    with pytest.raises(NoCapacity) as caught:
-        place(vm("A40-4Q", on="gpu1"), fleet, [])
-    assert len(caught.value.context) == 1
-
-
-def test_without_any_host_the_hint_leads_to_the_inventory() -> None:
-    with pytest.raises(NoCapacity) as caught:
-        place(vm("A40-8Q"), [], [])
-    assert caught.value.hint is not None
-    assert "list-hosts" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("wrong", "near"), [("A40-8q", "A40-8Q?"), ("a40-8q", "A40-8Q?"), ("A40-9Q", "A40-8Q"), ("A4O-8Q", "A40-8Q")]
-)
-def test_a_misspelt_type_is_answered_with_near_names(wrong: str, near: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        place(vm(wrong), [a40_host(), t4_host("gpu2")], [])
-    assert caught.value.hint is not None
-    assert near in caught.value.hint
-
-
-def test_a_misspelt_type_that_only_the_catalogue_comes_near_says_so() -> None:
-    with pytest.raises(UsageError) as caught:
-        place(vm("H100-80c"), [t4_host()], [])
-    assert caught.value.hint is not None
-    assert "the catalogue knows H100-80C, which your hosts do not have" in caught.value.hint
-
-
-def test_a_type_of_a_board_that_the_fleet_lacks_is_named() -> None:
-    with pytest.raises(NoCapacity) as caught:
-        place(vm("L40S-8Q"), [a40_host()], [])
-    assert caught.value.hint is not None
-    assert "L40S-8Q is a type of NVIDIA L40S, and no host has one" in caught.value.hint
-
-
-def test_a_board_that_the_fleet_lacks_and_a_board_that_nobody_knows_differ() -> None:
-    with pytest.raises(NoCapacity) as lacked:
-        place(vm("passthrough:H100"), [a40_host()], [])
-    assert lacked.value.hint == "no host has a GPU H100; your hosts have NVIDIA A40"
-    with pytest.raises(UsageError):
-        place(vm("passthrough:Voodoo2"), [a40_host()], [])
-
-
-def test_what_the_host_still_takes_counts_beside_what_it_has_not_seen() -> None:
-    few = tuple(replace(one, creatable=1) for one in A40.types)
-    capacity = some(A40, types=few)
-    first = place(vm("A40-8Q"), [capacity], [])
-    assert only_rejection(vm("A40-8Q"), capacity, leases_of(first)).code == "gpu-full"
-
-
-def test_the_types_maximum_counts_beside_what_the_host_says() -> None:
-    gpu = a40_host(vgpus=["A40-24Q"]).facts.gpus[0]
-    many = tuple(replace(one, creatable=9) if one.name == "A40-24Q" else one for one in gpu.types)
-    capacity = some(gpu, types=many)
-    first = place(vm("A40-24Q"), [capacity], [])
-    assert only_rejection(vm("A40-24Q"), capacity, leases_of(first)).code == "gpu-full"
-
-
-def test_a_foreign_type_of_unknown_size_leaves_the_answer_to_the_host() -> None:
-    gpu = emulated_a40().facts()
-    unknown = replace(gpu.vfs[0], current_type="9999")
-    assert place(vm("A40-8Q"), [some(gpu, vfs=(unknown, *gpu.vfs[1:]))], []).shares[0].function == A40_VFS[1]
-
-
-def test_a_host_that_mixes_sizes_may_carry_another_size() -> None:
-    gpu = a40_host(vgpus=["A40-8Q"]).facts.gpus[0]
-    mixed = tuple(replace(one, creatable=3) if one.name in ("A40-4Q", "A40-8Q") else one for one in gpu.types)
-    assert place(vm("A40-4Q"), [some(gpu, types=mixed)], []).shares[0].profile == "A40-4Q"
-
-
-def test_mig_backed_types_are_counted_by_their_gpu_instances() -> None:
-    types = (
-        VgpuType("474", "A100-1-5C", "NVIDIA A100-1-5C", 5 * GIB, 7, 2),
-        VgpuType("475", "A100-2-10C", "NVIDIA A100-2-10C", 10 * GIB, 3, 1),
-    )
-    capacity = some(A100, mig_mode="enabled", types=types)
-    first = place(vm("A100-1-5C"), [capacity], [])
-    second = place(vm("2*A100-1-5C"), [capacity], [])
-    assert len(second.shares) == 2
-    assert place(vm("A100-2-10C"), [capacity], leases_of(first)).shares[0].type_id == "475"
-    full = [*leases_of(second), *leases_of(first, vm_name="web-9")]
-    assert only_rejection(vm("A100-1-5C"), capacity, full).code == "no-mig-instance"
-
-
-def test_an_unseen_vgpu_of_another_size_takes_a_whole_gpu_instance() -> None:
-    board = catalog.board("nvidia-rtx-pro-6000-blackwell-server")
-    gpu = EmulatedGpu(board, "0000:c1:00.0", "vf-profile", vf_count=48).facts()
-    types = (
-        VgpuType("1546", "DC-1-2Q", "NVIDIA RTX Pro 6000 Blackwell DC-1-2Q", 2 * GIB, 48, 12),
-        VgpuType("1555", "DC-1-24Q", "NVIDIA RTX Pro 6000 Blackwell DC-1-24Q", 24 * GIB, 4, 1),
-    )
-    capacity = some(gpu, mig_mode="enabled", types=types)
-    large = leases_of(place(vm("DC-1-24Q"), [capacity], []))
-    small = leases_of(place(vm("DC-1-2Q"), [capacity], []))
-    assert only_rejection(vm("DC-1-2Q"), capacity, large).code == "no-mig-instance"
-    assert only_rejection(vm("DC-1-24Q"), capacity, small).code == "no-mig-instance"
-    assert len(place(vm("11*DC-1-2Q"), [capacity], small).shares) == 11
-
-
-def test_a_type_whose_full_name_carries_the_board_is_found_by_its_short_name() -> None:
-    board = catalog.board("nvidia-rtx-pro-6000-blackwell-server")
-    gpu = EmulatedGpu(board, "0000:c1:00.0", "vf-profile", vf_count=48).facts()
-    long = tuple(replace(one, name=one.full_name.removeprefix("NVIDIA ")) for one in gpu.types)
-    assert place(vm("DC-4Q"), [some(gpu, types=long)], []).shares[0].profile == "DC-4Q"

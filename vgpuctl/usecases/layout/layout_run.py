@@ -55,7 +55,6 @@ from vgpuctl.usecases.vm.stop_vm import stop_vm
 _NOTED = {LineOutcome.CHANGED: EventKind.LAYOUT_STEP_DONE, LineOutcome.FAILED: EventKind.LAYOUT_STEP_FAILED}
 _MOST_ROUNDS = 8
 _SHUTDOWN_TIMEOUT_S = 60.0
-# The mode is set and waits for a reset: the next reading shows it, and the reset is a step of the next plan.
 
 
 @dataclass(frozen=True)
@@ -302,6 +301,7 @@ class LayoutRun:
                 (change,) = self._services.host(self._host).agent.apply([step])
             except AgentProblem as problem:
                 if problem.code == ProblemCode.MIG_MODE_PENDING:
+                    # The next reading shows the mode, and the reset is a step of the next plan.
                     self._done.append(planned)
                     self._line(LineOutcome.CHANGED, planned.gpu, planned.summary, reason="it waits for a reset")
                     return True

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error of a request that no GPU can take: its lines, and what its hint says of names that nobody has."""
+
+import pytest
+
+from tests.unit.fleet_factory import (
+    a40_host,
+    lease,
+    passthrough_host,
+    t4_host,
+    vm,
+)
+from vgpuctl.errors import NoCapacity, UsageError
+from vgpuctl.scheduler import place
+
+
+def test_no_capacity_has_one_line_per_gpu() -> None:
+    fleet = [a40_host("gpu1", vgpus=["A40-8Q"], cards=2), passthrough_host("gpu2")]
+    held = place(vm("A40-12Q"), fleet, []).shares[0]
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-4Q"), fleet, [lease("gpu1", held)])
+    assert caught.value.message == "no GPU can take A40-4Q for VM acme/web-1"
+    assert [line.partition(": ")[0] for line in caught.value.context] == [
+        "gpu1 0000:41:00.0 NVIDIA A40",
+        "gpu1 0000:51:00.0 NVIDIA A40",
+        "gpu2 0000:81:00.0 NVIDIA GeForce RTX 3090",
+    ]
+    assert "8 GiB (A40-8Q)" in caught.value.context[0]
+    assert "12 GiB (A40-12Q)" in caught.value.context[1]
+    assert caught.value.hint is not None
+    assert "gpu1 0000:41:00.0: ask for a type of 8 GiB" in caught.value.hint
+
+
+def test_no_capacity_leaves_out_hosts_that_were_not_asked_for() -> None:
+    fleet = [a40_host("gpu1", vgpus=["A40-8Q"]), a40_host("gpu2")]
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-4Q", on="gpu1"), fleet, [])
+    assert len(caught.value.context) == 1
+
+
+def test_without_any_host_the_hint_leads_to_the_inventory() -> None:
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-8Q"), [], [])
+    assert caught.value.hint is not None
+    assert "list-hosts" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("A40-8q", "A40-8Q?"), ("a40-8q", "A40-8Q?"), ("A40-9Q", "A40-8Q"), ("A4O-8Q", "A40-8Q")]
+)
+def test_a_misspelt_type_is_answered_with_near_names(wrong: str, near: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        place(vm(wrong), [a40_host(), t4_host("gpu2")], [])
+    assert caught.value.hint is not None
+    assert near in caught.value.hint
+
+
+def test_a_misspelt_type_that_only_the_catalogue_comes_near_says_so() -> None:
+    with pytest.raises(UsageError) as caught:
+        place(vm("H100-80c"), [t4_host()], [])
+    assert caught.value.hint is not None
+    assert "the catalogue knows H100-80C, which your hosts do not have" in caught.value.hint
+
+
+def test_a_type_of_a_board_that_the_fleet_lacks_is_named() -> None:
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("L40S-8Q"), [a40_host()], [])
+    assert caught.value.hint is not None
+    assert "L40S-8Q is a type of NVIDIA L40S, and no host has one" in caught.value.hint
+
+
+def test_a_board_that_the_fleet_lacks_and_a_board_that_nobody_knows_differ() -> None:
+    with pytest.raises(NoCapacity) as lacked:
+        place(vm("passthrough:H100"), [a40_host()], [])
+    assert lacked.value.hint == "no host has a GPU H100; your hosts have NVIDIA A40"
+    with pytest.raises(UsageError):
+        place(vm("passthrough:Voodoo2"), [a40_host()], [])

@@ -140,6 +140,7 @@ def write_file(path: Path, content: str | bytes, what: str, *, mode: int | None 
     """
     data = content.encode() if isinstance(content, str) else content
     with writing(what, path):
+        _refuse_foreign_link(path)
         there = _status(path)
         if there is not None and not stat.S_ISREG(there.st_mode):
             path.write_bytes(data)
@@ -231,6 +232,15 @@ def _beside(path: Path, data: bytes, mode: int) -> Iterator[Path]:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _refuse_foreign_link(path: Path) -> None:
+    """Raise PermissionError for a symbolic link of another user, such as one set as a trap in /tmp.
+
+    The kernel's `protected_symlinks` keeps programs from following it, but not from replacing the file it leads to.
+    """
+    if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, "it is a symbolic link of another user")
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -83,3 +83,14 @@ def test_a_copy_is_private_and_gone_after_its_block(tmp_path: Path) -> None:
         assert (folder / "store.db").read_bytes() == b"content"
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert not folder.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
+    path, link = tmp_path / "precious", tmp_path / "picture.png"
+    path.write_text("precious")
+    link.symlink_to(path)
+    os.lchown(link, 65534, 65534)
+    with pytest.raises(FileNotWritten, match=r"cannot be written to .*: it is a symbolic link of another user"):
+        local_files.write_file(link, "picture", "the picture")
+    assert path.read_text() == "precious"

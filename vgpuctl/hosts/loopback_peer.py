@@ -10,15 +10,21 @@ import struct
 from pathlib import Path
 
 _TABLE = Path("/proc/net/tcp")
-_UID_FIELD = 7
+_STATE_FIELD, _UID_FIELD = 3, 7
+_ESTABLISHED = "01"
+"""TCP_ESTABLISHED of include/net/tcp_states.h."""
 
 
 def is_own_peer(connection: socket.socket) -> bool:
-    """True if the other end of an accepted IPv4 connection belongs to this user, or to root.
+    """True if the other end of an accepted IPv4 connection is open, and belongs to this user or to root.
 
-    False where the system has no table of connections.
+    An end that is closed counts for nobody: the table gives the user 0 for what is left of it (`get_timewait4_sock` of
+    net/ipv4/tcp_ipv4.c), while all that was sent before is still to be read. False where the system has no table.
     """
-    user = _user_of(_shown(*connection.getpeername()), _shown(*connection.getsockname()))
+    try:
+        user = _user_of(_shown(*connection.getpeername()), _shown(*connection.getsockname()))
+    except OSError:  # It is gone already.
+        return False
     return user is not None and user in (0, os.geteuid())
 
 
@@ -27,7 +33,7 @@ def _user_of(local: str, remote: str) -> int | None:
         with _TABLE.open(encoding="ascii") as table:
             for line in table:
                 parts = line.split()
-                if parts[1:3] == [local, remote]:
+                if parts[1 : _STATE_FIELD + 1] == [local, remote, _ESTABLISHED]:
                     return int(parts[_UID_FIELD])
     except OSError:
         return None

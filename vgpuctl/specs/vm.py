@@ -270,6 +270,12 @@ def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
     return comparison.list_differences(ALL_FIELDS, there, wanted)
 
 
+def check_name_length(tenant: str, name: str) -> None:
+    """Refuse a VM whose domain would have a longer name than files of it can have. Raises UsageError."""
+    if len(tenant) + len(name) > 100:
+        raise UsageError("tenant and VM name have more than 100 characters together", hint="choose a shorter VM name")
+
+
 def check_request(request: VmRequest) -> VmRequest:
     """Accept a request whose numbers, names and texts can be used at all. Raises UsageError."""
     check_name(request.name, what="VM name")
@@ -277,8 +283,7 @@ def check_request(request: VmRequest) -> VmRequest:
     documents = {field.path for field in ALL_FIELDS.fields if isinstance(field.type, Document)}
     for path, text in texts_of(request):
         _check_text(path, text, is_document=path in documents)
-    if len(request.tenant) + len(request.name) > 100:
-        raise UsageError("tenant and VM name have more than 100 characters together")
+    check_name_length(request.tenant, request.name)
     if request.memory_mib < 64:
         raise UsageError(f"{request.memory_mib} MiB of memory are too few", hint="at least 64MiB")
     if request.hugepages_kib is not None and request.memory_mib * 1024 % request.hugepages_kib:

@@ -138,12 +138,15 @@ class BrowserConsole:
         name = unquote(inner)
         if "\0" in name:
             raise _Refused(HTTPStatus.BAD_REQUEST)
-        path = (self._folder / name).resolve()
-        kind = _TYPES.get(path.suffix)
-        if kind is None or not path.is_relative_to(self._folder) or not path.is_file():
-            raise _Refused(HTTPStatus.NOT_FOUND)
-        with path.open("rb") as file:
-            content = file.read(_MOST_FILE + 1)
+        try:
+            path = (self._folder / name).resolve()
+            kind = _TYPES.get(path.suffix)
+            if kind is None or not path.is_relative_to(self._folder) or not path.is_file():
+                raise _Refused(HTTPStatus.NOT_FOUND)
+            with path.open("rb") as file:
+                content = file.read(_MOST_FILE + 1)
+        except OSError as error:  # a name that is too long, or a file that this user may not read
+            raise _Refused(HTTPStatus.NOT_FOUND) from error
         if len(content) > _MOST_FILE:
             raise _Refused(HTTPStatus.NOT_FOUND)
         sources = f"default-src 'self'; connect-src 'self' ws://{self._origin.removeprefix('http://')}"
@@ -206,7 +209,11 @@ def _read_request(client: socket.socket) -> _HttpRequest:
         if not colon or name.lower() in headers:
             raise _Refused(HTTPStatus.BAD_REQUEST)
         headers[name.lower()] = value.strip()
-    return _HttpRequest(words[0], urlsplit(words[1]).path, headers, rest)
+    try:
+        path = urlsplit(words[1]).path
+    except ValueError as error:
+        raise _Refused(HTTPStatus.BAD_REQUEST) from error
+    return _HttpRequest(words[0], path, headers, rest)
 
 
 def _head(status: HTTPStatus, headers: Mapping[str, str]) -> bytes:

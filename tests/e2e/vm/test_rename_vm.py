@@ -58,6 +58,13 @@ def test_a_taken_name_is_refused(operator: Operator, fleet: lab.LabFolder) -> No
         in operator.is_refused("rename-vm", "shop", "other", *ACME)["message"]
     )
     assert operator.is_refused("rename-vm", "shop", "-bad-", *ACME)["reference"] == "usage"
+    with_other_tenant = ("--tenant", "t" * 60)
+    operator.does("create-tenant", "t" * 60)
+    operator.does("create-vm", "short", *with_other_tenant, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
+    operator.does("stop-vm", "short", *with_other_tenant, "--timeout", "0")
+    too_long = operator.is_refused("rename-vm", "short", "w" * 41, *with_other_tenant)
+    assert "more than 100 characters together" in too_long["message"]
+    operator.does("offboard-tenant", "t" * 60, "--yes", "--timeout", "0")
     foreign = "<domain type='test'><name>acme.mine</name><memory>65536</memory><os><type>hvm</type></os></domain>"
     with libvirt_of(simulated_folder(fleet).inventory, "sim-001") as there:
         there.connection.defineXML(foreign)

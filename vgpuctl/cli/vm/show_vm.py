@@ -128,11 +128,11 @@ def _print_shares(shown: "ShownVm") -> None:
     is_asked = len(shown.holders) == len(shown.leases)
     all_holders = shown.holders if is_asked else ((),) * len(shown.leases)
     rows = zip(shown.leases, all_holders, shown.shares_seen, shown.closed, shown.vgpu_params, strict=True)
+    is_numbered = [lease.index for lease in shown.leases] != [0]
     for lease, holders, seen, closed, params in rows:
-        print_line(
-            f"share     {lease.share.profile} ({lease.share.sharing}) on {lease.share.function}, lease {lease.state}"
-            f"{f', {lease.problem}' if lease.problem else ''}"
-        )
+        share, problem = lease.share, f", {lease.problem}" if lease.problem else ""
+        number = f"{lease.index:<4}" if is_numbered else "    "
+        print_line(f"share {number}{share.profile} ({share.sharing}) on {share.function}, lease {lease.state}{problem}")
         if lease.share.mdev_uuid:
             print_line(f"          mdev {lease.share.mdev_uuid}")
         if params:

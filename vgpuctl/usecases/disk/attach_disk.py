@@ -62,7 +62,8 @@ def attach_disk(services: Services, vm: Vm, wanted: DataDisk) -> DiskChange:
                 raise StateError(
                     f"cannot attach disk {wanted.name} to {vm.label}: its unattended installation may still run,"
                     " and could take the disk for the one that it wipes",
-                    hint=f"when it is over, run `vgpuctl eject-iso {vm.request.name}` first",
+                    hint="when it is over, first run"
+                    f" `vgpuctl eject-iso {vm.request.name} --tenant {vm.request.tenant}`",
                 )
         known = None if known is None else settle_detach(services, known)
         there = next((one for one in vm.request.data_disks if one.name == wanted.name), None)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from vgpuctl.errors import StateError, UsageError
+from vgpuctl.errors import ConcurrentChange, StateError, UsageError
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.volume import KEPT, Volume, VolumeKind
 from vgpuctl.store.store import Session
@@ -75,12 +75,22 @@ def _on_its_host(session: Session, request: VmRequest) -> VmRequest:
 
 
 def take_kept(services: Services, vm: Vm, undoing: Undo) -> None:
-    """Give the kept disks that a VM names to it. `undoing` gives them back to the tenant."""
+    """Give the kept disks that a VM names to it. `undoing` gives them back to the tenant.
+
+    Raises ConcurrentChange for one that another run took or deleted since the VM was planned.
+    """
     wanted = {disk.name for disk in vm.request.data_disks if disk.size_mib is None}
     if not wanted:
         return
     with services.store.transaction() as session:
         found = [one for one in kept_disks(session, vm.request.tenant) if one.label in wanted]
+        own = {one.label for one in session.volumes(vm_uuid=vm.uuid)}
+        missing = sorted(wanted - own - {one.label for one in found})
+        if missing:
+            raise ConcurrentChange(
+                f"another run took or deleted disk {missing[0]} of tenant {vm.request.tenant} meanwhile",
+                hint=f"see `vgpuctl list-disks --tenant {vm.request.tenant}`",
+            )
         for volume in found:
             session.take_volume(volume, vm.uuid, vm.request.name)
     for volume in found:

@@ -101,7 +101,8 @@ def naming_ejection(vm: Vm) -> Iterator[None]:
         yield
     except (ImageMissing, ImageRejected) as error:
         if vm.request.install is not None:
-            ejecting = f"when it is installed, run `vgpuctl eject-iso {vm.request.name}`"
+            command = f"vgpuctl eject-iso {vm.request.name} --tenant {vm.request.tenant}"
+            ejecting = f"when it is installed, run `{command}`"
             error.hint = f"{ejecting}; or {error.hint}" if error.hint else ejecting
         raise
 

@@ -10,6 +10,7 @@ from functools import partial
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.vm import Firmware, Vm, VmState, check_name, host_name_of
+from vgpuctl.specs.vm import check_name_length
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.network.ports import attachments_of, connect
@@ -28,6 +29,7 @@ def rename_vm(services: Services, vm: Vm, name: str) -> tuple[Vm, bool]:
     DomainRejected when the host has a domain of the new name.
     """
     check_name(name, what="the VM's new name")
+    check_name_length(vm.request.tenant, name)
     if vm.request.name == name:
         return vm, False
     with operation(services, RENAME, vm):

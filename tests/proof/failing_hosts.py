@@ -5,7 +5,8 @@ On simulated hosts (real sshd, agent and libvirtd) whose boot units restore the 
 stopped (until the command has ended) or restarted, or their network is cut (until the command has ended): what the
 host was told is then done after the command gave up. The command goes on and gets what it gets. Then `repair` must
 succeed and find nothing more the second time, every VM that has shares must start, store, machines and libvirt must
-agree (tests/bench/day_checks.py), the same command must succeed, and when all is deleted, every host must be as it was.
+agree (tests/bench/day_checks.py, tests/proof/guest_checks.py), the same command must succeed, and when all is deleted,
+every host must be as it was.
 
 The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
 Run it with `make fail-test`, or `python -m tests.proof.failing_hosts [--points 2] [--fault reboot] [--only create-vm]`.
@@ -64,11 +65,15 @@ def _on_the_first(create: Words) -> list[Words]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One command. before: commands that make what it works on. hosts: those that reboot."""
+    """One command. before: commands that make what it works on. hosts: those that reboot.
+
+    points: side effects after which hosts fail, evenly spread, where the command line does not say; None for all.
+    """
 
     command: Words
     hosts: Sequence[str] = (A40,)
     before: Sequence[Words] = ()
+    points: int | None = None
 
 
 _WEB = _create("web", "A40-8Q", A40)
@@ -86,7 +91,37 @@ _DESK = (
 )
 _SNAPSHOT = ("create-snapshot", "web", "first", *ACME)
 _AT_ONCE = ("--priority", "high", "--preempt", "--grace", "0", "--shutdown-timeout", "0")
+_ON_DEVICES: Mapping[str, Scenario] = {
+    "guest: create-vm, a desktop": Scenario(_DESK),
+    "guest: delete-vm, a desktop": Scenario(_DELETE, before=[_DESK]),
+    "guest: move-vm, a desktop": Scenario(
+        ("move-vm", "web", *ACME, "--to", A40_MDEV, "--shutdown-timeout", "0"),
+        (A40, A40_MDEV),
+        before=_on_the_first(tuple(word for word in _DESK if word not in ("--host", A40))),
+    ),
+    "guest: resize-vm": Scenario(
+        ("resize-vm", "web", *ACME, "--gpu", "2*A40-8Q", "--restart", "--shutdown-timeout", "0"), before=[_WEB]
+    ),
+    "guest: restart-vm": Scenario(
+        ("restart-vm", "web", *ACME, *NOW), before=[_WEB, ("attach-gpu", "web", "A40-8Q", *ACME)]
+    ),
+    "guest: force-off": Scenario(("force-off", "web", *ACME), before=[_WEB]),
+    "guest: rename-vm": Scenario(("rename-vm", "web", "shop", *ACME), before=[_WEB, _STOPPED]),
+    "guest: attach-gpu": Scenario(("attach-gpu", "web", "A40-8Q", *ACME), before=[_WEB, _STOPPED]),
+    "guest: detach-gpu": Scenario(("detach-gpu", "web", "0", *ACME, *NOW), before=[_WEB_ON_TWO, _STOPPED]),
+    "guest: attach-disk": Scenario(_DISK, before=[_WEB, _STOPPED]),
+    "guest: detach-disk": Scenario(("detach-disk", "web", "data", *ACME, *NOW), before=[_WEB, _STOPPED, _DISK]),
+    "guest: attach-nic": Scenario(_NIC, before=[_WEB]),
+    "guest: detach-nic": Scenario(
+        ("detach-nic", "web", NETWORKS[A40], *ACME, "--last", *NOW), before=[_WEB, _STOPPED, _NIC]
+    ),
+    "guest: create-snapshot": Scenario(_SNAPSHOT, before=[_WEB, _STOPPED, _DISK]),
+    "guest: revert-snapshot": Scenario(
+        ("revert-snapshot", "web", "first", *ACME, "--yes"), before=[_WEB, _STOPPED, _DISK, _SNAPSHOT]
+    ),
+}
 SCENARIOS: Mapping[str, Scenario] = {
+    **{name: replace(one, points=4) for name, one in _ON_DEVICES.items()},
     "create-vm": Scenario(_WEB),
     "create-vm, mdevs": Scenario(_create("web", "2*T4-2Q", T4), (T4,)),
     "create-vm, mdev on a VF": Scenario(_create("web", "A40-24Q", A40_MDEV), (A40_MDEV,)),
@@ -120,33 +155,6 @@ SCENARIOS: Mapping[str, Scenario] = {
         (A40, A40_MDEV),
         before=_on_the_first(("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)),
     ),
-    "guest: create-vm, a desktop": Scenario(_DESK),
-    "guest: delete-vm, a desktop": Scenario(_DELETE, before=[_DESK]),
-    "guest: move-vm, a desktop": Scenario(
-        ("move-vm", "web", *ACME, "--to", A40_MDEV, "--shutdown-timeout", "0"),
-        (A40, A40_MDEV),
-        before=_on_the_first(tuple(word for word in _DESK if word not in ("--host", A40))),
-    ),
-    "guest: resize-vm": Scenario(
-        ("resize-vm", "web", *ACME, "--gpu", "2*A40-8Q", "--restart", "--shutdown-timeout", "0"), before=[_WEB]
-    ),
-    "guest: restart-vm": Scenario(
-        ("restart-vm", "web", *ACME, *NOW), before=[_WEB, ("attach-gpu", "web", "A40-8Q", *ACME)]
-    ),
-    "guest: force-off": Scenario(("force-off", "web", *ACME), before=[_WEB]),
-    "guest: rename-vm": Scenario(("rename-vm", "web", "shop", *ACME), before=[_WEB, _STOPPED]),
-    "guest: attach-gpu": Scenario(("attach-gpu", "web", "A40-8Q", *ACME), before=[_WEB, _STOPPED]),
-    "guest: detach-gpu": Scenario(("detach-gpu", "web", "0", *ACME, *NOW), before=[_WEB_ON_TWO, _STOPPED]),
-    "guest: attach-disk": Scenario(_DISK, before=[_WEB, _STOPPED]),
-    "guest: detach-disk": Scenario(("detach-disk", "web", "data", *ACME, *NOW), before=[_WEB, _STOPPED, _DISK]),
-    "guest: attach-nic": Scenario(_NIC, before=[_WEB]),
-    "guest: detach-nic": Scenario(
-        ("detach-nic", "web", NETWORKS[A40], *ACME, "--last", *NOW), before=[_WEB, _STOPPED, _NIC]
-    ),
-    "guest: create-snapshot": Scenario(_SNAPSHOT, before=[_WEB, _STOPPED, _DISK]),
-    "guest: revert-snapshot": Scenario(
-        ("revert-snapshot", "web", "first", *ACME, "--yes"), before=[_WEB, _STOPPED, _DISK, _SNAPSHOT]
-    ),
     "repair": Scenario(("repair",), before=[_WEB, ("reboot", A40)]),
     "gc": Scenario(_GC, before=[_WEB, _STOPPED, ("forget",)]),
 }
@@ -167,6 +175,7 @@ class FailingHosts:
 
     def run(self, name: str, scenario: Scenario, most: int | None, after: str | None) -> None:
         """Let the hosts fail after each side effect of a command, or `most` of them evenly spread, or `after` one."""
+        most = most or scenario.points
         self._prepare(scenario)
         done = self._cut(scenario, 0)
         assert done.code == 0, f"{name}: {done.err}"
@@ -304,7 +313,9 @@ def _say(text: str) -> None:
 def main() -> int:
     """Bring a fleet up, try it, and take it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, help="side effects per command; all when it is not given")
+    parser.add_argument(
+        "--points", type=int, help="side effects per command; default: all, and 4 of the commands on one VM's devices"
+    )
     parser.add_argument("--after", metavar="NAME", help="only after this side effect, for example define")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="of the hosts; several times, default all")
     parser.add_argument("--only", action="append", metavar="NAME", help="scenarios that begin with this; several times")

@@ -42,7 +42,7 @@ GUEST_REFUSALS: Mapping[str, set[str]] = {
     "attach-disk": {"state", "domain-rejected"},  # a snapshot, or no port of the guest is free
     "detach-disk": {"state"},
     "attach-gpu": {"state", "no-capacity", "no-licence"},  # of a gang, or one that waits in the queue
-    "detach-gpu": {"state"},
+    "detach-gpu": {"state", "usage"},  # the last vGPU of a VM with parameters of vGPUs
     "attach-nic": {"state"},
     "detach-nic": {"state"},
     "create-snapshot": {"state", "domain-rejected"},

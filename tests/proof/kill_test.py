@@ -52,11 +52,12 @@ SOON = ("--shutdown-timeout", "0")
 REFUSALS = {"no-capacity", "no-licence", "quota-exceeded", "concurrent-change"}
 FURTHER_REFUSALS = {
     **GUEST_REFUSALS,
-    **{"resize": {"state"}, "onboard": {"vm-differs"}, "drain": {"partial-failure"}, "move": {"state"}},
+    **{"resize": {"state"}, "onboard": {"vm-differs", "state"}, "drain": {"partial-failure"}, "move": {"state"}},
     **{"delete": {"state"}, "offboard": {"state", "partial-failure"}},
 }
 """A tenant's file is drawn anew each time, with another GPU for a VM that is there; a drain may find no other place.
-A gang is not resized, a VM with snapshots is not moved, nor deleted where it would keep a disk that has some."""
+A gang is not resized, a VM with snapshots is not moved, nor deleted where it would keep a disk that has some. A disk
+that a pruned VM left is not made again."""
 SEATS = 10
 FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20

@@ -34,10 +34,11 @@ MORE_GPUS: Mapping[str, Sequence[str]] = {
 WINDOWS = ("--os", "win11", "--memory", "4GiB", "--vcpus", "2")
 SMALL = ("--memory", "96MiB", "--vcpus", "1")
 GUEST_KINDS = [
-    *["attach-disk", "detach-disk", "attach-gpu", "detach-gpu", "create-snapshot", "restart-vm", "rename-vm"] * 2,
-    *["delete-disk", "attach-nic", "detach-nic", "revert-snapshot", "delete-snapshot", "resize-disk", "reset-vm"],
-    *["force-off", "eject-iso", "set-console", "set-licence-pool"],
+    *["create-snapshot", "revert-snapshot", "rename-vm", "delete-disk"] * 4,
+    *["attach-disk", "detach-disk", "attach-gpu", "detach-gpu", "restart-vm", "attach-nic", "detach-nic"] * 2,
+    *["delete-snapshot", "resize-disk", "reset-vm", "force-off", "eject-iso", "set-console", "set-licence-pool"],
 ]
+"""Those that only few VMs can have, such as stopped ones with a snapshot, are drawn more often."""
 GUEST_REFUSALS: Mapping[str, set[str]] = {
     "attach-disk": {"state", "domain-rejected"},  # a snapshot, or no port of the guest is free
     "detach-disk": {"state"},

@@ -62,8 +62,8 @@ SEATS = 10
 FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20
 KINDS = [
-    *["create"] * 12, *["stop", "delete"] * 5, *["start", "apply"] * 3, *["gang", "onboard", "move", "resize"] * 2,
-    "offboard", "gc", "drain", "quarantine", *GUEST_KINDS,
+    *["create"] * 12, *["stop"] * 10, *["delete"] * 5, *["start", "apply"] * 3, *["gang", "onboard", "move"] * 2,
+    *["resize"] * 2, "offboard", "gc", "drain", "quarantine", *GUEST_KINDS,
 ]  # fmt: skip
 REASON = ("--reason", "the proof")
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data disks on simulated hosts: made, kept when their VM is deleted, taken again by name, and never by two VMs."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 
@@ -47,6 +48,18 @@ def test_a_kept_disk_outlives_its_vm_and_is_taken_again(operator: Operator) -> N
     operator.does("stop-vm", "two", "--tenant", "acme", "--timeout", "0")
     operator.does("start-vm", "two", "--tenant", "acme")
     operator.does("delete-vm", "two", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert _volumes(operator) == {"data": ("kept:acme", "sim-002")}
+
+
+def test_of_two_vms_that_take_a_disk_at_once_one_is_refused_before_it_is_built(operator: Operator) -> None:
+    runs = [operator.start("create-vm", name, *SIZE, *AGAIN, "--json") for name in ("left", "right")]
+    ends = [(run.communicate(timeout=300), run.returncode) for run in runs]
+    assert sorted(code for _, code in ends) == [0, 6], ends
+    (errors,) = [err for (_, err), code in ends if code]
+    refusal = json.loads(errors.splitlines()[-1])["error"]
+    assert refusal["reference"] in ("concurrent-change", "state") and "disk data" in refusal["message"]
+    (made,) = operator.json("list-vms", "--tenant", "acme")
+    operator.does("delete-vm", made["vm"]["request"]["name"], "--tenant", "acme", "--yes", "--timeout", "0")
     assert _volumes(operator) == {"data": ("kept:acme", "sim-002")}
 
 

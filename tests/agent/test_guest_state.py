@@ -135,3 +135,19 @@ def test_a_file_that_is_linked_from_elsewhere_is_not_overwritten(tmp_path: Path)
     guest_state.handle(host, replace(READ, action=StateAction.REMOVE))
     assert (tmp_path / "etc/secret").read_bytes() == b"of root"
     assert not place.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("mounts", "remote"),
+    [
+        ("/dev/sda1 / ext4 rw 0 0\n", ()),
+        ("/dev/sda1 / ext4 rw 0 0\nnas:/tpm /var/lib/libvirt/swtpm nfs4 rw 0 0\n", (TPM_FOLDER,)),
+        ("nas:/ / nfs rw 0 0\n/dev/sdb /var/lib/libvirt/swtpm xfs rw 0 0\n", (NVRAM_FOLDER,)),
+        ("x /var/lib/libvirt fuse.glusterfs rw 0 0\n", (NVRAM_FOLDER, TPM_FOLDER)),
+        ("x /var/lib/libvirt/swtpm2 nfs4 rw 0 0\nx /var/lib/lib\\040virt nfs4\nbroken\n", ()),
+    ],
+)
+def test_folders_on_a_network_file_system_are_told(mounts: str, remote: tuple[str, ...], tmp_path: Path) -> None:
+    host = host_with(tmp_path, {"/proc/mounts": mounts.encode()})
+    assert guest_state.handle(host, READ).remote == remote
+    assert guest_state.handle(host, StateOrder(StateAction.LIST)).remote == remote

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run `vgpuctl` and kill -9 or interrupt it right after a side effect; told by argv: which, then its arguments.
 
-WHICH is a number, the n-th side effect of all, or a name, the first return of that function. `int:WHICH` sends
+WHICH is a number, the n-th side effect of all, or a name, the first return of that function; `NAME/n` is its n-th
+return. `int:WHICH` sends
 SIGINT instead, then SIGTERM and SIGINT after every later side effect: an operator who loses patience. `stop:WHICH`
 sends SIGSTOP instead: the run stands still there until it gets SIGCONT. `reboot:WHICH` kills nothing: the simulated
 hosts of VGPUCTL_TESTS_HOSTS, in the lab folder VGPUCTL_TESTS_LAB, lose their power and boot there. `libvirtd:WHICH`
@@ -19,6 +20,7 @@ import os
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -66,8 +68,12 @@ class Watch:
         self._is_over = False
         self._lock = threading.Lock()
         self.seen = 0
+        self._returns: Counter[str] = Counter()
 
     def _done(self, name: str) -> None:
+        self._returns[name] += 1
+        if self._wanted == f"{name}/{self._returns[name]}":
+            name = self._wanted
         if self._of_hosts is not None:
             with self._lock:
                 self.seen += 1

@@ -239,6 +239,12 @@ class Vm:
         return self.is_on_its_way and self.host != host and self.problem == on_its_way(host, self.host)
 
     @property
+    def former_hosts(self) -> tuple[str, ...]:
+        """The other host of a move that has not ended: it may have copies of the VM's volumes, variables and TPM."""
+        match = _HOSTS_OF_A_MOVE.fullmatch(self.problem or "")
+        return () if match is None else tuple(one for one in match.groups() if one not in (None, self.host))
+
+    @property
     def has_to_run(self) -> bool:
         """True if it runs, or is on its way."""
         return self.state is VmState.RUNNING or self.is_on_its_way
@@ -262,6 +268,19 @@ _ON_ITS_WAY = "moves from "
 _IS_RESIZED = "is resized on "
 RESTARTING = "is being restarted"
 """The problem of a VM that a restart stops."""
+
+
+_HOSTS_OF_A_MOVE = re.compile(r"moves from (\S+) to (\S+)|moves to (\S+)|has moved from (\S+)")
+
+
+def moves_to(target: str) -> str:
+    """The problem of a stopped VM that moves, until it has changed its host."""
+    return f"moves to {target}"
+
+
+def has_moved(source: str) -> str:
+    """The problem of a stopped VM that has changed its host, until its old host has nothing of it."""
+    return f"has moved from {source}"
 
 
 def on_its_way(source: str, target: str) -> str:

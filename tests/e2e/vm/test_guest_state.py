@@ -13,6 +13,7 @@ from tests.lab.simulated_fixtures import machine, simulated_fleet
 
 ACME = ("--tenant", "acme")
 WINDOWS = (*ACME, "--os", "win11", "--memory", "4GiB", "--network", "none", "--gpu", "A40-8Q")
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
 HOSTS = ("sim-001", "sim-002")
 OFF = ("--timeout", "0")
 STATE = ("var/lib/libvirt/swtpm", "var/lib/libvirt/qemu/nvram")
@@ -114,6 +115,79 @@ def test_gc_finds_what_a_killed_move_left(operator: Operator, fleet: lab.LabFold
     assert list(_state(fleet, other).values()) == [b"of another domain"]
     assert len(_state(fleet, host)) == 2
     shutil.rmtree(foreign.parents[1])
+
+
+@pytest.mark.parametrize(("which", "is_moved"), [("guest_state/3", False), ("guest_state/4", True)])
+def test_a_killed_move_leaves_no_copy_once_it_is_repaired(
+    operator: Operator, fleet: lab.LabFolder, desktop: tuple[str, str], which: str, *, is_moved: bool
+) -> None:
+    _, host = desktop
+    (other,) = set(HOSTS) - {host}
+    before = _state(fleet, host)
+    move = ("move-vm", "desk", *ACME, "--to", other, "--shutdown-timeout", "0")
+    assert operator.run(which, *move, program=KILLED_RUN).code == -9
+    assert _state(fleet, host) == _state(fleet, other) == before, "both have it now"
+    operator.does("repair")
+    now, former = (other, host) if is_moved else (host, other)
+    assert (_state(fleet, now), _state(fleet, former)) == (before, {})
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert (listed["vm"]["host"], listed["observed"], listed["vm"]["problem"]) == (now, "running", None)
+
+
+def test_a_stopped_vm_whose_move_is_killed_leaves_no_copy_either(
+    operator: Operator, fleet: lab.LabFolder, desktop: tuple[str, str]
+) -> None:
+    _, host = desktop
+    (other,) = set(HOSTS) - {host}
+    before = _state(fleet, host)
+    operator.does("stop-vm", "desk", *ACME, *OFF)
+    for target, which in ((other, "guest_state/3"), (other, "guest_state/4"), (host, "int:guest_state/3")):
+        operator.run(which, "move-vm", "desk", *ACME, "--to", target, program=KILLED_RUN)
+        operator.does("repair")
+        (listed,) = operator.json("list-vms")
+        now = listed["vm"]["host"]
+        (former,) = set(HOSTS) - {now}
+        assert (_state(fleet, now), _state(fleet, former), listed["vm"]["problem"]) == (before, {}, None), which
+    assert now == other, "an interrupted move goes back"
+
+
+@pytest.fixture
+def shared(fleet: lab.LabFolder) -> Iterator[None]:
+    """Both hosts have one network file system for guests' state."""
+    first, second = (machine(fleet, host) for host in HOSTS)
+    for one in (first, second):
+        with one.change() as state:
+            state.files["/proc/mounts"] = "nas:/ / nfs4 rw 0 0\n"
+    for folder in STATE:
+        (first.root / folder).mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(second.root / folder, ignore_errors=True)
+        (second.root / folder).symlink_to(first.root / folder)
+    yield
+    for folder in STATE:
+        (second.root / folder).unlink()
+    for one in (first, second):
+        with one.change() as state:
+            del state.files["/proc/mounts"]
+
+
+@pytest.mark.usefixtures("shared")
+def test_state_on_storage_that_hosts_share_is_never_removed_from_under_its_vm(
+    operator: Operator, fleet: lab.LabFolder, desktop: tuple[str, str]
+) -> None:
+    _, host = desktop
+    (other,) = set(HOSTS) - {host}
+    before = _state(fleet, HOSTS[0])
+    moved = operator.does("move-vm", "desk", *ACME, "--to", other, "--shutdown-timeout", "0")
+    assert "on storage that both hosts have" in moved.err
+    assert _state(fleet, HOSTS[0]) == before
+    found = operator.json("gc", "--dry-run")
+    assert {(one["kind"], one["host"], "network file system" in one["left"]) for one in found} == {
+        ("guest-state", host, True)
+    }
+    operator.does("gc", "--yes")
+    assert _state(fleet, HOSTS[0]) == before
+    (planned,) = operator.json("evacuate-host", other, "--reason", "no power", "--plan")["vms"]
+    assert (planned["verdict"], planned["to"]) == ("move", host)
 
 
 @pytest.fixture

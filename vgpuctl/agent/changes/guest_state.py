@@ -22,6 +22,7 @@ from vgpuctl.agent.wire.guest_state import (
     StateFile,
     StateOrder,
 )
+from vgpuctl.agent.wire.mounts import filesystem_of
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _NVRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}_VARS\.fd")
@@ -30,17 +31,23 @@ _VERSIONS = ("tpm1.2", "tpm2")
 # Variables have 540,672 bytes in builds of 4 MiB, a TPM some 10,000.
 _MOST_BYTES = 8 << 20
 _MOST_FILES = 32
+# Of the kernel and of FUSE, by their names in /proc/mounts.
+_NETWORK = re.compile(
+    r"nfs4?|cifs|smb3|(?:fuse\.)?ceph|(?:fuse\.)?glusterfs|gfs2|ocfs2|lustre|beegfs|gpfs|9p|virtiofs"
+    r"|fuse\.(?:sshfs|juicefs|moosefs|s3fs)"
+)
 
 
 def handle(host: Host, order: StateOrder) -> GuestState:
     """Do what an order asks. Raises Problem `bad-uuid`, `bad-name`, `unreadable`, `write-refused`."""
     if order.action is StateAction.LIST:
-        return GuestState(paths=_list(host))
+        return GuestState(paths=_list(host), remote=_remote(host))
     uuid = check_uuid(order.vm_uuid)
     for name in order.nvram:
         _check(_NVRAM, name)
     if order.action is StateAction.READ:
-        return GuestState(files=tuple(_read(host, base, path) for base, path in _paths(host, uuid, order.nvram)))
+        files = tuple(_read(host, base, path) for base, path in _paths(host, uuid, order.nvram))
+        return GuestState(files=files, remote=_remote(host))
     written = [(_base_of(file, uuid, order), file, _content(file)) for file in order.files]
     removed = _remove(host, uuid, order.nvram)
     for _base, file, data in written:
@@ -54,6 +61,13 @@ def _list(host: Host) -> Tuple[str, ...]:
         *(f"{NVRAM_FOLDER}/{name}" for name in names),
         *(f"{TPM_FOLDER}/{name}" for name in host.listdir_optional(TPM_FOLDER) or []),
     )
+
+
+def _remote(host: Host) -> Tuple[str, ...]:
+    """The folders that other hosts may have too."""
+    mounts = host.read_optional("/proc/mounts") or ""
+    folders = (NVRAM_FOLDER, TPM_FOLDER)
+    return tuple(one for one in folders if _NETWORK.fullmatch(filesystem_of(mounts, host.image_real_path(one)) or ""))
 
 
 def _paths(host: Host, uuid: str, nvram: Tuple[str, ...]) -> List[Tuple[str, str]]:

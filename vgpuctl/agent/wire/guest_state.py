@@ -51,7 +51,11 @@ class StateOrder:
 
 @dataclass(frozen=True)
 class GuestState:
-    """The answer. files: of `read`. paths: those listed, or removed; a TPM is listed by its folder."""
+    """The answer. files: of `read`. paths: those listed, or removed; a TPM is listed by its folder.
+
+    remote: those of the two folders that are on a network file system, which other hosts may have too.
+    """
 
     files: Tuple[StateFile, ...] = ()
     paths: Tuple[str, ...] = ()
+    remote: Tuple[str, ...] = ()

@@ -22,3 +22,17 @@ def read_hugetlbfs_sizes(mounts: str, default_kib: Optional[int]) -> Set[int]:
         elif default_kib is not None:
             found.add(default_kib)
     return found
+
+
+def filesystem_of(mounts: str, path: str) -> Optional[str]:
+    """Return the type of the file system that has a path, by the text of /proc/mounts; None where that has none."""
+    found, longest = None, -1
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        # The kernel writes blanks, tabs, line ends and backslashes as octal numbers (fs/proc_namespace.c).
+        place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1])
+        if (path + "/").startswith(place.rstrip("/") + "/") and len(place) >= longest:
+            found, longest = fields[2], len(place)
+    return found

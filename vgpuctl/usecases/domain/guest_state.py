@@ -21,6 +21,7 @@ from vgpuctl.usecases.support.services import HostSession, Services
 
 _MOST_BYTES = 8 << 20
 _QCOW2 = b"QFI\xfb"
+MAY_BE_SHARED = "they are on a network file system, and may be what the VM uses on its host"
 RECOVERY = "Windows asks for the BitLocker recovery key without it"
 
 
@@ -35,6 +36,9 @@ def carry_state(services: Services, source: HostSession, target: HostSession, vm
     has_tpm_files = _has_tpm_files(found)
     if has_tpm(vm) and not has_tpm_files and found.files:
         raise StateError(f"{vm.label}: cannot move: its TPM is not in {TPM_FOLDER}/{vm.uuid} on {vm.host}; {RECOVERY}")
+    if found.remote and _ask(target, StateAction.READ, vm).files == found.files:
+        services.say(f"{vm.label}: its TPM and UEFI variables are on storage that both hosts have")
+        return
     target.agent.guest_state(StateOrder(StateAction.WRITE, vm.uuid, (nvram_file(vm),), found.files))
     if found.files:
         services.say(f"{vm.label}: its {'TPM' if has_tpm_files else 'UEFI variables'} copied")
@@ -80,20 +84,34 @@ def drop_state(host: HostSession, vm: Vm) -> None:
 
 
 def drop_left_state(services: Services, host: HostSession, vm: Vm) -> None:
-    """Remove the files that a moved VM left on its old host; `gc` finds what cannot be removed now."""
+    """Remove the files of a VM from a host where it is not; `gc` finds what cannot be removed now.
+
+    Files on a network file system stay: they are the VM's own where its host has the same one.
+    """
+    if not has_state(vm) or vm.is_adopted:
+        return
     try:
+        found = _ask(host, StateAction.READ, vm)
+        if found.files and found.remote:
+            services.say(f"{vm.label}: its files in {' and '.join(found.remote)} on {host.name} stay: {MAY_BE_SHARED}")
+            return
         drop_state(host, vm)
     except VgpuctlError as error:
         services.say(f"{vm.label}: its TPM and UEFI variables are left on {host.name}, for `gc`: {error.message}")
 
 
-def refuse_losing_tpm(vm: Vm) -> None:
-    """Raise StateError for a VM whose TPM is on a dead host alone."""
-    if has_tpm(vm):
-        raise StateError(
-            f"its TPM is on {vm.host} itself, in {TPM_FOLDER}/{vm.uuid}; {RECOVERY}",
-            hint=f"bring {vm.host} back; its disk and its TPM belong together",
-        )
+def refuse_losing_tpm(host: HostSession, vm: Vm) -> None:
+    """Raise StateError for a VM of a dead host whose TPM is not on storage that this host has too."""
+    if not has_tpm(vm):
+        return
+    found = _ask(host, StateAction.READ, vm)
+    if _has_tpm_files(found) and TPM_FOLDER in found.remote:
+        return
+    raise StateError(
+        f"its TPM is on {vm.host} itself: {host.name} has no network file system with {TPM_FOLDER}/{vm.uuid};"
+        f" {RECOVERY}",
+        hint=f"bring {vm.host} back; its disk and its TPM belong together",
+    )
 
 
 def find_variables(services: Services, host: HostSession, vm: Vm) -> Variables | None:
@@ -128,7 +146,8 @@ def stray_state(
             if (found := _unknown(name, folder, last, uuids)) is not None:
                 yield None, found
         elif vm.host != name and vm.uuid not in (*moving, *uuids) and vm.domain_name not in names:
-            yield vm, Garbage(GarbageKind.STATE, path, name, f"of VM {vm.label}, which is on {vm.host}")
+            left = MAY_BE_SHARED if folder in there.remote else None
+            yield vm, Garbage(GarbageKind.STATE, path, name, f"of VM {vm.label}, which is on {vm.host}", left)
 
 
 def _unknown(host: str, folder: str, name: str, uuids: set[str]) -> Garbage | None:

@@ -72,10 +72,10 @@ def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Dra
 
 def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> PlannedMove:
     refuse_staying(services, vm)
-    refuse_losing_tpm(vm)
     volumes = data.volumes[vm.uuid]
 
     def look(placement: Placement) -> PlannedMove:
+        refuse_losing_tpm(services.host(placement.host), vm)
         moves = (VolumeMove(one, placement.host, data.way(vm, one, placement.host)) for one in volumes)
         return PlannedMove(vm, placement, tuple(moves))
 

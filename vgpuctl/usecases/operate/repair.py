@@ -129,7 +129,9 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
         what = "shares are held for a move or a resize that ended"
         if vm.is_on_its_way:
             what = f"its move, resize or restart did not end: {vm.problem}"
-        outcome = "started" if vm.is_on_its_way else "released"
+        elif vm.former_hosts:
+            what = f"its move did not end: it {vm.problem}"
+        outcome = "started" if vm.is_on_its_way else "finished" if vm.former_hosts else "released"
         try:
             if not dry_run:
                 finish_move(services, vm, held)

@@ -15,7 +15,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, on_its_way
+from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, has_moved, moves_to, on_its_way
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
@@ -29,6 +29,7 @@ from vgpuctl.usecases.share.release import settle_leases
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, leases_of
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
@@ -119,7 +120,7 @@ def carry_out(services: Services, plan: PlannedMove, *, timeout_s: float, reason
     """Move a VM as planned, within the operation that planned it. Returns it as it was before it started there."""
     vm, target = plan.vm, plan.placement.host
     services.say(f"{vm.domain_name}: moves from {vm.host} to {target}")
-    problem = on_its_way(vm.host, target) if vm.has_to_run else f"moves to {target}"
+    problem = on_its_way(vm.host, target) if vm.has_to_run else moves_to(target)
     with _held(services, plan):
         try:
             stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
@@ -131,29 +132,73 @@ def carry_out(services: Services, plan: PlannedMove, *, timeout_s: float, reason
         except BaseException:
             start_again(services, stopped, was_running=vm.has_to_run)
             raise
-    drop_left_volumes(services, services.host(vm.host), moved)
-    drop_left_state(services, services.host(vm.host), moved)
+    drop_copies(services, moved, [vm.host])
     if vm.has_to_run:
         start_vm(services, [moved])
     else:
+        _forget_move(services, moved)
         restore_kept(services, moved)
     services.say(f"{vm.domain_name}: moved to {target}")
     return moved
 
 
 def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, tuple[Reservation, ...]]]:
-    """Those of these VMs that no run moves or resizes now, and that are on their way or have shares held for them."""
+    """Those of these VMs that no run moves or resizes now, but one that died did.
+
+    They are on their way, or have shares held for them, or copies on another host.
+    """
     with services.store.reading() as session:
         alive = {one.subject for one in session.open_operations() if may_run(one)}
         found = [(vm, held_shares(session, vm)) for vm in vms]
-    return [(vm, held) for vm, held in found if (vm.is_on_its_way or held) and not {vm.uuid, move_subject(vm)} & alive]
+    left = [(vm, held) for vm, held in found if vm.is_on_its_way or held or vm.former_hosts]
+    return [(vm, held) for vm, held in left if not {vm.uuid, move_subject(vm)} & alive]
 
 
 def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
-    """Give back what is held for a VM whose move or resize was cut short, and start it where it is, if it ran."""
+    """End a move or resize that was cut short: the VM is whole where it is, and starts there if it ran.
+
+    What is held for it is given back, and its copies on the other host are removed.
+    """
     give_back_held(services, vm, held)
+    drop_copies(services, vm, vm.former_hosts)
     if vm.is_on_its_way:
         start_vm(services, [vm])
+    elif vm.former_hosts and vm.state is VmState.STOPPED:
+        _forget_move(services, vm)
+
+
+def drop_copies(services: Services, vm: Vm, hosts: Sequence[str]) -> bool:
+    """Remove the volumes, variables and TPM of a VM from hosts where it is not, as a move leaves them.
+
+    A host on which its domain is still defined, one that is fenced, and one that does not answer are left to `gc`.
+    Returns False when it left one that did not answer.
+    """
+    is_done = True
+    for name in hosts:
+        with services.store.reading() as session:
+            now = session.vm(vm.request.tenant, vm.request.name)
+        if now is None or (now.uuid, now.host == name) != (vm.uuid, False) or is_host_fenced(services, name):
+            continue
+        try:
+            host = services.host(name)
+            if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
+                continue
+            drop_left_volumes(services, host, now)
+        except VgpuctlError as error:
+            services.forget_host(name)
+            services.say(f"{vm.label}: its copies on {name} are left for `gc`: {error.message}")
+            is_done = False
+        else:
+            drop_left_state(services, host, now)
+    return is_done
+
+
+def _forget_move(services: Services, vm: Vm) -> None:
+    """Note that nothing of a stopped VM's move is left to do."""
+    with services.store.transaction() as session:
+        now = session.vm(vm.request.tenant, vm.request.name)
+        if now is not None and (now.uuid, now.state) == (vm.uuid, VmState.STOPPED) and now.former_hosts:
+            session.set_vm_state(now.uuid, VmState.STOPPED, None, kept_until=now.ends_at)
 
 
 def move_subject(vm: Vm) -> str:
@@ -171,10 +216,14 @@ def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:
             raise ConcurrentChange(f"another run changed {vm.domain_name} while it was moved", hint="move it again")
         source, target = services.host(vm.host), services.host(plan.placement.host)
         guest.remove_domain(source, vm, keeps_state=True)
-        carry_state(services, source, target, vm)
-        carry_volumes(services, source, target, plan.volumes)
-        moved = settle_on(services, plan, reason)
-    return moved
+        try:
+            carry_state(services, source, target, vm)
+            carry_volumes(services, source, target, plan.volumes)
+            return settle_on(services, plan, reason, leaves_copies=True)
+        except BaseException:
+            if drop_copies(services, vm, [target.name]) and not vm.has_to_run:
+                _forget_move(services, vm)
+            raise
 
 
 def settle_on(
@@ -183,11 +232,13 @@ def settle_on(
     reason: str,
     *,
     ending: Sequence[Lease] = (),
+    leaves_copies: bool = False,
 ) -> Vm:
     """Change the host of a VM that runs nowhere, and promise it its shares there, in one transaction.
 
     Those of a VM that was stopped before are kept for it; `restore_kept` makes them. The reservation that it uses
     comes along. Shares that are held for the move are held no longer. ending: leases of a dead host, which end too.
+    leaves_copies: its old host has files of it that are to be removed.
     Raises NoCapacity when the new host has no room for its CPUs and memory any more, and ConcurrentChange.
     """
     vm, placement = plan.vm, plan.placement
@@ -200,7 +251,9 @@ def settle_on(
         nodes, fits = give_nodes(plan.wanted, capacity, [one.numa_node for one in placement.shares])
         if not fits:
             raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.domain_name} any more")
-        problem = on_its_way(vm.host, placement.host) if vm.has_to_run else None
+        problem = has_moved(vm.host) if leaves_copies else None
+        if vm.has_to_run:
+            problem = on_its_way(vm.host, placement.host)
         moved = replace(
             vm, request=plan.wanted, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=problem
         )

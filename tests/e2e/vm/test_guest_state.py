@@ -81,13 +81,21 @@ def test_moving_carries_tpm_and_variables_and_leaves_none_behind(
     assert all((_root(fleet, other) / name).stat().st_mode & 0o777 == 0o600 for name in before)
 
 
-def test_a_start_without_the_tpm_says_that_the_recovery_key_is_needed(
+def test_a_start_without_swtpm_is_refused_and_one_without_the_tpm_says_what_is_lost(
     operator: Operator, fleet: lab.LabFolder, desktop: tuple[str, str]
 ) -> None:
     uuid, host = desktop
     operator.does("stop-vm", "desk", *ACME, *OFF)
+    hidden = _root(fleet, host) / "run/lab-hidden-programs/swtpm"
+    hidden.parent.mkdir(parents=True, exist_ok=True)
+    hidden.touch()
+    refused = operator.is_refused("start-vm", "desk", *ACME)
+    hidden.unlink()
+    assert (refused["reference"], "the host has no swtpm" in refused["message"]) == ("state", True), refused
     shutil.rmtree(_root(fleet, host) / STATE[0] / uuid)
+    (_root(fleet, host) / STATE[1] / f"{uuid}_VARS.fd").unlink()
     started = operator.does("start-vm", "desk", *ACME)
+    assert "its UEFI variables are not on" in started.err
     assert f"its TPM is not on {host} any more" in started.err
     assert "BitLocker recovery key" in started.err
 

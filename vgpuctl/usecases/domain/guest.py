@@ -17,7 +17,7 @@ from vgpuctl.guests.facts.capabilities import hyperv_features
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.libvirtd.host_networks import check_network
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.model.guest_firmware import Variables
+from vgpuctl.model.guest_firmware import Variables, missing_parts, parts_needed
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import host_mac, interfaces_of
 from vgpuctl.model.lease import Lease
@@ -114,6 +114,14 @@ def check_nodes(vm: Vm, facts: HostFacts) -> None:
     missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.nodes))
     if missing is not None:
         raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.domain_name}")
+
+
+def check_parts(vm: Vm, facts: HostFacts) -> None:
+    """Find out whether the host still has what the firmware and TPM of a VM need. Raises StateError."""
+    missing = missing_parts(facts)
+    for part in sorted(parts_needed(vm.request)):
+        if part in missing:
+            raise StateError(f"{vm.label} cannot start on {vm.host}: {missing[part].read}", hint=missing[part].fix)
 
 
 def check_display(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:

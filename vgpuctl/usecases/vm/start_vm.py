@@ -180,6 +180,8 @@ def _start(
             vm = _record_nodes(services, vm, leases, facts)
     refuse_sick(services, host, leases, host.agent.health())
     guest.check_nodes(vm, facts)
+    if not vm.is_adopted:
+        guest.check_parts(vm, facts)
     guest.check_display(vm, leases, facts)
     steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
     taken, was_started = [lease for lease in leases if lease.id not in before], False

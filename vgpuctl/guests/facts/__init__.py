@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libvirt's XML, its capabilities and guests say, read into values."""
+"""Values read from libvirt's XML, from its capabilities, and from answers of guests."""

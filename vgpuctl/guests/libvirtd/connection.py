@@ -89,7 +89,7 @@ class LibvirtConnection:
         return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
     def call_on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when a domain starts, ends, is defined, undefined or renamed, and when the connection ends.
+        """Call `changed` after each event in a domain's life, and when the connection ends.
 
         It is called in the thread of libvirt's event loop and must return at once. One watcher per connection.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host's libvirt says of domains, and what their guests show; nothing is changed here."""
+"""Reads domains from a host's libvirt: states, XML, consoles, screens. Changes nothing."""
 
 import json
 from typing import Any

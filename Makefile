@@ -30,7 +30,7 @@ test-network: ## Prove tenants' networks with packets between two emulated hosts
 
 test-boot: ## Boot a Debian 13 host with systemd, and a guest with Linux (ten minutes, a download the first time)
 	@bash scripts/setup boot
-	@.venv/bin/python -m pytest -v --durations=0 tests/boot/debian13_proof.py tests/e2e/vm/linux_guest_proof.py
+	@.venv/bin/python -m pytest -v --durations=0 tests/boot/debian13_proof.py tests/e2e/vm/linux_guest_proof.py tests/e2e/vm/whole_card_proof.py
 
 test-guest: ## Boot a Debian guest that installs its GPU driver, and read Windows seeds (ten minutes, a download once)
 	@bash scripts/setup guest

@@ -19,6 +19,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from vgpuctl.errors import LabError
+from vgpuctl_lab.kernel import Kernel, ensure_kernel
 
 _CHECKOUT = Path(__file__).parent.parent
 _RESTORE = (Path(__file__).parent / "lab" / "restore_pristine.sh").read_text()
@@ -108,6 +109,18 @@ class _Session:
 @pytest.fixture(scope="session")
 def lab_folder() -> lab.LabFolder:
     """The folder of this worker's lab. All workers share its builds, which outlive the session."""
+    return _own_folder()
+
+
+@pytest.fixture(scope="session")
+def lab_kernel() -> Kernel:
+    """The emulated hosts' kernel, for a guest of a test that needs no emulated host."""
+    folder = _own_folder()
+    with _builds_alone(folder):
+        return ensure_kernel(folder)
+
+
+def _own_folder() -> lab.LabFolder:
     folder = os.environ.get("VGPUCTL_TESTS_LAB_FOLDER") or f"{_CHECKOUT}/build/test-lab"
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     own = lab.LabFolder(Path(f"{folder}-{worker}" if worker else folder))

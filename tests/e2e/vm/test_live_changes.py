@@ -16,27 +16,25 @@ from tests.e2e.operator import Operator
 from tests.e2e.plugging_guest import ARGUMENTS, READY, initramfs
 from tests.e2e.real_host import real_host
 from tests.e2e.small_vms import ACME, kill_after
-from tests.lab_fixtures import lab_folder
+from tests.lab_fixtures import lab_kernel
 from vgpuctl.guests.facts.disk_facts import domain_disks
 from vgpuctl.guests.facts.nic_facts import macs_of
-from vgpuctl_lab import LabFolder
-from vgpuctl_lab.kernel import ensure_kernel
+from vgpuctl_lab.kernel import Kernel
 
-__all__ = ["lab_folder"]
+__all__ = ["lab_kernel"]
 
 SECTORS = 2048
 """Sectors of a MiB."""
 
 
 @pytest.fixture(scope="module")
-def operator(lab_folder: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+def operator(lab_kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """An operator of this machine, where the VM `web` runs with one disk, two interfaces and three spare ports."""
     home = tmp_path_factory.mktemp("live")
-    kernel = ensure_kernel(lab_folder)
-    (home / "initrd").write_bytes(initramfs(kernel))
+    (home / "initrd").write_bytes(initramfs(lab_kernel))
     with real_host(home) as operator:
         operator.does("create-tenant", "acme")
-        for kind, path in (("kernel", kernel.image), ("initrd", home / "initrd")):
+        for kind, path in (("kernel", lab_kernel.image), ("initrd", home / "initrd")):
             operator.does(
                 "register-image", kind, "--path", str(path), "--kind", kind, "--format", "raw", "--host", "gpu1"
             )
@@ -58,7 +56,7 @@ def nothing_is_to_be_repaired(operator: Operator) -> Iterator[None]:
 
 def _says(operator: Operator, *words: str) -> None:
     for one in words:
-        wait_for_words(operator, "web", f"guest: {one}", timeout_s=60)
+        wait_for_words(operator, "web", f"guest: {one}", timeout_s=240)
 
 
 def _devices(operator: Operator) -> tuple[list[str | None], list[str]]:

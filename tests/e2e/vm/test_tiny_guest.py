@@ -7,12 +7,14 @@ import pytest
 
 from tests.e2e.guest_console import wait_for_words
 from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, kill_after
 from tests.e2e.witness import Witness
 from tests.lab_fixtures import KernelHost
 
 pytestmark = pytest.mark.kernel_lab
 
 GUEST = "vgpuctl lab guest:"
+PLUG = ("plug", *ACME)
 ARGUMENTS = "console=ttyS0 answer=42"
 INITRAMFS = b"vgpuctl" * 1000
 CREATE = (
@@ -44,7 +46,26 @@ def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witne
     assert witness.state() == before
 
 
-ACME = ("--tenant", "acme")
+def test_a_guest_lets_go_of_a_gpu_that_was_attached_while_it_runs(operator: Operator, witness: Witness) -> None:
+    """attach-gpu is killed when libvirt has attached the GPU, and is finished by repair."""
+    before = witness.state()
+    boot = ("--kernel", "tiny", "--kernel-args", "eject", "--network", "none")
+    operator.does("create-vm", *PLUG, "--memory", "96MiB", "--vcpus", "1", "--spare-ports", "1", *boot)
+    try:
+        wait_for_words(operator, "plug", f"{GUEST} halting")
+        kill_after(operator, "attach", "attach-gpu", "plug", "vf", *ACME)
+        (found,) = operator.json("repair")
+        assert (found["found"], found["outcome"]) == ("1 GPU attached to the guest", "finished")
+        assert _shares(operator, "plug") == [(0, "vf", "vf", "running")], "its QEMU holds it"
+        detached = operator.json("detach-gpu", "plug", "0", *ACME)
+        assert detached["state"] == "detached"
+        assert f"{GUEST} released a device" in wait_for_words(operator, "plug", "released")
+        assert (_shares(operator, "plug"), operator.json("repair")) == ([], [])
+    finally:
+        operator.does("delete-vm", *PLUG, "--yes", "--timeout", "0")
+    assert witness.state() == before
+
+
 GPUS = ("grow", *ACME)
 NOW = ("--restart", "--shutdown-timeout", "0")
 

@@ -94,6 +94,16 @@ def test_a_vm_that_ended_by_itself_starts_without_the_answers(operator: Operator
     assert not _answers(operator, host, uuid)
 
 
+def test_a_creation_that_is_killed_at_its_start_leaves_no_answers_for_the_next(operator: Operator) -> None:
+    assert operator.run("start", "create-vm", "u", *UBUNTU, program=("-m", "tests.e2e.killed_run")).code == -9
+    operator.does("repair")
+    (listed,) = operator.json("list-vms")
+    uuid, host = listed["vm"]["uuid"], listed["vm"]["host"]
+    assert listed["vm"]["state"] == "running"
+    assert _media(operator, host, "acme.u", is_live=False) == [f"{uuid}-seed.iso", "windows.iso"]
+    operator.does("delete-vm", "u", *ACME, "--yes", *OFF)
+
+
 def test_a_moved_vm_leaves_the_answers_behind(operator: Operator, desk: tuple[str, str]) -> None:
     uuid, host = desk
     (other,) = set(HOSTS) - {host}

@@ -14,6 +14,8 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.definition import define_again
+from vgpuctl.usecases.image.answers import answers_of
 from vgpuctl.usecases.network.detached_ports import detached_ports, free_detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.share.release import release_shares
@@ -335,6 +337,10 @@ def _finish(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     """Record a VM as running. A share that was promised and that its guest does not have stays so."""
     host = services.host(vm.host)
     leases = [one for one in leases if one.state is not LeaseState.RESERVED or is_with_guest(host, vm, one)]
+    with services.store.reading() as session:
+        is_installed = bool(answers_of(session, vm))
+    if is_installed:
+        define_again(services, host, vm)  # the run that died may have left the answers in the definition
     _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING)
 
 

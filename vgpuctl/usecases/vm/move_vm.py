@@ -157,7 +157,7 @@ def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, tuple[Res
 def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
     """End a move or resize that was cut short: the VM is whole where it is, and starts there if it ran.
 
-    What is held for it is given back, and its copies on the other host are removed.
+    Shares that are held for it are given back, and its copies on the other host are removed.
     """
     give_back_held(services, vm, held)
     drop_copies(services, vm, vm.former_hosts)

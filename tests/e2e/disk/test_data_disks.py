@@ -103,5 +103,8 @@ def test_the_creation_that_fails_gives_the_disk_back(operator: Operator) -> None
 def test_a_tenant_with_kept_disks_leaves_only_when_they_may_go(operator: Operator) -> None:
     refusal = operator.is_refused("offboard-tenant", "acme", "--yes", "--timeout", "0")
     assert "1 disk" in refusal["message"] and refusal["context"] == ["disk data on sim-002"]
+    operator.does("create-vm", "last", *SIZE, *AGAIN)
+    operator.does("stop-vm", "last", "--tenant", "acme", "--timeout", "0")
+    operator.does("create-snapshot", "last", "early", "--tenant", "acme")  # which goes with its disk
     operator.does("offboard-tenant", "acme", "--yes", "--timeout", "0", "--delete-disks")
     assert _volumes(operator) == {}

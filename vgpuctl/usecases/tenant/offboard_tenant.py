@@ -102,7 +102,7 @@ def offboard_tenant(
             for reservation in found.reservations:
                 record_cancellation(session, reservation, "tenant offboarded")
         for vm in found.vms:
-            delete_vm(services, vm, timeout_s=timeout_s)
+            delete_vm(services, vm, timeout_s=timeout_s, keeps_disks=False)
         with services.store.reading() as session:
             kept = kept_disks(session, tenant)
         for host in sorted({disk.host for disk in kept}):

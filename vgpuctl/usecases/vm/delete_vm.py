@@ -26,15 +26,18 @@ from vgpuctl.usecases.support.vm_values import values_of
 SHUTDOWN_TIMEOUT_S = 30.0
 
 
-def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT_S) -> None:
+def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT_S, keeps_disks: bool = True) -> None:
     """Shut `vm` down (forced off after timeout_s), undefine it and return every device to the pool.
 
+    keeps_disks: False when its kept disks are to be deleted too, which the caller does: their snapshots then do not
+    matter.
     It leaves the queue first, with those it was to be created with: no controller creates or starts it again.
     Raises HostError or GuestError; what was done stays done, and the same command goes on from there. Raises
     ConcurrentChange, with nothing done, while a controller serves its entry of the queue.
     """
     with operation(services, "delete-vm", vm):
-        refuse_kept_below(services, vm)
+        if keeps_disks:
+            refuse_kept_below(services, vm)
         with services.store.transaction() as session:
             _leave_queue(session, vm)
             session.set_vm_state(vm.uuid, VmState.DELETING)

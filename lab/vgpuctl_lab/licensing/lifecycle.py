@@ -25,7 +25,7 @@ LEASE_S = 86_400.0
 TIMERS = (20 * 60.0, 24 * 3600.0)
 """After how long without a licence NVIDIA's driver throttles, and throttles most: defaults that it does not publish."""
 MOST_SEATS = 1_000_000
-_START_LIMIT_S = 20.0
+_START_LIMIT_S = 60.0
 _END_LIMIT_S = 10.0
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _EDITION = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -171,20 +171,23 @@ def _check(name: str, seats: Mapping[str, int], lease_s: float, timers: tuple[fl
 
 
 def _start(place: Path, address: str) -> None:
-    """Start the process, on the port that it had before where that is free."""
+    """Start the process, on the port that it had before: its tokens name that one."""
     before = _port(place)
     (place / "port").unlink(missing_ok=True)
-    for port in dict.fromkeys((before, 0)):
-        process = _spawn(place, address, port)
-        write_private(place / "process.json", json.dumps(dataclasses.asdict(process)))
-        limit = time.monotonic() + _START_LIMIT_S
-        while process.is_running() and time.monotonic() < limit:
-            if _port(place):
-                return
-            time.sleep(0.02)
-        process.end(grace_s=0)
-    said = (place / "service.log").read_text(errors="replace").splitlines()[-10:]
-    raise LabError(f"the licence server {place.name} does not start on {address}", context=said)
+    process = _spawn(place, address, before)
+    write_private(place / "process.json", json.dumps(dataclasses.asdict(process)))
+    limit = time.monotonic() + _START_LIMIT_S
+    while process.is_running() and time.monotonic() < limit:
+        if _port(place):
+            return
+        time.sleep(0.02)
+    process.end(grace_s=0)
+    write_private(place / "port", f"{before}\n")
+    raise LabError(
+        f"the licence server {place.name} does not start on {address}:{before}",
+        context=(place / "service.log").read_text(errors="replace").splitlines()[-3:],
+        hint="its tokens name this port; `vgpuctl lab licence-server down` removes the server" if before else None,
+    )
 
 
 def _spawn(place: Path, address: str, port: int) -> RecordedProcess:

@@ -215,22 +215,6 @@ def test_a_token_that_others_can_read_or_of_another_server_is_refused(operator: 
     assert "brings a token of another server" in done.err and own.read_text().strip() not in done.err
 
 
-def test_a_forced_off_vm_keeps_its_licence_taken_until_the_lease_ends(operator: Operator) -> None:
-    operator.does("set-licence-pool", "dls", "--lease", "1h", "--seats", "2")
-    assert _counts(operator) == (1, 0, 1)
-    operator.does("force-off", "old", *TENANT)
-    assert _counts(operator) == (0, 1, 1)
-    operator.does("start-vm", "old", *TENANT)
-    assert _counts(operator) == (1, 0, 1)
-    operator.does("restart-vm", "old", *TENANT)
-    assert _counts(operator) == (1, 0, 1)
-    (taken,) = _pool(operator)["seats"]
-    operator.does("move-vm", "old", *TENANT)
-    (kept,) = _pool(operator)["seats"]
-    assert kept["taken_at"] == taken["taken_at"], "a VM that moves keeps its seat"
-    assert kept["used_at"] > taken["used_at"], "its guest has started again"
-
-
 def test_a_pool_is_deleted_when_no_seat_is_taken(operator: Operator) -> None:
     operator.does("delete-vm", "old", *TENANT, "--yes")
     assert operator.json("delete-licence-pool", "dls", "--yes")["deleted"]["name"] == "dls"

@@ -12,6 +12,7 @@ import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.licence.licence_tokens import written
 from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import machine
 from vgpuctl_lab import faults, licensing
 
 TENANT = ("--tenant", "acme")
@@ -46,15 +47,21 @@ class Site:
         assert self.counted() == self.leased()
         assert len(self.leased()) == count
 
-    def names(self) -> set[tuple[str, str]]:
-        """UUID and name of each VM with a seat."""
+    def taken(self, vm: str) -> list[float]:
+        """When a VM took its seat."""
         pools = self.operator.json("list-licence-pools")
-        return {(seat["vm_uuid"], seat["vm_name"]) for pool in pools for seat in pool["seats"]}
+        return [seat["taken_at"] for pool in pools for seat in pool["seats"] if seat["vm_name"] == vm]
 
     def states(self, vm: str) -> list[str]:
         """The licence states of a VM by the host's NVML."""
         found: list[str] = self.operator.json("show-vm", vm, *TENANT)["licence_states"]
         return found
+
+    def wait_for(self, vm: str, state: str) -> None:
+        """Wait until a VM's guest has a licence state."""
+        end = time.monotonic() + 60
+        while (found := self.states(vm)) != [state]:
+            assert time.monotonic() < end, found
 
     def token(self, name: str = NAME, lifetime_s: float = 3600.0) -> str:
         """A file with a new token of a server."""
@@ -66,7 +73,8 @@ class Site:
 def site(fleet: lab.LabFolder, fleet_operator: Operator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     licensing.up(NAME, {"vws": 3}, lease_s=3600, folder=fleet)
     made = Site(fleet_operator, fleet, tmp_path_factory.mktemp("tokens"))
-    fleet_operator.does("create-tenant", "acme")
+    for tenant in ("acme", "umbrella"):
+        fleet_operator.does("create-tenant", tenant)
     fleet_operator.does("list-gpus", "--refresh")
     create = ("create-licence-pool", "dls", "--edition", "vws", "--seats", "3", "--lease", "1h")
     fleet_operator.does(*create, "--token", made.token())
@@ -84,8 +92,10 @@ def test_both_count_alike_from_create_to_delete(site: Site) -> None:
     operator.does("stop-vm", "one", *TENANT, "--hold", "keep")
     site.agree(1)
     operator.does("start-vm", "one", *TENANT)
+    taken = site.taken("one")
     operator.does("move-vm", "one", *TENANT)
     site.agree(2)
+    assert site.taken("one") == taken, "a VM that moves keeps its seat"
     operator.does("force-off", "one", *TENANT)
     site.agree(2)
     assert site.coming_back() == 1, "the guest could not return it"
@@ -98,13 +108,26 @@ def test_both_count_alike_from_create_to_delete(site: Site) -> None:
 
 def test_a_guest_that_powers_off_by_itself_returns_its_seat_at_once(site: Site) -> None:
     vm = site.operator.json("show-vm", "one", *TENANT)["vm"]
-    for ends, kept in (("shutdown", 0), ("destroy", 1)):
-        with libvirt_of(site.operator.inventory, vm["host"]) as there:
-            assert there.shutdown("acme.one", 5, uuid=vm["uuid"]) if ends == "shutdown" else there.destroy("acme.one")
-        site.operator.does("repair")
-        site.agree(kept)
-        assert site.coming_back() == kept
-        site.operator.does("start-vm", "one", *TENANT)
+    with libvirt_of(site.operator.inventory, vm["host"]) as there:
+        assert there.shutdown("acme.one", 5, uuid=vm["uuid"])
+    site.operator.does("repair")
+    site.agree(0)
+    site.operator.does("start-vm", "one", *TENANT)
+    site.agree(1)
+
+
+def test_both_count_alike_when_a_vm_is_preempted(site: Site) -> None:
+    host = site.operator.json("show-vm", "one", *TENANT)["vm"]["host"]
+    site.operator.does("delete-vm", "one", *TENANT, "--yes")
+    whole = ("--gpu", "A40-48Q", *VM[4:], "--limit", host)
+    site.operator.does("create-vm", "one", *TENANT, *whole, "--priority", "low", "--preemptible", "stop")
+    low = site.leased()
+    urgent = ("create-vm", "urgent", "--tenant", "umbrella", *whole, "--priority", "high")
+    site.operator.does(*urgent, "--preempt", "--grace", "0", "--shutdown-timeout", "0")
+    site.agree(1)
+    assert not low & site.leased(), "the seat of the preempted guest went to the other"
+    site.operator.does("delete-vm", "urgent", "--tenant", "umbrella", "--yes")
+    site.operator.does("start-vm", "one", *TENANT)
     site.agree(1)
 
 
@@ -129,26 +152,25 @@ def test_the_guest_of_a_lost_host_keeps_its_seat_on_both_sides(site: Site) -> No
 
 
 def test_a_guest_goes_from_step_to_step_without_its_server_and_is_licensed_again(site: Site) -> None:
-    operator, steps = site.operator, ["unlicensed-unrestricted", "unlicensed-restricted", "unlicensed"]
-    licensing.up(NAME, lease_s=2, timers=(2.0, 5.0), folder=site.folder)
-    operator.does("set-licence-pool", "dls", "--token", site.token())
+    operator = site.operator
+    licensing.up(NAME, lease_s=6, folder=site.folder)
     operator.does("create-vm", "two", *VM)
+    vm = operator.json("show-vm", "two", *TENANT)["vm"]
     assert site.states("two") == ["licensed"]
     licensing.stop(NAME, folder=site.folder)
-    seen: list[str] = []
-    end = time.monotonic() + 40
-    while seen[-1:] != steps[-1:]:
-        assert time.monotonic() < end, seen
-        seen += [one for one in site.states("two") if [one] != seen[-1:]]
-    assert [one for one in seen if one != "licensed"] == steps
+    site.wait_for("two", "unlicensed-unrestricted")
+    host = machine(site.folder, vm["host"])
+    for minutes, state in ((20, "unlicensed-restricted"), (24 * 60, "unlicensed")):
+        with host.change() as now:
+            now.skipped_s = minutes * 60.0
+        assert site.states("two") == [state]
+    with host.change() as now:
+        now.skipped_s = 0.0
     assert "a seat of dls (vws); the host's NVML says unlicensed" in operator.does("show-vm", "two", *TENANT).out
-    (two,) = (uuid for uuid, name in site.names() if name == "two")
-    assert two not in site.leased(), "vgpuctl counts the seat, which its guest cannot use"
-    licensing.up(NAME, lease_s=3600, timers=licensing.TIMERS, folder=site.folder)
-    end = time.monotonic() + 20
-    while site.states("two") != ["licensed"]:
-        assert time.monotonic() < end
-    assert two in site.leased()
+    assert vm["uuid"] in site.counted() - site.leased(), "vgpuctl counts the seat, which its guest cannot use"
+    licensing.up(NAME, lease_s=3600, folder=site.folder)
+    site.wait_for("two", "licensed")
+    assert vm["uuid"] in site.leased()
 
 
 def test_tokens_that_the_server_refuses(site: Site) -> None:

@@ -4,8 +4,10 @@
 import dataclasses
 import json
 import os
+import random
 import re
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +29,8 @@ TIMERS = (20 * 60.0, 24 * 3600.0)
 MOST_SEATS = 1_000_000
 _START_LIMIT_S = 60.0
 _END_LIMIT_S = 10.0
+_PORTS = range(20_000, 32_768)
+"""Below Linux's ip_local_port_range."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _EDITION = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _PACKAGE = Path(__file__).parent.parent
@@ -172,7 +176,7 @@ def _check(name: str, seats: Mapping[str, int], lease_s: float, timers: tuple[fl
 
 def _start(place: Path, address: str) -> None:
     """Start the process, on the port that it had before: its tokens name that one."""
-    before = _port(place)
+    before = _port(place) or _free_port(address)
     (place / "port").unlink(missing_ok=True)
     process = _spawn(place, address, before)
     write_private(place / "process.json", json.dumps(dataclasses.asdict(process)))
@@ -188,6 +192,15 @@ def _start(place: Path, address: str) -> None:
         context=(place / "service.log").read_text(errors="replace").splitlines()[-3:],
         hint="its tokens name this port; `vgpuctl lab licence-server down` removes the server" if before else None,
     )
+
+
+def _free_port(address: str) -> int:
+    """A free port that the kernel gives to no outgoing connection, so it stays free while the server is stopped."""
+    for port in random.sample(_PORTS, 50):
+        with suppress(OSError), socket.socket() as tried:
+            tried.bind((address, port))
+            return port
+    return 0  # the server says what is wrong with the address
 
 
 def _spawn(place: Path, address: str, port: int) -> RecordedProcess:

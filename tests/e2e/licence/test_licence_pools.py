@@ -239,6 +239,6 @@ def test_the_commands_of_the_page_run(operator: Operator, tmp_path: Path, fleet:
     unknown = rehearsing.run("lab", "licence-server", "stop", "other")
     assert unknown.code != 0 and "there is no licence server 'other'" in unknown.err
     elsewhere = rehearsing.run("lab", "licence-server", "up", "two", "--seats", "vws=1", "--listen", "192.0.2.1")
-    assert elsewhere.code != 0 and "192.0.2.1 port 0 cannot be listened on" in elsewhere.err
+    assert elsewhere.code != 0 and "port 0 cannot be listened on" in elsewhere.err
     rehearsing.does("lab", "licence-server", "down")
     assert licensing.names(folder=fleet) == []

@@ -12,6 +12,7 @@ from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.e2e.witness import FleetWitness
+from vgpuctl.usecases.vm.pending_gpus import AT_START, BY_GUEST
 
 __all__ = ["operator"]
 
@@ -43,7 +44,7 @@ def _leases(operator: Operator) -> list[tuple[int, str, str]]:
 def test_it_is_seen_and_asked_for_again_and_others_come_beside_it(operator: Operator) -> None:
     lines = operator.does("show-vm", *WEB).out.splitlines()
     (line,) = [one for one in lines if "T4-2Q" in one]
-    assert line.endswith("lease releasing, pending: the guest was asked to let go of it")
+    assert line.endswith(f"lease releasing, {BY_GUEST}")
     assert {one["part"].split()[-1] for one in operator.json("check-vm", *WEB)["findings"]} == {"A40-8Q"}
     assert operator.json(*DETACH)["state"] == "pending"
     (again,) = operator.json("repair")
@@ -55,7 +56,7 @@ def test_it_is_seen_and_asked_for_again_and_others_come_beside_it(operator: Oper
     assert operator.json("attach-nic", "web", "default", *ACME)["outcome"] == "next start"
     assert _leases(operator) == [(0, "A40-8Q", "running"), PENDING, (2, "T4-2Q", "reserved")]
     shown = operator.does("show-vm", *WEB).out
-    assert "lease reserved, pending: attached at the next start of the VM" in shown and "not made yet" in shown
+    assert f"lease reserved, {AT_START}" in shown and "not made yet" in shown
     operator.does("restart-vm", *WEB, "--timeout", "0")
     assert _leases(operator) == [(0, "A40-8Q", "running"), (2, "T4-2Q", "running")]
 

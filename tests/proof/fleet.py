@@ -67,6 +67,13 @@ class ProofFleet:
 
     def __init__(self, home: Path, database: str | None = None, *, restores: bool = False) -> None:
         self.layouts: LayoutFleet = layout_fleet(home, 5, MIX)
+        try:
+            self._prepare(home, database, restores=restores)
+        except BaseException:
+            self.down()
+            raise
+
+    def _prepare(self, home: Path, database: str | None, *, restores: bool) -> None:
         self.operator = self.layouts.operator
         if database is not None:
             key = home / "store.key"

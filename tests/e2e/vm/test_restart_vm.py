@@ -3,6 +3,7 @@
 
 import pytest
 
+from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
@@ -62,6 +63,21 @@ def test_a_reset_leaves_everything_as_it_is(operator: Operator) -> None:
     assert operator.json("reset-vm", "web", *ACME)["changed"]
     assert _vm(operator) == before
     assert _last_event(operator, "vm-reset")["before"]["state"] == "running"  # type: ignore[index]
+
+
+def test_a_paused_vm_keeps_its_shares_and_goes_on_by_start_vm(operator: Operator) -> None:
+    """An error of its disk, for example a full pool, makes libvirt pause a guest; its QEMU has the vGPU still."""
+    before = operator.json("show-vm", "web", *ACME)
+    running = _vm(operator)
+    with libvirt_of(operator.inventory, before["vm"]["host"]) as there:
+        there.connection.lookupByUUIDString(before["vm"]["uuid"]).suspend()
+    (found,) = operator.json("repair")
+    assert found["found"] == "the store says running, libvirt says paused"
+    assert "`vgpuctl start-vm web --tenant acme` lets its guest go on" in found["outcome"]
+    assert _vm(operator) == {**running, "domain": "paused"}
+    assert operator.json("start-vm", "web", *ACME)["changed"]
+    assert _vm(operator) == running
+    assert operator.json("repair") == []
 
 
 def test_a_restart_that_is_killed_anywhere_is_finished_by_repair(operator: Operator) -> None:

@@ -29,6 +29,10 @@ class DomainState(StrEnum):
         """True if a hypervisor process exists, which holds the domain's devices."""
         return self not in (DomainState.SHUT_OFF, DomainState.CRASHED)
 
+    def is_paused(self) -> bool:
+        """True if the process waits: somebody or an I/O error paused the guest, or it suspended itself."""
+        return self in (DomainState.PAUSED, DomainState.SUSPENDED)
+
 
 @dataclass(frozen=True)
 class NamedState:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from vgpuctl.errors import DomainRejected
 from vgpuctl.guests.facts.capabilities import undefine_state_flags
+from vgpuctl.guests.facts.domain_facts import DomainState, domain_state
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
 from vgpuctl.guests.libvirtd.domain_reader import DomainReader
 from vgpuctl.model.times import format_time_to_second
@@ -64,6 +65,15 @@ class Hypervisor(DomainReader):
                 return False
             domain.createWithFlags(libvirt_module().VIR_DOMAIN_START_PAUSED if paused else 0)
         return True
+
+    def resume(self, name: str, *, uuid: str | None = None) -> None:
+        """Let a guest that is paused, or suspended by its power management, go on. Raises DomainRejected."""
+        domain = self._domain(name, uuid)
+        with translated(f"resume domain {name} on {self.host}", DomainRejected):
+            if domain_state(domain.state()[0]) is DomainState.SUSPENDED:
+                domain.pMWakeup(0)
+            else:
+                domain.resume()
 
     def shutdown(self, name: str, timeout_s: float, *, uuid: str | None = None) -> bool:
         """Ask the guest to power off, and after `timeout_s` take its power; False when it was off."""

@@ -229,18 +229,19 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if vm.state is VmState.DELETING:
         return vm.problem or "deletion did not end", "finished", remove
     state = services.host(vm.host).hypervisor.state(vm.domain_name, uuid=vm.uuid)
-    if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
+    is_active = state is not None and state.is_active()
+    if vm.state is VmState.RUNNING and not is_active:
         return (
             f"the store says running, libvirt says {state or 'no such domain'}",
             "noted as stopped" if vm.is_to_come_back else "noted as stopped: start it with `vgpuctl start-vm`",
             partial(_note_stopped, services, vm, leases),
         )
-    if vm.state is VmState.STOPPED and state is DomainState.RUNNING:
+    if vm.state is VmState.STOPPED and is_active:
         if vm.request.gpus and not leases:
             raise StateError(
                 f"it runs, and gave up its GPU shares: shut it down with `virsh shutdown {vm.domain_name}` on {vm.host}"
             )
-        return "the store says stopped, libvirt says running", "finished", lambda: _finish(services, vm, leases)
+        return f"the store says stopped, libvirt says {state}", "finished", lambda: _finish(services, vm, leases)
     releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
     promised = [lease for lease in leases if lease.state is LeaseState.RESERVED and vm.state is VmState.STOPPED]
     if releasing and vm.state is VmState.RUNNING:
@@ -274,6 +275,9 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if hypervisor.is_autostarted(vm.domain_name, uuid=vm.uuid):
         clear = partial(hypervisor.clear_autostart, vm.domain_name, uuid=vm.uuid)
         return "libvirt itself starts it with its host", "finished", clear
+    if state is not None and state.is_paused():
+        outcome = f"left: `vgpuctl start-vm {vm.request.name} --tenant {vm.request.tenant}` lets its guest go on"
+        return f"the store says running, libvirt says {state}", outcome, lambda: None
     return None
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Making the shares of a VM that is off, from its leases: on a host that was booted, or on one that it has moved to."""
 
-from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.share.shares import plan_leases, refuse_kept, refuse_other_card, take_steps
@@ -21,7 +20,8 @@ def restore_shares(services: Services, vm: Vm) -> bool:
     with operation(services, "restore-shares", vm):
         with services.store.reading() as session:
             leases = [one for one in session.leases(vm_uuid=vm.uuid) if _is_kept(vm, one)]
-        if not leases or host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING:
+        state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
+        if not leases or (state is not None and state.is_active()):
             return False
         facts = host.agent.facts()
         refuse_other_card(vm, leases, facts)

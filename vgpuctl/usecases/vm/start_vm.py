@@ -89,11 +89,14 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     refuse_closed(services, vm)
     host = services.host(vm.host)
-    if vm.state is VmState.RUNNING and host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING:
+    state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    if vm.state is VmState.RUNNING and state is DomainState.RUNNING:
         return vm, False
     refuse_while_preempted(services, vm)
     with operation(services, "start-vm", vm), claims_end(services, [vm.request]):
         guest.refuse_other_domain(host, vm)
+        if state is not None and state.is_paused():
+            return _resume(services, host, vm), True
         with services.store.reading() as session:
             before = frozenset(lease.id for lease in session.leases(vm_uuid=vm.uuid))
             stored = session.vm(vm.request.tenant, vm.request.name)
@@ -201,6 +204,11 @@ def _start(
     was_started = True
     start_domain(services, host, vm, leases)
     guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
+    _note_running(services, vm, leases)
+    return vm
+
+
+def _note_running(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RUNNING)
@@ -208,6 +216,22 @@ def _start(
         note_state(session, vm, DomainState.RUNNING)
         after = values_of(vm, leases, VmState.RUNNING)
         session.add_vm_event(EventKind.VM_STARTED, vm, before={"state": str(vm.state)}, after=after)
+
+
+def _resume(services: Services, host: HostSession, vm: Vm) -> Vm:
+    """Let the guest of a paused VM go on. Its QEMU has its GPUs still, whatever the store says of the VM."""
+    with services.store.reading() as session:
+        leases = [lease for lease in session.leases(vm_uuid=vm.uuid) if lease.state.is_attached()]
+    if vm.request.gpus and not leases:
+        raise StateError(
+            f"cannot start {vm.label}: it gave up its GPU shares, and its domain is paused with them",
+            hint=f"take its power with `virsh destroy {vm.domain_name}` on {vm.host}, then start it",
+        )
+    services.say(f"{vm.domain_name}: was paused, and goes on")
+    boot_id = host.agent.health().boot_id
+    host.hypervisor.resume(vm.domain_name, uuid=vm.uuid)
+    guest.prove_running(services, host, vm, leases, boot_id=boot_id)
+    _note_running(services, vm, leases)
     return vm
 
 

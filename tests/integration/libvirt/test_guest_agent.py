@@ -75,6 +75,7 @@ int main(int count, char **given)
             say(port, answer);
             continue;
         }
+        alarm(8); /* A write waits for ever when libvirt has had enough and reads no more. */
         switch (atoi(given[2])) {
         case 1: for (int n = 0; n < 12; n++) { say(port, n ? " " : "{"); usleep(300000); } return 0;
         case 2: for (int n = 0; n < 200; n++) say(port, flood); return 0;

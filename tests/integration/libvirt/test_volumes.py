@@ -173,7 +173,7 @@ def test_a_foreign_volume_of_the_same_name_keeps_every_byte(
         _theirs(images / f"{owner.uuid}{ending}")
     before = _bytes(images)
     with pytest.raises(VolumeExists, match="vgpuctl did not make"):
-        guest.check(host, replace(owner, request=replace(owner.request, network=None)), None, NO_IMAGES)
+        guest.check(host, replace(owner, request=replace(owner.request, network=None)), (), NO_IMAGES)
     with pytest.raises(VolumeExists, match="vgpuctl did not make"):
         _create(services, host, owner)
     assert remove_volumes(services, host, recorded_volumes(services, owner)) == []

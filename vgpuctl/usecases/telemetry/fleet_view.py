@@ -146,9 +146,20 @@ class FleetTotals:
     queued: int
 
     @property
+    def used_ratio(self) -> float:
+        """The part of the memory that somebody uses."""
+        used = sum(size for kind, size in self.memory_by_kind.items() if not kind.is_free())
+        return used / self.memory_mib if self.memory_mib else 0.0
+
+    @property
     def usable_mib(self) -> int:
         """Memory that a VM can have now."""
         return self.memory_by_kind[SegmentKind.FREE] + self.memory_by_kind[SegmentKind.NEEDS_INSTANCE]
+
+    @property
+    def unusable_mib(self) -> int:
+        """Memory that nobody uses and no VM can have."""
+        return self.memory_by_kind[SegmentKind.UNUSABLE] + self.memory_by_kind[SegmentKind.CLOSED]
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _serve(listening: socket.socket) -> None:
 
 
 def _load_what_is_loaded_late() -> None:
-    """What the product imports or builds at its first use, and keeps: half of the CPU of a command that asks a host."""
+    """Load the modules and files that a command keeps from its first use: half the CPU of one that asks a host."""
     from vgpuctl.guests.templating import environment
     from vgpuctl.hosts.bundle import build_agent
     from vgpuctl.hosts.quiet_paramiko import load_paramiko

@@ -27,7 +27,7 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _problems(command: click.Command, arguments: str) -> Iterator[str]:
-    """What the arguments lack, and the options among them that the command does not have."""
+    """Name each option that the arguments lack, and each that the command does not have."""
     words = [word.partition("=")[0] for word in arguments.split()]
     options = {flag: one for one in command.params if isinstance(one, click.Option) for flag in one.opts}
     yield from (f"no option {word}" for word in words if word.startswith("--") and word not in options)

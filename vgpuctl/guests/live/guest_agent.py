@@ -53,7 +53,7 @@ def ask_probe(
 ) -> GuestReport:
     """Run the probe in the guest and read its answer. is_windows: None to ask the agent for its system.
 
-    Raises GuestError when there is no agent, it does not answer, or its answer cannot be read.
+    Raises GuestError when the agent is missing or does not answer, or its answer cannot be read.
     """
     deadline = time.monotonic() + timeout_s
     agent = _GuestAgent(hypervisor, name, uuid)
@@ -94,7 +94,7 @@ class _GuestAgent:
     uuid: str
 
     def is_windows(self) -> bool:
-        """True if the agent says so; False if it says otherwise, or nothing."""
+        """True if the agent names Windows; False if it names another system, or none."""
         try:
             return self.ask("guest-get-osinfo").get("id") == "mswindows"
         except GuestError:

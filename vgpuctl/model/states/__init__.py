@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every state that the store has of hosts, GPUs, shares, VMs, queue, quotas and the rest, in a file for each subject.
+"""Every state that the store keeps, for example of hosts, GPUs or VMs, with one file for each subject.
 
 Metrics, web pages, reports and docs/monitoring.md iterate over STATE_KINDS; usecases/support/states.py reads the rows.
 A test compares the table with the enums, so that no state is forgotten.

@@ -19,9 +19,9 @@ def answers_of(session: Session, vm: Vm) -> list[Volume]:
 
 
 def drop_answers(services: Services, vm: Vm) -> bool:
-    """Delete the medium with the answers of a VM, whose domain has it no more. Returns True if there was one.
+    """Delete the medium with the answers of a VM, which its domain no longer has. Returns True if there was one.
 
-    What cannot be deleted now stays recorded: no start uses it, and the next stop, start or deletion tries again.
+    A medium that cannot be deleted now stays recorded. No start uses it; the next stop, start or deletion tries again.
     """
     with services.store.reading() as session:
         left = answers_of(session, vm)

@@ -47,7 +47,7 @@ SECTIONS = (
             "create-vm": "Create a tenant's VM with its GPU shares and start it.",
             "list-vms": "List the VMs of the store.",
             "show-vm": "Show one VM: its lease, its domain and its devices.",
-            "start-vm": "Start a stopped VM.",
+            "start-vm": "Start a VM that is stopped or paused.",
             "stop-vm": "Stop a VM and keep or release its GPU shares.",
             "restart-vm": "Stop a VM and start it again with its GPU shares.",
             "reset-vm": "Reset a running VM as by its reset button.",

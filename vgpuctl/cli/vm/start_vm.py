@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""start-vm: start a stopped VM."""
+"""start-vm: start a VM that is stopped or paused."""
 
 from typing import Any
 
@@ -28,6 +28,7 @@ def command(
 ) -> None:
     """Start a VM, with its GPU shares built again where the host lost them.
 
+    The guest of a VM that libvirt has paused, for example after an error of its disk, goes on with its shares.
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
     """
     from vgpuctl.cli.support.services import services

@@ -159,7 +159,8 @@ def started_faults(services: Services, seen: GuestSeen, hosts: Sequence[str]) ->
             continue
         own = seen.volumes_of(vm)
         names = {one.name for one in vm.request.data_disks}
-        disks = {one.active.path for one in chains(own) if not one.disk.label or one.disk.label in names}
+        used = [one for one in chains(own) if not one.disk.label or one.disk.label in names]
+        disks = {volume.path for chain in used for volume in (chain.disk, *chain.overlays)}
         disks |= {one.path for one in own if one.kind is VolumeKind.SEED}
         if disks != set(domain.disks):
             yield f"{domain.name} was started with the disks {sorted(domain.disks)}, and is to have {disks}"

@@ -5,10 +5,12 @@ Python runs signal handlers in the main thread, between any two of its instructi
 whether a signal raises: the first one does; later ones are noted, also while connections are closed at the end.
 
 Where Python drops exceptions, in destructors and callbacks of weak references, it would drop the interrupt too and
-print its traceback: there the signal is sent again a moment later.
+print its traceback: there the signal is sent again a moment later. An interrupt within the making of an object leaves
+it half made, and its destructor may fail for what it lacks: that is logged and not shown.
 """
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -21,6 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GOES_ON = b"\nrolling back goes on and cannot be interrupted; the command ends after it\n"
 _ENDS = b"\nthe command is ending and closes its connections; a third signal ends it at once\n"
 _AGAIN_S = 0.01
+_LOGGER = logging.getLogger("vgpuctl.interruptions")
 _Handler = Callable[[int, FrameType | None], object] | int | None
 _Dropped: TypeAlias = "sys.UnraisableHookArgs"
 
@@ -83,7 +86,10 @@ _handle_command = _command.handle
 
 
 class _DroppedHook:
-    """A `sys.unraisablehook` that sends a signal again whose interrupt Python has just dropped."""
+    """A `sys.unraisablehook` that sends a signal again whose interrupt Python has just dropped.
+
+    After an interrupt it says nothing of destructors that miss an attribute.
+    """
 
     def __init__(self, before: Callable[[_Dropped], object]) -> None:
         self._before = before
@@ -91,7 +97,11 @@ class _DroppedHook:
     def __call__(self, dropped: _Dropped) -> None:
         error = dropped.exc_value
         if not isinstance(error, _Interrupt):
-            self._before(dropped)
+            is_interrupted = _command.seen > 0 or _guard.has_raised
+            if is_interrupted and isinstance(error, AttributeError) and _is_destructor(dropped.object):
+                _LOGGER.debug("half made when the command was interrupted", exc_info=error)
+            else:
+                self._before(dropped)
             return
         _guard.has_raised = False
         _command.seen = 0
@@ -99,6 +109,10 @@ class _DroppedHook:
         again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), error.number))
         again.daemon = True
         again.start()
+
+
+def _is_destructor(called: object) -> bool:
+    return getattr(called, "__name__", "") == "__del__"
 
 
 def install() -> None:

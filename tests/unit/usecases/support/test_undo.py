@@ -203,6 +203,37 @@ def test_a_signal_where_python_drops_exceptions_interrupts_a_moment_later(place:
     assert done.stdout.splitlines() == [*(undone if where == "block" else []), "interrupted"]
 
 
+_HALF_MADE = """
+import os, sys
+from vgpuctl.usecases.support import interruptions
+
+interruptions.install()
+
+class Domain:
+    def __init__(self):
+        if sys.argv[1] == "interrupted":
+            os.kill(os.getpid(), 15)
+        raise KeyboardInterrupt
+
+    def __del__(self):
+        self.handle.close()
+
+try:
+    Domain()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("case", ["interrupted", "not interrupted"])
+def test_an_object_that_an_interrupt_left_half_made_goes_without_a_traceback(case: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HALF_MADE, case], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "interrupted\n"
+    assert ("no attribute 'handle'" in done.stderr) == (case == "not interrupted")
+
+
 _STORM = """
 import os, signal, threading, time
 from vgpuctl.usecases.support import interruptions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invariants of VMs' disks, interfaces, TPMs, UEFI variables and licences, checked without the product's rules.
+"""Invariants of a VM's devices, firmware state and licence, checked without the product's rules.
 
 The store is read for what it promises; libvirt and the hosts' files for what is there. Each check yields one sentence
 per fault.

@@ -2,13 +2,11 @@
 """Commands that are killed, or interrupted twice, at random moments; then `repair`, and nothing may have leaked.
 
 On simulated hosts (real sshd, agent and libvirtd), half of the time with SQLite and half with PostgreSQL as the store.
-create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, move-vm, resize-vm, drain-host, quarantine-gpu, apply-
-hosts, onboard, offboard-tenant, gc, the commands on a VM's devices (tests/proof/guest_commands.py) and the upgrade of
-an older store run in processes of their own. Most get kill -9, or SIGINT and SIGTERM one after the other, at a moment
-drawn from the time that the command usually takes. After each, `repair` must succeed, a host or GPU that was closed is
-opened again, no other may be closed, and store, machines and libvirt must agree (tests/bench/day_checks.py,
-tests/proof/guest_checks.py). Every --sweep commands each VM that runs is restarted and has exactly its devices; then
-all is deleted, and every host must be as it was before the first command.
+The commands that docs/reliability.md lists run in processes of their own. Most get kill -9, or SIGINT and SIGTERM one
+after the other, at a moment drawn from the time that the command usually takes. After each, `repair` must succeed, a
+host or GPU that was closed is opened again, no other may be closed, and store, machines and libvirt must agree
+(tests/bench/day_checks.py, tests/proof/guest_checks.py). Every --sweep commands each VM that runs is restarted and has
+exactly its devices; then all is deleted, and every host must be as it was before the first command.
 
 The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
 Run it with `make kill-test`, or `python -m tests.proof.kill_test --minutes 60 [--seed 1]`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU that a running guest does not release: how it is shown, which commands go on beside it, and how it ends.
+"""A running guest does not release a GPU: how that is shown, and which commands still work.
 
 libvirt's test driver detaches nothing from a domain that runs, as a guest that never lets go.
 """

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import delete_each
 from vgpuctl.cli.support.named import find_each
-from vgpuctl.cli.support.output import confirm, print_json, say
-from vgpuctl.model.plural import counted
 
 
 @click.command("delete-disk")
@@ -30,14 +29,14 @@ def command(
 
     with services(**where) as opened:
         found = find_each(tenant, names, partial(named_disk, opened, tenant), what="disk", if_exists=if_exists)
-        for disk in found:
-            would = " would be deleted" if dry_run else ""
-            say(f"disk {disk.volume.label}: {disk.state}, {disk.volume.name} on {disk.volume.host}{would}")
-        if found and not dry_run:
-            if not yes:
-                confirm(f"Delete {counted(len(found), 'disk')} of tenant {tenant} with all data?")
-            for disk in found:
-                delete_disk(opened, disk)
-                say(f"disk {disk.volume.label}: deleted")
-    if as_json:
-        print_json([] if dry_run else [disk.volume.label for disk in found])
+        delete_each(
+            found,
+            partial(delete_disk, opened),
+            what="disk",
+            whose=f" of tenant {tenant} with all data",
+            name=lambda disk: disk.volume.label,
+            describe=lambda disk: f"disk {disk.volume.label}: {disk.state}, {disk.volume.name} on {disk.volume.host}",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+        )

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import delete_each
 from vgpuctl.cli.support.named import find_each
-from vgpuctl.cli.support.output import confirm, print_json, say
-from vgpuctl.model.plural import counted
 
 
 @click.command("delete-network")
@@ -30,13 +29,13 @@ def command(
 
     with services(**where) as opened:
         found = find_each(tenant, names, partial(show_network, opened, tenant), what="network", if_exists=if_exists)
-        for shown in found:
-            request = shown.network.request
-            say(f"{shown.network.label}: {request.cidr}, {len(shown.ports)} VMs" + (" would be deleted" * dry_run))
-        if found and not dry_run:
-            if not yes:
-                confirm(f"Delete {counted(len(found), 'network')}?")
-            for shown in found:
-                delete_network(opened, shown.network)
-    if as_json:
-        print_json({"deleted": [] if dry_run else [shown.network.request.name for shown in found], "dry_run": dry_run})
+        delete_each(
+            found,
+            lambda shown: delete_network(opened, shown.network),
+            what="network",
+            name=lambda shown: shown.network.request.name,
+            describe=lambda shown: f"{shown.network.label}: {shown.network.request.cidr}, {len(shown.ports)} VMs",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+        )

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that end one thing the user names: ask first, do it, say what was done."""
+"""Commands that end what the user names: ask first, do it, say what was done."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -43,6 +44,31 @@ def delete_one(
         print_json({"deleted": deleted})
     else:
         say(told(deleted))
+
+
+def delete_each(
+    found: Sequence[Deleted],
+    delete: Callable[[Deleted], object],
+    *,
+    what: str,
+    whose: str = "",
+    name: Callable[[Deleted], str],
+    describe: Callable[[Deleted], str],
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Show what was found, ask, and delete one after the other. whose: the end of the question, for people."""
+    for one in found:
+        say(describe(one) + (" would be deleted" * dry_run))
+    if found and not dry_run:
+        if not yes:
+            confirm(f"Delete {counted(len(found), what)}{whose}?")
+        for one in found:
+            delete(one)
+            say(f"{what} {name(one)}: deleted")
+    if as_json:
+        print_json({"deleted": [] if dry_run else [name(one) for one in found], "dry_run": dry_run})
 
 
 def snapshot_options(function: Command) -> Command:

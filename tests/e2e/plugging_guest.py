@@ -19,10 +19,11 @@ $bin mount -t sysfs none /sys
 while read -r module; do $bin insmod "/modules/$module"; done </modules/order
 say() { echo "guest: $*" >/dev/ttyS0; }
 
+# What the kernel says of a device; fails for one that is on its way out, whose files go one by one.
 about() {
     case $1 in
     /sys/class/net/*)
-        read -r mac <"$1/address"
+        mac=$($bin cat "$1/address" 2>/dev/null) || return 1
         echo "interface $mac" ;;
     *)
         serial=
@@ -31,9 +32,12 @@ about() {
             [ -e "$1/device/vpd_pg80" ] || return 1
             serial=$($bin tail -c +5 "$1/device/vpd_pg80") ;;
         *)
-            read -r serial <"$1/serial" ;;
+            serial=$($bin cat "$1/serial" 2>/dev/null) || return 1 ;;
         esac
-        read -r sectors <"$1/size"
+        # A disk that is being removed answers with no serial number and no size for a moment.
+        [ -n "$serial" ] || [ ! -e "/seen/${1##*/}" ] || return 1
+        sectors=$($bin cat "$1/size" 2>/dev/null) || return 1
+        [ "$sectors" -gt 0 ] || return 1
         echo "disk $serial $sectors" ;;
     esac
 }

@@ -19,6 +19,10 @@ _LOG_OF_BOOT_S = 5.0
 """The kernel's first line of a boot has a time before this."""
 
 
+START_S = 180.0
+"""A host that was booted may need so long until its driver tells the health of every GPU: NVML knows none before."""
+
+
 def finding(code: HealthCode, device: str, text: str) -> HealthFinding:
     """A finding with the remedy of its code."""
     return HealthFinding(code, device, text, remedy_of(code))
@@ -42,6 +46,21 @@ def findings_of(now: HostHealth, address: str, before: HostHealth | None) -> lis
     earlier = gpu_of(before, gpu.address, gpu.uuid) if before is not None else None
     same_boot = before is not None and before.boot_id == now.boot_id
     return [*_states(now, gpu), *_growth(gpu, earlier, same_boot=same_boot)]
+
+
+def tells_not_yet(now: HostHealth) -> list[HealthFinding]:
+    """What cannot be read of a host that was booted a moment ago; nothing on any other, where that is a finding.
+
+    The host may tell it at the next reading. No such GPU is handed out, and none goes into quarantine for it.
+    """
+    if now.read_at_s >= START_S:
+        return []
+    return [one for gpu in now.gpus for one in _states(now, gpu) if one.code is HealthCode.UNREAD]
+
+
+def with_what_is_told(now: HostHealth) -> HostHealth:
+    """The reading without what could not be read: the one to compare the next with while a host starts."""
+    return replace(now, gpus=tuple(replace(gpu, unread=()) for gpu in now.gpus), unread=())
 
 
 def has_whole_log(now: HostHealth, before: HostHealth | None) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
 from vgpuctl.model.faults import FAULTS, FaultId
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthFinding, HealthPolicy
-from vgpuctl.sharing.health import findings_of, has_whole_log, news, with_last_known
+from vgpuctl.sharing.health import START_S, findings_of, has_whole_log, news, tells_not_yet, with_last_known
 from vgpuctl.sharing.xids import CLASSES, classify
 
 CARD = "0000:41:00.0"
@@ -212,3 +212,10 @@ def test_the_docs_list_the_xids_of_each_class(code: HealthCode) -> None:
         for xid in range(int(first), int(last or first) + 1)
     }
     assert listed == set(CLASSES[code])
+
+
+def test_only_a_host_that_was_booted_a_moment_ago_may_tell_something_later() -> None:
+    silent = replace(HEALTHY, unread=("NVML does not show it",))
+    assert codes(tells_not_yet(host(silent, read_at_s=20.0))) == ["health-unread"]
+    assert tells_not_yet(host(silent, read_at_s=START_S)) == []
+    assert tells_not_yet(host(HEALTHY, read_at_s=20.0)) == []

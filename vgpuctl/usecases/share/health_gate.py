@@ -20,7 +20,7 @@ from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.printable import printable
 from vgpuctl.model.restriction import Restriction, RestrictionKind, restrictions_on
 from vgpuctl.planner.plan import find_unreturned, plan_release
-from vgpuctl.sharing.health import finding, findings_of, gpu_of, has_whole_log, news
+from vgpuctl.sharing.health import finding, findings_of, gpu_of, has_whole_log, news, tells_not_yet
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.gpu_health import (
@@ -138,10 +138,18 @@ def refuse_sick(services: Services, host: HostSession, leases: Sequence[Lease], 
     """Look at the health of the GPUs of `leases` right before they are handed out.
 
     health: read just now. One that says nothing new is not written. Raises ConcurrentChange for a GPU that goes into
-    quarantine now.
+    quarantine now, and for one whose health a host that is just starting does not tell yet.
     """
     if not leases:
         return
+    wanted = {lease.share.gpu for lease in leases}
+    untold = next((one for one in tells_not_yet(health) if one.device in wanted), None)
+    if untold is not None:
+        raise ConcurrentChange(
+            f"{host.name} was booted a moment ago, and the health of its GPU {untold.device} cannot be read yet:"
+            f" {untold.text}",
+            hint="try again in a minute",
+        )
     policy = policy_of(services, host.name)
     with services.store.reading() as session:
         before = last_health(session, host.name)
@@ -149,7 +157,6 @@ def refuse_sick(services: Services, host: HostSession, leases: Sequence[Lease], 
         return
     with services.store.transaction() as session:
         found = note_health(session, host.name, health, policy)
-    wanted = {lease.share.gpu for lease in leases}
     sick = [one for one in found if one.device in wanted and policy.forbids(one)]
     if sick:
         raise ConcurrentChange(f"{describe_findings(sick)}: the GPU is in quarantine now: {sick[0].text}")

@@ -14,7 +14,7 @@ from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthFinding, HealthPolicy
 from vgpuctl.model.restriction import RestrictionKind
-from vgpuctl.sharing.health import gpu_of, news, with_last_known
+from vgpuctl.sharing.health import gpu_of, news, tells_not_yet, with_last_known, with_what_is_told
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
@@ -48,16 +48,18 @@ def note_health(session: Session, host: str, now: HostHealth, policy: HealthPoli
     now: what `host.agent.health()` has just answered. policy: `policy_of(services, host)`.
     Each new finding is an event `gpu-health` whose evidence names the VMs on the card; one that the policy does not
     tolerate puts the GPU into quarantine, with an event `gpu-quarantined`. The same reading again changes nothing, and
-    so does one that is older than the store's: two runs read the host, and the later one was faster.
+    so does one that is older than the store's: two runs read the host, and the later one was faster. What a host that
+    is just starting does not tell is no finding yet, and is one when it still does not tell it later.
     """
     before = last_health(session, host)
     if before is not None and before.boot_id == now.boot_id and now.read_at_s < before.read_at_s:
         return []
-    found = news(now, before)
+    untold = tells_not_yet(now)
+    found = [one for one in news(now, before) if one not in untold]
     for one in found:
         gpu = gpu_of(now, one.device)
         note_finding(session, host, one, policy, uuid=None if gpu is None else gpu.uuid)
-    keep_health(session, host, with_last_known(now, before))
+    keep_health(session, host, with_last_known(with_what_is_told(now) if untold else now, before))
     return found
 
 

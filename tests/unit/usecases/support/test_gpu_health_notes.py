@@ -9,6 +9,7 @@ import pytest
 
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth, Xid
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthPolicy
+from vgpuctl.sharing.health import START_S
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.usecases.support.gpu_health import last_health, note_health, note_rom
 
@@ -50,6 +51,19 @@ def test_an_older_reading_that_comes_later_changes_nothing_unless_the_host_was_r
     assert note(store, HEALTHY) == []
     assert note(store, replace(SICK, read_at_s=21.0)) == []
     assert note(store, replace(SICK, boot_id="boot-2", read_at_s=1.0)) == ["xid-reset-gpu"]
+
+
+def test_what_a_starting_host_does_not_tell_is_a_finding_once_it_has_started(store: Store) -> None:
+    """NVIDIA's driver knows its GPUs one after the other; a controller that reads early must not close them all."""
+    assert note(store, HEALTHY) == []
+    early = replace(HEALTHY, boot_id="boot-2", gpus=(replace(GPU, unread=("NVML does not show it",)),))
+    assert note(store, early) == []
+    assert note(store, replace(early, gpus=(replace(early.gpus[0], nvml_state="lost"),), read_at_s=20.0)) == [
+        "off-the-bus"
+    ]
+    assert note(store, replace(early, read_at_s=30.0)) == []
+    assert note(store, replace(early, read_at_s=START_S + 1)) == ["health-unread"]
+    assert note(store, replace(early, read_at_s=START_S + 11)) == []
 
 
 def test_a_tolerated_finding_is_an_event_alone(store: Store) -> None:

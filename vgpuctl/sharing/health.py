@@ -49,9 +49,9 @@ def findings_of(now: HostHealth, address: str, before: HostHealth | None) -> lis
 
 
 def tells_not_yet(now: HostHealth) -> list[HealthFinding]:
-    """What cannot be read of a host that was booted a moment ago; nothing on any other, where that is a finding.
+    """The values that a host cannot tell yet because it was booted a moment ago; empty for any other host.
 
-    The host may tell it at the next reading. No such GPU is handed out, and none goes into quarantine for it.
+    The next reading may have them. Until then such a GPU is not handed out, and it does not go into quarantine either.
     """
     if now.read_at_s >= START_S:
         return []

@@ -48,8 +48,8 @@ def note_health(session: Session, host: str, now: HostHealth, policy: HealthPoli
     now: what `host.agent.health()` has just answered. policy: `policy_of(services, host)`.
     Each new finding is an event `gpu-health` whose evidence names the VMs on the card; one that the policy does not
     tolerate puts the GPU into quarantine, with an event `gpu-quarantined`. The same reading again changes nothing, and
-    so does one that is older than the store's: two runs read the host, and the later one was faster. What a host that
-    is just starting does not tell is no finding yet, and is one when it still does not tell it later.
+    so does one that is older than the store's: two runs read the host, and the later one was faster. A value that a
+    host which is just starting cannot tell becomes a finding when it is still missing later.
     """
     before = last_health(session, host)
     if before is not None and before.boot_id == now.boot_id and now.read_at_s < before.read_at_s:

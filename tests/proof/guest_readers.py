@@ -11,6 +11,7 @@ from typing import Any, cast
 from unittest import mock
 
 from tests.proof.fuzz_readers import DATA, Reader, read_all, values
+from vgpuctl.catalog import board, type_by_id
 from vgpuctl.catalog.guest_os import parse_guest_os
 from vgpuctl.catalog.osinfo import read_resources
 from vgpuctl.catalog.vgpu_versions import parse_driver, ranges_of
@@ -27,6 +28,7 @@ from vgpuctl.guests.libvirtd.screenshot import as_screenshot
 from vgpuctl.guests.live.guest_agent import ask_probe
 from vgpuctl.model.disk_chain import check_snapshot_name
 from vgpuctl.model.licence_token import read_token, server_name
+from vgpuctl.model.version import version_of
 from vgpuctl.model.vgpu_params import parse_vgpu_param
 from vgpuctl.specs.compact import compact
 from vgpuctl.specs.vm_devices import DATA_DISK, NIC
@@ -135,6 +137,8 @@ GUEST_READERS: dict[str, Reader] = {
         partial(server_name, what="--server"), "dls-1.example", "https://[fe80::1]:443/x", "10.0.0.1:7070"
     ),
     "a driver's version": values(_driver, "570.133.20", "R570", "17.5"),
+    "the version of a host's program": values(version_of, "10.0.0-2ubuntu8", "9.0.0", "8.0"),
+    "the id of a vGPU type": values(partial(type_by_id, board("nvidia-a40")), "nvidia-558", "558", "1204"),
     "a data disk": values(
         partial(compact(DATA_DISK).parse, what="--data-disk"), "data,size=1GiB,bus=scsi,cache=none,iops=100,keep"
     ),

@@ -94,7 +94,7 @@ def type_by_name(entry: Board, name: str) -> CatalogType | None:
 def type_by_id(entry: Board, type_id: str) -> CatalogType | None:
     """The vGPU type of an id as a host writes it (`558` or `nvidia-558`), also by an inferred id."""
     digits = type_id.rpartition("-")[2]
-    return _types_by_id(entry.key).get(int(digits)) if digits.isdecimal() else None
+    return _types_by_id(entry.key).get(int(digits)) if digits.isdecimal() and len(digits) < 10 else None
 
 
 @cache

@@ -6,7 +6,7 @@ from functools import cache
 
 from vgpuctl.catalog.entries import CatalogType
 
-_MIG_BACKED = re.compile(r".+-(?P<slices>\d+)-\d+[ABCQ](?:ME|NOME|MEALL|GFX)?")
+_MIG_BACKED = re.compile(r".+-(?P<slices>\d{1,18})-\d+[ABCQ](?:ME|NOME|MEALL|GFX)?")
 _SERIES = re.compile(r".+-\d+(?P<series>[ABCQ])\d?(?:ME|NOME|MEALL|GFX)?")
 _VENDOR_PREFIX = re.compile(r"(?:GRID|NVIDIA) ")
 

@@ -43,7 +43,7 @@ RANGES = (
 )
 BRANCHES = tuple(sorted({one.branch for one in RANGES}))
 
-_DRIVER = re.compile(r"(\d{3})(?:\.(\d+)(?:\.\d+)*)?")
+_DRIVER = re.compile(r"(\d{3})(?:\.(\d{1,9})(?:\.\d+)*)?")
 
 
 def parse_driver(text: str) -> tuple[int, int | None] | None:

@@ -169,7 +169,7 @@ def refused_by_sudo(target: HostTarget, command: RemoteCommand, shown: bytes) ->
 
 
 def _marker_line(marker: str) -> "re.Pattern[bytes]":
-    return re.compile(re.escape(marker).encode() + rb":(\d*)\n")
+    return re.compile(re.escape(marker).encode() + rb":(\d{0,9})\n")
 
 
 def _groups(marker: str, stderr: bytes) -> list[int]:

@@ -15,7 +15,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 # Then the newest, as Ansible's `auto` does (INTERPRETER_PYTHON_FALLBACK of ansible-core 2.20).
 _CANDIDATES = (SYSTEM_PYTHON, *(f"python3.{minor}" for minor in range(14, 8, -1)), "python3")
 _NAME = re.compile(r"python3?(\.\d+)?")
-_FOUND = re.compile(r"python (/[\w./+-]{1,200}) (\d+)\.(\d+)( lacks \S+)?")
+_FOUND = re.compile(r"python (/[\w./+-]{1,200}) (\d{1,18})\.(\d{1,18})( lacks \S+)?")
 _SYSTEM = re.compile(r"system (.*)")
 _NEEDED = "import sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
 _MODULES = "import zlib, json, hashlib, ctypes"

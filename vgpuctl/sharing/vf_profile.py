@@ -11,7 +11,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts, VirtualFunction
 from vgpuctl.agent.wire.sharing import SetVfProfile, Sharing, VgpuStep
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
-from vgpuctl.model.libvirt_version import version_of
+from vgpuctl.model.version import version_of
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.kind import GuestDevice, VgpuKind
 from vgpuctl.sharing.occupancy import ExistingVgpu, vf_at

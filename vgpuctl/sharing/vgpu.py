@@ -11,7 +11,7 @@ from vgpuctl.agent.wire.sharing import MakeVgpu, Sharing, VgpuStep
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
-from vgpuctl.model.libvirt_version import version_of
+from vgpuctl.model.version import version_of
 from vgpuctl.model.vgpu_params import VgpuParams, params_text
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.codes import Code

@@ -16,7 +16,7 @@ from vgpuctl.local_files import is_full_answer, room_refused
 from vgpuctl.store.failures import translate
 
 TIME_LIMIT_S = 3600
-_VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
+_VERSION = re.compile(r"\(PostgreSQL\) (\d{1,18})")
 _LOCK_WAIT_MS = 15_000
 _NOT_THE_OWNER = ("permission denied", "must be owner", "row-level security")
 

@@ -36,12 +36,12 @@ _FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 _FIRMWARE = "/sys/firmware/efi"
 _PROXMOX = ("/etc/pve", "/usr/bin/pveversion")
 _AUDIT_LOG = "/var/log/audit/audit.log"
-_AUDIT_TIME = re.compile(r"msg=audit\((\d+)")
-_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
+_AUDIT_TIME = re.compile(r"msg=audit\((\d{1,18})")
+_BOOTED = re.compile(r"^btime (\d{1,18})$", re.MULTILINE)
 # Five bytes: the variable's attributes and its value. UEFI 2.10, section 3.3; global variables.
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-_ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d+) bits physical", re.MULTILINE)
-_FABRIC_MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d+)", re.MULTILINE)
+_ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d{1,18}) bits physical", re.MULTILINE)
+_FABRIC_MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d{1,18})", re.MULTILINE)
 # nvml.h, NVML_GPU_FABRIC_STATE_*
 _FABRIC_STATES = {1: "not-started", 2: "in-progress", 3: "completed"}
 _PATTERNS = tuple((check, logs, re.compile(pattern, re.IGNORECASE)) for check, logs, pattern in LOG_PATTERNS)

@@ -9,8 +9,8 @@ from vgpuctl.agent.wire.facts import HugepageFacts
 from vgpuctl.agent.wire.mounts import read_hugetlbfs_sizes
 
 FOLDER = "/sys/kernel/mm/hugepages"
-_SIZE = re.compile(r"hugepages-(\d+)kB")
-_DEFAULT = re.compile(r"^Hugepagesize:\s*(\d+) kB", re.MULTILINE)
+_SIZE = re.compile(r"hugepages-(\d{1,18})kB")
+_DEFAULT = re.compile(r"^Hugepagesize:\s*(\d{1,18}) kB", re.MULTILINE)
 
 
 def read(host: Host, folder: str = FOLDER) -> Tuple[HugepageFacts, ...]:

@@ -17,13 +17,13 @@ BUS = "/sys/bus/mdev/devices"
 DEFINITIONS = "/etc/mdevctl.d"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-_FRAMEBUFFER = re.compile(r"framebuffer=(\d+)M")
+_FRAMEBUFFER = re.compile(r"framebuffer=(\d{1,18})M")
 _GOING_TRIES = 5
 _GOING_S = 0.02
-_HEADS = re.compile(r"num_heads=(\d+)")
-_LIMIT = re.compile(r"frl_config=(\d+)")
-_RESOLUTION = re.compile(r"max_resolution=(\d+)x(\d+)")
-_MAX_INSTANCE = re.compile(r"max_instance=(\d+)")
+_HEADS = re.compile(r"num_heads=(\d{1,18})")
+_LIMIT = re.compile(r"frl_config=(\d{1,18})")
+_RESOLUTION = re.compile(r"max_resolution=(\d{1,18})x(\d{1,18})")
+_MAX_INSTANCE = re.compile(r"max_instance=(\d{1,18})")
 
 
 @dataclass(frozen=True)

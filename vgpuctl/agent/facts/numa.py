@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _NODES = "/sys/devices/system/node"
 _CPUS = "/sys/devices/system/cpu"
-_LINE = re.compile(r"(?:Node \d+ )?(\w+(?:\(\w+\))?):\s+(\d+)")
+_LINE = re.compile(r"(?:Node \d+ )?(\w+(?:\(\w+\))?):\s+(\d{1,18})")
 
 
 def read_nodes(host: Host) -> Tuple[NumaNode, ...]:

@@ -61,7 +61,7 @@ def controller_user(host: Host) -> int:
         return host.user_id(name)
     pid = (host.read_optional(_PID_FILE) or "").strip()
     status = host.read_optional(f"/proc/{pid}/status") if pid.isdigit() else None
-    found = re.search(r"^Uid:\s+\d+\s+(\d+)", status or "", re.MULTILINE)
+    found = re.search(r"^Uid:\s+\d+\s+(\d{1,18})", status or "", re.MULTILINE)
     return int(found[1]) if found else 0
 
 

@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 from vgpuctl.agent.facts import pci
 from vgpuctl.agent.host import Host
 
-_VIRTFN = re.compile(r"virtfn(\d+)")
+_VIRTFN = re.compile(r"virtfn(\d{1,18})")
 
 
 def read_total(host: Host, address: str) -> int:

@@ -10,7 +10,7 @@ from vgpuctl.agent.tunnel_probe import PORTS
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.ovn import TunnelProbe, TunnelWay
 
-_COUNTER = re.compile(r"port\s+(\d+): rx pkts=(\d+)")
+_COUNTER = re.compile(r"port\s+(\d{1,18}): rx pkts=(\d{1,18})")
 _TIMEOUT_S = 20.0
 
 

@@ -10,7 +10,7 @@ from vgpuctl.agent.wire.facts import DisplayLimits, VgpuType, VirtualFunction
 from vgpuctl.agent.wire.values import dataclass, replace
 
 # Names: NVIDIA vGPU user guide; time-sliced `A40-8Q`, `T4-2B4`; MIG-backed `A100-1-5C`, `A100-1-5CME`.
-_SIZE = re.compile(r"-(?P<mig>\d+-)?(?P<gib>\d+)[ABCQ]\d?(?:ME|NOME|MEALL|GFX)?$")
+_SIZE = re.compile(r"-(?P<mig>\d+-)?(?P<gib>\d{1,18})[ABCQ]\d?(?:ME|NOME|MEALL|GFX)?$")
 _VENDOR_PREFIX = re.compile(r"^(?:NVIDIA|GRID) ")
 _HALF_GIB = 512
 _MEMORY_STEP_MIB = 4096

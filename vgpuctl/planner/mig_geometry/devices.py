@@ -12,8 +12,8 @@ from vgpuctl import catalog
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.model.mig_space import Part, exceeded, search
 
-_PART = re.compile(r"([1-9]\d*)c\.([1-9]\d*)(g\..+)")
-_SLICES = re.compile(r"([1-9]\d*)g\.")
+_PART = re.compile(r"([1-9]\d{0,8})c\.([1-9]\d{0,8})(g\..+)")
+_SLICES = re.compile(r"([1-9]\d{0,8})g\.")
 
 
 def split_name(name: str) -> tuple[str, int]:

@@ -8,8 +8,8 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.sharing.kinds import has_mdevs_on_vfs
 
 _FABRIC_MANAGER = "nvidia-fabricmanager"
-_VERSION = re.compile(r"(\d+)\.(\d+)")
-_ENTERPRISE = re.compile(r"\.el(\d+)(?:_(\d+))?")
+_VERSION = re.compile(r"(\d{1,18})\.(\d{1,18})")
+_ENTERPRISE = re.compile(r"\.el(\d{1,18})(?:_(\d{1,18}))?")
 
 
 @dataclass(frozen=True)

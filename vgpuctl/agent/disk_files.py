@@ -86,7 +86,7 @@ class DiskFiles(MachineRoot):
 
         try:
             return pwd.getpwnam(name).pw_uid
-        except KeyError:
+        except (KeyError, ValueError):
             raise Problem(ProblemCode.NO_SUCH_USER, f"this host has no user {name}") from None
 
     def give(self, descriptor: int, path: str, owner: int) -> None:

@@ -112,7 +112,7 @@ def in_home(text: str) -> Path:
     """Fill in `~` and `~USER` at the beginning of a path. Raises InventoryError for a user who does not exist."""
     try:
         return Path(text).expanduser()
-    except RuntimeError as exc:
+    except (RuntimeError, ValueError) as exc:
         raise InventoryError(f"the path {text[:_SHOWN]!a} of the SSH configuration cannot be used: {exc}") from exc
 
 

@@ -61,7 +61,7 @@ class Tokens:
         user, _, rest = text[1:].partition("/")
         try:
             home = pwd.getpwnam(user).pw_dir if user else own_home()
-        except KeyError as exc:
+        except (KeyError, ValueError) as exc:  # no such user, or a name with a character that no user can have
             raise InventoryError(f"{self.name}: the path {text[:_SHOWN]!a} names a user who does not exist") from exc
         return Path(home, rest)
 

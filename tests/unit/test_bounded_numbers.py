@@ -11,6 +11,8 @@ import pytest
 from tests.unit.uses_of_names import PACKAGE
 from vgpuctl.catalog import board, type_by_id
 from vgpuctl.catalog.vgpu_versions import parse_driver
+from vgpuctl.cli.support.listen_address import listen_address
+from vgpuctl.errors import UsageError
 from vgpuctl.model.version import version_of
 
 _LONG = "9" * 5000
@@ -37,3 +39,5 @@ def test_long_numbers_are_read_as_unknown() -> None:
     assert parse_driver(f"570.{_LONG}") is None
     assert type_by_id(board("nvidia-a40"), f"nvidia-{_LONG}") is None
     assert version_of(f"{_LONG}.1") == (999_999_999, 1)
+    with pytest.raises(UsageError, match="is no address with a port"):
+        listen_address(f"127.0.0.1:{_LONG}")

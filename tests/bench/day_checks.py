@@ -127,6 +127,10 @@ def _number(type_id: str) -> str:
     return type_id.rpartition("-")[2]
 
 
+_KEPT = {LeaseState.BUILT, LeaseState.RESERVED}
+"""Of a VM that is off: what it keeps, and GPUs that were attached for its next start."""
+
+
 def _vms(seen: Seen) -> Iterator[str]:
     if seen.open_operations:
         yield f"{seen.open_operations} operations of dead runs are open"
@@ -143,7 +147,7 @@ def _vms(seen: Seen) -> Iterator[str]:
         states = {lease.state for lease in leases}
         if vm.state is VmState.RUNNING and (len(leases) != wanted or states - {LeaseState.RUNNING}):
             yield f"{vm.domain_name} runs with {len(leases)} leases of {wanted}, {sorted(states)}"
-        elif vm.state is VmState.STOPPED and leases and (len(leases) != wanted or states - {LeaseState.BUILT}):
+        elif vm.state is VmState.STOPPED and leases and (len(leases) != wanted or states - _KEPT):
             yield f"{vm.domain_name} is stopped with {len(leases)} leases of {wanted}, {sorted(states)}"
         elif vm.state not in (VmState.RUNNING, VmState.STOPPED):
             yield f"{vm.domain_name} is {vm.state}: {vm.problem}"

@@ -89,6 +89,12 @@ class DomainReader(LibvirtConnection):
             domain = self._find(name)
             return None if domain is None else str(domain.XMLDesc(0))
 
+    def definition(self, name: str, *, uuid: str) -> str | None:
+        """Read the XML with which the domain starts next, also while it runs; None for an unknown domain."""
+        domain = self._find(name, uuid)
+        with translated(f"read the definition of domain {name} on {self.host}"):
+            return None if domain is None else str(domain.XMLDesc(libvirt_module().VIR_DOMAIN_XML_INACTIVE))
+
     def is_autostarted(self, name: str, *, uuid: str | None = None) -> bool:
         """True if libvirt itself starts the domain with the host; False for an unknown domain."""
         domain = self._find(name, uuid)

@@ -16,7 +16,7 @@ from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.image.answers import answers_of
-from vgpuctl.usecases.network.detached_ports import detached_ports, free_detached_ports, unwanted_macs
+from vgpuctl.usecases.network.detached_ports import detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.support.fences import is_host_fenced
@@ -25,7 +25,7 @@ from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.delete_vm import remove_vm
-from vgpuctl.usecases.vm.detach_nic import finish_detach
+from vgpuctl.usecases.vm.detach_nic import free_left_ports, go_on_detaching, left_in_definition
 from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
 from vgpuctl.usecases.vm.pending_gpus import AT_START, AT_STOP, detach_now, is_pending, is_with_guest
@@ -301,12 +301,13 @@ def _diagnose_interfaces(services: Services, vm: Vm) -> Finding | None:
         return None
     live = LiveNics(host.hypervisor, vm.domain_name, uuid=vm.uuid).macs()
     unwanted = unwanted_macs(services, vm, live)
-    if was_cut_short and unwanted:
-        finish = partial(finish_detach, services, host, vm, unwanted, timeout_s=DETACH_TIMEOUT_S)
-        return f"interface {', '.join(unwanted)} was not detached", "asked for again", finish
+    left = sorted({*unwanted, *left_in_definition(services, vm)}) if was_cut_short else []
+    if left:
+        finish = partial(go_on_detaching, services, host, vm, left, timeout_s=DETACH_TIMEOUT_S)
+        return f"interface {', '.join(left)} was not detached", "asked for again" if unwanted else "finished", finish
     gone = [one.port.mac_address for one in ports if one.port.mac_address not in live]
     if gone:
-        free = partial(free_detached_ports, services, vm, live)
+        free = partial(free_left_ports, services, vm, live)
         return f"its guest has released interface {', '.join(gone)}", "address freed", free
     return None
 

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """detach-nic: take a network interface from a VM. Its address is free when the guest has released the interface."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import NotFound, StateError, UsageError
+from vgpuctl.guests.facts.nic_facts import macs_of
 from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import FIRST, Interface, host_mac, interfaces_of, placed_nics
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm, VmRequest
-from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.domain.definition import define_again, drop_from_definition, refuse_fixed
 from vgpuctl.usecases.network.detached_ports import (
+    NO_MACS,
     detached_ports,
     free_detached_ports,
     interface_values,
     port_values,
+    unwanted_macs,
 )
 from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.support.find_vm import find_vm
@@ -124,6 +127,31 @@ def _release(
         with services.store.transaction() as session:
             session.add_vm_event(EventKind.NIC_DETACHED, vm, before=interface_values(label, mac))
     return NicChange(vm.label, label, position, mac, place.port.address if place else None, True, outcome)
+
+
+def free_left_ports(services: Services, vm: Vm, live_macs: Collection[str] = NO_MACS) -> None:
+    """Free the ports of interfaces that have left a VM, which its definition no longer names then.
+
+    live_macs: of the interfaces that the running domain has; none for a VM that is off.
+    """
+    _drop(services, vm)
+    free_detached_ports(services, vm, live_macs)
+
+
+def go_on_detaching(services: Services, host: HostSession, vm: Vm, macs: Sequence[str], *, timeout_s: float) -> None:
+    """Go on where a killed run was: the definition first, then the running guest."""
+    _drop(services, vm)
+    finish_detach(services, host, vm, macs, timeout_s=timeout_s)
+
+
+def left_in_definition(services: Services, vm: Vm) -> list[str]:
+    """The MAC addresses of interfaces that have left a VM and that its definition still names."""
+    definition = services.host(vm.host).hypervisor.definition(vm.domain_name, uuid=vm.uuid)
+    return [] if definition is None else unwanted_macs(services, vm, macs_of(definition))
+
+
+def _drop(services: Services, vm: Vm) -> None:
+    drop_from_definition(services, vm, lambda xml: bool(unwanted_macs(services, vm, macs_of(xml))))
 
 
 def finish_detach(

@@ -11,13 +11,14 @@ from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.image.answers import drop_answers
-from vgpuctl.usecases.network.detached_ports import free_detached_ports
+from vgpuctl.usecases.network.detached_ports import detached_ports
 from vgpuctl.usecases.share.quarantine import quarantine_killed
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
+from vgpuctl.usecases.vm.detach_nic import free_left_ports
 from vgpuctl.usecases.vm.pending_gpus import is_pending
 
 
@@ -81,7 +82,8 @@ def stop_vm(
                     if hold is Hold.RELEASE or not is_pending(lease, was_running=vm.state is VmState.RUNNING):
                         session.set_lease_state(lease.id, kept)
             drop_answers(services, vm)
-        free_detached_ports(services, vm)
+        if detached_ports(services, vm):
+            free_left_ports(services, vm)
         leaving = [one for one in leases if hold is Hold.RELEASE or one.state is LeaseState.RELEASING]
         if leaving:
             release_shares(services, services.host(vm.host), leaving)

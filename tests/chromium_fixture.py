@@ -146,7 +146,11 @@ class Page:
         self.browser.wait_for("Page.loadEventFired", self.session)
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type into the field that has the focus; a browser gives it to `autofocus` some time after the page's load."""
+        deadline = time.monotonic() + _ANSWER_S
+        while self.run("document.activeElement?.tagName") != "INPUT":
+            assert time.monotonic() < deadline, "no field has the focus"
+            time.sleep(0.05)
         self.call("Input.insertText", text=text)
 
     def screenshot(self, path: Path, *, whole: bool = False) -> None:

@@ -165,8 +165,8 @@ def test_a_login_in_the_browser(browser: Chromium, served: Served) -> None:
     with serving(make_application(sources, access), "127.0.0.1", 0) as port, browser.page() as page:
         page.open(f"http://127.0.0.1:{port}/queue")
         assert page.run("location.pathname") == "/login"
-        assert page.run("document.activeElement.id") == "token"
         page.type("not this one, which is long")
+        assert page.run("document.activeElement.id") == "token"
         page.follow()
         assert "not the token" in page.run("document.querySelector('[role=alert]').textContent")
         page.type(TOKEN.decode())

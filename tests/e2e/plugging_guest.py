@@ -19,7 +19,7 @@ $bin mount -t sysfs none /sys
 while read -r module; do $bin insmod "/modules/$module"; done </modules/order
 say() { echo "guest: $*" >/dev/ttyS0; }
 
-# Describes a device; fails for one that is on its way out, whose files go one by one.
+# Describes a device; fails for one that is being removed, whose files go one by one.
 about() {
     case $1 in
     /sys/class/net/*)

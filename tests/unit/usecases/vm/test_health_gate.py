@@ -47,6 +47,7 @@ def test_a_gpu_of_a_starting_host_that_cannot_be_read_is_refused_for_now_alone(s
 def test_another_gpu_of_the_host_is_handed_out_meanwhile(services: Any) -> None:
     other = replace(SILENT, address="0000:99:00.0")
     refuse_sick(services, HOST, [LEASE], HostHealth("boot-2", (replace(SILENT, unread=()), other), read_at_s=20.0))
+    assert quarantines(services) == []
 
 
 def test_later_it_goes_into_quarantine(services: Any) -> None:

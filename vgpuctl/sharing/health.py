@@ -18,7 +18,6 @@ from vgpuctl.sharing.xids import asks_itself, classify, strays
 _LOG_OF_BOOT_S = 5.0
 """The kernel's first line of a boot has a time before this."""
 
-
 START_S = 180.0
 """A host that was booted may need so long until its driver tells the health of every GPU: NVML knows none before."""
 

@@ -17,7 +17,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.domain.definition import drop_from_definition
+from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.support.services import Services
 
 
@@ -84,12 +84,15 @@ def disk_operation(services: Services, kind: str, tenant: str, name: str) -> Ite
 def settle_detach(services: Services, disk: TenantDisk) -> TenantDisk:
     """Free a disk that was being detached, when the running domain of its VM has let go of it.
 
-    A VM that is off has no running domain. Its definition no longer names the disk then. The disk comes back as it is
-    now.
+    A VM that is off has no running domain. A run that was killed may not have come to the definition, so that is made
+    again first where it still names the disk. The disk comes back as it is now.
     """
     if disk.vm is None or not has_let_go(services, disk):
         return disk
-    drop_from_definition(services, disk.vm, lambda xml: disk_of(xml, disk.volume.label) is not None)
+    host = services.host(disk.vm.host)
+    definition = host.hypervisor.definition(disk.vm.domain_name, uuid=disk.vm.uuid)
+    if definition is not None and disk_of(definition, disk.volume.label) is not None:
+        define_again(services, host, disk.vm)
     with services.store.transaction() as session:
         session.keep_volume(disk.volume)
         note_disk(session, EventKind.DISK_DETACHED, disk.volume, disk.vm)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The definition of a VM's domain made again from what the store has of it: for changes between two starts."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from vgpuctl.errors import StateError
@@ -34,17 +33,6 @@ def define_again(services: Services, host: HostSession, vm: Vm) -> str:
     """Define the domain of a VM as the store has it now. Returns its XML. Raises DomainRejected."""
     guest.refuse_other_domain(host, vm)
     return guest.define(host, parts_again(services, host, vm))
-
-
-def drop_from_definition(services: Services, vm: Vm, names_it: Callable[[str], bool]) -> None:
-    """Define the domain again if its definition still names a device that has left the VM, before others may have it.
-
-    A run that was killed has noted that the device leaves, and did not come to the definition. names_it: told by XML.
-    """
-    host = services.host(vm.host)
-    definition = host.hypervisor.definition(vm.domain_name, uuid=vm.uuid)
-    if definition is not None and names_it(definition):
-        define_again(services, host, vm)
 
 
 def refuse_fixed(vm: Vm, what: str) -> None:

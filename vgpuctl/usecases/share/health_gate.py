@@ -142,15 +142,15 @@ def refuse_sick(services: Services, host: HostSession, leases: Sequence[Lease], 
     """
     if not leases:
         return
+    policy = policy_of(services, host.name)
     wanted = {lease.share.gpu for lease in leases}
-    untold = next((one for one in tells_not_yet(health) if one.device in wanted), None)
+    untold = next((one for one in tells_not_yet(health) if one.device in wanted and policy.forbids(one)), None)
     if untold is not None:
         raise ConcurrentChange(
             f"{host.name} was booted a moment ago, and the health of its GPU {untold.device} cannot be read yet:"
             f" {untold.text}",
             hint="try again in a minute",
         )
-    policy = policy_of(services, host.name)
     with services.store.reading() as session:
         before = last_health(session, host.name)
     if before is not None and not news(health, before):

@@ -12,7 +12,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import FIRST, Interface, host_mac, interfaces_of, placed_nics
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm, VmRequest
-from vgpuctl.usecases.domain.definition import define_again, drop_from_definition, refuse_fixed
+from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
 from vgpuctl.usecases.network.detached_ports import (
     NO_MACS,
     detached_ports,
@@ -151,7 +151,9 @@ def left_in_definition(services: Services, vm: Vm) -> list[str]:
 
 
 def _drop(services: Services, vm: Vm) -> None:
-    drop_from_definition(services, vm, lambda xml: bool(unwanted_macs(services, vm, macs_of(xml))))
+    """Make the definition again if a killed run did not come to it."""
+    if left_in_definition(services, vm):
+        define_again(services, services.host(vm.host), vm)
 
 
 def finish_detach(

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.usecases.support.licensed_share import SHARE
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth
 from vgpuctl.errors import ConcurrentChange
-from vgpuctl.model.health import DEFAULT_HEALTH_POLICY
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthPolicy
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.sharing.health import START_S
 from vgpuctl.store.store import open_store
@@ -54,3 +54,10 @@ def test_later_it_goes_into_quarantine(services: Any) -> None:
     with pytest.raises(ConcurrentChange, match="the GPU is in quarantine now"):
         refuse_sick(services, HOST, [LEASE], HostHealth("boot-2", (SILENT,), read_at_s=START_S))
     assert quarantines(services) == [SHARE.gpu]
+
+
+def test_a_host_whose_policy_tolerates_what_cannot_be_read_hands_it_out_at_once(services: Any) -> None:
+    tolerant = HealthPolicy(tolerate=(*DEFAULT_HEALTH_POLICY.tolerate, HealthCode.UNREAD))
+    services.inventory.health_policy = lambda _: tolerant
+    refuse_sick(services, HOST, [LEASE], HostHealth("boot-2", (SILENT,), read_at_s=20.0))
+    assert quarantines(services) == []

@@ -6,6 +6,8 @@ from typing import Any
 
 from tests.e2e.operate.test_watched_hosts import controller, soon
 from tests.e2e.operator import Operator
+from vgpuctl.store.store import open_store
+from vgpuctl.usecases.operate.division import owner
 
 HOSTS = {f"sim-{number:03}" for number in range(1, 5)}
 
@@ -15,18 +17,20 @@ def _listed(operator: Operator) -> tuple[list[dict[str, Any]], set[str]]:
     return answer["controllers"], set(answer["unwatched"])
 
 
+def _is_divided(operator: Operator) -> bool:
+    """True once each of two controllers has the hosts that it keeps: before, one that began alone has all of them."""
+    with open_store(operator.database) as store, store.reading() as session:
+        both = session.controllers()
+    return len(both) == 2 and all(one.hosts == {host for host in HOSTS if owner(host, both) == one.id} for one in both)
+
+
 def test_controllers_are_listed_with_their_hosts_and_whether_they_live(fleet_operator: Operator) -> None:
     assert _listed(fleet_operator) == ([], HOSTS)
     assert "no controller" in fleet_operator.does("list-controllers").err
     with controller(fleet_operator) as first, controller(fleet_operator) as second:
-
-        def both_watch_all() -> bool:
-            found, unwatched = _listed(fleet_operator)
-            hosts = [host for one in found for host in one["hosts"]]
-            return len(found) == 2 and not unwatched and sorted(hosts) == sorted(HOSTS)
-
-        soon(both_watch_all)
-        found, _ = _listed(fleet_operator)
+        soon(lambda: _is_divided(fleet_operator))
+        found, unwatched = _listed(fleet_operator)
+        assert not unwatched
         assert {one["pid"]: one["state"] for one in found} == {first.pid: "running", second.pid: "running"}
         taken = {one["pid"]: set(one["hosts"]) for one in found}
         second.send_signal(signal.SIGSTOP)

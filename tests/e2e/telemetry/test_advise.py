@@ -136,7 +136,7 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     assert smaller["gain"]["value"] > 0
     assert "placing was replayed" in smaller["proof"]
     assert [one for one in found["recommendations"] if one["kind"] == "rebalance"] == [], "ten minutes are too few"
-    # One clock for all, and the neighbour of the other GPU has its own load: what moves follows from these values alone.
+    # One clock for all, and the other GPU has its own load: what moves follows from these values alone.
     loads = (("noisy", 0.92, 0.0), ("victim", 0.08, 0.42), ("leaks", 0.3, 0.0))
     now = time.time()
     with History(history) as kept:

@@ -41,7 +41,7 @@ class Division:
                 living.append(one)
         self._beats = {one.id: self._beats[one.id] for one in living if one.id != self.id}
         own = next(one.hosts for one in living if one.id == self.id)
-        wanted = {host for host in hosts if _owner(host, living) == self.id}
+        wanted = {host for host in hosts if owner(host, living) == self.id}
         claimed = {host for one in living for host in one.hosts}
         session.give_up_hosts(self.id, own - wanted)
         session.claim_hosts(self.id, wanted - claimed)
@@ -62,7 +62,7 @@ class Division:
         return now - since > DEAD_AFTER_S
 
 
-def _owner(host: str, living: Sequence[Controller]) -> str:
+def owner(host: str, living: Sequence[Controller]) -> str:
     """The controller that a host belongs to, among those that serve it."""
     serving = [one.id for one in living if host in one.serves]
     return max(serving, key=lambda name: hashlib.sha256(f"{name} {host}".encode()).digest())

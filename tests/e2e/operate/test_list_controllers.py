@@ -30,7 +30,7 @@ def test_controllers_are_listed_with_their_hosts_and_whether_they_live(fleet_ope
     with controller(fleet_operator) as first, controller(fleet_operator) as second:
         soon(lambda: _is_divided(fleet_operator))
         found, unwatched = _listed(fleet_operator)
-        assert not unwatched
+        assert not unwatched and sorted(host for one in found for host in one["hosts"]) == sorted(HOSTS)
         assert {one["pid"]: one["state"] for one in found} == {first.pid: "running", second.pid: "running"}
         taken = {one["pid"]: set(one["hosts"]) for one in found}
         second.send_signal(signal.SIGSTOP)

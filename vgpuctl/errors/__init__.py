@@ -8,6 +8,7 @@ docs/errors.md has the table, made from these classes. The exit codes:
 7 GuestError: libvirt refused a domain, volume or network (guest.py, image.py)  8 LabError
 9 QuotaExceeded: a tenant asked for more than it was promised  10 PartialFailure: some hosts did and some did not
 11 OvnError: OVN's databases did not do what was asked (network.py)
+12 ClusterError: a tenant's Kubernetes or Slurm did not do what was asked (cluster.py)
 70 Unexpected: a fault of vgpuctl itself, or of the machine it runs on  130 Interrupted: the user pressed Ctrl-C
 """
 
@@ -21,6 +22,7 @@ from vgpuctl.errors.base import (
     VgpuctlError,
 )
 from vgpuctl.errors.capacity import NoCapacity, NoLicence, PreemptionNeeded, QuotaExceeded
+from vgpuctl.errors.cluster import ClusterError, ClusterRefused, ClusterUnreachable
 from vgpuctl.errors.guest import (
     DomainRejected,
     GuestError,
@@ -75,6 +77,9 @@ __all__ = [
     "AgentProblem",
     "AuthenticationFailed",
     "BecomeFailed",
+    "ClusterError",
+    "ClusterRefused",
+    "ClusterUnreachable",
     "CommandFailed",
     "CommandTimedOut",
     "ConcurrentChange",

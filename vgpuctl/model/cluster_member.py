@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node as its cluster tells of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ClusterMember:
+    """A node of a Kubernetes or Slurm cluster, as it was just read.
+
+    provider_id: what its kubelet registered with; "" in Slurm, and where it has none. is_ready: Kubernetes says Ready;
+    in Slurm slurmd is registered and answers. is_cordoned: it takes no new work (unschedulable; draining or drained).
+    is_off: Slurm has it powered down or powering down. reason: why Slurm has it down or drained. allocatable: what pods
+    may use, by resource, as Kubernetes writes quantities.
+    """
+
+    name: str
+    provider_id: str = ""
+    is_ready: bool = False
+    is_cordoned: bool = False
+    is_off: bool = False
+    reason: str = ""
+    allocatable: Mapping[str, str] = field(default_factory=dict)

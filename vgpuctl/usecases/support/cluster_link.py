@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to a tenant's cluster, the same for Kubernetes and Slurm."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from vgpuctl.model.cluster_member import ClusterMember
+
+
+class ClusterLink(Protocol):
+    """One cluster. Nodes are named as their VMs are.
+
+    Every method raises ClusterUnreachable when the cluster does not answer in time, and ClusterRefused when it does
+    not allow what was asked. A node that the cluster does not know is no error: there is nothing to tell.
+    """
+
+    def members(self) -> Sequence[ClusterMember]:
+        """The nodes that the cluster knows."""
+
+    def cordon(self, node: str, reason: str) -> None:
+        """Let the node take no new work. reason: for who looks at the node there."""
+
+    def uncordon(self, node: str) -> None:
+        """Let the node take work again, where vgpuctl has cordoned it. Another's cordon stays."""
+
+    def drain(self, node: str) -> Sequence[str]:
+        """Ask the work on a cordoned node to leave, without waiting. Returns what is still there; empty: drained."""
+
+    def refuse(self, node: str, reason: str) -> None:
+        """Say that a wanted node does not come, and why, so that its work is queued again."""
+
+    def forget(self, node: str) -> None:
+        """Remove the node, whose VM is gone, from the cluster's list."""
+
+    def close(self) -> None:
+        """Close connections."""

@@ -115,5 +115,6 @@ VOLUMES = [
         "usecases/image/image_gate.py",
         "usecases/vm/find_existing.py:_find",
         "usecases/tenant/onboard.py:onboard",
+        "usecases/node/create_node_pool.py:check_pool_in",
     ),
 ]

@@ -131,6 +131,17 @@ SECTIONS = (
         },
     ),
     CommandSection(
+        "Node pools of clusters",
+        "node",
+        {
+            "create-node-pool": "Create a pool of VMs that are nodes of a tenant's cluster.",
+            "set-node-pool": "Change the bounds, labels, secrets or timeouts of a node pool.",
+            "list-node-pools": "List node pools: sizes, nodes, why a node is not ready.",
+            "scale-node-pool": "Want more or fewer nodes in a pool.",
+            "delete-node-pool": "Drain and delete all nodes of a pool, and the pool.",
+        },
+    ),
+    CommandSection(
         "Licences",
         "licence",
         {

@@ -95,6 +95,19 @@ class EventKind(enum.StrEnum):
         "The driver in the guest of a running VM lost its licence, or has it again; the host's NVML says so.",
     )
 
+    NODE_POOL_CREATED = "node-pool-created", "A node pool of a tenant's cluster was created."
+    NODE_POOL_CHANGED = "node-pool-changed", "A node pool has other values; its nodes keep what they were made with."
+    NODE_POOL_DELETED = "node-pool-deleted", "A node pool was deleted with its nodes."
+    NODE_WANTED = "node-wanted", "A node was asked for; its VM waits in the queue."
+    NODE_JOINED = "node-joined", "A node is a member of its cluster."
+    NODE_NOT_READY = "node-not-ready", "A node that had joined does not answer its cluster, or takes no work."
+    NODE_READY = "node-ready", "A node answers its cluster and takes work again."
+    NODE_NEVER_JOINED = "node-never-joined", "A node did not join its cluster in time; it is deleted."
+    NODE_REFUSED = "node-refused", "Slurm was told that a node does not come; its jobs are queued again."
+    NODE_LET_GO = "node-let-go", "A node is no longer wanted: it is drained and its VM deleted."
+    NODE_DRAINED = "node-drained", "The cluster has no work on a node that leaves, or its time to drain is over."
+    NODE_GONE = "node-gone", "A node and its VM are gone."
+
     RESERVATION_CREATED = "reservation-created", "Shares were reserved for a time."
     RESERVATION_MOVED = "reservation-moved", "A reservation has its shares on another host."
     RESERVATION_CANCELLED = "reservation-cancelled", "A reservation was cancelled."

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.constraints import Together
 from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import VmRequest, host_name_of
 
 USUAL_JOIN_TIMEOUT_S = 900.0
 USUAL_DRAIN_S = 300.0
@@ -82,11 +83,15 @@ class NodeSharing:
 
 
 class Spread(StrEnum):
-    """Where the nodes of a pool go. hosts: on as few nodes per host as there is room for; racks: the same of racks."""
+    """Whether the nodes of a pool are on different hosts: as far as there is room, always, or without regard."""
 
+    PREFER_APART = "prefer-apart"
+    APART = "apart"
     NONE = "none"
-    HOSTS = "hosts"
-    RACKS = "racks"
+
+
+JOIN_SECRETS = ("token", "munge_key", "kubeconfig")
+"""The fields of ClusterJoin that hold a secret."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ class ClusterJoin:
     @property
     def secrets(self) -> dict[str, SecretText]:
         """The secrets that there are, by field."""
-        values = {"token": self.token, "munge_key": self.munge_key, "kubeconfig": self.kubeconfig}
+        values = {name: getattr(self, name) for name in JOIN_SECRETS}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -117,26 +122,28 @@ class NodePool:
     """Nodes of one shape: VMs made from one request.
 
     request: of each node; its name is the pool's, and each node has its own. zone: a part of the cluster's group id.
-    minimum, maximum: how many nodes there may be; vgpuctl keeps the minimum there by itself. drain_s: how long a
+    minimum, maximum: how many nodes there may be; vgpuctl keeps the minimum there by itself. may_preempt: a node may
+    take the shares of preemptible VMs of a lower priority. drain_s: how long a
     node's cluster has to move its work away before the VM stops. join_timeout_s: a node that did not join its cluster
     in this time after its VM started is deleted and counted.
     """
 
     name: str
     tenant: str
-    cluster: str
     role: NodeRole
     request: VmRequest
     maximum: int
     minimum: int = 0
+    cluster: str = "main"
     zone: str = "default"
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Taint, ...] = ()
     sharing: NodeSharing = field(default_factory=NodeSharing)
-    spread: Spread = Spread.HOSTS
+    spread: Spread = Spread.PREFER_APART
     join: ClusterJoin = field(default_factory=ClusterJoin)
     join_timeout_s: float = USUAL_JOIN_TIMEOUT_S
     drain_s: float = USUAL_DRAIN_S
+    may_preempt: bool = False
 
     @property
     def group_id(self) -> str:
@@ -147,6 +154,11 @@ class NodePool:
     def label(self) -> str:
         """The pool for events and messages: `TENANT/POOL`."""
         return f"{self.tenant}/{self.name}"
+
+    @property
+    def node_names(self) -> list[str]:
+        """The names that its nodes may have, in order."""
+        return [self.node_name(number) for number in range(1, self.maximum + 1)]
 
     def node_name(self, number: int) -> str:
         """The name of a node and of its VM: `POOL-001`. number: from 1."""
@@ -165,17 +177,20 @@ class NodePool:
         return f"vgpuctl://{self.zone}/{self.tenant}/{vm_uuid}"
 
     def request_of(self, node: str) -> VmRequest:
-        """The request of one node's VM."""
-        return replace(self.request, name=node, tenant=self.tenant)
+        """The request of one node's VM. The nodes of a pool are a group of VMs, unless the request names another."""
+        wanted = self.request.constraints
+        if self.spread is not Spread.NONE and wanted.group is None:
+            wanted = replace(wanted, group=f"node-pool.{self.name}", together=Together(self.spread))
+        return replace(self.request, name=node, tenant=self.tenant, constraints=wanted)
 
 
 class NodeState(StrEnum):
     """The state of a node, as the store's rows of the node, its VM and the queue give it.
 
     waiting: its VM waits in the queue, or the controller has not looked yet. creating: its VM is being made or starts.
-    joining: its VM runs, and the cluster does not know it. ready: it is a member. not-ready: a member that does not
-    answer its cluster, or that is cordoned. stopped: its VM is stopped, and comes back. leaving: it is drained and
-    deleted. failed: it cannot be made, and the row says why; only who asked for it takes it back.
+    joining: its VM runs, and the cluster did not have it yet. ready: it is a member. not-ready: a member that does not
+    answer its cluster, or takes no work. stopped: its VM is stopped, or is no longer where it was. leaving: it is
+    drained and deleted.
     """
 
     WAITING = "waiting"
@@ -185,17 +200,17 @@ class NodeState(StrEnum):
     NOT_READY = "not-ready"
     STOPPED = "stopped"
     LEAVING = "leaving"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class Node:
     """A wanted node: it stays until it was let go and its VM is gone. Times are seconds since the epoch, UTC.
 
-    vm_uuid: given when the node is wanted, before there is a VM. jobs: of Slurm, for which it was resumed. joined_at:
-    when its cluster first had it. leaving_at: when it was let go, None while it is wanted; leave_reason: why. drained:
-    its cluster has nothing on it any more. failure: the reference of the error for which it cannot be made, and
-    problem its message.
+    vm_uuid: given when the node is wanted, before there is a VM. jobs: of Slurm, for which it was resumed. running_at:
+    when its VM was first seen running. joined_at: when its cluster first had it; is_ready: what the cluster said of it
+    at seen_at, None while it never said anything. leaving_at: when it was let go, None while it is wanted, with
+    leave_reason. is_drained: its cluster has no work on it any more. wanted_again: it was wanted while it left, so a
+    new VM follows.
     """
 
     tenant: str
@@ -204,12 +219,14 @@ class Node:
     vm_uuid: str
     wanted_at: float
     jobs: tuple[str, ...] = ()
+    running_at: float | None = None
     joined_at: float | None = None
+    is_ready: bool | None = None
+    seen_at: float | None = None
     leaving_at: float | None = None
     leave_reason: str | None = None
-    drained: bool = False
-    failure: str | None = None
-    problem: str | None = None
+    is_drained: bool = False
+    wanted_again: bool = False
 
     @property
     def is_leaving(self) -> bool:
@@ -219,7 +236,7 @@ class Node:
     @property
     def label(self) -> str:
         """The node for events: as its VM's."""
-        return f"{self.tenant}.{self.name}"
+        return host_name_of(self.tenant, self.name)
 
 
 def parse_taint(text: str, /, *, what: str = "taint") -> Taint:

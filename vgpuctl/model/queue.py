@@ -47,8 +47,9 @@ class QueueSettings:
 class QueueEntry:
     """One VM, or several to be created together, that wait since queued_at (seconds since the epoch, UTC).
 
-    request: the first one's; others: those that come with it. reason: why the last attempt did not start it.
-    may_preempt: it was queued with --preempt, so the controller may preempt VMs for it.
+    request: the first one's; others: those that come with it. reason: why the last attempt did not start it, and
+    refusal: the reference of its error, as in docs/errors.md; None before the first attempt. may_preempt: it
+    was queued with --preempt, so the controller may preempt VMs for it.
     """
 
     id: int
@@ -58,6 +59,7 @@ class QueueEntry:
     reason: str | None = None
     others: tuple[VmRequest, ...] = ()
     may_preempt: bool = False
+    refusal: str | None = None
 
     @property
     def requests(self) -> tuple[VmRequest, ...]:

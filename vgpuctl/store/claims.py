@@ -17,9 +17,12 @@ _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', 
 
 
 class Claim:
-    """An entry that this process serves. Its changes are stored at the end of the block."""
+    """An entry that this process serves. Its changes are stored at the end of the block.
 
-    def __init__(self, done: Callable[[], None], note: Callable[[str], None]) -> None:
+    note: takes why the entry waits, and the reference of the error that says so.
+    """
+
+    def __init__(self, done: Callable[[], None], note: Callable[[str, str], None]) -> None:
         self.done = done
         self.note = note
 
@@ -34,8 +37,9 @@ def claim_row(connection: Connection, entry: QueueEntry) -> Claim | None:
     def done() -> None:
         connection.execute(delete(_QUEUE).where(_QUEUE.c.id == entry.id))
 
-    def note(reason: str) -> None:
-        connection.execute(update(_QUEUE).where(_QUEUE.c.id == entry.id).values(reason=codec.plain_text(reason)))
+    def note(reason: str, refusal: str) -> None:
+        values = {"reason": codec.plain_text(reason), "refusal": refusal}
+        connection.execute(update(_QUEUE).where(_QUEUE.c.id == entry.id).values(values))
 
     return Claim(done, note)
 
@@ -61,9 +65,9 @@ def claim_by_operation(
         with transaction() as session:
             session.end_entry(entry.id)
 
-    def note(reason: str) -> None:
+    def note(reason: str, refusal: str) -> None:
         with transaction() as session:
-            session.note_in_queue(entry.id, reason)
+            session.note_in_queue(entry.id, reason, refusal)
 
     try:
         yield Claim(done, note)

@@ -20,6 +20,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.event import Value, Values
 from vgpuctl.model.lease import Share
+from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.proof import Proof
 from vgpuctl.model.reservation import Reservation
@@ -28,6 +29,7 @@ from vgpuctl.model.vm import VmRequest
 REQUEST_VERSION = 9
 SHARE_VERSION = 2
 RESERVATION_VERSION = 1
+NODE_POOL_VERSION = 1
 _ROWS_KEPT = 4096
 """Values that stay decoded: a command that creates many VMs reads the rows of all others again for each."""
 
@@ -71,6 +73,18 @@ def decode_reservation(text: str, version: int, *, what: str) -> Reservation:
     """Read a reservation. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, RESERVATION_VERSION, what=what)
     return _decode(text, Reservation, what=what)
+
+
+def decode_node_pool(text: str, version: int, *, what: str) -> NodePool:
+    """Read a node pool, without its secrets. Raises StoreUnusable for a newer version or a damaged row."""
+    _check_version(version, NODE_POOL_VERSION, what=what)
+    _check_fields(text, NodePool, what=what)
+    return _decode(text, NodePool, what=what)
+
+
+def decode_texts(text: str | None, *, what: str) -> tuple[str, ...]:
+    """Read a list of texts, none for None. Raises StoreUnusable for a damaged row."""
+    return () if text is None else _decode(text, tuple[str, ...], what=what)
 
 
 def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:

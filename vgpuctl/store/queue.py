@@ -135,9 +135,10 @@ class QueueRows(TenantRows, OperationRows):
                     hint="another run may have deleted it; see `vgpuctl list-vms`",
                 )
 
-    def note_in_queue(self, entry_id: int, reason: str) -> None:
-        """Note why an entry still waits."""
-        self._write(update(_QUEUE).where(_QUEUE.c.id == entry_id).values(reason=codec.plain_text(reason)))
+    def note_in_queue(self, entry_id: int, reason: str, refusal: str) -> None:
+        """Note why an entry still waits. refusal: the reference of the error."""
+        values = {"reason": codec.plain_text(reason), "refusal": refusal}
+        self._write(update(_QUEUE).where(_QUEUE.c.id == entry_id).values(values))
 
     def queue_settings(self) -> QueueSettings:
         """How the queue is put in order."""
@@ -161,7 +162,9 @@ def _entry(row: Row[Any]) -> QueueEntry:
         request, *others = codec.decode_requests(row.request, row.request_version, what=what)
     else:
         request, others = codec.decode_request(row.request, row.request_version, what=what), []
-    return QueueEntry(row.id, kind, request, row.queued_at, row.reason, tuple(others), bool(row.may_preempt))
+    return QueueEntry(
+        row.id, kind, request, row.queued_at, row.reason, tuple(others), bool(row.may_preempt), row.refusal
+    )
 
 
 def subject_of(entry_id: int) -> str:

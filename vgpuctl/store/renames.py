@@ -11,11 +11,12 @@ from vgpuctl.model.vm import Vm, VmRequest, host_name_of
 from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind, VpcSpec
 from vgpuctl.store import codec, tables
 from vgpuctl.store.leases import LeaseRows
+from vgpuctl.store.node_pools import NodePoolRows
 from vgpuctl.store.vms import VmRows
 from vgpuctl.store.vpcs import VpcRows
 
 
-class RenameRows(VmRows, VpcRows, LeaseRows):
+class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
     """Rename VMs."""
 
     def rename_vm(self, vm: Vm, name: str, *, domain: str) -> None:
@@ -56,7 +57,7 @@ class RenameRows(VmRows, VpcRows, LeaseRows):
     def refuse_taken_name(self, tenant: str, name: str) -> None:
         """Raise StateError when the tenant has a VM of the name, or one that waits for its turn."""
         waits = self.queued(tenant, name) is not None
-        if waits or self.vm(tenant, name) is not None:
+        if waits or self.vm(tenant, name) is not None or self.node(tenant, name) is not None:
             state = "waits in the queue" if waits else "is there"
             raise StateError(
                 f"the name {name} is taken: a VM of tenant {tenant} with that name {state}", hint="choose another name"

@@ -38,8 +38,8 @@ class Session(
     DatabaseRoleRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
-    networks, leases, licences, reclaimed quota, hosts, images, restrictions, the queue, events, proofs, the journal,
-    controllers, what the store says of itself, and the rights of PostgreSQL's roles.
+    networks, leases, licences, node pools, reclaimed quota, hosts, images, restrictions, the queue, events, proofs, the
+    journal, controllers, what the store says of itself, and the rights of PostgreSQL's roles.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

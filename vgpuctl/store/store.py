@@ -160,8 +160,8 @@ class Store:
             claim.done()
             self._note_queue(EventKind.VM_LEFT_QUEUE, entry, "it was served", after={"reason": None})
 
-        def note(reason: str) -> None:
-            claim.note(reason)
+        def note(reason: str, refusal: str) -> None:
+            claim.note(reason, refusal)
             if reason != entry.reason:
                 self._note_queue(EventKind.VM_WAITS, entry, after={"reason": reason})
 

@@ -7,6 +7,7 @@ Times are seconds since the epoch, UTC. JSON columns are text on both databases,
 from sqlalchemy import Index, MetaData, text
 
 from vgpuctl.store.metadata import metadata
+from vgpuctl.store.schema.clusters import node_pools, nodes
 from vgpuctl.store.schema.hosts import host_records, hosts, restrictions
 from vgpuctl.store.schema.networks import addresses, external_addresses, external_networks, networks, ports, vpc_objects
 from vgpuctl.store.schema.runs import controllers, events, host_claims, operations, reclaims, settings
@@ -24,7 +25,7 @@ from vgpuctl.store.schema.tenants import (
 )
 from vgpuctl.store.schema.vms import image_copies, images, leases, proofs, vms, volumes
 
-SCHEMA_VERSION = "0023"
+SCHEMA_VERSION = "0024"
 VERSION_TABLE = "vgpuctl_version"
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
     "licence_pools",
     "licence_seats",
     "networks",
+    "node_pools",
+    "nodes",
     "operations",
     "pool_grants",
     "pool_hosts",

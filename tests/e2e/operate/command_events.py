@@ -97,6 +97,15 @@ SCENARIO = (
     Step("create-licence-pool spare --edition vapps --seats 1", EventKind.LICENCE_POOL_CREATED, "spare"),
     Step("set-licence-pool spare --seats 2", EventKind.LICENCE_POOL_CHANGED, "spare"),
     Step("delete-licence-pool spare --yes", EventKind.LICENCE_POOL_DELETED, "spare"),
+    # Node pools; the nodes wait, since no controller runs
+    Step(
+        f"create-node-pool gpu {ACME} --role k3s --max 3 --gpu A40-8Q --memory 96MiB --vcpus 1 --network none",
+        EventKind.NODE_POOL_CREATED,
+        "acme/gpu",
+    ),
+    Step(f"set-node-pool gpu {ACME} --max 4", EventKind.NODE_POOL_CHANGED, "acme/gpu"),
+    Step(f"scale-node-pool gpu 2 {ACME}", EventKind.NODE_WANTED, "acme.gpu-002"),
+    Step(f"delete-node-pool gpu {ACME} --yes", EventKind.NODE_POOL_DELETED, "acme/gpu"),
     # Images, networks and OVN
     Step(f"register-image debian --path /img --format raw --checksum {SUM}", EventKind.IMAGE_REGISTERED, "debian"),
     Step("delete-image debian --yes", EventKind.IMAGE_DELETED, "debian"),
@@ -230,6 +239,7 @@ READING = {
     "report": "",
     "list-pools": "",
     "list-licence-pools": "",
+    "list-node-pools": "",
     "map": "",
     "top": "--once",
     "list-networks": "",

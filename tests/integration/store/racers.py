@@ -149,7 +149,7 @@ def die_while_serving(url: str, barrier: Barrier, tell: Callable[[object], objec
             entry = session.queue()[0]
         with store.claim(entry) as claim:
             assert claim is not None
-            claim.note("being served")
+            claim.note("being served", "no-capacity")
             tell("serving")
             barrier.wait(START_LIMIT_S)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -34,7 +34,7 @@ def test_an_entry_comes_back_as_it_was_queued(store: Store, clock: Clock) -> Non
         (entry,) = session.queue()
         assert session.queued("acme", "web-1") == entry
         assert session.queued("acme", "web-2") is None
-        session.note_in_queue(entry.id, "no room")
+        session.note_in_queue(entry.id, "no room", "no-capacity")
         assert session.queue()[0].reason == "no room"
     assert (entry.kind, entry.request, entry.queued_at) == (QueueKind.CREATE, request, clock.now)
     assert entry.reason == "no room for \\x00 umbrella.x"

@@ -29,7 +29,7 @@ def read_requests(*, file: Path | None, tenant: str | None, **given: Any) -> lis
     from vgpuctl.specs.vm import read_vm_file, read_vm_flags
 
     if file is None:
-        return [read_vm_flags({"tenant": tenant, **given}, _read)]
+        return [read_vm_flags({"tenant": tenant, **given}, read_text_file)]
     flags = [field.flag for field in VM.fields if given.get(field.parameter) not in (None, ())]
     if flags:
         named = "NAME" if flags[0] is None else flags[0]
@@ -37,7 +37,8 @@ def read_requests(*, file: Path | None, tenant: str | None, **given: Any) -> lis
     return list(read_vm_file(file, tenant=tenant))
 
 
-def _read(path: str) -> str:
+def read_text_file(path: str) -> str:
+    """The text of a file that a flag names. Raises UsageError."""
     from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
 
     try:

@@ -59,6 +59,7 @@ queue = Table(
     Column("reason", Text),
     Column("may_preempt", Boolean),
     Column("secrets", Text),
+    Column("refusal", Text),
     UniqueConstraint("tenant", "name"),
     sqlite_autoincrement=True,
 )

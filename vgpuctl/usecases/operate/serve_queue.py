@@ -46,16 +46,16 @@ def serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout_
         else:
             refusal = _no_room(services, entry, consent)
             if refusal is not None:
-                claim.note(refusal)
+                claim.note(refusal, NoCapacity.reference)
                 return Served(entry.name, f"waits: {refusal}"), True
             with services.store.reading() as session:
                 entry = session.with_secrets(entry)
             create_together(services, entry.requests, CreateOptions(consent=consent))
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
-        claim.note(refusal.message)
+        claim.note(refusal.message, refusal.reference)
         return Served(entry.name, f"waits: {refusal.message}"), _waits_for_hosts(refusal)
     except VgpuctlError as error:
-        claim.note(f"failed, tried again: {error.message}")
+        claim.note(f"failed, tried again: {error.message}", error.reference)
         return Served(entry.name, f"failed: {error.message}"), False
     claim.done()
     return Served(entry.name, "started"), False

@@ -29,8 +29,8 @@ class ClusterLink(Protocol):
     def refuse(self, node: str, reason: str) -> None:
         """Say that a wanted node does not come, and why, so that its work is queued again."""
 
-    def forget(self, node: str) -> None:
-        """Remove the node, whose VM is gone, from the cluster's list."""
+    def forget(self, node: str, provider_id: str) -> None:
+        """Remove the node, whose VM is gone, from the cluster's list; one with another provider id stays there."""
 
     def close(self) -> None:
         """Close connections."""

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.inventory.load import Inventory
+    from vgpuctl.model.node_pool import NodePool
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
+    from vgpuctl.usecases.support.cluster_link import ClusterLink
     from vgpuctl.usecases.support.history import PastSource
 
 
@@ -126,6 +128,7 @@ class Services:
         inventory_mark: Callable[[], object] = lambda: None,
         past: Callable[[], "PastSource | None"] = lambda: None,
         performance: Callable[[], Path] = lambda: Path("performance"),
+        open_cluster: "Callable[[NodePool], ClusterLink | None]" = lambda _pool: None,
     ) -> None:
         self._load_inventory = load_inventory
         self._open_store = open_store
@@ -149,6 +152,8 @@ class Services:
         self._northbound: Northbound | None = None
         self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
+        self._open_cluster = open_cluster
+        self._clusters: dict[object, ClusterLink | None] = {}
         self._lock = threading.Lock()
         self._store_lock = threading.Lock()
 
@@ -254,6 +259,21 @@ class Services:
                 self._sessions[name] = self._open_session(self.inventory, name)
             return self._sessions[name]
 
+    def cluster_link(self, pool: "NodePool") -> "ClusterLink | None":
+        """The way to the cluster of a pool; None where nobody gave one: no kubeconfig, no slurm.conf.
+
+        Raises StoreUnusable without the key of the pool's secrets, ClusterError and UsageError for an unusable way.
+        """
+        key = (pool.tenant, pool.cluster, pool.role.is_kubernetes, pool.join.kubeconfig)
+        with self._lock:
+            if key in self._clusters:
+                return self._clusters[key]
+        with self.store.reading() as session:
+            pool = session.with_pool_secrets(pool)
+        link = self._open_cluster(pool)
+        with self._lock:
+            return self._clusters.setdefault(key, link)
+
     def is_connected(self, name: str) -> bool:
         """True if the SSH connection of a host was opened by this command and still works."""
         session = self._sessions.get(name)
@@ -272,6 +292,9 @@ class Services:
             for opened in (self._store, self._northbound):
                 if opened is not None:
                     closing.callback(opened.close)
+            for link in self._clusters.values():
+                if link is not None:
+                    closing.callback(link.close)
             for name in list(self._sessions):
                 closing.callback(self.forget_host, name)
 

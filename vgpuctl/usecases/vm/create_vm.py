@@ -30,6 +30,7 @@ from vgpuctl.usecases.share.shares import describe_share, leases_of
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
+from vgpuctl.usecases.support.node_names import refuse_names_of_nodes
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -84,9 +85,11 @@ def create_vm(
 
     Each is created for itself: when one fails, those before it stay. With is_gang all are created, or none.
     Raises what create_together raises, and for a VM to queue VmDiffers when it waits with another specification,
-    StateError when it waits with other VMs, and QuotaExceeded when the tenant's quota could never admit it.
+    StateError when it waits with other VMs, and QuotaExceeded when the tenant's quota could never admit it. Raises
+    StateError for the name of a wanted node.
     """
     refuse_shared_disks(requests)
+    refuse_names_of_nodes(services, requests)
     answers: list[CreatedVm | QueueEntry] = []
     fleet = KeptFleet()
     for request in requests:
@@ -290,9 +293,13 @@ def _create(
 ) -> tuple[CreatedVm, ...]:
     """Reserve for all, build one after another, and record all as running. generations: of the hosts when placed."""
     gang = str(uuid.uuid4()) if len(members) > 1 else None
+    names = [one.request.name for one in members]
+    with services.store.reading() as session:
+        uuids = session.node_uuids(members[0].request.tenant, names)
     begun = []
-    for member, there in zip(members, placements, strict=True):
-        vm = Vm(str(uuid.uuid4()), member.request, there.host, VmState.CREATING, gang=gang, nodes=there.nodes)
+    for name, member, there in zip(names, members, placements, strict=True):
+        given = uuids.get(name) or str(uuid.uuid4())
+        vm = Vm(given, member.request, there.host, VmState.CREATING, gang=gang, nodes=there.nodes)
         begun.append(_Begun(vm, undo_of(services, vm)))
     try:
         with ExitStack() as blocks:

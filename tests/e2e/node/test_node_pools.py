@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Node pools on simulated hosts: their nodes are VMs like any other, made and deleted by the controller."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
+from tests.e2e.witness import FleetWitness
+
+__all__ = ["operator"]
+FLEET = (2, "a40")
+ONCE = ("controller", "--once", "--shutdown-timeout", "0")
+POOL = ("create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "4", "--gpu", "A40-24Q", *SIZE)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(operator: Operator, fleet_witness: FleetWitness) -> Iterator[None]:
+    before = fleet_witness.state()
+    yield
+    for pool in operator.json("list-node-pools"):
+        name = pool["pool"]["name"]
+        operator.does("delete-node-pool", name, *ACME, "--yes", "--drained", "--timeout", "0")
+    operator.delete_all_vms()
+    assert fleet_witness.state() == before
+    assert operator.json("list-queue")["queue"] == []
+
+
+def nodes(operator: Operator, pool: str = "gpu") -> dict[str, str]:
+    """The state of each node of a pool."""
+    (found,) = operator.json("list-node-pools", pool, *ACME)
+    return {one["node"]["name"]: one["state"] for one in found["nodes"]}
+
+
+def vms(operator: Operator) -> dict[str, Any]:
+    """The VMs of acme, by name."""
+    return {one["vm"]["request"]["name"]: one["vm"] for one in operator.json("list-vms")}
+
+
+def test_the_minimum_is_made_by_the_controller_and_its_vm_is_like_any_other(operator: Operator) -> None:
+    made = operator.json(*POOL, "--min", "2")
+    assert (made["changed"], made["group"]) == (True, "acme/main/gpu/default")
+    assert nodes(operator) == {"gpu-001": "waiting", "gpu-002": "waiting"}
+    operator.does(*ONCE)
+    assert nodes(operator) == {"gpu-001": "joining", "gpu-002": "joining"}
+    there = vms(operator)
+    (pool,) = operator.json("list-node-pools", "gpu", *ACME)
+    for one in pool["nodes"]:
+        assert one["node"]["vm_uuid"] == there[one["node"]["name"]]["uuid"]
+        assert one["provider_id"] == f"vgpuctl://default/acme/{one['node']['vm_uuid']}"
+    assert {vm["host"] for vm in there.values()} == {"sim-001", "sim-002"}, "the nodes are spread over hosts"
+    assert operator.json(*POOL, "--min", "2")["changed"] is False
+    refused = operator.is_refused(*POOL, "--min", "1")
+    assert refused["context"] == ["min: 2 there, 1 wanted"]
+
+
+def test_scaling_makes_nodes_and_deletes_those_that_are_let_go(operator: Operator) -> None:
+    operator.does(*POOL)
+    assert operator.json("scale-node-pool", "gpu", "2", *ACME, "--dry-run")["wanted"] == ["gpu-001", "gpu-002"]
+    assert nodes(operator) == {}
+    scaled = operator.json("scale-node-pool", "gpu", "3", *ACME)
+    assert scaled == {"changed": True, "size": 3, "wanted": ["gpu-001", "gpu-002", "gpu-003"], "let_go": []}
+    assert operator.json("scale-node-pool", "gpu", "2", *ACME)["let_go"] == ["gpu-003"]
+    assert nodes(operator) == {"gpu-001": "waiting", "gpu-002": "waiting"}, "one without a VM is gone at once"
+    operator.does(*ONCE)
+    assert operator.json("scale-node-pool", "gpu", "1", *ACME)["let_go"] == ["gpu-002"]
+    assert nodes(operator) == {"gpu-001": "joining", "gpu-002": "leaving"}
+    operator.does(*ONCE)
+    assert nodes(operator) == {"gpu-001": "joining"}
+    assert list(vms(operator)) == ["gpu-001"]
+    kinds = [one["kind"] for one in operator.json("list-events", "acme.gpu-002")]
+    assert [kind for kind in kinds if kind.startswith("node-")][-4:] == [
+        "node-wanted",
+        "node-let-go",
+        "node-drained",
+        "node-gone",
+    ]
+    assert operator.is_refused("scale-node-pool", "gpu", "5", *ACME)["reference"] == "usage"
+
+
+def test_a_pool_without_room_says_why_its_nodes_wait(operator: Operator) -> None:
+    operator.does("create-node-pool", "big", *ACME, "--role", "k3s", "--max", "3", "--gpu", "A40-48Q", *SIZE)
+    operator.does("scale-node-pool", "big", "3", *ACME)
+    operator.does(*ONCE)
+    (pool,) = operator.json("list-node-pools", "big", *ACME)
+    assert [one["state"] for one in pool["nodes"]] == ["joining", "joining", "waiting"]
+    assert pool["nodes"][2]["refusal"] == "no-capacity"
+    assert "can take it now" in pool["nodes"][2]["reason"]
+
+
+def test_a_node_that_was_deleted_as_a_vm_is_replaced_by_the_minimum(operator: Operator) -> None:
+    operator.does(*POOL, "--min", "1")
+    operator.does(*ONCE)
+    before = vms(operator)["gpu-001"]["uuid"]
+    operator.does("delete-vm", "gpu-001", *ACME, "--yes", "--timeout", "0")
+    operator.does(*ONCE)
+    after = vms(operator)["gpu-001"]["uuid"]
+    assert before != after
+    assert nodes(operator) == {"gpu-001": "joining"}
+
+
+def test_the_names_of_nodes_belong_to_the_pool(operator: Operator) -> None:
+    operator.does(*POOL, "--min", "1")
+    refused = operator.is_refused("create-vm", "gpu-001", *ACME, *SIZE)
+    assert "is a node of pool gpu" in refused["message"]
+    operator.does("create-vm", "web", *ACME, *SIZE)
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    assert "is taken" in operator.is_refused("rename-vm", "web", "gpu-001", *ACME)["message"]
+    operator.does("create-vm", "other-001", *ACME, *SIZE)
+    refused = operator.is_refused("create-node-pool", "other", *ACME, "--role", "k3s", "--max", "2", *SIZE)
+    assert "named as VMs that are there: other-001" in refused["message"]
+
+
+@pytest.mark.parametrize("effect", ["1", "3", "5"])
+def test_a_controller_killed_while_it_deletes_a_node_leaves_nothing(operator: Operator, effect: str) -> None:
+    operator.does(*POOL, "--min", "1")
+    operator.does(*ONCE)
+    operator.does("set-node-pool", "gpu", *ACME, "--min", "0")
+    operator.does("scale-node-pool", "gpu", "0", *ACME)
+    killed = operator.run(effect, *ONCE, program=KILLED_RUN)
+    assert killed.code == -9, killed.err
+    operator.does(*ONCE)
+    assert nodes(operator) == {}
+    assert vms(operator) == {}
+    assert operator.json("repair") == []
+
+
+def test_secrets_are_sealed_and_never_shown(operator: Operator, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("K10abc::node:secret\n")
+    refused = operator.is_refused(*POOL, "--join-token", str(token))
+    assert "can be read by others" in refused["message"]
+    token.chmod(0o600)
+    made = operator.json(*POOL, "--join-token", str(token), "--join-server", "https://10.0.0.2:6443")
+    assert made["pool"]["join"]["token"]["digest"].startswith("sha256:")
+    assert "K10abc" not in json.dumps(made) + json.dumps(operator.json("list-events"))
+    store = Path(operator.database.removeprefix("sqlite:///"))
+    assert b"K10abc" not in store.read_bytes()

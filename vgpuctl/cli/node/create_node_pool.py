@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-node-pool: a pool of nodes of a tenant's cluster."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.field_options import field_options
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.vm_options import read_text_file
+from vgpuctl.specs.node_pool import NODE_POOL, POOL_VM
+
+
+@click.command("create-node-pool")
+@click.argument("name")
+@options.tenant
+@field_options(NODE_POOL, are_required=True)
+@field_options(POOL_VM)
+@options.dry_run
+@options.database
+@options.as_json
+def command(name: str, tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
+    """Create a pool of VMs that are nodes of a tenant's Kubernetes or Slurm cluster.
+
+    The flags of create-vm say what each node is. `vgpuctl controller` makes the nodes: the minimum at once, more when
+    `scale-node-pool`, the cluster-autoscaler or Slurm asks for them.
+
+    Run again, it changes nothing; with other values it refuses and says what differs.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.specs.node_pool import read_pool_flags
+    from vgpuctl.usecases.node.create_node_pool import create_node_pool
+
+    wanted = read_pool_flags(tenant, {"name": name, **given}, read_text_file)
+    with services(database=database) as opened:
+        pool, changed = create_node_pool(opened, wanted, dry_run=dry_run)
+    if as_json:
+        print_json({"changed": changed and not dry_run, "pool": pool, "group": pool.group_id})
+    elif not changed:
+        say(f"node pool {pool.label}: no change")
+    else:
+        would = "would be created, " if dry_run else ""
+        say(f"node pool {pool.label}: {would}{pool.minimum} to {pool.maximum} nodes of cluster {pool.cluster}")

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scale-node-pool: more or fewer nodes."""
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.model.node_pool import MOST_NODES
+
+
+@click.command("scale-node-pool")
+@click.argument("name")
+@click.argument("size", type=WholeRange(0, MOST_NODES))
+@options.tenant
+@options.dry_run
+@options.database
+@options.as_json
+def command(name: str, size: int, tenant: str, dry_run: bool, database: str | None, as_json: bool) -> None:
+    """Want SIZE nodes in a pool. `vgpuctl controller` makes the new ones, and drains and deletes the others.
+
+    Of the nodes to let go those without work come first, then the newest.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.node.scale_node_pool import scale_node_pool
+
+    with services(database=database) as opened:
+        scaled = scale_node_pool(opened, tenant, name, size, dry_run=dry_run)
+    if as_json:
+        changed = bool(scaled.wanted or scaled.let_go) and not dry_run
+        print_json({"changed": changed, "size": scaled.size, "wanted": scaled.wanted, "let_go": scaled.let_go})
+        return
+    would = "would be " if dry_run else ""
+    for node in scaled.wanted:
+        say(f"{tenant}.{node}: {would}wanted")
+    for node in scaled.let_go:
+        say(f"{tenant}.{node}: {would}let go")
+    if not scaled.wanted and not scaled.let_go:
+        say(f"node pool {tenant}/{name}: no change, {size} nodes")

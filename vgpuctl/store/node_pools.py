@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Node pools and the nodes that are wanted. A wanted node is a row here, and an entry of the queue until its VM is
+there."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from vgpuctl.errors import NotFound, StoreUnusable
+from vgpuctl.model.node_pool import JOIN_SECRETS, Node, NodePool
+from vgpuctl.model.secret_text import SecretText
+from vgpuctl.store import codec, tables
+from vgpuctl.store.queue import QueueRows
+from vgpuctl.store.sealed import documents_of, with_documents
+
+_POOLS, _NODES = tables.node_pools, tables.nodes
+_JOIN = ""
+"""The key of the join secrets among the sealed texts; no VM has this name."""
+_SEEN = ("running_at", "joined_at", "is_ready", "seen_at")
+_LEAVING = ("leaving_at", "leave_reason", "is_drained", "wanted_again", "jobs")
+
+
+class NodePoolRows(QueueRows):
+    """Add, change and delete node pools; want nodes, note what becomes of them, and forget them."""
+
+    def node_pools(self, tenant: str | None = None) -> list[NodePool]:
+        """The pools of a tenant, or all, by tenant and name."""
+        query = select(_POOLS).order_by(_POOLS.c.tenant, _POOLS.c.name)
+        return [_pool(row) for row in self._read(query if tenant is None else query.where(_POOLS.c.tenant == tenant))]
+
+    def node_pool(self, tenant: str, name: str) -> NodePool:
+        """One pool. Raises NotFound with the names there are."""
+        pools = self.node_pools(self.tenant(tenant).name)
+        for pool in pools:
+            if pool.name == name:
+                return pool
+        known = ", ".join(pool.name for pool in pools)
+        raise NotFound(
+            f"tenant {tenant} has no node pool {name!r} in the store {self._store_name}",
+            hint=f"there are {known}"
+            if known
+            else f"create it first: vgpuctl create-node-pool {name} --tenant {tenant}",
+        )
+
+    def put_node_pool(self, pool: NodePool) -> None:
+        """Add a pool, or replace one, with the secrets whose content is at hand, sealed.
+
+        Raises NotFound for the tenant, StoreUnusable for secrets without a key.
+        """
+        self.tenant(pool.tenant)
+        texts = dict(documents_of([pool.request]))
+        join = {name: secret.reveal() for name, secret in pool.join.secrets.items() if secret.has_content()}
+        if join:
+            texts[_JOIN] = join
+        self._put(
+            _POOLS,
+            {"tenant": pool.tenant, "name": pool.name, "created_at": self._clock(), "never_joined": 0},
+            spec=codec.encode(pool),
+            spec_version=codec.NODE_POOL_VERSION,
+            secrets=self._key_file.seal(texts, what=_what(pool)) if texts else None,
+        )
+
+    def with_pool_secrets(self, pool: NodePool) -> NodePool:
+        """The pool with the content of its secrets. Raises StoreUnusable without the key, or for another's row."""
+        for row in self._read(
+            select(_POOLS.c.secrets).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name)
+        ):
+            if row.secrets is None:
+                return pool
+            texts = self._key_file.open(row.secrets, what=_what(pool))
+            found = {name: SecretText.of(text) for name, text in texts.get(_JOIN, {}).items()}
+            if any(name not in JOIN_SECRETS or getattr(pool.join, name) != one for name, one in found.items()):
+                raise StoreUnusable(
+                    f"the sealed secrets of node pool {pool.label} are not its own",
+                    hint="somebody changed the row; set them again with `vgpuctl set-node-pool`",
+                )
+            join: Any = replace(pool.join, **found)  # type: ignore[arg-type]  # the names of JOIN_SECRETS
+            return replace(pool, request=with_documents(pool.request, texts), join=join)
+        return pool
+
+    def delete_node_pool(self, pool: NodePool) -> None:
+        """Delete a pool that has no nodes."""
+        self._write(delete(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name))
+
+    def never_joined(self, pool: NodePool) -> tuple[int, float | None]:
+        """How many nodes in succession never joined their cluster, and when the last one was given up."""
+        for row in self._read(select(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name)):
+            return row.never_joined, row.never_joined_at
+        return 0, None
+
+    def note_never_joined(self, pool: NodePool, count: int) -> None:
+        """Note how many nodes in succession never joined, the last one now; 0 when one has joined."""
+        values = {"never_joined": count, "never_joined_at": self._clock() if count else None}
+        self._write(update(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name).values(**values))
+
+    def nodes(self, tenant: str | None = None, pool: str | None = None) -> list[Node]:
+        """The wanted and leaving nodes of a pool, a tenant, or all, by name."""
+        query = select(_NODES).order_by(_NODES.c.tenant, _NODES.c.name)
+        for column, value in ((_NODES.c.tenant, tenant), (_NODES.c.pool, pool)):
+            if value is not None:
+                query = query.where(column == value)
+        return [_node(row) for row in self._read(query)]
+
+    def node(self, tenant: str, name: str) -> Node | None:
+        """One node, None where there is none of this name."""
+        rows = self._read(select(_NODES).where(_NODES.c.tenant == tenant, _NODES.c.name == name))
+        return next(map(_node, rows), None)
+
+    def node_of_vm(self, vm_uuid: str) -> Node | None:
+        """The node that a VM is, None for a VM that is no node."""
+        return next(map(_node, self._read(select(_NODES).where(_NODES.c.vm_uuid == vm_uuid))), None)
+
+    def node_uuids(self, tenant: str, names: Sequence[str]) -> dict[str, str]:
+        """The UUIDs that the VMs of these names get, as far as they are wanted nodes."""
+        query = select(_NODES.c.name, _NODES.c.vm_uuid).where(
+            _NODES.c.tenant == tenant, _NODES.c.name.in_(names), _NODES.c.leaving_at.is_(None)
+        )
+        return {row.name: row.vm_uuid for row in self._read(query)}
+
+    def add_node(self, node: Node) -> None:
+        """Add a wanted node. Raises ConcurrentChange when the tenant has a node of this name."""
+        self._write(
+            insert(_NODES).values(
+                tenant=node.tenant,
+                name=node.name,
+                pool=node.pool,
+                vm_uuid=node.vm_uuid,
+                wanted_at=node.wanted_at,
+                jobs=codec.encode(node.jobs),
+                is_drained=False,
+                wanted_again=False,
+            ),
+            conflict=f"another run has just asked for node {node.label}",
+        )
+
+    def note_node_seen(self, node: Node) -> None:
+        """Note what was seen of a node: running, joined, ready, and when."""
+        self._write(update(_NODES).where(*_is(node)).values({name: getattr(node, name) for name in _SEEN}))
+
+    def note_node_leaving(self, node: Node) -> None:
+        """Note that a node is let go, whether it is drained, and whether it is wanted again; and its jobs."""
+        values = {name: getattr(node, name) for name in _LEAVING} | {"jobs": codec.encode(node.jobs)}
+        if node.leave_reason is not None:
+            values["leave_reason"] = codec.plain_text(node.leave_reason)
+        self._write(update(_NODES).where(*_is(node)).values(values))
+
+    def delete_node(self, node: Node) -> bool:
+        """Forget a node. Returns False when it was gone, or is wanted anew by another run."""
+        return self._write(delete(_NODES).where(*_is(node))).rowcount == 1
+
+
+def _is(node: Node) -> tuple[Any, ...]:
+    return _NODES.c.tenant == node.tenant, _NODES.c.vm_uuid == node.vm_uuid
+
+
+def _what(pool: NodePool) -> str:
+    return f"the secrets of node pool {pool.label}"
+
+
+def _pool(row: Row[Any]) -> NodePool:
+    what = f"node pool {row.tenant}/{row.name}"
+    return codec.decode_node_pool(row.spec, row.spec_version, what=what)
+
+
+def _node(row: Row[Any]) -> Node:
+    return Node(
+        row.tenant,
+        row.pool,
+        row.name,
+        row.vm_uuid,
+        row.wanted_at,
+        codec.decode_texts(row.jobs, what=f"jobs of node {row.tenant}.{row.name}"),
+        row.running_at,
+        row.joined_at,
+        row.is_ready,
+        row.seen_at,
+        row.leaving_at,
+        row.leave_reason,
+        bool(row.is_drained),
+        bool(row.wanted_again),
+    )

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-node-pool: let all nodes of a pool go, wait until they are gone, and delete the pool."""
+
+from dataclasses import replace
+
+from vgpuctl.errors import StateError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.node_pool import NodePool
+from vgpuctl.model.plural import counted
+from vgpuctl.usecases.node.create_node_pool import values_of_pool
+from vgpuctl.usecases.node.settle_nodes import settle_pool
+from vgpuctl.usecases.node.wanted_nodes import let_go_in
+from vgpuctl.usecases.support.services import Services
+
+
+def delete_node_pool(
+    services: Services, tenant: str, name: str, *, shutdown_timeout_s: float, is_drained: bool = False
+) -> NodePool:
+    """Delete a pool: its nodes are drained and their VMs deleted first, by this command.
+
+    is_drained: do not wait for the work on them. Raises NotFound, and StateError while nodes still drain; the same
+    command again goes on, and so does the controller.
+    """
+    with services.store.transaction() as session:
+        pool = session.node_pool(tenant, name)
+        if pool.minimum:
+            pool = replace(session.with_pool_secrets(pool), minimum=0)
+            session.put_node_pool(pool)
+        names = [one.name for one in session.nodes(tenant, name)]
+        let_go_in(session, pool, names, reason="its pool is deleted", is_drained=is_drained)
+    for one in settle_pool(services, pool, shutdown_timeout_s=shutdown_timeout_s):
+        services.say(f"{one.name}: {one.outcome}")
+    with services.store.transaction() as session:
+        left = session.nodes(tenant, name)
+        if not left:
+            session.delete_node_pool(pool)
+            session.add_event(EventKind.NODE_POOL_DELETED, pool.label, tenant=tenant, before=values_of_pool(pool))
+    if left:
+        raise StateError(
+            f"node pool {pool.label} has {counted(len(left), 'node')} that still leave",
+            context=[one.label for one in left],
+            hint="run the command again, or with --drained to end the work on them; a running controller goes on too",
+        )
+    return pool

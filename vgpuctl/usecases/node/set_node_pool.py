@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""set-node-pool: other values of a pool. Nodes that are there keep what they were made with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.node_pool import NodePool
+from vgpuctl.specs.node_pool import changed_pool
+from vgpuctl.usecases.node.create_node_pool import check_pool_in, values_of_pool
+from vgpuctl.usecases.support.services import Services
+
+
+def set_node_pool(services: Services, tenant: str, name: str, given: Mapping[str, Any]) -> tuple[NodePool, bool]:
+    """Change the fields that flags name. Returns the pool, and whether it changed anything.
+
+    given: by `Field.parameter`. A minimum that is higher is filled by the controller; a maximum below the number of
+    nodes lets none go. Raises NotFound, UsageError for values that do not fit together, QuotaExceeded.
+    """
+    with services.store.transaction() as session:
+        there = session.with_pool_secrets(session.node_pool(tenant, name))
+        wanted = changed_pool(there, given)
+        if wanted == there:
+            return there, False
+        check_pool_in(session, wanted, beyond=services.say)
+        session.put_node_pool(wanted)
+        before, after = values_of_pool(there), values_of_pool(wanted)
+        session.add_event(EventKind.NODE_POOL_CHANGED, wanted.label, tenant=tenant, before=before, after=after)
+    return wanted, True

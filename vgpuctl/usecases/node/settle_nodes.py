@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller's part in node pools: what each round does so that nodes, VMs and clusters agree.
+
+It drains and deletes nodes that were let go, notes which nodes their clusters have, deletes those that never join,
+tells Slurm of nodes that cannot be made, and keeps the minimum of each pool. Every step can be done again.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import ClusterError, ConcurrentChange, VgpuctlError
+from vgpuctl.model.cluster_member import ClusterMember
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.node_pool import Node, NodePool, NodeState
+from vgpuctl.model.times import format_duration
+from vgpuctl.model.vm import VmState
+from vgpuctl.usecases.node.node_states import NodeStatus, node_states
+from vgpuctl.usecases.node.wanted_nodes import (
+    forget,
+    is_wanted,
+    let_go,
+    let_go_in,
+    take_out_of_queue,
+    want_more_in,
+)
+from vgpuctl.usecases.support.cluster_link import ClusterLink
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.delete_vm import delete_vm
+
+_FIRST_PAUSE_S = 60.0
+_LONGEST_PAUSE_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Settled:
+    """One thing that was done for a node, or tried."""
+
+    name: str
+    outcome: str
+
+
+def settle_nodes(
+    services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None
+) -> list[Settled]:
+    """One round over all pools. A cluster that does not answer keeps no other one waiting."""
+    with services.store.reading() as session:
+        pools = session.node_pools()
+    done: list[Settled] = []
+    for pool in pools:
+        if stop is not None and stop.is_set():
+            break
+        done += settle_pool(services, pool, shutdown_timeout_s=shutdown_timeout_s)
+    return done
+
+
+def settle_pool(services: Services, pool: NodePool, *, shutdown_timeout_s: float) -> list[Settled]:
+    """One round over the nodes of one pool."""
+    done: list[Settled] = []
+    try:
+        done.extend(_settle(services, pool, shutdown_timeout_s))
+    except VgpuctlError as error:
+        done.append(Settled(pool.label, f"failed: {error.message}"))
+    return done
+
+
+def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float) -> Iterator[Settled]:
+    with services.store.reading() as session:
+        states = node_states(session, session.nodes(pool.tenant, pool.name))
+    link, members = None, None
+    if states:
+        try:
+            link = services.cluster_link(pool)
+            members = None if link is None else {one.name: one for one in link.members()}
+        except ClusterError as error:
+            yield Settled(pool.label, f"its cluster is not known now: {error.message}")
+    for one in states:
+        try:
+            if one.state is NodeState.LEAVING:
+                yield from _leave(services, pool, one, link, shutdown_timeout_s)
+            elif one.vm is None:
+                yield from _wait(services, pool, one, link)
+            elif one.vm.state is VmState.RUNNING:
+                yield from _see(services, pool, one, members)
+        except ConcurrentChange:
+            continue
+        except VgpuctlError as error:
+            yield Settled(one.node.label, f"failed: {error.message}")
+    yield from _keep_minimum(services, pool)
+
+
+def _leave(
+    services: Services, pool: NodePool, one: NodeStatus, link: ClusterLink | None, shutdown_timeout_s: float
+) -> Iterator[Settled]:
+    """Drain a node that was let go, delete its VM, and forget it in its cluster and here."""
+    node = one.node
+    if one.vm is not None:
+        if one.vm.state is VmState.RUNNING and not node.is_drained:
+            left = _drain(services, pool, node, link)
+            if left is not None:
+                yield Settled(node.label, f"drains: {left}")
+                return
+        delete_vm(services, one.vm, timeout_s=shutdown_timeout_s)
+    else:
+        with services.store.transaction() as session:
+            if not take_out_of_queue(session, node, node.leave_reason or ""):
+                return
+    if link is not None:
+        link.forget(node.name, pool.provider_id(node.vm_uuid))
+    with services.store.transaction() as session:
+        forget(session, pool, node)
+    yield Settled(node.label, "deleted")
+
+
+def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | None) -> str | None:
+    """Ask the work on a node to leave. Returns what is still there; None when its VM may be deleted."""
+    is_over = node.leaving_at is not None and services.store.now() >= node.leaving_at + pool.drain_s
+    left: Sequence[str] = ()
+    if link is not None and node.joined_at is not None:
+        try:
+            link.cordon(node.name, node.leave_reason or "it is deleted")
+            left = link.drain(node.name)
+        except ClusterError as error:
+            left = [error.message]
+    if left and not is_over:
+        return ", ".join(left[:5])
+    with services.store.transaction() as session:
+        session.note_node_leaving(replace(node, is_drained=True))
+        detail = f"after {format_duration(pool.drain_s)}, with {', '.join(left[:5])}" if left else ""
+        session.add_event(EventKind.NODE_DRAINED, node.label, detail, tenant=node.tenant)
+    return None
+
+
+def _wait(services: Services, pool: NodePool, one: NodeStatus, link: ClusterLink | None) -> Iterator[Settled]:
+    """A wanted node without a VM: forget it where its VM was deleted, and tell Slurm when it cannot be made."""
+    node = one.node
+    with services.store.reading() as session:
+        is_lost = session.queued(node.tenant, node.name) is None and session.vm(node.tenant, node.name) is None
+    if is_lost:
+        with services.store.transaction() as session:
+            forget(session, pool, replace(node, leave_reason="its VM was deleted, or left the queue"))
+        if link is not None:
+            link.forget(node.name, pool.provider_id(node.vm_uuid))
+        yield Settled(node.label, "its VM is gone")
+    elif one.refusal is not None and not pool.role.is_kubernetes and link is not None:
+        link.refuse(node.name, f"vgpuctl: {one.reason}")
+        with services.store.transaction() as session:
+            session.add_event(EventKind.NODE_REFUSED, node.label, one.reason, tenant=node.tenant)
+            let_go_in(session, pool, [node.name], reason=f"it cannot be made: {one.reason}", is_drained=True)
+        yield Settled(node.label, f"refused: {one.reason}")
+
+
+def _see(
+    services: Services, pool: NodePool, one: NodeStatus, members: dict[str, ClusterMember] | None
+) -> Iterator[Settled]:
+    """Note what its cluster says of a node whose VM runs; one that did not join in time is let go."""
+    node, now = one.node, services.store.now()
+    if node.running_at is None:
+        node = replace(node, running_at=now)
+        with services.store.transaction() as session:
+            session.note_node_seen(node)
+    if members is None:
+        return
+    member = members.get(node.name)
+    if member is not None and pool.role.is_kubernetes and member.provider_id != pool.provider_id(node.vm_uuid):
+        member = None
+    if member is not None and member.is_off:
+        member = None
+    if member is None and node.joined_at is None:
+        assert node.running_at is not None
+        if now - node.running_at >= pool.join_timeout_s:
+            yield _never_joined(services, pool, node)
+        return
+    if member is not None and node.joined_at is None and not pool.role.is_kubernetes and not member.is_ready:
+        return
+    is_ready = member is not None and member.is_ready and not member.is_cordoned
+    seen = replace(node, joined_at=node.joined_at or now, is_ready=is_ready, seen_at=now)
+    with services.store.transaction() as session:
+        session.note_node_seen(seen)
+        if node.joined_at is None:
+            session.add_event(EventKind.NODE_JOINED, node.label, f"cluster {pool.cluster}", tenant=node.tenant)
+            if session.never_joined(pool)[0]:
+                session.note_never_joined(pool, 0)
+        elif node.is_ready != is_ready:
+            kind = EventKind.NODE_READY if is_ready else EventKind.NODE_NOT_READY
+            session.add_event(kind, node.label, "" if member is None else member.reason, tenant=node.tenant)
+    if node.joined_at is None:
+        yield Settled(node.label, "joined its cluster")
+
+
+def _never_joined(services: Services, pool: NodePool, node: Node) -> Settled:
+    reason = f"it did not join cluster {pool.cluster} within {format_duration(pool.join_timeout_s)}"
+    with services.store.transaction() as session:
+        count = session.never_joined(pool)[0] + 1
+        session.note_never_joined(pool, count)
+        session.add_event(EventKind.NODE_NEVER_JOINED, node.label, reason, tenant=node.tenant, after={"count": count})
+    let_go(services, pool, [node.name], reason=reason, is_drained=True)
+    return Settled(node.label, reason)
+
+
+def _keep_minimum(services: Services, pool: NodePool) -> Iterator[Settled]:
+    """Want the nodes that the minimum of a pool lacks; later and later while its nodes never join."""
+    with services.store.transaction() as session:
+        living = [one for one in session.nodes(pool.tenant, pool.name) if is_wanted(one)]
+        missing = pool.minimum - len(living)
+        if missing <= 0:
+            return
+        count, last = session.never_joined(pool)
+        if last is not None and session.now() < last + min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(count, 10)):
+            return
+        wanted = want_more_in(session, pool, missing, reason=f"the minimum of {pool.minimum}")
+    for name in wanted.new:
+        yield Settled(f"{pool.tenant}.{name}", "wanted")

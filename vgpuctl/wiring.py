@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import parse_reachable
+from vgpuctl.model.node_pool import NodeRole
 from vgpuctl.usecases.support.services import HostSession, Services
 
 if TYPE_CHECKING:
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from vgpuctl.hosts.jump_hosts import JumpHosts
     from vgpuctl.hosts.settings import SshSettings
     from vgpuctl.inventory.load import Inventory
+    from vgpuctl.model.node_pool import NodePool
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
+    from vgpuctl.usecases.support.cluster_link import ClusterLink
     from vgpuctl.usecases.support.history import PastSource
 
 
@@ -48,6 +51,7 @@ class Settings:
     history: Path | None = None
     prometheus: str | None = None
     performance: Path | None = None
+    slurm_folder: Path | None = None
 
 
 def open_services(
@@ -147,6 +151,14 @@ def open_services(
 
         return performance_path(settings.performance, settings.database)
 
+    def cluster(pool: "NodePool") -> "ClusterLink | None":
+        if pool.role is NodeRole.SLURM and settings.slurm_folder is not None:
+            from vgpuctl.clusters.slurm.config_file import SlurmConfig
+            from vgpuctl.clusters.slurm.link import SlurmLink
+
+            return SlurmLink(SlurmConfig(settings.slurm_folder, pool.tenant, pool.cluster))
+        return None
+
     services = Services(
         load_inventory=load,
         open_store=store,
@@ -160,6 +172,7 @@ def open_services(
         inventory_mark=inventory_mark,
         past=past,
         performance=performance,
+        open_cluster=cluster,
         reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
     return services

@@ -49,6 +49,7 @@ def services(
             history=history or _path("VGPUCTL_HISTORY"),
             prometheus=prometheus or os.environ.get("VGPUCTL_PROMETHEUS") or None,
             performance=_path("VGPUCTL_PERFORMANCE"),
+            slurm_folder=_path("VGPUCTL_SLURM_FOLDER"),
             reachable_networks=os.environ.get("VGPUCTL_REACHABLE_NETWORKS", "").replace(",", " ").split(),
         ),
         _tell,

@@ -142,6 +142,16 @@ SECTIONS = (
         },
     ),
     CommandSection(
+        "Slurm clusters",
+        "slurm",
+        {
+            "export-slurm": "Write Slurm's configuration for the node pools of a tenant.",
+            "slurm-resume": "Want the nodes that Slurm resumes (ResumeProgram).",
+            "slurm-suspend": "Let the nodes go that Slurm suspends (SuspendProgram).",
+            "slurm-fail": "Give nodes up that did not register in time (ResumeFailProgram).",
+        },
+    ),
+    CommandSection(
         "Licences",
         "licence",
         {

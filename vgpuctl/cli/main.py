@@ -89,10 +89,25 @@ accept_log_options(command, hidden=False)
 
 def main() -> None:
     """Run the command line and end the process with a documented exit code."""
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     leave(run(sys.argv[1:]))
+
+
+def _open_standard_streams() -> None:
+    """Give a process without stdin, stdout or stderr the null device there, as slurmctld starts its programs.
+
+    Else the next file that is opened, such as the store, would be what a library writes its messages to.
+    """
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def leave(code: int) -> NoReturn:

@@ -48,6 +48,10 @@ def _create_desk(scene: "Scene") -> None:
     scene.does(f"create-vm desk {SIZE} --network none --display vnc --host sim-002")
 
 
+def _create_slurm_pool(scene: "Scene") -> None:
+    scene.does(f"create-node-pool hpc {SIZE} --role slurm --max 2 --gpu A40-8Q --network none")
+
+
 def _queue_two(scene: "Scene") -> None:
     """Fill the GPU of sim-001; two VMs wait for it."""
     scene.does(f"create-vm big {SIZE} --network none --gpu A40-48Q --host sim-001")
@@ -106,6 +110,15 @@ SCENARIO = (
     Step(f"set-node-pool gpu {ACME} --max 4", EventKind.NODE_POOL_CHANGED, "acme/gpu"),
     Step(f"scale-node-pool gpu 2 {ACME}", EventKind.NODE_WANTED, "acme.gpu-002"),
     Step(f"delete-node-pool gpu {ACME} --yes", EventKind.NODE_POOL_DELETED, "acme/gpu"),
+    # Slurm's programs
+    Step(
+        f"slurm-resume hpc-[001-002] {ACME}",
+        EventKind.NODE_WANTED,
+        "acme.hpc-002",
+        first=_create_slurm_pool,
+    ),
+    Step(f"slurm-suspend hpc-001 {ACME}", EventKind.NODE_LET_GO, "acme.hpc-001"),
+    Step(f"slurm-fail hpc-002 {ACME}", EventKind.NODE_LET_GO, "acme.hpc-002"),
     # Images, networks and OVN
     Step(f"register-image debian --path /img --format raw --checksum {SUM}", EventKind.IMAGE_REGISTERED, "debian"),
     Step("delete-image debian --yes", EventKind.IMAGE_DELETED, "debian"),
@@ -240,6 +253,7 @@ READING = {
     "list-pools": "",
     "list-licence-pools": "",
     "list-node-pools": "",
+    "export-slurm": "acme",
     "map": "",
     "top": "--once",
     "list-networks": "",

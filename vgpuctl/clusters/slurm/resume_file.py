@@ -7,6 +7,7 @@ program's argument; a document that cannot be read only costs the ids of the job
 
 import os
 import stat
+import sys
 from dataclasses import dataclass, field
 
 import msgspec
@@ -38,19 +39,23 @@ class _Document:
 
 
 def read_resume_file(path: str) -> bytes:
-    """The content of the file, which slurmctld keeps for some seconds only. Raises ClusterRefused."""
+    """The content of the file, which slurmctld keeps for some seconds only; of stdin for `-`. Raises ClusterRefused."""
+    content = sys.stdin.buffer.read(MOST_BYTES + 1) if path == "-" else _content(path)
+    if len(content) > MOST_BYTES:
+        raise ClusterRefused(f"{VARIABLE} has more than {MOST_BYTES} bytes")
+    return content
+
+
+def _content(path: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ClusterRefused(f"{VARIABLE} is no regular file: {printable(path[:200])}")
-            content = file.read(MOST_BYTES + 1)
+            return file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ClusterRefused(f"{VARIABLE} cannot be read: {printable(path[:200])}: {reason}") from error
-    if len(content) > MOST_BYTES:
-        raise ClusterRefused(f"{VARIABLE} has more than {MOST_BYTES} bytes")
-    return content
 
 
 def jobs_of_nodes(content: bytes) -> dict[str, list[str]]:

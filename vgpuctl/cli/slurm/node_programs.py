@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the three power-saving programs have in common: their options and what they print."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json
+from vgpuctl.errors import PartialFailure
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.slurm.node_answers import NodeAnswer
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def of_cluster(function: Command) -> Command:
+    """The nodes, their tenant and their cluster."""
+    for option in (
+        click.option(
+            "--cluster", default="main", show_default=True, metavar="NAME", help="The tenant's Slurm cluster."
+        ),
+        click.option("--tenant", required=True, metavar="NAME", help="The tenant the cluster belongs to."),
+        click.argument("hostlist"),
+    ):
+        function = option(function)
+    return options.database(options.as_json(function))
+
+
+def report(answers: "Sequence[NodeAnswer]", *, as_json: bool) -> None:
+    """Print what was done with each node as JSON; people were told.
+
+    Raises the only error, or PartialFailure with the nodes that were refused.
+    """
+    if as_json:
+        print_json(
+            [
+                {
+                    "node": one.name,
+                    "outcome": one.outcome,
+                    "error": None
+                    if one.error is None
+                    else {"reference": one.error.reference, "message": one.error.message},
+                }
+                for one in answers
+            ]
+        )
+    failed = [(one.name, one.error) for one in answers if one.error is not None]
+    if len(failed) == 1 and len(answers) == 1:
+        raise failed[0][1]
+    if failed:
+        raise PartialFailure(
+            f"{len(failed)} of {len(answers)} nodes were refused",
+            context=[name for name, _error in failed],
+            hint=failed[0][1].hint,
+        )

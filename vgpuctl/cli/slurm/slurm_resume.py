@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slurm-resume: Slurm's ResumeProgram: wants the nodes that slurmctld names."""
+
+import click
+
+from vgpuctl.cli.slurm.node_programs import of_cluster, report
+
+
+@click.command("slurm-resume")
+@click.option(
+    "--resume-file",
+    envvar="SLURM_RESUME_FILE",
+    metavar="FILE",
+    help="File that tells for which jobs the nodes are; - reads stdin.  [env: SLURM_RESUME_FILE]",
+)
+@of_cluster
+def command(
+    hostlist: str, tenant: str, cluster: str, resume_file: str | None, database: str | None, as_json: bool
+) -> None:
+    """Want the nodes of HOSTLIST, such as `gpu-[001-004]`: Slurm's ResumeProgram.
+
+    It only writes the store and returns. `vgpuctl controller` makes the VMs, and tells Slurm of a node that cannot be
+    made. Names that are no nodes of the cluster's pools are refused, the others go on. `vgpuctl export-slurm` writes
+    the script that slurmctld runs.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.slurm.slurm_resume import slurm_resume
+
+    with services(database=database) as opened:
+        answers = slurm_resume(opened, tenant, cluster, hostlist, resume_file=resume_file)
+    report(answers, as_json=as_json)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slurm-suspend: Slurm's SuspendProgram: lets nodes go."""
+
+import click
+
+from vgpuctl.cli.slurm.node_programs import of_cluster, report
+
+
+@click.command("slurm-suspend")
+@of_cluster
+def command(hostlist: str, tenant: str, cluster: str, database: str | None, as_json: bool) -> None:
+    """Let the nodes of HOSTLIST go, such as `gpu-[001-004]`: Slurm's SuspendProgram.
+
+    It only writes the store and returns. `vgpuctl controller` deletes the VMs, so that their shares come back. Slurm
+    calls it for nodes without jobs, so that they are not drained first.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.slurm.slurm_suspend import slurm_suspend
+
+    with services(database=database) as opened:
+        answers = slurm_suspend(opened, tenant, cluster, hostlist)
+    report(answers, as_json=as_json)

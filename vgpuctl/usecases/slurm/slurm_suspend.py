@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slurm-suspend: Slurm's SuspendProgram. The nodes are let go in the store; the controller deletes their VMs."""
+
+from vgpuctl.model.hostlist import expand
+from vgpuctl.model.node_pool import NodePool
+from vgpuctl.usecases.node.wanted_nodes import let_go
+from vgpuctl.usecases.slurm.node_answers import NodeAnswer, answer
+from vgpuctl.usecases.slurm.slurm_pools import pools_of_cluster
+from vgpuctl.usecases.support.services import Services
+
+
+def slurm_suspend(services: Services, tenant: str, cluster: str, expression: str) -> list[NodeAnswer]:
+    """Let the nodes of a hostlist go. Slurm has no job on them any more, so that they are not drained first.
+
+    Raises UsageError for what is no hostlist, NotFound.
+    """
+    names = expand(expression)
+    with services.store.reading() as session:
+        pools = pools_of_cluster(session, tenant, cluster)
+
+    def suspend(pool: NodePool, name: str) -> str:
+        gone = let_go(services, pool, [name], reason="Slurm suspends it", is_drained=True)
+        return "let go" if gone else "nothing to do"
+
+    return answer(services, pools, names, suspend)

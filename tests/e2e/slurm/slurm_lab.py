@@ -63,9 +63,9 @@ class SlurmLab:
                 self.cluster.boot(name)
                 self._guests[name] = uuid
 
-    def until(self, is_so: Callable[[], object], what: str, *, boots: bool = True) -> None:
+    def until(self, is_so: Callable[[], object], what: str, *, boots: bool = True, limit_s: float = _LIMIT_S) -> None:
         """Let the controller and the guests go on until a condition holds. boots: whether guests come up."""
-        give_up = time.monotonic() + _LIMIT_S
+        give_up = time.monotonic() + limit_s
         while not is_so():
             assert time.monotonic() < give_up, f"{what}\n{self.nodes()}\n{self.log()}\n{self.cluster.log()}"
             if boots:

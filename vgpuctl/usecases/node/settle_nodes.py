@@ -28,6 +28,7 @@ from vgpuctl.usecases.support.cluster_link import ClusterLink
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
+_POWERED_DOWN = "Slurm has powered it down"
 _FIRST_PAUSE_S = 60.0
 _LONGEST_PAUSE_S = 3600.0
 
@@ -165,6 +166,10 @@ def _see(
     if member is not None and pool.role.is_kubernetes and member.provider_id != pool.provider_id(node.vm_uuid):
         member = None
     if member is not None and member.is_off:
+        if node.joined_at is not None:  # SuspendProgram could not tell us
+            let_go(services, pool, [node.name], reason=_POWERED_DOWN, is_drained=True)
+            yield Settled(node.label, _POWERED_DOWN)
+            return
         member = None
     if member is None and node.joined_at is None:
         assert node.running_at is not None

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""64 nodes at once: Slurm names them in one call, and each of their jobs runs in the place of its own VM."""
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.e2e.slurm.slurm_lab import slurm_lab
+from tests.e2e.small_vms import ACME, SIZE, operator
+from tests.e2e.witness import FleetWitness
+
+__all__ = ["operator"]
+FLEET = (2, "a40")
+NODES = 64
+
+
+@pytest.mark.timeout(900)
+def test_64_nodes_come_and_go(operator: Operator, fleet_witness: FleetWitness) -> None:
+    before = fleet_witness.state()
+    operator.does("create-node-pool", "gpu", *ACME, *SIZE, "--role", "slurm", "--gpu", "A40-1Q", "--max", str(NODES))
+    with slurm_lab(operator, resume_timeout_s=600, suspend_s=20) as lab:
+        array = lab.cluster.submit(f"--array=1-{NODES}", "--gres=gpu:a40-1q:1", "--exclusive",
+                                   script=f"echo $SLURMD_NODENAME >>{lab.cluster.folder}/ran")  # fmt: skip
+        ran = lab.cluster.folder / "ran"
+        lab.until(lambda: ran.exists() and len(ran.read_text().split()) == NODES, "not all jobs ran", limit_s=600)
+        assert len(set(ran.read_text().split())) == NODES, "each job had a node of its own"
+        wanted = operator.json("list-events", "--kind", "node-wanted")
+        jobs = [job for one in wanted for job in one["after"]["jobs"]]
+        assert len(wanted) == NODES and len(set(jobs)) == NODES
+        assert lab.cluster.run("squeue", "-h", "-j", array, must=False).count("PENDING") == 0
+        lab.until(lambda: not lab.vms(), "not all VMs are gone", limit_s=600)
+        assert lab.nodes() == {}
+    assert fleet_witness.state() == before
+    operator.does("delete-node-pool", "gpu", *ACME, "--yes")

@@ -177,11 +177,17 @@ class NodePool:
         return f"vgpuctl://{self.zone}/{self.tenant}/{vm_uuid}"
 
     def request_of(self, node: str) -> VmRequest:
-        """The request of one node's VM. The nodes of a pool are a group of VMs, unless the request names another."""
+        """The request of one node's VM. The nodes of a pool are a group of VMs, unless the request names another.
+
+        Where vgpuctl lets them join, the host name is the node's, and so each has a seed.
+        """
         wanted = self.request.constraints
         if self.spread is not Spread.NONE and wanted.group is None:
             wanted = replace(wanted, group=f"node-pool.{self.name}", together=Together(self.spread))
-        return replace(self.request, name=node, tenant=self.tenant, constraints=wanted)
+        cloud_init = self.request.cloud_init
+        if self.join.server is not None:
+            cloud_init = replace(cloud_init, hostname=node)
+        return replace(self.request, name=node, tenant=self.tenant, constraints=wanted, cloud_init=cloud_init)
 
 
 class NodeState(StrEnum):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import UsageError
 from vgpuctl.model.node_pool import (
     JOIN_SECRETS,
@@ -26,6 +27,8 @@ from vgpuctl.model.node_pool import (
 )
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_duration, format_time_to_second, parse_duration, parse_time
+from vgpuctl.node_config.device_plugin import check_sharing
+from vgpuctl.node_config.labels import refuse_kubelets_refusals
 from vgpuctl.specs import comparison
 from vgpuctl.specs.field import Choice, Compared, Field, Section, Table, Text, Truth, Whole, text_like
 from vgpuctl.specs.flags import read_flags
@@ -239,14 +242,7 @@ def check_pool(pool: NodePool) -> NodePool:
             hint="give --max at least as high as --min",
         )
     sharing, how = pool.sharing, pool.sharing.how
-    counts = how in (GpuSharing.TIME_SLICING, GpuSharing.MPS)
-    if counts != (sharing.replicas is not None):
-        raise UsageError(
-            f"sharing {how} {'needs' if counts else 'has no'} replicas",
-            hint="give --replicas NUMBER" if counts else "give replicas with time-slicing or mps only",
-        )
-    if how in (GpuSharing.MPS, GpuSharing.HAMI) and sharing.mig_strategy is not MigStrategy.NONE:
-        raise UsageError(f"sharing {how} does not go with MIG", hint="use time-slicing, or give no --mig-strategy")
+    check_sharing(sharing)
     if not pool.role.is_kubernetes and (pool.taints or how is not GpuSharing.NONE or pool.join.kubeconfig):
         raise UsageError(
             f"a {pool.role} pool has no taints, no sharing and no kubeconfig: these are of Kubernetes",
@@ -263,6 +259,13 @@ def check_pool(pool: NodePool) -> NodePool:
             "a node cannot be installed from media or keep disks: it is made and deleted as a whole",
             hint="use an image, and disks without `keep`",
         )
+    if is_windows(pool.request.os):
+        raise UsageError(
+            f"the nodes of pool {pool.name} cannot have Windows: vgpuctl lets only Linux join a cluster",
+            hint="give an image of Linux",
+        )
+    if pool.role.is_kubernetes:
+        refuse_kubelets_refusals(pool.labels)
     check_request(pool.request_of(pool.node_name(pool.maximum)))
     return pool
 

@@ -16,28 +16,35 @@ from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.iso_image import iso_image
 from vgpuctl.guests.seed.linux_setup import linux_setup
 from vgpuctl.guests.seed.network import network_document
+from vgpuctl.guests.seed.node_join import node_script
+from vgpuctl.guests.seed.vendor_data import JOIN_SCRIPT, SETUP_SCRIPT, in_one_document
 from vgpuctl.guests.seed.windows_setup import windows_user_data
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import CloudInit, Vm
+from vgpuctl.node_config.join.setup import NodeSetup
 
 
-def seed_image(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> bytes:
-    """Make the seed of one VM, with the addresses of its ports where it has some.
+def seed_image(
+    cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = (), join: NodeSetup | None = None
+) -> bytes:
+    """Make the seed of one VM, with the addresses of its ports where it has some. join: of a node of a cluster.
 
     Raises UsageError for a key or document that the guest would ignore.
     """
-    return iso_image(seed_files(cloud_init, vm, attachments), volume_id="cidata")
+    return iso_image(seed_files(cloud_init, vm, attachments, join), volume_id="cidata")
 
 
-def seed_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> dict[str, str]:
+def seed_files(
+    cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = (), join: NodeSetup | None = None
+) -> dict[str, str]:
     """Write the seed's files, by name; see seed_image."""
     keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
     hostname = cloud_init.hostname or vm.request.name
     files = {"meta-data": _meta_data(vm, hostname, keys)}
     install = vm.request.install
     if not is_windows(vm.request.os):
-        files |= _cloud_init_files(cloud_init, vm, hostname, keys)
+        files |= _cloud_init_files(cloud_init, vm, hostname, keys, join)
     elif install is not None and install.unattended:
         files |= windows_first_logon(cloud_init, vm, attachments)
     else:
@@ -70,11 +77,14 @@ def _network_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachme
     return {} if network is None else {"network-config": network}
 
 
-def _cloud_init_files(cloud_init: CloudInit, vm: Vm, hostname: str, keys: list[str]) -> dict[str, str]:
+def _cloud_init_files(
+    cloud_init: CloudInit, vm: Vm, hostname: str, keys: list[str], join: NodeSetup | None
+) -> dict[str, str]:
     if cloud_init.user_data is None:
         user_data = render_template("user-data.j2", hostname=hostname, ssh_authorized_keys=keys)
     else:
         user_data = cloud_init.user_data.reveal()
         check_user_data(user_data)
-    setup = linux_setup(cloud_init, vm.request)
-    return {"user-data": user_data} | ({} if setup is None else {"vendor-data": setup})
+    scripts = {SETUP_SCRIPT: linux_setup(cloud_init, vm.request), JOIN_SCRIPT: join and node_script(join)}
+    vendor_data = in_one_document({name: text for name, text in scripts.items() if text})
+    return {"user-data": user_data} | ({} if vendor_data is None else {"vendor-data": vendor_data})

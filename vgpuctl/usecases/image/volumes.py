@@ -20,6 +20,7 @@ from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.usecases.image.licence_token import with_licence_token
+from vgpuctl.usecases.image.node_join import join_of
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 
@@ -51,8 +52,11 @@ def make_volumes(
     for volume in wanted_volumes(vm):
         undoing.push(str(volume.kind), partial(_undo, services, host, volume))
         if volume.kind.is_written():
-            image = seed_image if volume.kind is VolumeKind.SEED else answers_image
-            _make_seed(services, storage, volume, image(vm.request.cloud_init, vm, attachments))
+            if volume.kind is VolumeKind.SEED:
+                data = seed_image(vm.request.cloud_init, vm, attachments, join_of(services, vm))
+            else:
+                data = answers_image(vm.request.cloud_init, vm, attachments)
+            _make_seed(services, storage, volume, data)
         else:
             make_volume(services, volume, _disk_maker(storage, volume, images.base))
 
@@ -71,7 +75,7 @@ def seed_made_again(services: Services, host: HostSession, vm: Vm, attachments: 
     with services.store.reading() as session:
         left = [one for one in session.volumes(vm_uuid=vm.uuid, host=host.name) if one.kind is VolumeKind.SEED]
     remove_volumes(services, host, left)
-    data = seed_image(vm.request.cloud_init, vm, attachments)
+    data = seed_image(vm.request.cloud_init, vm, attachments, join_of(services, vm))
     try:
         _make_seed(services, Storage(host.hypervisor), seed, data)
         yield

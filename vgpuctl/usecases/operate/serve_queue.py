@@ -13,6 +13,7 @@ from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.store.claims import Claim
+from vgpuctl.usecases.image.node_join import refuse_unjoinable
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.queue_order import on_network_host
 from vgpuctl.usecases.placement.reservations import bookings_of, with_promises
@@ -50,6 +51,7 @@ def serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout_
                 return Served(entry.name, f"waits: {refusal}"), True
             with services.store.reading() as session:
                 entry = session.with_secrets(entry)
+                refuse_unjoinable(session, entry.requests)
             create_together(services, entry.requests, CreateOptions(consent=consent))
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
         claim.note(refusal.message, refusal.reference)

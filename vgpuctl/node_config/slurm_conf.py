@@ -95,7 +95,10 @@ def program(tenant: str, cluster: str, vgpuctl: Sequence[str]) -> str:
             "esac",
             "# One a line: VGPUCTL_DATABASE_URL=@/etc/vgpuctl/database-url, VGPUCTL_KEY_FILE=/etc/vgpuctl/key.",
             "if [ -r /etc/vgpuctl/slurm.env ]; then set -a; . /etc/vgpuctl/slurm.env; set +a; fi",
+            "# A log that cannot be written must not keep a node from coming.",
             "log=${VGPUCTL_SLURM_LOG:-/var/log/vgpuctl-slurm.log}",
+            "umask 077",
+            '( : >>"$log" ) 2>/dev/null || log=/dev/null',
             f'exec {shlex.join(vgpuctl)} --log-file "$log" "$command" {shlex.join(rest)} -- "$1"',
             "",
         ]

@@ -92,14 +92,27 @@ def test_devices_of_several_types_are_counted_on() -> None:
 
 @pytest.mark.parametrize("what", ["resume", "suspend", "fail"])
 def test_the_program_runs_the_command_of_its_name_without_path_and_home(tmp_path: Path, what: str) -> None:
-    vgpuctl = tmp_path / "it's vgpuctl"
+    log = tmp_path / "log"
+    assert run_program(tmp_path, what, log) == [
+        "-x", "--log-file", str(log), f"slurm-{what}", "--tenant", "acme", "--cluster", "main", "--", "gpu-[001-002]"
+    ]  # fmt: skip
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_cannot_be_written_keeps_no_node_waiting(tmp_path: Path) -> None:
+    assert run_program(tmp_path, "resume", tmp_path / "missing" / "log")[2] == "/dev/null"
+
+
+def run_program(folder: Path, what: str, log: Path) -> list[str]:
+    """The arguments that the program gives to vgpuctl."""
+    vgpuctl = folder / "it's vgpuctl"
     vgpuctl.write_text('#!/bin/sh\nfor word in "$@"; do echo "$word"; done\n')
-    script = tmp_path / f"vgpuctl-slurm-{what}"
+    script = folder / f"vgpuctl-slurm-{what}"
     script.write_text(program("acme", "main", [str(vgpuctl), "-x"]))
     for path in (vgpuctl, script):
         path.chmod(0o755)
-    done = subprocess.run([script, "gpu-[001-002]"], env={}, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == [
-        "-x", "--log-file", "/var/log/vgpuctl-slurm.log", f"slurm-{what}", "--tenant", "acme", "--cluster", "main",
-        "--", "gpu-[001-002]",
-    ]  # fmt: skip
+    environment = {"VGPUCTL_SLURM_LOG": str(log)}
+    done = subprocess.run(
+        [script, "gpu-[001-002]"], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.splitlines()

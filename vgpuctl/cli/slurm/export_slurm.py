@@ -16,7 +16,7 @@ _FILES = ("slurm.conf", "gres.conf", "program")
 @click.command("export-slurm")
 @click.argument("tenant")
 @click.argument("cluster", required=False)
-@click.option("--file", "file", type=click.Choice(_FILES), default=_FILES[0], show_default=True, help="What to print.")
+@click.option("--file", "file", type=click.Choice(_FILES), default=_FILES[0], show_default=True, help="Text to print.")
 @click.option(
     "--programs",
     metavar="FOLDER",

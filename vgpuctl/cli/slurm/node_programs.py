@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the three power-saving programs have in common: their options and what they print."""
+"""Options and output that the three power-saving programs share."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar

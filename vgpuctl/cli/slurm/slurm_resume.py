@@ -20,7 +20,7 @@ def command(
     """Want the nodes of HOSTLIST, such as `gpu-[001-004]`: Slurm's ResumeProgram.
 
     It only writes the store and returns. `vgpuctl controller` makes the VMs, and tells Slurm of a node that cannot be
-    made. Names that are no nodes of the cluster's pools are refused, the others go on. `vgpuctl export-slurm` writes
+    made. Unknown names are refused, the others go on. `vgpuctl export-slurm` writes
     the script that slurmctld runs.
     """
     from vgpuctl.cli.support.services import services

@@ -6,7 +6,7 @@ VM that waits, and settles nodes that leave (settle_nodes.py).
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, StateError, UsageError
@@ -30,11 +30,16 @@ class Wanted:
 
 
 def want_nodes(
-    services: Services, pool: NodePool, names: Sequence[str], *, jobs: Sequence[str] = (), reason: str = ""
+    services: Services,
+    pool: NodePool,
+    names: Sequence[str],
+    *,
+    jobs: Mapping[str, Sequence[str]] | None = None,
+    reason: str = "",
 ) -> Wanted:
     """Want these nodes of a pool, all of them or none; one that is wanted already stays as it is.
 
-    A node that leaves is wanted again: a new VM follows the old one. jobs: of Slurm, for which they are wanted.
+    A node that leaves is wanted again: a new VM follows the old one. jobs: of Slurm, for which each is wanted, by node.
     Raises UsageError for a name that is none of the pool's, StateError when a VM has the name or there would be more
     than the pool's maximum.
     """
@@ -45,7 +50,7 @@ def want_nodes(
             hint=f"its nodes are {pool.node_name(1)} to {pool.node_name(pool.maximum)}",
         )
     with services.store.transaction() as session:
-        return _want(session, pool, list(dict.fromkeys(names)), tuple(jobs), reason)
+        return _want(session, pool, list(dict.fromkeys(names)), jobs or {}, reason)
 
 
 def want_more(services: Services, pool: NodePool, count: int, *, reason: str = "") -> Wanted:
@@ -63,10 +68,12 @@ def want_more_in(session: Session, pool: NodePool, count: int, *, reason: str) -
     names = [*free, *leaving][:count]
     if len(names) < count:
         raise _too_many(session, pool, count)
-    return _want(session, pool, names, (), reason)
+    return _want(session, pool, names, {}, reason)
 
 
-def _want(session: Session, pool: NodePool, names: Sequence[str], jobs: tuple[str, ...], reason: str) -> Wanted:
+def _want(
+    session: Session, pool: NodePool, names: Sequence[str], jobs: Mapping[str, Sequence[str]], reason: str
+) -> Wanted:
     pool = session.with_pool_secrets(session.node_pool(pool.tenant, pool.name))
     there = {one.name: one for one in session.nodes(pool.tenant, pool.name)}
     living = [one for one in there.values() if is_wanted(one)]
@@ -77,9 +84,11 @@ def _want(session: Session, pool: NodePool, names: Sequence[str], jobs: tuple[st
     for name in names:
         node = there.get(name)
         if node is None:
-            node = add_wanted(session, pool, name, jobs, reason)
+            node = add_wanted(session, pool, name, tuple(jobs.get(name, ())), reason)
         else:
-            node = replace(node, jobs=tuple(dict.fromkeys((*node.jobs, *jobs))), wanted_again=node.is_leaving)
+            node = replace(
+                node, jobs=tuple(dict.fromkeys((*node.jobs, *jobs.get(name, ())))), wanted_again=node.is_leaving
+            )
             session.note_node_leaving(node)
             if name in new:
                 _note(session, EventKind.NODE_WANTED, pool, node, reason or "wanted again, once its old VM is gone")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """slurm-fail: Slurm's ResumeFailProgram. Nodes that did not register in ResumeTimeout are let go and counted."""
 
+from collections.abc import Mapping, Sequence
+
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.hostlist import expand
 from vgpuctl.model.node_pool import NodePool
@@ -15,21 +17,25 @@ _REASON = "it did not register with slurmctld within ResumeTimeout"
 def slurm_fail(services: Services, tenant: str, cluster: str, expression: str) -> list[NodeAnswer]:
     """Let the nodes of a hostlist go. One that had a VM is counted as never joined, and an event says so.
 
-    Raises UsageError for what is no hostlist, NotFound.
+    Raises UsageError for a text that cannot be expanded, NotFound.
     """
     names = expand(expression)
     with services.store.reading() as session:
         pools = pools_of_cluster(session, tenant, cluster)
 
-    def give_up(pool: NodePool, name: str) -> str:
+    def give_up(pool: NodePool, ours: Sequence[str]) -> Mapping[str, str]:
+        outcomes = dict.fromkeys(ours, "nothing to do")
         with services.store.transaction() as session:
-            node = session.node(tenant, name)
-            gone = let_go_in(session, pool, [name], reason=_REASON, is_drained=True)
-            if not gone or node is None or node.joined_at is not None or session.vm(tenant, name) is None:
-                return "let go" if gone else "nothing to do"
-            count = session.never_joined(pool)[0] + 1
-            session.note_never_joined(pool, count)
-            session.add_event(EventKind.NODE_NEVER_JOINED, node.label, _REASON, tenant=tenant, after={"count": count})
-        return "let go, never joined"
+            for node in let_go_in(session, pool, ours, reason=_REASON, is_drained=True):
+                outcomes[node.name] = "let go"
+                if node.joined_at is not None or session.vm(tenant, node.name) is None:
+                    continue
+                outcomes[node.name] = "let go, never joined"
+                count = session.never_joined(pool)[0] + 1
+                session.note_never_joined(pool, count)
+                session.add_event(
+                    EventKind.NODE_NEVER_JOINED, node.label, _REASON, tenant=tenant, after={"count": count}
+                )
+        return outcomes
 
     return answer(services, pools, names, give_up)

@@ -19,16 +19,16 @@ def slurm_resume(
     """Want the nodes of a hostlist, each with the jobs that it is for. One that is wanted already stays as it is.
 
     resume_file: the path in SLURM_RESUME_FILE. It is read first, since slurmctld keeps it for seconds only; one that
-    cannot be read costs the ids of the jobs alone. Raises UsageError for what is no hostlist, NotFound.
+    cannot be read costs the ids of the jobs alone. Raises UsageError for a text that cannot be expanded, NotFound.
     """
     jobs = _jobs(services, resume_file)
     names = expand(expression)
     with services.store.reading() as session:
         pools = pools_of_cluster(session, tenant, cluster)
 
-    def want(pool: NodePool, name: str) -> str:
-        found = want_nodes(services, pool, [name], jobs=jobs.get(name, ()), reason="Slurm resumes it")
-        return "wanted" if found.new else "already wanted"
+    def want(pool: NodePool, ours: Sequence[str]) -> Mapping[str, str]:
+        new = want_nodes(services, pool, ours, jobs=jobs, reason="Slurm resumes it").new
+        return {name: "wanted" if name in new else "already wanted" for name in ours}
 
     return answer(services, pools, names, want)
 

@@ -139,6 +139,7 @@ SECTIONS = (
             "list-node-pools": "List node pools: sizes, nodes, why a node is not ready.",
             "scale-node-pool": "Want more or fewer nodes in a pool.",
             "delete-node-pool": "Drain and delete all nodes of a pool, and the pool.",
+            "render-node": "Show labels, join files and device plugin configuration of a node.",
         },
     ),
     CommandSection(

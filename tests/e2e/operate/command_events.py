@@ -254,6 +254,7 @@ READING = {
     "list-licence-pools": "",
     "list-node-pools": "",
     "export-slurm": "acme",
+    "render-node": "acme/hpc",
     "map": "",
     "top": "--once",
     "list-networks": "",

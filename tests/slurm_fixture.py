@@ -7,6 +7,7 @@ installed Slurm is used but its programs.
 """
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -23,7 +24,7 @@ from tests.slurm_programs import find_daemons, find_munge, find_slurm
 
 _LIMIT_S = 60.0
 """For one answer or start; a busy machine needs a fraction of it."""
-_FIRST_PORT, _LAST_PORT = 12_000, 32_000
+_FIRST_PORT, _LAST_PORT, _BLOCK = 12_000, 32_000, 200
 """Below the ports that Linux gives to connections."""
 
 _CONFIG = """\
@@ -114,6 +115,7 @@ class SlurmCluster:
         self._programs, self._daemons = find_slurm(), find_daemons()
         self._controller: subprocess.Popen[bytes] | None = None
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports: list[_Ports] = []
         self.environment = {"SLURM_CONF": str(self.config), "PATH": "/usr/bin:/usr/sbin:/bin:/sbin", "LC_ALL": "C"}
         for part in ("state", "calls"):
             (folder / part).mkdir()
@@ -132,7 +134,8 @@ class SlurmCluster:
         """Start slurmctld and wait for its answer. After `kill` it starts on the same port with the same state."""
         for _attempt in range(1 if self.config.exists() else 20):
             if not self.config.exists() or self._controller_failed():
-                self._configure(_free_ports(len(self.names) + 1))
+                self._ports.append(_Ports(len(self.names) + 1))
+                self._configure(self._ports[-1].numbers)
             self._controller = self._daemon(self.folder / "slurmctld.out", self._daemons / "slurmctld", "-D")
             if self._answers():
                 return
@@ -145,9 +148,13 @@ class SlurmCluster:
         self._controller.wait(_LIMIT_S)
 
     def boot(self, node: str) -> None:
-        """Start slurmd in the place of a guest, as one that has just booted, and tell slurmctld where it is."""
+        """Start slurmd in the place of a guest, as one that has just booted.
+
+        slurmctld learns its address from it (cloud_reg_addrs), or is told here.
+        """
         (self.folder / f"spool.{node}").mkdir(exist_ok=True)
-        self.run("scontrol", "update", f"nodename={node}", "nodeaddr=127.0.0.1", f"nodehostname={self.host}")
+        if "cloud_reg_addrs" not in self.config.read_text():
+            self.run("scontrol", "update", f"nodename={node}", "nodeaddr=127.0.0.1", f"nodehostname={self.host}")
         output = self.folder / f"slurmd.{node}.out"
         self._nodes[node] = self._daemon(output, self._daemons / "slurmd", "-D", "-b", "-N", node)
 
@@ -200,9 +207,9 @@ class SlurmCluster:
         return found
 
     def log(self) -> str:
-        """The end of what slurmctld logged, for a failure's message."""
-        parts = [self.folder / "slurmctld.log", self.folder / "slurmctld.out"]
-        return "\n".join(part.read_text(errors="replace")[-6000:] for part in parts if part.exists())
+        """The end of what the daemons logged, for a failure's message."""
+        parts = [self.folder / "slurmctld.log", *self.folder.glob("slurmd.*.out")]
+        return "\n".join(part.read_text(errors="replace")[-4000:] for part in parts if part.exists())
 
     def stop(self) -> None:
         """End every process that belongs to this cluster, also those of its jobs."""
@@ -220,6 +227,8 @@ class SlurmCluster:
                     os.kill(pid, signal.SIGKILL)
             assert time.monotonic() < give_up, f"processes {pids} do not end"
             time.sleep(0.05)
+        for ports in self._ports:
+            ports.close()
 
     def _configure(self, ports: Sequence[int]) -> None:
         auth = "AuthType=auth/none\nCredType=cred/none\nAuthInfo=cred_expire=5"
@@ -247,7 +256,8 @@ class SlurmCluster:
         return expand(expression)
 
     def _controller_failed(self) -> bool:
-        return self._controller is not None and "Address already in use" in self.log()
+        log = self.folder / "slurmctld.log"
+        return self._controller is not None and "Address already in use" in log.read_text(errors="replace")
 
     def _answers(self) -> bool:
         assert self._controller is not None
@@ -329,13 +339,34 @@ def wait_until(is_so: Callable[[], object], what: str, *, limit_s: float = 120.0
         time.sleep(0.1)
 
 
-def _free_ports(number: int) -> list[int]:
-    """Neighbouring ports that nobody listens on just now."""
-    for _attempt in range(200):
-        first = random.randrange(_FIRST_PORT, _LAST_PORT - number)
-        if all(_is_free(port) for port in range(first, first + number)):
-            return list(range(first, first + number))
-    raise AssertionError(f"no {number} free ports")
+class _Ports:
+    """Neighbouring ports that no other cluster of this machine's tests takes, and nobody listens on just now.
+
+    slurmd binds its port long after slurm.conf names it, so a block of ports is taken by a lock that ends with us.
+    """
+
+    def __init__(self, number: int) -> None:
+        assert number <= _BLOCK
+        blocks = list(range(_FIRST_PORT, _LAST_PORT, _BLOCK))
+        random.shuffle(blocks)
+        for first in blocks:
+            self._lock = os.open(f"{tempfile.gettempdir()}/vgpuctl-slurm-ports-{first}", os.O_RDWR | os.O_CREAT, 0o600)
+            self.numbers = list(range(first, first + number))
+            if self._is_ours() and all(map(_is_free, self.numbers)):
+                return
+            self.close()
+        raise AssertionError(f"no {number} free ports")
+
+    def close(self) -> None:
+        """Let others take these ports."""
+        os.close(self._lock)
+
+    def _is_ours(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def _is_free(port: int) -> bool:

@@ -106,4 +106,25 @@ LOGINS = [
         "usecases/licence/create_licence_pool.py:read_token_file",
         calls_only=True,
     ),
+    guarded(
+        "Slurm's programs load what a slurm.conf names, so they run with one that was found to be the operator's alone",
+        "SlurmPrograms",
+        "clusters/slurm/programs.py",
+        "clusters/slurm/link.py:__init__",
+        calls_only=True,
+    ),
+    guarded(
+        "a slurm.conf is one of the operator's folder, and no tenant names it",
+        "SlurmConfig",
+        "clusters/slurm/config_file.py",
+        "wiring.py:open_services",
+        calls_only=True,
+    ),
+    guarded(
+        "a slurm.conf is checked before each use",
+        "checked",
+        "clusters/slurm/config_file.py",
+        "clusters/slurm/programs.py:run",
+        on="config",
+    ),
 ]

@@ -47,7 +47,7 @@ def slurm_conf(tenant: str, cluster: str, pools: Sequence[NodePool], settings: S
         "# A parameter that slurm.conf already has is to be merged by hand: the last one counts alone.",
         "SelectType=select/cons_tres",
         "GresTypes=gpu",
-        "SlurmctldParameters=idle_on_node_suspend",
+        "SlurmctldParameters=idle_on_node_suspend,cloud_reg_addrs,enable_configless",
         "CommunicationParameters=NoAddrCache",
         "PrivateData=cloud",
         "TreeWidth=65533",

@@ -28,7 +28,7 @@ AWAKE_S = 3600
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SlurmCluster]:
     with short_folder() as folder:
-        made = SlurmCluster(folder, NAMES, LINES, gres=GRES, suspend_s=AWAKE_S)
+        made = SlurmCluster(folder, NAMES, LINES, gres=GRES, suspend_s=AWAKE_S, resume_timeout_s=300)
         try:
             made.start()
             yield made
@@ -74,7 +74,7 @@ def run_on(cluster: SlurmCluster, link: SlurmLink, node: str) -> "subprocess.Pop
     wait_until(lambda: ("resume", node) in asked(cluster), f"nobody asked for {node}: {cluster.log()}")
     assert not member(link, node).is_ready
     cluster.boot(node)
-    assert process.stdout is not None and process.stdout.readline() == "runs\n"
+    assert process.stdout is not None and process.stdout.readline() == "runs\n", cluster.log()
     return process
 
 

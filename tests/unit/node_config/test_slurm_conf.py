@@ -32,7 +32,7 @@ def test_two_pools_make_two_lines_of_nodes_and_one_partition() -> None:
     assert slurm_conf("acme", "main", [gpu, big], settings).splitlines()[2:] == [
         "SelectType=select/cons_tres",
         "GresTypes=gpu",
-        "SlurmctldParameters=idle_on_node_suspend",
+        "SlurmctldParameters=idle_on_node_suspend,cloud_reg_addrs,enable_configless",
         "CommunicationParameters=NoAddrCache",
         "PrivateData=cloud",
         "TreeWidth=65533",

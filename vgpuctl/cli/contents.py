@@ -143,6 +143,13 @@ SECTIONS = (
         },
     ),
     CommandSection(
+        "Kubernetes clusters",
+        "kubernetes",
+        {
+            "export-dra": "Write the fleet as ResourceSlices of Kubernetes.",
+        },
+    ),
+    CommandSection(
         "Slurm clusters",
         "slurm",
         {

@@ -253,6 +253,7 @@ READING = {
     "list-pools": "",
     "list-licence-pools": "",
     "list-node-pools": "",
+    "export-dra": "",
     "export-slurm": "acme",
     "render-node": "acme/hpc",
     "map": "",

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export-dra: the fleet as ResourceSlices of Kubernetes."""
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json
+
+
+@click.command("export-dra")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host; may be given several times.")
+@options.inventory
+@options.database
+@options.as_json
+def command(hosts: tuple[str, ...], inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
+    """Write what is free of the fleet as ResourceSlices (resource.k8s.io/v1), one pool per host.
+
+    A Kubernetes control plane can plan with them; nothing is allocated by it. No host is contacted.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.kubernetes.export_dra import as_documents, export_dra
+
+    with services(inventories=inventories, database=database) as opened:
+        slices = export_dra(opened, hosts)
+    if as_json:
+        print_json(slices)
+    elif slices:
+        print_document(as_documents(slices), nl=False)

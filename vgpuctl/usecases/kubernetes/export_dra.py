@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export-dra: what is free of the fleet as ResourceSlices, from the store alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vgpuctl.errors import NotFound
+from vgpuctl.node_config.documents import yaml_text
+from vgpuctl.node_config.dra import resource_slices
+from vgpuctl.usecases.support.capacities import cached_capacities
+from vgpuctl.usecases.support.services import Services
+
+
+def export_dra(services: Services, hosts: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Write the slices of these hosts, or of all, by host. Raises NotFound for a host whose facts nobody has read."""
+    with services.store.reading() as session:
+        capacities = {one.name: one for one in cached_capacities(session, services.inventory)}
+        shares = {name: [lease.share for lease in session.leases(host=name)] for name in capacities}
+    unknown = [name for name in hosts if name not in capacities]
+    if unknown:
+        raise NotFound(
+            f"the store has no facts of {', '.join(unknown)}",
+            hint="check the name with `vgpuctl list-hosts`, then read the host: vgpuctl list-gpus --refresh",
+        )
+    return [
+        document
+        for name in sorted(capacities)
+        if not hosts or name in hosts
+        for document in resource_slices(capacities[name], shares[name])
+    ]
+
+
+def as_documents(slices: Sequence[dict[str, Any]]) -> str:
+    """Write slices as documents of one YAML stream, for `kubectl apply -f -`."""
+    return "".join(f"---\n{yaml_text(one)}" for one in slices)

@@ -147,6 +147,7 @@ SECTIONS = (
         "kubernetes",
         {
             "export-dra": "Write the fleet as ResourceSlices of Kubernetes.",
+            "serve-autoscaler": "Serve node pools to a Kubernetes cluster-autoscaler.",
         },
     ),
     CommandSection(

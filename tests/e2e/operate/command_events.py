@@ -48,8 +48,9 @@ def _create_desk(scene: "Scene") -> None:
     scene.does(f"create-vm desk {SIZE} --network none --display vnc --host sim-002")
 
 
-def _create_slurm_pool(scene: "Scene") -> None:
+def _create_pools_of_clusters(scene: "Scene") -> None:
     scene.does(f"create-node-pool hpc {SIZE} --role slurm --max 2 --gpu A40-8Q --network none")
+    scene.does(f"create-node-pool pods {SIZE} --role k3s --cluster k8s --max 2 --gpu A40-8Q --network none")
 
 
 def _queue_two(scene: "Scene") -> None:
@@ -115,7 +116,7 @@ SCENARIO = (
         f"slurm-resume hpc-[001-002] {ACME}",
         EventKind.NODE_WANTED,
         "acme.hpc-002",
-        first=_create_slurm_pool,
+        first=_create_pools_of_clusters,
     ),
     Step(f"slurm-suspend hpc-001 {ACME}", EventKind.NODE_LET_GO, "acme.hpc-001"),
     Step(f"slurm-fail hpc-002 {ACME}", EventKind.NODE_LET_GO, "acme.hpc-002"),
@@ -256,6 +257,7 @@ READING = {
     "export-dra": "",
     "export-slurm": "acme",
     "render-node": "acme/hpc",
+    "serve-autoscaler": "--tenant acme --cluster k8s --print",
     "map": "",
     "top": "--once",
     "list-networks": "",

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve-autoscaler: node pools as the node groups of a Kubernetes cluster-autoscaler."""
+
+import dataclasses
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json, say
+from vgpuctl.errors import UsageError
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("serve-autoscaler")
+@click.option("--tenant", required=True, metavar="NAME", help="The tenant that the cluster belongs to.")
+@click.option("--cluster", default="main", show_default=True, metavar="NAME", help="The tenant's Kubernetes cluster.")
+@click.option(
+    "--listen",
+    metavar="ADDRESS:PORT",
+    default="127.0.0.1:8086",
+    show_default=True,
+    help="Address to serve gRPC on; port 0 takes a free one.",
+)
+@click.option("--key", type=_FILE, metavar="FILE", help="PEM file with the server's private key.")
+@click.option("--cert", type=_FILE, metavar="FILE", help="PEM file with the server's certificate.")
+@click.option("--client-ca", type=_FILE, metavar="FILE", help="PEM file with the authority of clients' certificates.")
+@click.option(
+    "--client-name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name that a client's certificate must have, repeatable.  [default: the tenant's name]",
+)
+@click.option("--print", "prints", is_flag=True, help="Print the autoscaler's cloud-config and flags and exit.")
+@click.option(
+    "--advertise", metavar="HOST:PORT", help="Address for --print under which the autoscaler reaches this endpoint."
+)
+@options.database
+@options.as_json
+def command(
+    tenant: str,
+    cluster: str,
+    listen: str,
+    key: Path | None,
+    cert: Path | None,
+    client_ca: Path | None,
+    names: tuple[str, ...],
+    prints: bool,
+    advertise: str | None,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Serve the node pools of a tenant's Kubernetes cluster to its cluster-autoscaler (provider externalgrpc).
+
+    One endpoint serves one cluster. It reads and writes the store alone: `vgpuctl controller` makes and deletes the
+    VMs. Mutual TLS is needed on any address but loopback. docs/kubernetes.md shows the way to a running pod.
+    """
+    from vgpuctl.autoscaler.provider import provider_calls
+    from vgpuctl.autoscaler.server import serving
+    from vgpuctl.autoscaler.tls import ServerTls
+    from vgpuctl.cli.support.listen_address import listen_address
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.node_config.autoscaler import autoscaler_config
+    from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
+
+    address, port = listen_address(listen)
+    tls = None
+    if key is not None and cert is not None and client_ca is not None:
+        tls = ServerTls(key, cert, client_ca, names or (tenant,))
+    elif key is not None or cert is not None or client_ca is not None or names:
+        raise UsageError("TLS needs --key, --cert and --client-ca together", hint="give all three of them, or none")
+    with services(database=database) as opened:
+        groups = NodeGroups(opened, tenant, cluster)
+        if prints:
+            config = autoscaler_config(groups.pools(), advertise or listen, has_tls=tls is not None)
+            if as_json:
+                print_json(dataclasses.asdict(config))
+            else:
+                print_document(config.cloud_config + "".join(f"# {flag}\n" for flag in config.flags), nl=False)
+            return
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+        with serving(provider_calls(groups), address, port, tls) as taken:
+            how = "without TLS" if tls is None else f"to {', '.join(tls.names)}"
+            say(f"serving the autoscaler of {tenant}/{cluster} on {listen.rpartition(':')[0]}:{taken}, {how}")
+            stop.wait()
+    say("stopped")

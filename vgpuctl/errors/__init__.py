@@ -22,7 +22,15 @@ from vgpuctl.errors.base import (
     VgpuctlError,
 )
 from vgpuctl.errors.capacity import NoCapacity, NoLicence, PreemptionNeeded, QuotaExceeded
-from vgpuctl.errors.cluster import ClusterError, ClusterRefused, ClusterUnreachable
+from vgpuctl.errors.cluster import (
+    BindRefused,
+    BindUnknown,
+    ClusterConflict,
+    ClusterError,
+    ClusterMissing,
+    ClusterRefused,
+    ClusterUnreachable,
+)
 from vgpuctl.errors.guest import (
     DomainRejected,
     GuestError,
@@ -77,7 +85,11 @@ __all__ = [
     "AgentProblem",
     "AuthenticationFailed",
     "BecomeFailed",
+    "BindRefused",
+    "BindUnknown",
+    "ClusterConflict",
     "ClusterError",
+    "ClusterMissing",
     "ClusterRefused",
     "ClusterUnreachable",
     "CommandFailed",

@@ -1,36 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP server under both `vgpuctl exporter` and `vgpuctl web`."""
+"""The HTTP server under `vgpuctl exporter`, `vgpuctl web` and `vgpuctl serve-extender`."""
 
 import logging
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cheroot.makefile import StreamReader, StreamWriter
 from cheroot.ssl import Adapter
 from cheroot.wsgi import Server
-from flask import Flask
 
 from vgpuctl.errors import UsageError
 from vgpuctl.web.connections import ConnectionThreads
 from vgpuctl.web.protection import Protection
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
 _LOGGER = logging.getLogger("vgpuctl.web")
 _MOST_HEADER_BYTES = 64 * 1024
-_MOST_BODY_BYTES = 64 * 1024
+MOST_BODY_BYTES = 64 * 1024
 _MOST_WAITING = 128
 _STOP_S = 1
 
 
 @contextmanager
 def serving(
-    app: Flask,
+    app: "WSGIApplication",
     address: str,
     port: int,
     protection: Protection | None = None,
     threads: ConnectionThreads | None = None,
+    *,
+    most_body_bytes: int = MOST_BODY_BYTES,
 ) -> Iterator[int]:
     """Serve an application during the block. Yields the port; port 0 takes a free one.
 
@@ -38,7 +42,7 @@ def serving(
     """
     server = _Server((address, port), app, server_name="vgpuctl")
     server.max_request_header_size = _MOST_HEADER_BYTES
-    server.max_request_body_size = _MOST_BODY_BYTES
+    server.max_request_body_size = most_body_bytes
     server.request_queue_size = _MOST_WAITING
     server.shutdown_timeout = _STOP_S
     server.requests = ConnectionThreads() if threads is None else threads

@@ -74,6 +74,7 @@ class SoftFleet:
         self._future = Future(expected or {})
         self._prices = PolicyName.FRAGMENTATION in policy.names
         self._changes_left = 0
+        self._pricing = 0
         self._wastes_least = policy.names == (PolicyName.FRAGMENTATION,)
         self._looked: dict[int, _Looked] = {}
         self._left: dict[tuple[str, GpusFree], dict[_GpuPart, Room | None]] = {}
@@ -107,10 +108,7 @@ class SoftFleet:
 
     def place(self, demand: Demand) -> SoftPlacement | None:
         """Choose the host and its GPUs and take the demand there; None when it fits nowhere."""
-        if self._learns:
-            self._learn(demand)
-        if self._prices and self._changes_left <= 0:
-            self._price_anew()
+        self.arrive(demand)
         found = self._next_in_turn(demand) if self._takes_turns() else self._cheapest(demand)
         if found is None:
             return None
@@ -124,6 +122,25 @@ class SoftFleet:
         self._change(placement, demand, sign=-1)
         self._last = name
         return placement
+
+    def arrive(self, demand: Demand) -> None:
+        """Count a request that another place decides on, by `cost`, and price the typical requests anew when due."""
+        if self._learns:
+            self._learn(demand)
+        if self._prices and self._changes_left <= 0:
+            self._price_anew()
+
+    def cost(self, before: HostState, left: HostState) -> float:
+        """The policy's cost of bringing a host from one state to the other; the smallest is the best.
+
+        It answers the same until `pricing` changes.
+        """
+        return self._cost(before, left)
+
+    @property
+    def pricing(self) -> int:
+        """Number of times that costs have changed."""
+        return self._pricing
 
     def release(self, placement: SoftPlacement, demand: Demand) -> None:
         """Give back what `place` took."""
@@ -230,11 +247,13 @@ class SoftFleet:
             self._next_count *= 2
             self._future = Future(self._arrived)
             self._changes_left = 0
+            self._pricing += 1
             self._forget()
             self._index.forget_answers()
 
     def _price_anew(self) -> None:
         self._changes_left = max(LEAST_CHANGES, int(len(self._names) * PRICED_ANEW))
+        self._pricing += 1
         self._future.price_anew(self._index.states())
         self._forget()
         self._index.doubt_answers()

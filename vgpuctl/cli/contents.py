@@ -148,6 +148,7 @@ SECTIONS = (
         {
             "export-dra": "Write the fleet as ResourceSlices of Kubernetes.",
             "serve-autoscaler": "Serve node pools to a Kubernetes cluster-autoscaler.",
+            "serve-extender": "Place pods that share GPUs, for kube-scheduler, until interrupted.",
         },
     ),
     CommandSection(

@@ -20,6 +20,9 @@ _LOGGER = logging.getLogger("vgpuctl.extender")
 MOST_BODY_BYTES = 64 * 1024 * 1024
 """Whole nodes are sent where the configuration has nodeCacheCapable false: megabytes in large clusters."""
 
+MOST_CALLS = 1024
+"""Calls at the same time: members of gangs wait in their binds."""
+
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _JSON = "application/json"
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

@@ -242,6 +242,7 @@ READING = {
     "advise": "",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "exporter": "--once",
+    "serve-extender": "--print-config https://extender.example:9638/v1",
     "list-targets": "",
     "export-monitoring": "{home}/monitoring",
     "web": "--print /",

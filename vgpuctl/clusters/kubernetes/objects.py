@@ -113,17 +113,17 @@ class Pod(msgspec.Struct):
         return [*(self.spec.init_containers or ()), *(self.spec.containers or ())]
 
 
-class NodeStatus(msgspec.Struct):
+class AllocatableStatus(msgspec.Struct):
     """The node's state."""
 
     allocatable: Quantities = None
 
 
-class Node(msgspec.Struct):
+class ClusterNode(msgspec.Struct):
     """A node."""
 
     metadata: Metadata
-    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+    status: AllocatableStatus = msgspec.field(default_factory=AllocatableStatus)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -143,7 +143,7 @@ class Node(msgspec.Struct):
             return 0
 
 
-class GpuRequest(msgspec.Struct, frozen=True):
+class ContainerGpus(msgspec.Struct, frozen=True):
     """What one container asks for. memory_mib: None where `memory_percent` of each GPU counts. cores: percent."""
 
     gpus: int
@@ -157,7 +157,7 @@ class PodRequest(msgspec.Struct, frozen=True):
 
     cpu: int
     memory_mib: int
-    containers: tuple[GpuRequest | None, ...]
+    containers: tuple[ContainerGpus | None, ...]
 
     @property
     def wants_gpu(self) -> bool:
@@ -170,9 +170,9 @@ def read_pod(value: Any) -> Pod:
     return checked_pod(_convert(value, Pod))
 
 
-def read_node(value: Any) -> Node:
+def read_node(value: Any) -> ClusterNode:
     """A node out of decoded JSON. Raises ObjectError."""
-    node: Node = _convert(value, Node)
+    node: ClusterNode = _convert(value, ClusterNode)
     if not is_name(node.metadata.name):
         raise ObjectError(f"{node.metadata.name[:60]!a} is no name of a node")
     return node
@@ -236,7 +236,7 @@ def pod_request(pod: Pod) -> PodRequest:
     return PodRequest(max(cpu), -(-max(memory) // 2**20), tuple(_gpu_request(one) for one in containers))
 
 
-def _gpu_request(resources: Resources) -> GpuRequest | None:
+def _gpu_request(resources: Resources) -> ContainerGpus | None:
     given = {
         name: quantity(_of(resources.limits, resources.requests, name))
         for name in MANAGED
@@ -251,7 +251,7 @@ def _gpu_request(resources: Resources) -> GpuRequest | None:
     memory = given.get(GPU_MEMORY) or None
     if gpus > 128 or percent > 100 or cores > 100:
         raise ObjectError(f"{gpus} GPUs with {percent} % of memory and {cores} % of cores: out of range")
-    return GpuRequest(gpus, memory, percent if memory is None else 0, cores)
+    return ContainerGpus(gpus, memory, percent if memory is None else 0, cores)
 
 
 def _of(first: Quantities, second: Quantities, name: str) -> str | int | float:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from vgpuctl.clusters.kubernetes import extender_messages as messages
 from vgpuctl.clusters.kubernetes.hami import ContainerDevices
-from vgpuctl.clusters.kubernetes.objects import Node, ObjectError, Pod, read_node, read_pod
+from vgpuctl.clusters.kubernetes.objects import ClusterNode, ObjectError, Pod, read_node, read_pod
 from vgpuctl.errors import BindRefused, BindUnknown, ClusterRefused, VgpuctlError
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.printable import printable
@@ -23,8 +23,8 @@ from vgpuctl.usecases.kubernetes.gangs import Gangs
 from vgpuctl.usecases.kubernetes.pod_binding import LOCK_WAIT_S, Cluster, PodBinder
 from vgpuctl.usecases.kubernetes.pod_demand import PodDemand, pod_demand
 from vgpuctl.usecases.kubernetes.shared_gpus import SharedGpus
-from vgpuctl.usecases.kubernetes.shared_node import SharedNode, Taken
-from vgpuctl.usecases.kubernetes.victims import Budget, choose_victims, read_budget
+from vgpuctl.usecases.kubernetes.shared_node import Taken
+from vgpuctl.usecases.kubernetes.victims import Budget, pods_to_evict, read_budget
 
 _LOGGER = logging.getLogger("vgpuctl.extender")
 OTHER_SCHEDULER = ("app.kubernetes.io/component", "hami-scheduler")
@@ -127,6 +127,11 @@ class Extender:
                 "reserved": sum(one.settled is None for one in self._reserved.values()),
             }
 
+    def problems(self) -> list[str]:
+        """What of the API's objects cannot be used, one line each."""
+        with self._lock:
+            return [f"{printable(about)}: {_reason(text)}" for about, text in sorted(self._gpus.problems.items())]
+
     def age_s(self) -> float | None:
         """Seconds since the last refresh; None before the first."""
         return None if self._refreshed is None else time.monotonic() - self._refreshed
@@ -140,21 +145,19 @@ class Extender:
         except ObjectError as error:
             self._count("bad_request")
             return messages.filter_answer(request, [], {}, {}, _reason(str(error)))
-        fitting: list[str] = []
         failed: dict[str, str] = {}
         final: dict[str, str] = {}
         with self._lock:
             self._counts["filter"] += 1
             self._gpus.arrive(demand)
-            for name in request.names:
+            fitting, others = self._gpus.fits(demand, request.names)
+            for name in others:
                 node = self._gpus.nodes.get(name)
                 if node is None:
                     final[name] = UNKNOWN_NODE
-                elif self._fits(demand, node):
-                    fitting.append(name)
-                else:
-                    reason, is_final = self._gpus.why_not(demand, node)
-                    (final if is_final else failed)[name] = _reason(reason)
+                    continue
+                reason, is_final = self._gpus.why_not(demand, node)
+                (final if is_final else failed)[name] = _reason(reason)
             if fitting and demand.gang is not None:
                 missing = self._gangs.missing(demand, self._gpus, [self._gpus.nodes[one] for one in fitting])
                 if missing:
@@ -172,13 +175,12 @@ class Extender:
             return messages.prioritize_answer({})
         with self._lock:
             self._counts["prioritize"] += 1
-            near = self._gangs.nearness(demand, self._gpus)
-            costs: dict[str, tuple[int, float]] = {}
-            for name in request.names:
-                node = self._gpus.nodes.get(name)
-                found = None if node is None else self._gpus.cost(demand, node)
-                if node is not None and found is not None:
-                    costs[name] = (-near(node), found[0])
+            costs = {name: cost for name, (cost, _) in self._gpus.costs(demand, request.names).items()}
+            if demand.gang is not None and costs:
+                near = self._gangs.nearness(demand, self._gpus)
+                distances = {name: -near(self._gpus.nodes[name]) for name in costs}
+                nearest = min(distances.values())
+                costs = {name: cost for name, cost in costs.items() if distances[name] == nearest}
         return messages.prioritize_answer(_scores(request.names, costs))
 
     def bind(self, body: bytes) -> bytes:
@@ -212,7 +214,7 @@ class Extender:
             self._counts["preempt"] += 1
             for name, (uids, violations) in request.victims.items():
                 node = self._gpus.nodes.get(name)
-                found = None if node is None else choose_victims(demand, node, uids, self._gpus, self._budgets)
+                found = None if node is None else pods_to_evict(demand, node, uids, self._gpus, self._budgets)
                 if found is not None:
                     answer[name] = (found[0], violations + found[1])
         return messages.preempt_answer(answer)
@@ -253,7 +255,7 @@ class Extender:
             raise BindRefused(f"pod {demand.text} is being bound to {known.node}")
         # What an interrupted attempt wrote counts for it, not against it.
         self._gpus.release(demand.uid)
-        found = self._gpus.cost(demand, node) if not (demand.shape.wants_gpu and node.refusal) else None
+        found = self._gpus.costs(demand, [name]).get(name)
         if found is None:
             raise BindRefused(
                 f"pod {demand.text} does not fit on {name} any more: {self._gpus.why_not(demand, node)[0]}"
@@ -268,16 +270,11 @@ class Extender:
         self._reserved.pop(demand.uid, None)
         self._gpus.release(demand.uid)
 
-    def _fits(self, demand: PodDemand, node: SharedNode) -> bool:
-        if not demand.shape.wants_gpu:
-            return True
-        return not node.refusal and self._gpus.fits(demand, node)
-
     def _count(self, name: str) -> None:
         with self._lock:
             self._counts[name] += 1
 
-    def _list_nodes(self) -> list[Node]:
+    def _list_nodes(self) -> list[ClusterNode]:
         return _readable(self._cluster.list_nodes(), read_node)
 
     def _list_pods(self) -> list[Pod]:
@@ -295,17 +292,14 @@ def _readable(found: Iterable[Any], read: Callable[[Any], T]) -> list[T]:
     return readable
 
 
-def _scores(names: Sequence[str], costs: dict[str, tuple[int, float]]) -> dict[str, int]:
-    if not costs:
-        return dict.fromkeys(names, 0)
-    best = min(costs, key=lambda name: (costs[name], name))
-    nearest = costs[best][0]
-    near = {name: cost for name, (distance, cost) in costs.items() if distance == nearest}
-    low, high = min(near.values()), max(near.values())
+def _scores(names: Sequence[str], costs: dict[str, float]) -> dict[str, int]:
     scores = dict.fromkeys(names, 0)
-    for name, cost in near.items():
-        scores[name] = 9 if high == low else 9 - int(8 * (cost - low) / (high - low))
-    scores[best] = messages.BEST_SCORE
+    if costs:
+        low, high = min(costs.values()), max(costs.values())
+        best = min(name for name, cost in costs.items() if cost == low)
+        per_point = 8 / (high - low) if high > low else 0
+        scores |= {name: 9 - int((cost - low) * per_point) for name, cost in costs.items()}
+        scores[best] = messages.BEST_SCORE
     return scores
 
 

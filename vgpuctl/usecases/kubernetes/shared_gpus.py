@@ -12,7 +12,7 @@ from datetime import datetime
 
 from vgpuctl.clusters.kubernetes import hami
 from vgpuctl.clusters.kubernetes.hami import ContainerDevices, GivenDevice, HamiFormatError
-from vgpuctl.clusters.kubernetes.objects import Node, ObjectError, Pod
+from vgpuctl.clusters.kubernetes.objects import ClusterNode, ObjectError, Pod
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.scheduler.soft.host_state import WHOLE, Demand, GpuFree, HostState
 from vgpuctl.scheduler.soft.shared_devices import (
@@ -31,6 +31,7 @@ from vgpuctl.usecases.kubernetes.pod_demand import PodDemand, Shape
 from vgpuctl.usecases.kubernetes.shared_node import HeldPod, SharedNode, Taken, read_held_pod, read_shared_node
 
 MOST_REMEMBERED = 50_000
+_MOST_SHAPES = 256
 Parts = tuple[tuple[int, ...], ...]
 """Of each container the numbers of its devices."""
 
@@ -49,11 +50,12 @@ class SharedGpus:
         self._next_number = 0
         self._boards: dict[str, tuple[Device, ...]] = {}
         self._usual_memory_mib = 0
-        self._parts: dict[tuple[Shape, int], list[Parts]] = {}
-        self._costs: dict[object, tuple[float, Parts]] = {}
+        self._parts: dict[Shape, dict[int | str, list[Parts]]] = {}
+        self._costs: dict[object, dict[int, tuple[float, Parts]]] = {}
+        self._cost_count = 0
         self._pricing = 0
 
-    def load(self, nodes: Iterable[Node], pods: Iterable[Pod], now: datetime) -> None:
+    def load(self, nodes: Iterable[ClusterNode], pods: Iterable[Pod], now: datetime) -> None:
         """Take over what the API says. Pods that `hold` added and that are not in it are dropped: hold them again."""
         self.problems = {}
         held: dict[str, dict[str, HeldPod]] = {}
@@ -83,7 +85,7 @@ class SharedGpus:
             ):  # fmt: skip
                 self._put(node)
             else:
-                node.host, node.state, node.kind, node.state_number = old.host, old.state, old.kind, old.state_number
+                node.host, node.state, node.kind, node.place = old.host, old.state, old.kind, old.place
             if node.refusal:
                 self.problems[f"node {name}"] = node.refusal
         for node in fresh.values():
@@ -117,25 +119,45 @@ class SharedGpus:
         """The node where a pod has its part."""
         return self._where.get(uid)
 
-    def fits(self, demand: PodDemand, node: SharedNode) -> bool:
-        """True if the node's devices can take the pod beside what they have."""
-        return not demand.shape.wants_gpu or bool(self._ways(demand.shape, node))
+    def fits(self, demand: PodDemand, names: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The nodes whose devices can take the pod beside what they have, and those that cannot or are unknown."""
+        fitting, others = [], []
+        nodes, wants = self.nodes, demand.shape.wants_gpu
+        shape, named = demand.shape, demand.shape.names_devices
+        known = self._known_ways(shape, is_kept=not named)
+        for name in names:
+            node = nodes.get(name)
+            if node is None:
+                others.append(name)
+            elif not wants or self._look_up(known, name if named else node.kind, shape, node):
+                fitting.append(name)
+            else:
+                others.append(name)
+        return fitting, others
 
-    def cost(self, demand: PodDemand, node: SharedNode) -> tuple[float, Parts] | None:
-        """What placing the pod there costs by the policy, and the best devices for it; None where it does not fit."""
-        if self._fleet.pricing != self._pricing or len(self._costs) > MOST_REMEMBERED:
+    def costs(self, demand: PodDemand, names: Iterable[str]) -> dict[str, tuple[float, Parts]]:
+        """What placing the pod costs by the policy on each node where it fits, and the best devices for it."""
+        if self._fleet.pricing != self._pricing or self._cost_count > MOST_REMEMBERED:
             self._costs.clear()
+            self._cost_count = 0
             self._pricing = self._fleet.pricing
-        shape = demand.shape
-        key = (node.state_number, node.kind, demand.cpu, demand.memory_mib, shape)
-        found = None if shape.names_devices else self._costs.get(key)
-        if found is None:
-            choices = self._ways(shape, node) if shape.wants_gpu else [()]
-            if not choices:
-                return None
-            found = min((self._cost_of(demand, node, parts), parts) for parts in choices)
-            if not shape.names_devices:
-                self._costs[key] = found
+        shape, found = demand.shape, {}
+        key = (shape, demand.cpu, demand.memory_mib)
+        by_place = {} if shape.names_devices else self._costs.setdefault(key, {})
+        nodes, wants, named = self.nodes, shape.wants_gpu, shape.names_devices
+        known = self._known_ways(shape, is_kept=not named)
+        for name in names:
+            node = nodes.get(name)
+            if node is None:
+                continue
+            best = None if named else by_place.get(node.place)
+            if best is None:
+                choices = self._look_up(known, name if named else node.kind, shape, node) if wants else [()]
+                if not choices:
+                    continue
+                best = by_place[node.place] = min((self._cost_of(demand, node, parts), parts) for parts in choices)
+                self._cost_count += 1
+            found[name] = best
         return found
 
     def room_for(self, demand: PodDemand, node: SharedNode, most: int) -> int:
@@ -173,16 +195,22 @@ class SharedGpus:
             return node.refusal, True
         return why_not([one for one in demand.shape.asks if one], node.host)
 
-    def _ways(self, shape: Shape, node: SharedNode) -> list[Parts]:
-        """The ways to give a pod its devices; they are the same on nodes of one kind."""
-        if shape.names_devices:
-            return self._find_ways(shape, node)
-        key = (shape, node.kind)
-        found = self._parts.get(key)
+    def _known_ways(self, shape: Shape, *, is_kept: bool) -> dict[int | str, list[Parts]]:
+        """The ways to give a pod its devices as far as they are known, by kind of node; kept for the next equal pod."""
+        if not is_kept:
+            return {}
+        if len(self._parts) > _MOST_SHAPES:
+            self._parts.clear()
+        return self._parts.setdefault(shape, {})
+
+    def _look_up(
+        self, known: dict[int | str, list[Parts]], key: int | str, shape: Shape, node: SharedNode
+    ) -> list[Parts]:
+        found = known.get(key)
         if found is None:
-            if len(self._parts) > MOST_REMEMBERED:
-                self._parts.clear()
-            found = self._parts[key] = self._find_ways(shape, node)
+            if len(known) > MOST_REMEMBERED:
+                known.clear()
+            found = known[key] = self._find_ways(shape, node)
         return found
 
     def _find_ways(self, shape: Shape, node: SharedNode) -> list[Parts]:
@@ -241,7 +269,6 @@ class SharedGpus:
             node.name, board=node.board, cpu=max(cpu, 0), memory_mib=max(memory, 0), gpus=node.host.free()
         )
         node.state = self._fleet.state_of(node.name)
-        node.state_number = self._number(node.state)
         used = node.host.used
         node.kind = self._number(
             tuple(
@@ -258,6 +285,8 @@ class SharedGpus:
                 for one in node.devices
             )
         )
+
+        node.place = self._number((node.state, node.kind))
 
     def _number(self, key: object) -> int:
         """A number for equal values; no other value ever has it."""

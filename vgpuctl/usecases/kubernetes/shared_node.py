@@ -7,7 +7,7 @@ from datetime import datetime
 
 from vgpuctl.clusters.kubernetes import hami
 from vgpuctl.clusters.kubernetes.hami import HamiFormatError, RegisteredDevice
-from vgpuctl.clusters.kubernetes.objects import GPU, Node, ObjectError, Pod
+from vgpuctl.clusters.kubernetes.objects import GPU, ClusterNode, ObjectError, Pod
 from vgpuctl.scheduler.soft.host_state import HostState
 from vgpuctl.scheduler.soft.shared_devices import NOTHING, Device, SharedHost, Used
 from vgpuctl.usecases.kubernetes.pod_demand import PodDemand, Shape, pod_demand
@@ -33,7 +33,7 @@ class HeldPod:
 class SharedNode:
     """A node. refusal: why no pod may have any of its devices. board: the model of its GPUs.
 
-    host, state, kind, state_number: worked out from devices and pods by SharedGpus.
+    host, state, kind, place: worked out from devices and pods by SharedGpus.
     """
 
     name: str
@@ -47,7 +47,7 @@ class SharedNode:
     host: SharedHost = field(default_factory=lambda: SharedHost(()))
     state: HostState = field(default_factory=lambda: HostState("", 0, 0, ()))
     kind: int = 0
-    state_number: int = 0
+    place: int = 0
 
     def given(self) -> Taken:
         """What is given out of each device."""
@@ -58,7 +58,7 @@ class SharedNode:
         return total
 
 
-def read_shared_node(node: Node, now: datetime) -> SharedNode:
+def read_shared_node(node: ClusterNode, now: datetime) -> SharedNode:
     """Read a node; what is wrong with its annotations is its refusal."""
     notes, refusal = node.annotations, ""
     devices: list[RegisteredDevice] = []

@@ -61,7 +61,7 @@ def read_budget(value: Any) -> Budget:
     return Budget(found.metadata.namespace, labels, found.status.disruptions_allowed)
 
 
-def choose_victims(
+def pods_to_evict(
     demand: PodDemand, node: SharedNode, given: Sequence[str], gpus: SharedGpus, budgets: Sequence[Budget]
 ) -> tuple[list[str], int] | None:
     """The UIDs of the victims, and how many of those added here violate a budget; None where nothing helps.

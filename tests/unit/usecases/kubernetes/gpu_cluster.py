@@ -52,10 +52,12 @@ class GpuCluster:
 
     def add_pod(self, name: str, *, priority: int = 0, **more: Any) -> Any:
         """A pending pod. gpu, mem, cores: of its only container; containers, init: limits of each instead."""
-        limits = {"nvidia.com/gpu": more.get("gpu", 1), "nvidia.com/gpucores": more.get("cores", 0)}
+        limits = {"nvidia.com/gpu": str(more.get("gpu", 1)), "nvidia.com/gpucores": str(more.get("cores", 0))}
         if "mem" in more:
-            limits["nvidia.com/gpumem"] = more["mem"]
-        made = [{"resources": {"limits": one}} for one in more.get("containers", [limits])]
+            limits["nvidia.com/gpumem"] = str(more["mem"])
+        made = [
+            {"name": f"c{at}", "resources": {"limits": one}} for at, one in enumerate(more.get("containers", [limits]))
+        ]
         self.pods[name] = {
             "metadata": {
                 "name": name, "namespace": "ml", "uid": f"uid-{name}", "resourceVersion": "0",
@@ -63,9 +65,11 @@ class GpuCluster:
             },
             "spec": {
                 "priority": priority, "containers": made, "schedulerName": "vgpuctl-scheduler",
-                "initContainers": [{"resources": {"limits": one}} for one in more.get("init", [])],
+                "initContainers": [
+                    {"name": f"i{at}", "resources": {"limits": one}} for at, one in enumerate(more.get("init", []))
+                ],
             },
-            "status": {"phase": "Pending", "startTime": more.get("start", "")},
+            "status": {"phase": "Pending", "startTime": more.get("start", "2026-03-01T00:00:00Z")},
         }  # fmt: skip
         return self.pods[name]
 

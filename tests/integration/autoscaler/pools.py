@@ -72,6 +72,14 @@ def make_vm(services: Services, node: Node) -> None:
         session.add_vm(Vm(node.vm_uuid, entry.request, "h1", VmState.RUNNING))
 
 
+def refuse(services: Services, node: Node, refusal: str) -> None:
+    """Note why a waiting node cannot be made, as the controller does."""
+    with services.store.transaction() as session:
+        entry = session.queued(node.tenant, node.name)
+        assert entry is not None
+        session.note_in_queue(entry.id, "the reason in words", refusal)
+
+
 def lose_vm(services: Services, node: Node) -> None:
     """Delete the VM of a node behind its pool's back, and let a round of the controller see it."""
     with services.store.transaction() as session:

@@ -2,6 +2,7 @@
 """Each call of the cluster-autoscaler over gRPC, on a store without hosts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -9,7 +10,7 @@ import pytest
 
 from tests.autoscaler_client import CREATING, DELETING, RUNNING, Autoscaler, Provider, refusal
 from tests.autoscaler_protos import Release
-from tests.integration.autoscaler.pools import GROUP, make_vm, nodes, provider_of, stored_pools
+from tests.integration.autoscaler.pools import GROUP, make_vm, nodes, provider_of, refuse, stored_pools
 from vgpuctl.usecases.node.wanted_nodes import let_go, want_nodes
 from vgpuctl.usecases.support.services import Services
 
@@ -172,6 +173,46 @@ def test_the_gpu_label_and_types_are_those_of_the_pools(provider: Provider) -> N
     assert list(provider.call("GetAvailableGPUTypes").gpuTypes) == ["A40-24Q"]
     assert provider.template(GROUP).metadata.labels["vgpuctl.io/gpu"] == "A40-24Q"
     provider.call("Cleanup")
+
+
+@pytest.mark.parametrize(
+    ("refusal_there", "code", "error_class"),
+    [
+        ("no-capacity", "NoVgpuCapacity", 1),
+        ("no-licence", "NoLicence", 1),
+        ("quota-exceeded", "QuotaExceeded", 1),
+        ("image-missing", "ImageMissing", 99),
+    ],
+)
+def test_a_failed_node_is_listed_with_its_error_until_it_is_deleted(
+    services: Services, provider: Provider, refusal_there: str, code: str, error_class: int
+) -> None:
+    provider.call("NodeGroupIncreaseSize", id=GROUP, delta=2)
+    refuse(services, nodes(services)[0], refusal_there)
+    first, second = provider_ids(services)
+    assert provider.instances(GROUP) == {first: (CREATING, code, error_class), second: (CREATING, "", 0)}
+    autoscaler = Autoscaler(provider)
+    autoscaler.loop()
+    assert autoscaler.failures == [code]
+    assert list(provider.instances(GROUP)) == [second]
+    assert size(provider) == 1
+
+
+@pytest.mark.parametrize(("minimum", "listed"), [(0, 3), (1, 3), (2, 2), (4, 0)])
+def test_failed_nodes_that_the_minimum_needs_are_not_deleted_again_and_again(
+    services: Services, provider: Provider, minimum: int, listed: int
+) -> None:
+    provider.call("NodeGroupIncreaseSize", id=GROUP, delta=4)
+    make_vm(services, nodes(services)[0])
+    for node in nodes(services)[1:]:
+        refuse(services, node, "no-capacity")
+    with services.store.transaction() as session:
+        session.put_node_pool(replace(session.node_pool("acme", "gpu"), minimum=minimum))
+    autoscaler = Autoscaler(provider)
+    for _ in range(3):
+        autoscaler.loop()
+    assert len(autoscaler.failures) == listed
+    assert size(provider) == 4 - listed
 
 
 @pytest.mark.parametrize("release", Release)

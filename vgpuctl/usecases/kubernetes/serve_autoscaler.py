@@ -137,11 +137,21 @@ class NodeGroups:
             let_go_in(session, pool, names, reason="the autoscaler deletes it", is_drained=True)
 
     def instances(self, group: str) -> list[GroupInstance]:
-        """The nodes of a group, those that leave too. Raises NotFound for the group."""
+        """The nodes of a group, those that leave too. Raises NotFound for the group.
+
+        The autoscaler deletes what has an error, also below the minimum. The controller would make those nodes again
+        and again, so of the failed ones as many have none as the minimum needs, the oldest.
+        """
         with self._services.store.reading() as session:
             pool = self._group_in(session, group)
             states = node_states(session, session.nodes(pool.tenant, pool.name))
-        return [_instance(pool, one) for one in states]
+        spare = sum(is_wanted(one.node) for one in states) - pool.minimum
+        found = {one.node.name: _instance(pool, one) for one in states}
+        failed = [one.node for one in states if found[one.node.name].code]
+        failed.sort(key=lambda node: (node.wanted_at, node.name))
+        for node in failed[: max(0, len(failed) - max(0, spare))]:
+            found[node.name] = GroupInstance(found[node.name].provider_id, InstanceState.CREATING)
+        return list(found.values())
 
     def template(self, group: str) -> TemplateNode:
         """What a new node of a group will be. Raises NotFound for the group."""

@@ -7,7 +7,6 @@ installed Slurm is used but its programs.
 """
 
 import contextlib
-import fcntl
 import os
 import random
 import shutil
@@ -342,7 +341,8 @@ def wait_until(is_so: Callable[[], object], what: str, *, limit_s: float = 120.0
 class _Ports:
     """Neighbouring ports that no other cluster of this machine's tests takes, and nobody listens on just now.
 
-    slurmd binds its port long after slurm.conf names it, so a block of ports is taken by a lock that ends with us.
+    slurmd binds its port long after slurm.conf names it, so a block of ports is taken by the name of a socket, which
+    ends with us.
     """
 
     def __init__(self, number: int) -> None:
@@ -350,21 +350,21 @@ class _Ports:
         blocks = list(range(_FIRST_PORT, _LAST_PORT, _BLOCK))
         random.shuffle(blocks)
         for first in blocks:
-            self._lock = os.open(f"{tempfile.gettempdir()}/vgpuctl-slurm-ports-{first}", os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = socket.socket(socket.AF_UNIX)
             self.numbers = list(range(first, first + number))
-            if self._is_ours() and all(map(_is_free, self.numbers)):
+            if self._is_ours(first) and all(map(_is_free, self.numbers)):
                 return
             self.close()
         raise AssertionError(f"no {number} free ports")
 
     def close(self) -> None:
         """Let others take these ports."""
-        os.close(self._lock)
+        self._lock.close()
 
-    def _is_ours(self) -> bool:
+    def _is_ours(self, first: int) -> bool:
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            self._lock.bind(f"\0vgpuctl-slurm-ports-{first}")
+        except OSError:
             return False
         return True
 

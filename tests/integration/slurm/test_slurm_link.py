@@ -16,7 +16,7 @@ from vgpuctl.model.cluster_member import ClusterMember
 
 NAMES = [f"gpu-{number:03d}" for number in range(1, 9)]
 LINES = """\
-NodeName=gpu-[001-008] CPUs=1 RealMemory=500 Gres=gpu:l40s_8q:1 Feature=l40s-8q State=CLOUD
+NodeName=gpu-[001-008] NodeAddr=127.0.0.1 CPUs=1 RealMemory=500 Gres=gpu:l40s_8q:1 Feature=l40s-8q State=CLOUD
 PartitionName=vgpu Nodes=gpu-[001-008] Default=YES MaxTime=60 State=UP
 PartitionName=other Nodes=gpu-[001-002] MaxTime=60 State=UP Hidden=YES
 """

@@ -151,14 +151,6 @@ def open_services(
 
         return performance_path(settings.performance, settings.database)
 
-    def cluster(pool: "NodePool") -> "ClusterLink | None":
-        if pool.role is NodeRole.SLURM and settings.slurm_folder is not None:
-            from vgpuctl.clusters.slurm.config_file import SlurmConfig
-            from vgpuctl.clusters.slurm.link import SlurmLink
-
-            return SlurmLink(SlurmConfig(settings.slurm_folder, pool.tenant, pool.cluster))
-        return None
-
     services = Services(
         load_inventory=load,
         open_store=store,
@@ -172,7 +164,22 @@ def open_services(
         inventory_mark=inventory_mark,
         past=past,
         performance=performance,
-        open_cluster=cluster,
+        open_cluster=functools.partial(_open_cluster, settings),
         reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
     return services
+
+
+def _open_cluster(settings: Settings, pool: "NodePool") -> "ClusterLink | None":
+    if pool.role is NodeRole.SLURM and settings.slurm_folder is not None:
+        from vgpuctl.clusters.slurm.config_file import SlurmConfig
+        from vgpuctl.clusters.slurm.link import SlurmLink
+
+        return SlurmLink(SlurmConfig(settings.slurm_folder, pool.tenant, pool.cluster))
+    if pool.role.is_kubernetes and pool.join.kubeconfig is not None:
+        from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
+        from vgpuctl.clusters.kubernetes.link import KubernetesLink
+
+        config = read_kubeconfig(pool.join.kubeconfig)
+        return KubernetesLink(config, tenant=pool.tenant, name=pool.cluster)
+    return None

@@ -14,6 +14,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.node_pool import Node, NodePool
 from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmState
@@ -40,6 +41,8 @@ class Seen:
     queue: Sequence[QueueEntry]
     pools: Sequence[Pool]
     open_operations: int
+    node_pools: Sequence[NodePool] = ()
+    nodes: Sequence[Node] = ()
 
     def vm(self, tenant: str, name: str) -> Vm | None:
         """A VM by its names."""
@@ -62,6 +65,8 @@ def look(store: Store) -> Seen:
             session.queue(),
             session.pools(),
             len(session.open_operations()),
+            session.node_pools(),
+            session.nodes(),
         )
 
 
@@ -75,6 +80,7 @@ def faults(before: Seen, seen: Seen, machines: Mapping[str, MachineFolder], now:
     yield from _quotas(seen)
     yield from _gpu_hours(before, seen, now)
     yield from _reservations(seen, now)
+    yield from _nodes(seen)
     closed = {host: pool for pool in seen.pools for host in pool.hosts}
     old = {vm.uuid for vm in before.vms}
     for vm in seen.vms:
@@ -83,6 +89,33 @@ def faults(before: Seen, seen: Seen, machines: Mapping[str, MachineFolder], now:
     for name, machine in machines.items():
         yield from _cards(name, machine, by_host[name])
         yield from _machine(name, machine, by_host[name], [vm for vm in seen.vms if vm.host == name])
+
+
+def _nodes(seen: Seen) -> Iterator[str]:
+    """A node is one of a pool's names, and has a VM or waits for it; no pool has more than its maximum."""
+    pools = {(one.tenant, one.name): one for one in seen.node_pools}
+    vms = {(vm.request.tenant, vm.request.name): vm for vm in seen.vms}
+    waiting = {(one.tenant, one.name) for entry in seen.queue for one in entry.requests}
+    for node in seen.nodes:
+        pool, vm = pools.get((node.tenant, node.pool)), vms.get((node.tenant, node.name))
+        if pool is None:
+            yield f"node {node.label} is of pool {node.pool}, which is not there"
+            continue
+        if vm is None and (node.tenant, node.name) not in waiting and not node.is_leaving:
+            yield f"node {node.label} has no VM, and does not wait for one"
+        if vm is not None and vm.uuid != node.vm_uuid:
+            yield f"node {node.label} has VM {vm.uuid}, not {node.vm_uuid}"
+        if vm is not None and vm.request.gpus != pool.request.gpus:
+            yield f"node {node.label} has {vm.request.gpus}, its pool {pool.request.gpus}"
+    for (tenant, name), pool in pools.items():
+        there = [one for one in seen.nodes if (one.tenant, one.pool) == (tenant, name) and not one.is_leaving]
+        if len(there) > pool.maximum:
+            yield f"node pool {pool.label} has {len(there)} nodes, its maximum is {pool.maximum}"
+    named = {(one.tenant, one.name) for one in seen.nodes}
+    for (tenant, vm_name), vm in vms.items():
+        of_pool = [one for one in pools.values() if one.tenant == tenant and one.number_of(vm_name) is not None]
+        if of_pool and (tenant, vm_name) not in named:
+            yield f"{vm.domain_name} is named as a node of {of_pool[0].label}, which does not know it"
 
 
 def told_by_agent(facts: HostFacts) -> set[Device]:

@@ -16,7 +16,7 @@ BEGIN = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
 POOL = "gold"
 NOW = ("--timeout", "0")
 ROUND = ("controller", "--once", "--shutdown-timeout", "0")
-_KILLED = {"create": 11, "gang": 22, "delete": 9, "stop": 7, "start": 7, "round": 20}
+_KILLED = {"create": 11, "gang": 22, "delete": 9, "stop": 7, "start": 7, "round": 20, "drop": 9}
 """Kinds of steps that are killed, and up to which side effect."""
 
 _POLICIES = ("fifo", "priority", "shortest-first", "fair-share")
@@ -57,7 +57,9 @@ class Day:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the day is. round_s: from one round of the controller to the next."""
+    """How large the day is. round_s: from one round of the controller to the next. clusters: node pools, each second
+    one of a Slurm cluster.
+    """
 
     hours: float
     vms: int
@@ -65,6 +67,7 @@ class Scale:
     round_s: float
     killed: float
     mean_life_s: float
+    clusters: int = 0
 
 
 def plan_day(shapes: Sequence[Shape], scale: Scale, seed: int) -> Day:
@@ -80,6 +83,8 @@ def plan_day(shapes: Sequence[Shape], scale: Scale, seed: int) -> Day:
     makes = _Maker(day, scale, dice, cards)
     for number in range(scale.vms):
         makes.vm(f"vm-{number:04}", _arrival(scale, dice))
+    for number in range(scale.clusters):
+        makes.cluster(number)
     for number in range(math.ceil(scale.hours / 2)):
         makes.reservation(f"res-{number}", BEGIN + dice.uniform(0, max(scale.hours - 3, 0.1)) * 3600)
     for number in range(1, round(scale.hours * 3600 / scale.round_s) + 1):
@@ -195,6 +200,34 @@ class _Maker:
         self.add(Step(begin + 10, "use", use, tenant, name))
         self._delete(name, tenant, end + 900)
         self.add(Step(end + 910, "cancel", ("cancel-reservation", name, *_of(tenant)), tenant, name))
+
+    def cluster(self, number: int) -> None:
+        """A node pool: the autoscaler of a Kubernetes cluster asks for other sizes, jobs of Slurm for named nodes."""
+        dice, tenant = self._dice, self._tenant()
+        is_slurm, most, end = bool(number % 2), dice.randint(3, 8), BEGIN + self._scale.hours * 3600
+        name = f"{'slurm' if is_slurm else 'kube'}-{number}"
+        card = dice.choice([one for one in self._cards if one.interface != PASSTHROUGH] or self._cards)
+        gpu = dice.choice([one for one in offers(card) if "*" not in one])
+        shape = ("--role", "slurm" if is_slurm else "k3s", "--max", str(most), "--gpu", gpu, *self._importance())
+        size = ("--vcpus", "4", "--memory", "16GiB", "--network", "none", "--spread", dice.choice(("none", "apart")))
+        least = ("--min", "0" if is_slurm else str(dice.randint(0, 2)))
+        begin = BEGIN + dice.uniform(0, 0.1) * self._scale.hours * 3600
+        create = ("create-node-pool", name, *_of(tenant), *shape, *size, *least, "--may-preempt")
+        self.add(Step(begin, "pool", create, tenant, name))
+        at = begin
+        while (at := at + dice.expovariate(2 / 3600)) < end:
+            if is_slurm:
+                first = dice.randint(1, most)
+                nodes = f"{name}-[{first:03}-{dice.randint(first, most):03}]"
+                self.add(Step(at, "resume", ("slurm-resume", nodes, *_of(tenant)), tenant, name))
+                over = min(at + dice.expovariate(1 / 3600), end)
+                self.add(Step(over, "suspend", ("slurm-suspend", nodes, *_of(tenant)), tenant, name))
+            else:
+                size_then = str(dice.randint(int(least[1]), most))
+                self.add(Step(at, "scale", ("scale-node-pool", name, size_then, *_of(tenant)), tenant, name))
+        if dice.random() < 0.5:
+            drop = ("delete-node-pool", name, *_of(tenant), "--yes", "--drained", *NOW)
+            self.add(Step(begin + dice.uniform(0.5, 1) * (end - begin), "drop", drop, tenant, name))
 
     def _delete(self, name: str, tenant: str, at: float) -> None:
         self.add(Step(at, "delete", ("delete-vm", name, *_of(tenant), "--yes", *NOW), tenant, name))

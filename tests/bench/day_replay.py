@@ -50,10 +50,11 @@ _REFUSED = {
     "use": ("no-capacity", "quota-exceeded", "state"),
     "start": ("no-capacity", "quota-exceeded"),
     "reserve": ("no-capacity", "quota-exceeded"),
+    "pool": ("quota-exceeded",),
 }
 """By kind of step, the errors that are an answer and not a fault."""
 
-_KILLED_AGAIN = {"delete": ("not-found",), "gang": ("state",)}
+_KILLED_AGAIN = {"delete": ("not-found",), "gang": ("state",), "drop": ("not-found",)}
 """What a command may say beside that when it is given again after it was killed: it had done its work already."""
 
 
@@ -130,6 +131,7 @@ class Replay:
         if step.kind == "round":
             over = [vm for vm in seen.vms if vm.state is VmState.RUNNING and (vm.ends_at or self._now + 1) <= self._now]
             found += [f"{vm.domain_name} runs on after its end" for vm in over]
+            found += [f"node {one.label} still leaves after a round" for one in seen.nodes if one.is_leaving]
         changed = [name for name, machine in self._machines.items() if machine.state() is not states[name]]
         changed += [lease.host for lease in {*seen.leases} ^ {*before.leases} if lease.host not in changed]
         names = list(self._machines) if number % self._look_every == 0 else sorted(set(changed))
@@ -139,6 +141,7 @@ class Replay:
                 self._blame(f"step {number}, {' '.join(step.arguments)} (kill {step.kill}): {one}")
         self._standing = set(found)
         self.counts["most VMs"] = max(self.counts["most VMs"], len(seen.vms))
+        self.counts["most nodes"] = max(self.counts["most nodes"], len(seen.nodes))
         self.counts["longest queue"] = max(self.counts["longest queue"], len(seen.queue))
         self.spent["check"].append(time.perf_counter() - began)
         return seen
@@ -150,6 +153,8 @@ class Replay:
             return vm is not None or seen.waits(step.tenant, step.name)
         if step.kind in ("stop", "start"):
             return vm is not None and vm.state is (VmState.RUNNING if step.kind == "stop" else VmState.STOPPED)
+        if step.kind in ("scale", "resume", "suspend", "drop"):
+            return any((one.tenant, one.name) == (step.tenant, step.name) for one in seen.node_pools)
         if step.kind in ("use", "cancel"):
             return any((one.tenant, one.name) == (step.tenant, step.name) for one in seen.reservations)
         return True
@@ -197,6 +202,9 @@ class Replay:
     def _end(self, services: Services, seen: Seen) -> None:
         """Delete everything, and find the hosts as they were."""
         self._now += 60
+        for pool in seen.node_pools:
+            self._does("delete-node-pool", pool.name, "--tenant", pool.tenant, "--yes", "--drained", "--timeout", "0")
+        seen = look(services.store)
         for entry in seen.queue:
             self._does("leave-queue", entry.request.name, "--tenant", entry.request.tenant)
         by_tenant: dict[str, list[str]] = defaultdict(list)
@@ -211,7 +219,7 @@ class Replay:
                 self.faults.append(f"at the end {' '.join(words)} finds {found}")
         left = look(services.store)
         self.faults += faults(seen, left, self._machines, self._now)
-        if left.vms or left.leases or left.queue or left.reservations:
+        if left.vms or left.leases or left.queue or left.reservations or left.nodes:
             self.faults.append(f"at the end the store has {left.vms}, {left.leases}, {left.queue}")
         for name, state in self._states().items():
             was = self._first_states[name]
@@ -287,6 +295,7 @@ def main() -> int:
     parser.add_argument("--round", type=float, default=600.0, help="seconds between rounds of the controller")
     parser.add_argument("--killed", type=float, default=0.08, help="part of the commands that are killed")
     parser.add_argument("--life", type=float, default=4.0, help="mean hours that a VM is wanted")
+    parser.add_argument("--clusters", type=int, default=0, help="node pools of Kubernetes and Slurm clusters in turn")
     parser.add_argument("--look", type=int, default=200, help="steps between looks at all hosts through the agent")
     given = parser.parse_args()
 
@@ -301,7 +310,8 @@ def main() -> int:
         lab.simulated.up(given.hosts, mix=given.mix, folder=folder, say=tell)
         try:
             replay = Replay(folder, home, look_every=given.look, tell=tell)
-            scale = Scale(given.hours, given.vms, given.tenants, given.round, given.killed, given.life * 3600)
+            life_s = given.life * 3600
+            scale = Scale(given.hours, given.vms, given.tenants, given.round, given.killed, life_s, given.clusters)
             told = replay.run(plan_day(replay.machine_shapes(), scale, given.seed))
         finally:
             lab.simulated.down(folder=folder)

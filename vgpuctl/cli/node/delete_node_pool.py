@@ -13,7 +13,9 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 @click.argument("name")
 @options.tenant
 @options.yes
-@click.option("--drained", is_flag=True, help="Do not wait until the work on the nodes has left.")
+@click.option(
+    "--drained", is_flag=True, help="Wait neither for the work on the nodes nor for a cluster that does not answer."
+)
 @options.shutdown_timeout("Seconds for a guest to shut down before it is forced off.", name="timeout", default_s=30.0)
 @options.one_host
 @options.as_json

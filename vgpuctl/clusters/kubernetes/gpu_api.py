@@ -4,26 +4,19 @@
 Objects are returned as decoded JSON, to be read by objects.py beside this file.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from lightkube import ApiError, Client, KubeConfig
+from lightkube import KubeConfig
 from lightkube.models.core_v1 import ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Binding, Node, Pod, PodBinding
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
 
-from vgpuctl.errors import ClusterConflict, ClusterMissing, ClusterRefused, ClusterUnreachable, UsageError
-
-TIMEOUT_S = 10.0
-_NOT_FOUND = 404
-_CONFLICT = 409
-_PAGE = 500
-T = TypeVar("T")
-_HttpError: type[Exception] = ApiError.__mro__[2]
-"""HTTPError of the client library under lightkube, whose name is another one in newer releases of lightkube."""
+from vgpuctl.clusters.kubernetes.api_server import PAGE, TIMEOUT_S, ApiServer
+from vgpuctl.errors import UsageError
 
 
 class GpuApi:
@@ -34,34 +27,33 @@ class GpuApi:
 
         Raises UsageError where the file, or the service account, cannot be used.
         """
-        timeout: Any = timeout_s
         where = "the pod's service account" if kubeconfig is None else str(kubeconfig)
         try:
             config = KubeConfig.from_service_account() if kubeconfig is None else KubeConfig.from_file(kubeconfig)
-            self._client: Any = Client(config=config, timeout=timeout, trust_env=False)
+            server = ApiServer(config, where=where, rights="docs/extender.md", timeout_s=timeout_s)
         except Exception as error:
             # The library lets its YAML reader's and decoder's errors through.
             raise UsageError(
                 f"{where} gives no access to an API server: {error}", hint="give --kubeconfig FILE"
             ) from error
-        self._where = where
+        self._client, self._ask = server.client, server.ask
 
     def list_nodes(self) -> list[Any]:
         """Every node."""
-        return self._ask("list nodes", lambda: [one.to_dict() for one in self._client.list(Node, chunk_size=_PAGE)])
+        return self._ask("list nodes", lambda: [one.to_dict() for one in self._client.list(Node, chunk_size=PAGE)])
 
     def list_pods(self) -> list[Any]:
         """Every pod of every namespace."""
         return self._ask(
             "list pods",
-            lambda: [one.to_dict() for one in self._client.list(Pod, namespace="*", chunk_size=_PAGE)],
+            lambda: [one.to_dict() for one in self._client.list(Pod, namespace="*", chunk_size=PAGE)],
         )
 
     def list_disruption_budgets(self) -> list[Any]:
         """Every PodDisruptionBudget."""
         return self._ask(
             "list disruption budgets",
-            lambda: [one.to_dict() for one in self._client.list(PodDisruptionBudget, namespace="*", chunk_size=_PAGE)],
+            lambda: [one.to_dict() for one in self._client.list(PodDisruptionBudget, namespace="*", chunk_size=PAGE)],
         )
 
     def get_node(self, name: str) -> Any:
@@ -96,20 +88,3 @@ class GpuApi:
     def _bind(self, binding: Binding, name: str, namespace: str) -> None:
         body = binding.to_dict() | {"apiVersion": "v1", "kind": "Binding"}
         self._client.create(PodBinding.from_dict(body), name, namespace=namespace)
-
-    def _ask(self, what: str, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except ApiError as error:
-            code, text = error.status.code, f"the API server refused to {what}: {error.status.message}"
-            if code == _NOT_FOUND:
-                raise ClusterMissing(text) from error
-            if code == _CONFLICT:
-                raise ClusterConflict(text) from error
-            raise ClusterRefused(text, hint="docs/extender.md has the rights that the account needs") from error
-        except _HttpError as error:
-            raise ClusterUnreachable(
-                f"the API server of {self._where} did not answer to {what}: {error or type(error).__name__}"
-            ) from error
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            raise ClusterRefused(f"the API server's answer to {what} cannot be read: {error}") from error

@@ -20,7 +20,7 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
 
     Raises NotFound (tenant), ImageUnregistered, StateError for a pool of this name with other values or for names of
     nodes that VMs have, QuotaExceeded when the tenant's quota never admits the minimum, StoreUnusable for secrets
-    without a key.
+    without a key, UsageError for a kubeconfig that cannot be used.
     """
     with services.store.reading() as session:
         there = find_pool(session, pool.tenant, pool.name)
@@ -28,6 +28,7 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
             refuse_differing(session, there, pool)
             return there, False
         check_pool_in(session, pool, beyond=services.say)
+    services.check_cluster(pool)
     if dry_run:
         return pool, True
     with services.store.transaction() as session:

@@ -18,8 +18,8 @@ def delete_node_pool(
 ) -> NodePool:
     """Delete a pool: its nodes are drained and their VMs deleted first, by this command.
 
-    is_drained: do not wait for the work on them. Raises NotFound, and StateError while nodes still drain; the same
-    command again goes on, and so does the controller.
+    is_drained: do not wait for the work on them, nor for a cluster that does not answer. Raises NotFound, and
+    StateError while nodes still drain; the same command again goes on, and so does the controller.
     """
     with services.store.transaction() as session:
         pool = session.node_pool(tenant, name)
@@ -28,7 +28,7 @@ def delete_node_pool(
             session.put_node_pool(pool)
         names = [one.name for one in session.nodes(tenant, name)]
         let_go_in(session, pool, names, reason="its pool is deleted", is_drained=is_drained)
-    for one in settle_pool(services, pool, shutdown_timeout_s=shutdown_timeout_s):
+    for one in settle_pool(services, pool, shutdown_timeout_s=shutdown_timeout_s, is_final=is_drained):
         services.say(f"{one.name}: {one.outcome}")
     with services.store.transaction() as session:
         left = session.nodes(tenant, name)

@@ -22,6 +22,7 @@ def set_node_pool(services: Services, tenant: str, name: str, given: Mapping[str
         wanted = changed_pool(there, given)
         if wanted == there:
             return there, False
+        services.check_cluster(wanted)
         check_pool_in(session, wanted, beyond=services.say)
         session.put_node_pool(wanted)
         before, after = values_of_pool(there), values_of_pool(wanted)

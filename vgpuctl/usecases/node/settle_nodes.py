@@ -55,17 +55,19 @@ def settle_nodes(
     return done
 
 
-def settle_pool(services: Services, pool: NodePool, *, shutdown_timeout_s: float) -> list[Settled]:
-    """One round over the nodes of one pool."""
+def settle_pool(
+    services: Services, pool: NodePool, *, shutdown_timeout_s: float, is_final: bool = False
+) -> list[Settled]:
+    """One round over the nodes of one pool. is_final: a cluster that does not answer keeps no node that leaves."""
     done: list[Settled] = []
     try:
-        done.extend(_settle(services, pool, shutdown_timeout_s))
+        done.extend(_settle(services, pool, shutdown_timeout_s, is_final))
     except VgpuctlError as error:
         done.append(Settled(pool.label, f"failed: {error.message}"))
     return done
 
 
-def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float) -> Iterator[Settled]:
+def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float, is_final: bool) -> Iterator[Settled]:
     with services.store.reading() as session:
         states = node_states(session, session.nodes(pool.tenant, pool.name))
     link, members = None, None
@@ -78,7 +80,7 @@ def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float) -> It
     for one in states:
         try:
             if one.state is NodeState.LEAVING:
-                yield from _leave(services, pool, one, link, shutdown_timeout_s)
+                yield from _leave(services, pool, one, link, shutdown_timeout_s, is_final)
             elif one.vm is None:
                 yield from _wait(services, pool, one, link)
             elif one.vm.state is VmState.RUNNING:
@@ -91,9 +93,17 @@ def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float) -> It
 
 
 def _leave(
-    services: Services, pool: NodePool, one: NodeStatus, link: ClusterLink | None, shutdown_timeout_s: float
+    services: Services,
+    pool: NodePool,
+    one: NodeStatus,
+    link: ClusterLink | None,
+    shutdown_timeout_s: float,
+    is_final: bool,
 ) -> Iterator[Settled]:
-    """Drain a node that was let go, delete its VM, and forget it in its cluster and here."""
+    """Drain a node that was let go, delete its VM, and forget it in its cluster and here.
+
+    A cluster that does not answer is asked again until the time to drain is over.
+    """
     node = one.node
     if one.vm is not None:
         if one.vm.state is VmState.RUNNING and not node.is_drained:
@@ -107,15 +117,24 @@ def _leave(
             if not take_out_of_queue(session, node, node.leave_reason or ""):
                 return
     if link is not None:
-        link.forget(node.name, pool.provider_id(node.vm_uuid))
+        try:
+            link.forget(node.name, pool.provider_id(node.vm_uuid))
+        except ClusterError as error:
+            if not is_final and not _is_over(services, pool, node):
+                raise
+            yield Settled(node.label, f"its cluster may still list it: {error.message}")
     with services.store.transaction() as session:
         forget(session, pool, node)
     yield Settled(node.label, "deleted")
 
 
+def _is_over(services: Services, pool: NodePool, node: Node) -> bool:
+    """True if the time in which a node that leaves may be drained is over."""
+    return node.leaving_at is not None and services.store.now() >= node.leaving_at + pool.drain_s
+
+
 def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | None) -> str | None:
     """Ask the work on a node to leave. Returns what is still there; None when its VM may be deleted."""
-    is_over = node.leaving_at is not None and services.store.now() >= node.leaving_at + pool.drain_s
     left: Sequence[str] = ()
     if link is not None and node.joined_at is not None:
         try:
@@ -123,7 +142,7 @@ def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | N
             left = link.drain(node.name)
         except ClusterError as error:
             left = [error.message]
-    if left and not is_over:
+    if left and not _is_over(services, pool, node):
         return ", ".join(left[:5])
     with services.store.transaction() as session:
         session.note_node_leaving(replace(node, is_drained=True))

@@ -274,6 +274,15 @@ class Services:
         with self._lock:
             return self._clusters.setdefault(key, link)
 
+    def check_cluster(self, pool: "NodePool") -> None:
+        """Refuse what a pool says of the way to its cluster; the cluster is not asked. pool: with its secrets.
+
+        Raises UsageError.
+        """
+        link = self._open_cluster(pool)
+        if link is not None:
+            link.close()
+
     def is_connected(self, name: str) -> bool:
         """True if the SSH connection of a host was opened by this command and still works."""
         session = self._sessions.get(name)

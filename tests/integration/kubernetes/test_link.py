@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The link to a Kubernetes cluster, over HTTP with a stand-in for its API server (tests/kubernetes_api.py)."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kubernetes_api import KubernetesApi, kubernetes_api
+from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
+from vgpuctl.clusters.kubernetes.link import CORDON_REASON, KubernetesLink
+from vgpuctl.errors import ClusterRefused, ClusterUnreachable
+from vgpuctl.model.secret_text import SecretText
+
+OURS = "vgpuctl://default/acme/uuid-1"
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with kubernetes_api() as made:
+        yield made
+
+
+@pytest.fixture
+def link(api: KubernetesApi) -> KubernetesLink:
+    return KubernetesLink(read_kubeconfig(SecretText.of(api.kubeconfig)), tenant="acme", name="main", timeout_s=20)
+
+
+def test_members_are_the_tenants_own_nodes_of_all_pages(api: KubernetesApi, link: KubernetesLink) -> None:
+    for number in range(600):
+        api.add_node(f"gpu-{number:03}", f"vgpuctl://default/acme/uuid-{number}", is_ready=number != 7)
+    api.add_node("control", "k3s://control")
+    api.add_node("other", "vgpuctl://default/globex/uuid-1")
+    members = {one.name: one for one in link.members()}
+    assert len(members) == 600
+    assert members["gpu-007"].is_ready is False
+    assert members["gpu-008"].is_ready is True
+    assert members["gpu-008"].provider_id == "vgpuctl://default/acme/uuid-8"
+    assert members["gpu-008"].allocatable["nvidia.com/gpu"] == "1"
+
+
+def test_a_cordon_of_ours_is_taken_back_and_another_stays(api: KubernetesApi, link: KubernetesLink) -> None:
+    api.add_node("gpu-001", OURS)
+    api.add_node("gpu-002", OURS, unschedulable=True)
+    for node in ("gpu-001", "gpu-002"):
+        link.cordon(node, "host sim-001\nis drained")
+    assert api.requests == ["PATCH /api/v1/nodes/gpu-001"]
+    assert api.nodes["gpu-001"]["spec"]["unschedulable"] is True
+    assert api.nodes["gpu-001"]["metadata"]["annotations"] == {CORDON_REASON: "host sim-001\\nis drained"}
+    for node in ("gpu-001", "gpu-002"):
+        link.uncordon(node)
+    assert "unschedulable" not in api.nodes["gpu-001"]["spec"]
+    assert api.nodes["gpu-001"]["metadata"]["annotations"] == {}
+    assert api.nodes["gpu-002"]["spec"]["unschedulable"] is True
+
+
+def test_a_drain_evicts_what_may_leave_and_names_what_stays(api: KubernetesApi, link: KubernetesLink) -> None:
+    api.add_node("gpu-001", OURS)
+    api.add_pod("train", "gpu-001")
+    api.add_pod("serve", "gpu-001")
+    api.add_pod("elsewhere", "gpu-002")
+    api.add_pod("plugin", "gpu-001", owner="DaemonSet")
+    api.add_pod("done", "gpu-001", phase="Succeeded")
+    api.kept.add("serve")
+    assert sorted(link.drain("gpu-001")) == ["ml/serve", "ml/train"]
+    assert link.drain("gpu-001") == ["ml/serve"], "its budget does not allow it yet"
+    api.kept.clear()
+    link.drain("gpu-001")
+    assert link.drain("gpu-001") == []
+    assert sorted(name for _space, name in api.pods) == ["done", "elsewhere", "plugin"]
+
+
+def test_only_the_node_of_the_vm_that_is_gone_is_forgotten(api: KubernetesApi, link: KubernetesLink) -> None:
+    api.add_node("gpu-001", OURS)
+    link.forget("gpu-001", "vgpuctl://default/acme/uuid-2")
+    assert "gpu-001" in api.nodes
+    link.forget("gpu-001", OURS)
+    link.forget("gpu-001", OURS)
+    assert api.requests == ["DELETE /api/v1/nodes/gpu-001"]
+    api.add_node("gpu-003", "vgpuctl://default/globex/uuid-3")
+    for _ in range(2):
+        link.cordon("gpu-003", "why")
+        link.forget("gpu-003", "vgpuctl://default/globex/uuid-3")
+    assert "gpu-003" in api.nodes, "another tenant's node is not ours"
+    assert link.drain("unknown") == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(500, b"boom"), (200, b"<html>"), (200, b"[]"), (200, b'{"items": [7]}'), (403, b"{}"), (302, b"")],
+)
+def test_answers_that_make_no_sense_are_refused(
+    api: KubernetesApi, link: KubernetesLink, status: int, body: bytes
+) -> None:
+    api.broken = [(status, body)]
+    with pytest.raises((ClusterRefused, ClusterUnreachable)) as caught:
+        link.members()
+    assert "list nodes" in caught.value.message
+
+
+def test_a_server_that_is_gone_is_unreachable() -> None:
+    with kubernetes_api() as api:
+        config = read_kubeconfig(SecretText.of(api.kubeconfig))
+    with pytest.raises(ClusterUnreachable, match="cluster main of tenant acme"):
+        KubernetesLink(config, tenant="acme", name="main", timeout_s=20).members()

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stand-in for the API server of a tenant's cluster: nodes, pods, evictions with budgets, over HTTP on loopback.
+
+It keeps objects and changes them as the API does: merge patches with a resourceVersion, evictions refused by 429 while
+a budget does not allow them, paged lists, bearer tokens. Beside the API it has no behaviour: no kubelet, no scheduler,
+no admission, no validation; a test registers the Node object in the guest's place.
+"""
+
+import contextlib
+import copy
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+TOKEN = "a-tenants-token"
+_NODE = re.compile(r"/api/v1/nodes/([^/]+)")
+_EVICTION = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/eviction")
+
+
+class KubernetesApi:
+    """The objects of one cluster. requests: `METHOD PATH` of each change that was asked for, in order.
+
+    kept: pods that a disruption budget keeps. broken: what the next answers are instead, as (status, body).
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Any] = {}
+        self.pods: dict[tuple[str, str], Any] = {}
+        self.requests: list[str] = []
+        self.kept: set[str] = set()
+        self.broken: list[tuple[int, bytes]] = []
+        self.address = ""
+        self._version = 0
+        self.lock = threading.RLock()
+
+    def add_node(self, name: str, provider_id: str, *, is_ready: bool = True, unschedulable: bool = False) -> None:
+        """Register a node, as its kubelet would."""
+        with self.lock:
+            self.nodes[name] = {
+                "metadata": {"name": name, "resourceVersion": self._next(), "annotations": {}, "labels": {}},
+                "spec": {"providerID": provider_id, "unschedulable": unschedulable},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": str(is_ready), "message": "kubelet says so"}],
+                    "allocatable": {"cpu": "4", "nvidia.com/gpu": "1"},
+                },
+            }
+
+    def add_pod(self, name: str, node: str, *, owner: str | None = "ReplicaSet", phase: str = "Running") -> None:
+        """A pod of the namespace `ml` on a node."""
+        owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "o", "controller": True}]
+        with self.lock:
+            self.pods["ml", name] = {
+                "metadata": {
+                    "name": name, "namespace": "ml", "resourceVersion": self._next(),
+                    "ownerReferences": owners if owner else [],
+                },
+                "spec": {"nodeName": node, "containers": [{"name": "c"}]},
+                "status": {"phase": phase},
+            }  # fmt: skip
+
+    @property
+    def kubeconfig(self) -> str:
+        """A kubeconfig of the tenant for this server."""
+        return json.dumps(
+            {
+                "apiVersion": "v1", "kind": "Config", "current-context": "main",
+                "clusters": [{"name": "c", "cluster": {"server": self.address}}],
+                "users": [{"name": "u", "user": {"token": TOKEN}}],
+                "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )  # fmt: skip
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        """The status and the object of one request."""
+        with self.lock:
+            if method != "GET":
+                self.requests.append(f"{method} {path}")
+            if path == "/api/v1/nodes" and method == "GET":
+                return 200, self._page("NodeList", list(self.nodes.values()), query)
+            if path == "/api/v1/pods" and method == "GET":
+                wanted = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
+                return 200, self._page("PodList", [one for one in self.pods.values()
+                                                   if wanted in ("", one["spec"]["nodeName"])], query)  # fmt: skip
+            if (found := _NODE.fullmatch(path)) and found[1] in self.nodes:
+                return self._on_node(method, found[1], body)
+            if (found := _EVICTION.fullmatch(path)) and method == "POST" and (found[1], found[2]) in self.pods:
+                if found[2] in self.kept:
+                    return 429, _status(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+                del self.pods[found[1], found[2]]
+                return 201, _status(201, "Success")
+            return 404, _status(404, f"{path} not found")
+
+    def _on_node(self, method: str, name: str, body: Any) -> tuple[int, Any]:
+        node = self.nodes[name]
+        if method == "DELETE":
+            del self.nodes[name]
+            return 200, _status(200, "Success")
+        if method == "PATCH":
+            if body["metadata"].pop("resourceVersion", None) not in (None, node["metadata"]["resourceVersion"]):
+                return 409, _status(409, "the object has been modified")
+            _merge(node, body)
+            node["metadata"]["resourceVersion"] = self._next()
+        return 200, copy.deepcopy(node)
+
+    def _page(self, kind: str, items: list[Any], query: dict[str, str]) -> Any:
+        begin, size = int(query.get("continue", "0")), int(query.get("limit", "500"))
+        rest = {"continue": str(begin + size)} if begin + size < len(items) else {}
+        return {"kind": kind, "metadata": {"resourceVersion": "1", **rest}, "items": items[begin : begin + size]}
+
+    def _next(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+
+def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(target.setdefault(key, {}), value)
+        else:
+            target[key] = value
+
+
+def _status(code: int, message: str) -> Any:
+    kind = "Success" if code < 400 else "Failure"
+    return {"kind": "Status", "apiVersion": "v1", "status": kind, "message": message, "code": code}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    api: KubernetesApi
+
+    def _do(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        sent = self.rfile.read(size) if size else b""
+        url = urlsplit(self.path)
+        if self.api.broken:
+            status, body = self.api.broken.pop(0)
+        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            status, body = 401, json.dumps(_status(401, "Unauthorized")).encode()
+        else:
+            query = {key: values[0] for key, values in parse_qs(url.query).items()}
+            status, answer = self.api.answer(self.command, url.path, query, json.loads(sent) if sent else None)
+            body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _do  # noqa: N815
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def kubernetes_api() -> Iterator[KubernetesApi]:
+    """Serve an empty cluster during the block."""
+    api = KubernetesApi()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))
+    server.daemon_threads = True
+    api.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield api
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -118,7 +118,7 @@ LOGINS = [
         "a slurm.conf is one of the operator's folder, and no tenant names it",
         "SlurmConfig",
         "clusters/slurm/config_file.py",
-        "wiring.py:open_services",
+        "wiring.py:_open_cluster",
         calls_only=True,
     ),
     guarded(

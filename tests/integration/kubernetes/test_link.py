@@ -86,8 +86,10 @@ def test_only_the_node_of_the_vm_that_is_gone_is_forgotten(api: KubernetesApi, l
 
 @pytest.mark.parametrize(
     ("status", "body"),
-    [(500, b"boom"), (200, b"<html>"), (200, b"[]"), (200, b'{"items": [7]}'), (403, b"{}"), (302, b"")],
-)
+    [(500, b"boom"), (200, b"<html>"), (200, b"[]"), (200, b'{"items": [7]}'), (403, b"{}"), (302, b""),
+     (200, b'{"items": [{"spec": {"providerID": "vgpuctl://default/acme/x"}}]}'),
+     (500, b'{"message": "\x1b[2J' + b"x" * 100_000 + b'"}')],
+)  # fmt: skip
 def test_answers_that_make_no_sense_are_refused(
     api: KubernetesApi, link: KubernetesLink, status: int, body: bytes
 ) -> None:
@@ -95,6 +97,33 @@ def test_answers_that_make_no_sense_are_refused(
     with pytest.raises((ClusterRefused, ClusterUnreachable)) as caught:
         link.members()
     assert "list nodes" in caught.value.message
+    assert len(caught.value.message) < 500
+    assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize("pod", [{}, {"metadata": {}}, {"metadata": {"name": "../../nodes/x", "namespace": "ml"}}])
+def test_pods_that_no_cluster_has_are_refused(api: KubernetesApi, link: KubernetesLink, pod: dict[str, object]) -> None:
+    api.add_node("gpu-001", OURS)
+    api.pods["ml", "odd"] = {**pod, "spec": {"nodeName": "gpu-001", "containers": []}}
+    with pytest.raises(ClusterRefused):
+        link.drain("gpu-001")
+    assert api.requests == []
+
+
+def test_a_node_that_answers_with_another_name_is_not_touched(api: KubernetesApi, link: KubernetesLink) -> None:
+    api.add_node("gpu-001", OURS)
+    api.nodes["gpu-001"]["metadata"]["name"] = "gpu-001\x1b/../other"
+    link.cordon("gpu-001", "why")
+    link.forget("gpu-001", OURS)
+    assert api.requests == []
+
+
+def test_an_operators_cordon_after_ours_stays(api: KubernetesApi, link: KubernetesLink) -> None:
+    api.add_node("gpu-001", OURS)
+    link.cordon("gpu-001", "why")
+    del api.nodes["gpu-001"]["spec"]["unschedulable"]
+    link.uncordon("gpu-001")
+    assert len(api.requests) == 1, "there is nothing to take back"
 
 
 def test_a_server_that_is_gone_is_unreachable() -> None:

@@ -18,7 +18,7 @@ from vgpuctl.specs.document import parse_document
 
 _LONGEST = 65_536
 _ROOT = {"apiVersion", "kind", "clusters", "users", "contexts", "current-context", "preferences"}
-_CLUSTER = {"server", "certificate-authority-data", "tls-server-name"}
+_CLUSTER = {"server", "certificate-authority-data"}
 _USER = {"token", "client-certificate-data", "client-key-data"}
 _CONTEXT = {"cluster", "user", "namespace"}
 _HINT = "write certificates, keys and the token into the file: `kubectl config view --raw --minify --flatten`"
@@ -44,6 +44,8 @@ def read_kubeconfig(secret: SecretText) -> KubeConfig:
             raise UsageError(f"the kubeconfig's {name} is no text of one line", hint=_HINT)
     if "token" not in user and not {"client-certificate-data", "client-key-data"} <= user.keys():
         raise UsageError("the kubeconfig's user has neither a token nor a certificate with its key", hint=_HINT)
+    if ("client-certificate-data" in user) != ("client-key-data" in user):
+        raise UsageError("the kubeconfig's user has a certificate without its key, or a key alone", hint=_HINT)
     server = str(cluster.get("server", ""))
     _check_server(server, has_authority="certificate-authority-data" in cluster)
     name = "current"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One Kubernetes cluster of a tenant: its nodes are read, cordoned, drained and forgotten by its API server."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lightkube import KubeConfig
@@ -21,6 +22,9 @@ _MIRROR = "kubernetes.io/config.mirror"
 """Of a pod that the kubelet runs from a file: it cannot be evicted."""
 
 _MOST_PODS = 1000
+_MOST_OBJECTS = 100_000
+_LONGEST_AMOUNT = 40
+_OBJECT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _LONGEST_REASON = 200
 _TOO_MANY_REQUESTS = 429
 
@@ -38,13 +42,12 @@ class KubernetesLink:
 
     def members(self) -> Sequence[ClusterMember]:
         """The tenant's nodes that the cluster knows."""
-        nodes = self._server.ask("list nodes", lambda: list(self._server.client.list(Node, chunk_size=PAGE)))
-        return [_member(one) for one in nodes if self._is_ours(one)]
+        return self._server.ask("list nodes", lambda: [_member(one) for one in self._all(Node) if self._is_ours(one)])
 
     def cordon(self, node: str, reason: str) -> None:
         """Let the node take no new pods. One that is cordoned already stays as it is, by whomever."""
         there = self._find(node)
-        if there is None or (there.spec is not None and there.spec.unschedulable):
+        if there is None or there.spec.unschedulable:
             return
         note = printable(reason)[:_LONGEST_REASON]
         self._patch(there, f"cordon node {node}", {CORDON_REASON: note}, is_cordoned=True)
@@ -52,7 +55,7 @@ class KubernetesLink:
     def uncordon(self, node: str) -> None:
         """Let the node take pods again, where vgpuctl has cordoned it."""
         there = self._find(node)
-        if there is not None and CORDON_REASON in (there.metadata.annotations or {}):
+        if there is not None and there.spec.unschedulable and CORDON_REASON in (there.metadata.annotations or {}):
             self._patch(there, f"uncordon node {node}", {CORDON_REASON: None}, is_cordoned=None)
 
     def drain(self, node: str) -> Sequence[str]:
@@ -65,14 +68,13 @@ class KubernetesLink:
         if self._find(node) is None:
             return []
         fields = {"spec.nodeName": node}
-        pods = self._server.ask(
+        leaving = self._server.ask(
             f"list the pods of node {node}",
-            lambda: list(self._server.client.list(Pod, namespace="*", fields=fields, chunk_size=PAGE)),
+            lambda: [_name_of(one) for one in self._all(Pod, namespace="*", fields=fields) if _has_to_leave(one, node)],
         )
-        leaving = [one for one in pods if _has_to_leave(one, node)]
-        for pod in leaving[:_MOST_PODS]:
-            self._evict(pod)
-        return [printable(f"{one.metadata.namespace}/{one.metadata.name}") for one in leaving]
+        for namespace, name in leaving[:_MOST_PODS]:
+            self._evict(namespace, name)
+        return [f"{namespace}/{name}" for namespace, name in leaving]
 
     def refuse(self, node: str, reason: str) -> None:
         """Nothing: a node that never came has no object, and the autoscaler reads the reason of its node group."""
@@ -88,15 +90,27 @@ class KubernetesLink:
             return
 
     def close(self) -> None:
-        """Close nothing: each call ends its own connection."""
+        """Close the connections."""
+        self._server.close()
+
+    def _all(self, kind: Any, **which: Any) -> Iterator[Any]:
+        """The objects of a list, page by page. Raises ClusterRefused for one that does not end."""
+        for number, one in enumerate(self._server.client.list(kind, chunk_size=PAGE, **which)):
+            if number >= _MOST_OBJECTS:
+                raise ClusterRefused(f"the API server lists more than {_MOST_OBJECTS} objects")
+            yield one
 
     def _find(self, name: str) -> Any:
         """The tenant's node of this name, None where the cluster has none."""
+
+        def find() -> Any:
+            found = self._server.client.get(Node, name)
+            return found if found.metadata.name == name and self._is_ours(found) else None
+
         try:
-            found = self._server.ask(f"get node {name}", lambda: self._server.client.get(Node, name))
+            return self._server.ask(f"get node {name}", find)
         except ClusterMissing:
             return None
-        return found if self._is_ours(found) else None
 
     def _is_ours(self, node: Any) -> bool:
         provider_id = (node.spec.providerID if node.spec is not None else None) or ""
@@ -107,7 +121,7 @@ class KubernetesLink:
         """Change the node as it was read; another's change in between is another's decision, and stays."""
         about = {"annotations": notes, "resourceVersion": node.metadata.resourceVersion}
         patch = {"metadata": about, "spec": {"unschedulable": is_cordoned}}
-        name = node.metadata.name
+        name = node.metadata.name  # as it was asked for
         try:
             self._server.ask(what, lambda: self._server.client.patch(Node, name, patch, patch_type=PatchType.MERGE))
         except ClusterMissing:
@@ -115,16 +129,15 @@ class KubernetesLink:
         except ClusterConflict as error:
             raise ClusterRefused(f"node {name} was just changed by another: {error.message}") from error
 
-    def _evict(self, pod: Any) -> None:
-        about = pod.metadata
-        eviction = PodEviction(metadata=ObjectMeta(name=about.name, namespace=about.namespace))
-        what = f"evict pod {printable(about.namespace)}/{printable(about.name)}"
+    def _evict(self, namespace: str, name: str) -> None:
+        eviction = PodEviction(metadata=ObjectMeta(name=name, namespace=namespace))
+        what = f"evict pod {namespace}/{name}"
 
         def create() -> None:
             from lightkube import ApiError
 
             try:
-                self._server.client.create(eviction, about.name, namespace=about.namespace)
+                self._server.client.create(eviction, name, namespace=namespace)
             except ApiError as error:
                 if error.status.code != _TOO_MANY_REQUESTS:
                     raise
@@ -135,18 +148,29 @@ class KubernetesLink:
             return
 
 
+def _name_of(pod: Any) -> tuple[str, str]:
+    """The namespace and name of a pod, which become a part of a path. Raises ClusterRefused for what no pod has."""
+    names = pod.metadata.namespace, pod.metadata.name
+    if not all(isinstance(one, str) and _OBJECT_NAME.fullmatch(one) for one in names):
+        raise ClusterRefused("the API server lists a pod whose name no pod can have")
+    return names
+
+
 def _member(node: Any) -> ClusterMember:
     status = node.status
     conditions = (status.conditions if status is not None else None) or []
     is_ready = any(one.type == "Ready" and one.status == "True" for one in conditions)
     reason = next((one.message or "" for one in conditions if one.type == "Ready" and one.status != "True"), "")
     return ClusterMember(
-        name=node.metadata.name,
+        name=printable(str(node.metadata.name)),
         provider_id=node.spec.providerID,
         is_ready=is_ready,
         is_cordoned=bool(node.spec.unschedulable),
         reason=printable(reason[:_LONGEST_REASON]),
-        allocatable=dict((status.allocatable if status is not None else None) or {}),
+        allocatable={
+            printable(str(name)): printable(str(amount)[:_LONGEST_AMOUNT])
+            for name, amount in ((status.allocatable if status is not None else None) or {}).items()
+        },
     )
 
 

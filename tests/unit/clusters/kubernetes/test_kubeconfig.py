@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
+from vgpuctl.clusters.kubernetes.link import KubernetesLink
 from vgpuctl.errors import UsageError
 from vgpuctl.model.secret_text import SecretText
 
@@ -54,7 +55,9 @@ def test_the_current_context_gives_the_access() -> None:
         (_user(**{"auth-provider": {}}), "'auth-provider'"),
         (_user(token=7), "token is no text"),
         (_user(token="a\nb"), "token is no text"),
+        (_user(**{"client-certificate-data": "Y2E="}), "without its key"),
         (_cluster(**{"insecure-skip-tls-verify": True}), "'insecure-skip-tls-verify'"),
+        (_cluster(**{"tls-server-name": "x"}), "'tls-server-name'"),
         (_cluster(**{"proxy-url": "http://evil"}), "'proxy-url'"),
         (_cluster(**{"certificate-authority": "/etc/passwd"}), "'certificate-authority'"),
         (_cluster(server="http://10.0.0.2:6443"), "not by https"),
@@ -75,6 +78,21 @@ def test_what_is_not_trusted_is_refused_by_name(change: Callable[[Any], None], w
     with pytest.raises(UsageError) as caught:
         _read(document)
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _cluster(),
+        _cluster(**{"certificate-authority-data": "%"}),
+        _user(**{"client-certificate-data": "Y2E=", "client-key-data": "Y2E="}),
+    ],
+)
+def test_certificates_that_are_none_are_refused_before_they_are_used(change: Callable[[Any], None]) -> None:
+    document = copy.deepcopy(GOOD)
+    change(document)
+    with pytest.raises(UsageError, match="cannot be used"):
+        KubernetesLink(_read(document), tenant="acme", name="main")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.ending import wait_until_told
 from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_json, print_line, say
 
@@ -123,7 +124,7 @@ def _serve_viewer(
             _run_viewer([viewer, url], stop)
             return
         _tell(display, {"socket": str(path)} if path is not None else {"url": url, "port": listener.port}, as_json)
-        stop.wait()
+        wait_until_told(stop)
 
 
 def _serve_browser(

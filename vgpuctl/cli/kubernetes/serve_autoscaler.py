@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.ending import wait_until_told
 from vgpuctl.cli.support.output import print_document, print_json, say
 from vgpuctl.errors import UsageError
 
@@ -88,5 +89,5 @@ def command(
         with serving(provider_calls(groups), address, port, tls) as taken:
             how = "without TLS" if tls is None else f"to {', '.join(tls.names)}"
             say(f"serving the autoscaler of {tenant}/{cluster} on {listen.rpartition(':')[0]}:{taken}, {how}")
-            stop.wait()
+            wait_until_told(stop)
     say("stopped")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.ending import wait_until_told
 from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_document, print_json, say
 
@@ -124,7 +125,7 @@ def command(
             if as_json:
                 print_json({"url": where, **extender.counts()})
             say(f"serving on {where}")
-            stop.wait()
+            wait_until_told(stop)
             extender.stop()
     finally:
         extender.stop()

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.ending import wait_until_told
 from vgpuctl.cli.support.output import print_raw, say
 
 
@@ -70,5 +71,5 @@ def command(
         with exporter.running(), serving(app, address, port, protection) as taken:
             scheme = "http" if protection.context is None else "https"
             say(f"serving on {scheme}://{listen.rpartition(':')[0]}:{taken}/metrics")
-            stop.wait()
+            wait_until_told(stop)
     say("stopped")

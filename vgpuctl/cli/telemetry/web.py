@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.ending import wait_until_told
 from vgpuctl.cli.support.output import print_raw, say
 
 
@@ -86,5 +87,5 @@ def command(
         sources = PageSources(services_, past) if exporter is None else PageSources(services_, past, exporter.snapshots)
         taken = opened.enter_context(serving(make_application(sources, access, exporter), address, port, protection))
         say(f"serving on {'https' if access.has_tls else 'http'}://{listen.rpartition(':')[0]}:{taken}/")
-        stop.wait()
+        wait_until_told(stop)
     say("stopped")

@@ -115,6 +115,15 @@ def test_the_names_of_nodes_belong_to_the_pool(operator: Operator) -> None:
     assert "named as VMs that are there: other-001" in refused["message"]
 
 
+def test_a_node_keeps_the_name_by_which_its_cluster_knows_it(operator: Operator) -> None:
+    operator.does(*POOL, "--min", "1")
+    operator.does(*ONCE)
+    operator.does("stop-vm", "gpu-001", *ACME, "--timeout", "0")
+    refused = operator.is_refused("rename-vm", "gpu-001", "web", *ACME)
+    assert "it is a node of pool gpu" in refused["message"]
+    assert nodes(operator) == {"gpu-001": "stopped"}
+
+
 @pytest.mark.parametrize("effect", ["1", "3", "5"])
 def test_a_controller_killed_while_it_deletes_a_node_leaves_nothing(operator: Operator, effect: str) -> None:
     operator.does(*POOL, "--min", "1")

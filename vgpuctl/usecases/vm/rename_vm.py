@@ -11,6 +11,7 @@ from functools import partial
 from vgpuctl.errors import StateError
 from vgpuctl.model.vm import Firmware, Vm, VmState, check_name, host_name_of
 from vgpuctl.specs.vm import check_name_length
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.network.ports import attachments_of, connect
@@ -36,6 +37,7 @@ def rename_vm(services: Services, vm: Vm, name: str) -> tuple[Vm, bool]:
         vm, _ = find_vm(services, vm.request.tenant, vm.request.name)
         _refuse(vm)
         with services.store.reading() as session:
+            _refuse_node(session, vm)
             session.refuse_taken_name(vm.request.tenant, name)
         host = services.host(vm.host)
         new = renamed(vm, name)
@@ -65,6 +67,15 @@ def _refuse(vm: Vm) -> None:
         )
     if vm.state is not VmState.STOPPED or vm.is_on_its_way:
         raise StateError(f"cannot rename {vm.label}: it is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+
+
+def _refuse_node(session: Session, vm: Vm) -> None:
+    node = session.node_of_vm(vm.uuid)
+    if node is not None:
+        raise StateError(
+            f"cannot rename {vm.label}: it is a node of pool {node.pool}, and its cluster knows it by this name",
+            hint=f"nodes come and go by `vgpuctl scale-node-pool {node.pool} SIZE --tenant {node.tenant}`",
+        )
 
 
 def _store(services: Services, vm: Vm, new: Vm) -> None:

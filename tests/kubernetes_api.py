@@ -11,7 +11,7 @@ import copy
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -65,18 +65,13 @@ class KubernetesApi:
     @property
     def kubeconfig(self) -> str:
         """A kubeconfig of the tenant for this server."""
-        return json.dumps(
-            {
-                "apiVersion": "v1", "kind": "Config", "current-context": "main",
-                "clusters": [{"name": "c", "cluster": {"server": self.address}}],
-                "users": [{"name": "u", "user": {"token": TOKEN}}],
-                "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
-            }
-        )  # fmt: skip
+        return kubeconfig_of(self.address)
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         """The status and the object of one request."""
         with self.lock:
+            if self.broken:
+                return self.broken.pop(0)
             if method != "GET":
                 self.requests.append(f"{method} {path}")
             if path == "/api/v1/nodes" and method == "GET":
@@ -89,19 +84,19 @@ class KubernetesApi:
                 return self._on_node(method, found[1], body)
             if (found := _EVICTION.fullmatch(path)) and method == "POST" and (found[1], found[2]) in self.pods:
                 if found[2] in self.kept:
-                    return 429, _status(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+                    return 429, status_object(429, "Cannot evict pod as it would violate the pod's disruption budget.")
                 del self.pods[found[1], found[2]]
-                return 201, _status(201, "Success")
-            return 404, _status(404, f"{path} not found")
+                return 201, status_object(201, "Success")
+            return 404, status_object(404, f"{path} not found")
 
     def _on_node(self, method: str, name: str, body: Any) -> tuple[int, Any]:
         node = self.nodes[name]
         if method == "DELETE":
             del self.nodes[name]
-            return 200, _status(200, "Success")
+            return 200, status_object(200, "Success")
         if method == "PATCH":
             if body["metadata"].pop("resourceVersion", None) not in (None, node["metadata"]["resourceVersion"]):
-                return 409, _status(409, "the object has been modified")
+                return 409, status_object(409, "the object has been modified")
             _merge(node, body)
             node["metadata"]["resourceVersion"] = self._next()
         return 200, copy.deepcopy(node)
@@ -126,27 +121,44 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
             target[key] = value
 
 
-def _status(code: int, message: str) -> Any:
+def status_object(code: int, message: str) -> Any:
+    """The Status object of an answer."""
     kind = "Success" if code < 400 else "Failure"
     return {"kind": "Status", "apiVersion": "v1", "status": kind, "message": message, "code": code}
 
 
+def kubeconfig_of(address: str) -> str:
+    """A kubeconfig for a server of this file."""
+    return json.dumps(
+        {
+            "apiVersion": "v1", "kind": "Config", "current-context": "main",
+            "clusters": [{"name": "c", "cluster": {"server": address}}],
+            "users": [{"name": "u", "user": {"token": TOKEN}}],
+            "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
+        }
+    )  # fmt: skip
+
+
+Answer = Callable[[str, str, dict[str, str], Any], tuple[int, Any]]
+"""From the method, path, query and body of a request to a status and an object; bytes are sent as they are."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    api: KubernetesApi
+    answer: Answer
 
     def _do(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
         sent = self.rfile.read(size) if size else b""
         url = urlsplit(self.path)
-        if self.api.broken:
-            status, body = self.api.broken.pop(0)
-        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            status, body = 401, json.dumps(_status(401, "Unauthorized")).encode()
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            status, answer = 401, status_object(401, "Unauthorized")
         else:
+            is_merge = self.headers["Content-Type"] == "application/merge-patch+json"
+            assert is_merge == (self.command == "PATCH"), self.headers["Content-Type"]
             query = {key: values[0] for key, values in parse_qs(url.query).items()}
-            status, answer = self.api.answer(self.command, url.path, query, json.loads(sent) if sent else None)
-            body = json.dumps(answer).encode()
+            status, answer = type(self).answer(self.command, url.path, query, json.loads(sent) if sent else None)
+        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -160,17 +172,23 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def kubernetes_api() -> Iterator[KubernetesApi]:
-    """Serve an empty cluster during the block."""
-    api = KubernetesApi()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))
+def serving_api(answer: Answer) -> Iterator[str]:
+    """Serve these answers over HTTP on loopback during the block. Yields the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"answer": staticmethod(answer)}))
     server.daemon_threads = True
-    api.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield api
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextlib.contextmanager
+def kubernetes_api() -> Iterator[KubernetesApi]:
+    """Serve an empty cluster during the block."""
+    api = KubernetesApi()
+    with serving_api(api.answer) as api.address:
+        yield api

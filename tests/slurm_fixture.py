@@ -218,7 +218,7 @@ class SlurmCluster:
         for process in (*self._nodes.values(), self._controller):
             if process is not None:
                 process.wait(_LIMIT_S)
-        # Steps and programs are no children of ours, and know the cluster by its file.
+        # Steps and programs are not our children; they know the cluster by its file.
         give_up = time.monotonic() + _LIMIT_S
         while pids := self._pids(f"SLURM_CONF={self.config}"):
             for pid in pids:

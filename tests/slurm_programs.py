@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Slurm's own programs are installed on this machine."""
+"""True if Slurm's own programs are installed on this machine."""
 
 import os
 import shutil

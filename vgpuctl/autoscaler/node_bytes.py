@@ -17,6 +17,6 @@ def node_bytes(template: TemplateNode) -> bytes:
         node.status.capacity[key].string = value
     for key, value in sorted(template.allocatable.items()):
         node.status.allocatable[key].string = value
-    # Other providers of the autoscaler's own tree say so too; a template that is not ready takes no pods.
+    # As the providers of the autoscaler's own tree: it plans no pods on a template that is not ready.
     node.status.conditions.add(type="Ready", status="True")
     return bytes(node.SerializeToString(deterministic=True))

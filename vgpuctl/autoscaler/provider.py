@@ -20,11 +20,12 @@ _DEBUG = "vgpuctl list-node-pools {name} --tenant {tenant}"
 
 @dataclass(frozen=True)
 class ProviderCall:
-    """One call. request, answer: classes of its messages."""
+    """One call. request, answer: classes of its messages. call: None for one that is not offered; then why."""
 
     request: Any
     answer: Any
-    call: Callable[[Any], Any]
+    call: Callable[[Any], Any] | None
+    why_not: str = ""
 
 
 def provider_calls(groups: NodeGroups) -> dict[str, ProviderCall]:
@@ -93,9 +94,9 @@ def provider_calls(groups: NodeGroups) -> dict[str, ProviderCall]:
         "NodeGroupTemplateNodeInfo": ProviderCall(group_request, message("TemplateAnswer"), template),
         # An answer with the new fields alone crashes releases up to 1.33, and any answer sets the time that newer
         # ones give a node to start to 0.
-        "NodeGroupGetOptions": _not_implemented("options of node groups are flags of the autoscaler"),
-        "PricingNodePrice": _not_implemented("nodes have no prices"),
-        "PricingPodPrice": _not_implemented("pods have no prices"),
+        "NodeGroupGetOptions": _not_offered("options of node groups are flags of the autoscaler"),
+        "PricingNodePrice": _not_offered("nodes have no prices"),
+        "PricingPodPrice": _not_offered("pods have no prices"),
         "GPULabel": ProviderCall(
             empty, message("LabelAnswer"), lambda _request: message("LabelAnswer")(label=GPU_LABEL)
         ),
@@ -114,8 +115,5 @@ def _group(pool: NodePool) -> Any:
     )
 
 
-def _not_implemented(reason: str) -> ProviderCall:
-    def refuse(_request: Any) -> Any:
-        raise NotImplementedError(reason)
-
-    return ProviderCall(message("Empty"), message("Empty"), refuse)
+def _not_offered(reason: str) -> ProviderCall:
+    return ProviderCall(message("Empty"), message("Empty"), None, reason)

@@ -88,13 +88,14 @@ def _guarded(method: ProviderCall, names: Sequence[str] | None) -> Callable[[Any
         if not context.is_active():
             # Who called does not wait any more: it reads the target size and asks again.
             context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's deadline passed before its turn")
-        try:
-            return method.call(request)
-        except VgpuctlError as error:
-            code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.UNAVAILABLE)
-            _LOGGER.info("refused", extra={"fields": {"reference": error.reference, "message": error.message}})
-            context.abort(code, error.message[:_LONGEST_MESSAGE])
-        except NotImplementedError as error:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
+        if method.call is None:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, method.why_not)
+        else:
+            try:
+                return method.call(request)
+            except VgpuctlError as error:
+                code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.UNAVAILABLE)
+                _LOGGER.info("refused", extra={"fields": {"reference": error.reference, "message": error.message}})
+                context.abort(code, error.message[:_LONGEST_MESSAGE])
 
     return answer

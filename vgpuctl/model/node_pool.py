@@ -21,7 +21,7 @@ _NODE_NAME = re.compile(r"(?P<pool>[a-z0-9](?:[a-z0-9-]{0,40}[a-z0-9])?)-(?P<num
 
 
 class NodeRole(StrEnum):
-    """What the VM becomes: the program that joins it to its cluster."""
+    """The program that joins the VM to its cluster."""
 
     KUBEADM = "kubeadm"
     K3S = "k3s"
@@ -35,7 +35,7 @@ class NodeRole(StrEnum):
 
 
 class TaintEffect(StrEnum):
-    """What a taint of Kubernetes does to pods that do not tolerate it."""
+    """The effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -57,7 +57,7 @@ class Taint:
 
 
 class GpuSharing(StrEnum):
-    """How the pods of one node share its GPUs. Slurm nodes have none of these: `gres.conf` says it there."""
+    """How the pods of one node share its GPUs. In Slurm `gres.conf` says it."""
 
     NONE = "none"
     TIME_SLICING = "time-slicing"
@@ -83,7 +83,7 @@ class NodeSharing:
 
 
 class Spread(StrEnum):
-    """Whether the nodes of a pool are on different hosts: as far as there is room, always, or without regard."""
+    """The rule for hosts of a pool's nodes: different ones where there is room, always different ones, or any."""
 
     PREFER_APART = "prefer-apart"
     APART = "apart"

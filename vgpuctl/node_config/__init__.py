@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node of a cluster is configured with: labels, join files, device plugin, Slurm lines. Pure."""
+"""The configuration of a cluster's node: labels, join files, device plugin, Slurm lines. Pure."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fleet as ResourceSlices of resource.k8s.io/v1, so that a Kubernetes control plane can plan with what is free.
 
-A host is a pool of devices that every node may use. What can be made of a GPU at different places is a device each;
+A host is a pool of devices that every node may use. Each share of a GPU, at each place, is a device;
 all take from the counters of their GPU (partitionable devices), so that what overlaps is never promised twice. Limits:
 Kubernetes, pkg/apis/resource/types.go. Attributes have the names of NVIDIA's driver (kubernetes-sigs/
 dra-driver-nvidia-gpu, cmd/gpu-kubelet-plugin/deviceinfo.go and mig.go).
@@ -37,7 +37,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Part:
-    """What one GPU can give: a device, by the counters that it takes. kind: `gpu`, `mig` or `vgpu`."""
+    """One device of a GPU, by the counters that it takes. kind: `gpu`, `mig` or `vgpu`."""
 
     name: str
     kind: str
@@ -108,7 +108,7 @@ def _slices(capacity: HostCapacity, sets: Sequence[Document], devices: Sequence[
 
 
 def _space(gpu: Gpu, held: Sequence[Share], prefix: str) -> _Space:
-    """What a GPU can still give in the mode in which it is."""
+    """The devices that a GPU can still give in its present mode."""
     if gpu.users or gpu.holders or any(share.function == gpu.address and share.type_id is None for share in held):
         return _Space({}, ())  # a whole card is away, or at work for the host itself
     if gpu.mig is not None and gpu.mig.current:

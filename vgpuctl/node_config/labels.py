@@ -113,7 +113,7 @@ def node_labels(pool: NodePool, place: NodePlace) -> dict[str, str]:
 
 
 def instance_type(pool: NodePool) -> str:
-    """What the nodes are made from, as the pool asks for it: `A40-24Q`, `2-L40S-48Q`; by CPUs without a GPU."""
+    """The profile of the nodes, as the pool asks for it: `A40-24Q`, `2-L40S-48Q`; by CPUs without a GPU."""
     asked = "_".join(gpu.text for gpu in pool.request.gpus)
     return label_value(asked) or f"cpu-{pool.request.vcpus}"
 
@@ -170,7 +170,7 @@ def _plugin_labels(pool: NodePool) -> dict[str, str]:
 
 
 def _promised(place: NodePlace) -> dict[str, str]:
-    """What the shares of a node promise. Of several GPUs the least, since a pod may get any of them."""
+    """The promise of a node's shares. Of several GPUs the least, since a pod may get any of them."""
     shares = place.shares
     if not shares:
         return {}

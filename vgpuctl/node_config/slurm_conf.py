@@ -30,7 +30,7 @@ _TYPE = re.compile(r"[^a-z0-9._-]+")
 
 @dataclass(frozen=True)
 class SlurmSettings:
-    """What an operator chooses. programs: the folder of the programs that slurmctld runs. Times are in seconds."""
+    """The choices of an operator. programs: the folder of the programs that slurmctld runs. Times are in seconds."""
 
     programs: str = "/usr/local/sbin"
     partition: str = "vgpu"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node that the cluster-autoscaler expects from a pool, for a pool without nodes (reference clusters, 1.4).
 
-Pure. What the kubelet will report is estimated from below: where the estimate is too high, the autoscaler makes a
+Pure. The kubelet's report is estimated from below: where the estimate is too high, the autoscaler makes a
 node for a pod that then does not fit, and another one. Once a node is ready, the autoscaler takes it for the template.
 """
 
@@ -37,7 +37,7 @@ class TemplateNode:
 
 
 def template_node(pool: NodePool) -> TemplateNode:
-    """What a new node of a pool will be, before any was seen."""
+    """A new node of a pool, before any was seen."""
     request = pool.request
     memory = request.memory_mib * _MIB
     # Linux keeps a part for itself, and 64 MiB for its software IO TLB above 3 GiB. Source of the estimate:

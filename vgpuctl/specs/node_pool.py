@@ -131,7 +131,7 @@ NODE_POOL = Table(
             "How NVIDIA's device plugin names MIG devices",
             flag="--mig-strategy",
         ),
-        Field("spread", Choice(Spread), "Whether the nodes are on different hosts", flag="--spread"),
+        Field("spread", Choice(Spread), "Rule for different hosts of the nodes", flag="--spread"),
         Field(
             "join.server",
             text_like(r"[A-Za-z0-9:/.\[\]-]{1,255}", "an address", hint="write HOST, HOST:PORT or https://HOST:PORT"),

@@ -19,7 +19,7 @@ _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', 
 class Claim:
     """An entry that this process serves. Its changes are stored at the end of the block.
 
-    note: takes why the entry waits, and the reference of the error that says so.
+    note: takes the reason why the entry waits, and the reference of its error.
     """
 
     def __init__(self, done: Callable[[], None], note: Callable[[str, str], None]) -> None:

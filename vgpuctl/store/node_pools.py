@@ -104,12 +104,12 @@ class NodePoolRows(QueueRows):
         return [_node(row) for row in self._read(query)]
 
     def node(self, tenant: str, name: str) -> Node | None:
-        """One node, None where there is none of this name."""
+        """One node; None for an unknown name."""
         rows = self._read(select(_NODES).where(_NODES.c.tenant == tenant, _NODES.c.name == name))
         return next(map(_node, rows), None)
 
     def node_of_vm(self, vm_uuid: str) -> Node | None:
-        """The node that a VM is, None for a VM that is no node."""
+        """The node of a VM; None for any other VM."""
         return next(map(_node, self._read(select(_NODES).where(_NODES.c.vm_uuid == vm_uuid))), None)
 
     def node_uuids(self, tenant: str, names: Sequence[str]) -> dict[str, str]:
@@ -147,7 +147,7 @@ class NodePoolRows(QueueRows):
         self._write(update(_NODES).where(*_is(node)).values(values))
 
     def delete_node(self, node: Node) -> bool:
-        """Forget a node. Returns False when it was gone, or is wanted anew by another run."""
+        """Forget a node. Returns False when another run has forgotten or replaced it."""
         return self._write(delete(_NODES).where(*_is(node))).rowcount == 1
 
 

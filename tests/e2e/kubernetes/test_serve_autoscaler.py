@@ -5,7 +5,6 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -13,27 +12,14 @@ import pytest
 import vgpuctl_lab as lab
 from tests.autoscaler_client import CREATING, DELETING, RUNNING, Autoscaler, Provider
 from tests.certificates import make_authority
+from tests.e2e.node.pools import ONCE, nothing_is_left, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
-from tests.e2e.witness import FleetWitness
 
-__all__ = ["operator"]
+__all__ = ["nothing_is_left", "operator"]
 FLEET = (2, "a40")
-ONCE = ("controller", "--once", "--shutdown-timeout", "0")
 GROUP = "acme/main/gpu/default"
 _PORT = re.compile(r"serving the autoscaler of \S+ on \S+:([0-9]+), ")
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(operator: Operator, fleet_witness: FleetWitness) -> Iterator[None]:
-    before = fleet_witness.state()
-    yield
-    for pool in operator.json("list-node-pools"):
-        name = pool["pool"]["name"]
-        operator.does("delete-node-pool", name, *ACME, "--yes", "--drained", "--timeout", "0")
-    operator.delete_all_vms()
-    assert fleet_witness.state() == before
-    assert operator.json("list-queue")["queue"] == []
 
 
 def create_pool(operator: Operator, name: str, gpu: str, *options: str, maximum: int = 4) -> None:
@@ -68,10 +54,6 @@ def endpoint(operator: Operator, *options: str) -> Iterator[int]:
 def provider_of(operator: Operator, *options: str) -> Iterator[Provider]:
     with endpoint(operator, *options) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Provider(channel)
-
-
-def vms(operator: Operator) -> dict[str, Any]:
-    return {one["vm"]["request"]["name"]: one["vm"] for one in operator.json("list-vms")}
 
 
 def join(operator: Operator, autoscaler: Autoscaler) -> None:

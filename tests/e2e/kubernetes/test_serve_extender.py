@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.e2e.kubernetes.gpu_api_server import served
+from tests.kubernetes_api import TOKEN
 from tests.self_signed import make_certificate
 from tests.unit.usecases.kubernetes.gpu_cluster import GpuCluster
 from vgpuctl.clusters.kubernetes import hami
@@ -170,7 +171,7 @@ def test_a_second_scheduler_is_refused(cluster: GpuCluster, kubeconfig: Path) ->
 
 def test_an_api_server_that_cannot_be_used_is_an_error(kubeconfig: Path, tmp_path: Path) -> None:
     text = kubeconfig.read_text()
-    kubeconfig.write_text(text.replace("a-token", "wrong"))
+    kubeconfig.write_text(text.replace(TOKEN, "wrong"))
     code, said = _fails("--kubeconfig", str(kubeconfig))
     assert (code, "Unauthorized" in said) == (12, True)
     lost = json.loads(text)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes and their Kubernetes cluster: joined, ready, never joined, drained before they go, forgotten."""
 
+import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.node.test_node_pools import ONCE, nodes, nothing_is_left, vms
+from tests.e2e.node.pools import ONCE, nodes, nothing_is_left, secret_file, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.kubernetes_api import KubernetesApi, kubernetes_api
@@ -26,24 +28,18 @@ def api() -> Iterator[KubernetesApi]:
 @pytest.fixture
 def pool(operator: Operator, api: KubernetesApi, tmp_path: Path) -> tuple[str, ...]:
     """The command that creates the pool `gpu` with a kubeconfig of the stand-in."""
-    file = tmp_path / "kubeconfig"
-    file.write_text(api.kubeconfig)
-    file.chmod(0o600)
-    shape = ("--role", "k3s", "--max", "2", "--gpu", "A40-8Q", *SIZE, "--kubeconfig", str(file))
+    file = secret_file(tmp_path, "kubeconfig", api.kubeconfig)
+    shape = ("--role", "k3s", "--max", "2", "--gpu", "A40-8Q", *SIZE, "--kubeconfig", file)
     return ("create-node-pool", "gpu", *ACME, *shape)
 
 
 def at(operator: Operator, seconds: float) -> Operator:
     """The operator so many seconds later."""
-    import time
-
     return replace(operator, variables={**operator.variables, "VGPUCTL_TESTS_NOW": repr(time.time() + seconds)})
 
 
 def round_of(operator: Operator, seconds: float = 0) -> list[Any]:
     """One round of the controller, so many seconds from now."""
-    import json
-
     done = at(operator, seconds).run("0", *ONCE, "--json", program=("-m", "tests.e2e.killed_run"))
     assert done.code == 0, done.err
     told: list[Any] = json.loads(done.out)
@@ -137,11 +133,10 @@ def test_a_node_that_never_joins_is_deleted_and_counted_and_the_minimum_waits(
 def test_a_kubeconfig_that_is_not_trusted_is_refused_before_there_is_a_pool(
     operator: Operator, api: KubernetesApi, tmp_path: Path
 ) -> None:
-    file = tmp_path / "kubeconfig"
-    file.write_text(api.kubeconfig.replace('"token": "a-tenants-token"', '"exec": {"command": "id"}'))
-    file.chmod(0o600)
+    text = api.kubeconfig.replace('"token": "a-tenants-token"', '"exec": {"command": "id"}')
+    file = secret_file(tmp_path, "kubeconfig", text)
     refused = operator.is_refused(
-        "create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "2", *SIZE, "--kubeconfig", str(file)
+        "create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "2", *SIZE, "--kubeconfig", file
     )
     assert "'exec'" in refused["message"]
     assert operator.json("list-node-pools") == []

@@ -4,41 +4,25 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.node.pools import ONCE, nothing_is_left, secret_file
 from tests.e2e.node.seeds import vendor_scripts
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
-from tests.e2e.witness import FleetWitness
 
-__all__ = ["operator"]
+__all__ = ["nothing_is_left", "operator"]
 FLEET = (2, "a40")
-ONCE = ("controller", "--once", "--shutdown-timeout", "0")
 POOL = ("create-node-pool", "gpu", *ACME, "--max", "4", "--gpu", "A40-24Q", *SIZE)
 SERVER = ("--join-server", "https://10.0.0.2:6443")
 TOKEN = "K10abc::node:secret"
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left(operator: Operator, fleet_witness: FleetWitness) -> Iterator[None]:
-    before = fleet_witness.state()
-    yield
-    for pool in operator.json("list-node-pools"):
-        name = pool["pool"]["name"]
-        operator.does("delete-node-pool", name, *ACME, "--yes", "--drained", "--timeout", "0")
-    operator.delete_all_vms()
-    assert fleet_witness.state() == before
-
-
 @pytest.fixture
 def token(tmp_path: Path) -> str:
-    path = tmp_path / "token"
-    path.write_text(f"{TOKEN}\n")
-    path.chmod(0o600)
-    return str(path)
+    return secret_file(tmp_path, "token", f"{TOKEN}\n")
 
 
 def written(script: str) -> dict[str, str]:

@@ -4,44 +4,29 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.e2e.node.pools import ONCE, nothing_is_left, secret_file
 from tests.e2e.node.seeds import vendor_scripts
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
-from tests.e2e.witness import FleetWitness
 from tests.unit.node_config.pools import HASH, problems
 
-__all__ = ["operator"]
+__all__ = ["nothing_is_left", "operator"]
 FLEET = (2, "a40")
-ONCE = ("controller", "--once", "--shutdown-timeout", "0")
 TOKEN = "abcdef.0123456789abcdef"
 POOL = ("create-node-pool", "gpu", *ACME, "--max", "4", "--gpu", "A40-24Q", *SIZE)
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left(operator: Operator, fleet_witness: FleetWitness) -> Iterator[None]:
-    before = fleet_witness.state()
-    yield
-    for pool in operator.json("list-node-pools"):
-        name = pool["pool"]["name"]
-        operator.does("delete-node-pool", name, *ACME, "--yes", "--drained", "--timeout", "0")
-    operator.delete_all_vms()
-    assert fleet_witness.state() == before
-
-
 @pytest.fixture
 def kubeadm(operator: Operator, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text(f"{TOKEN}\n")
-    token.chmod(0o600)
+    token = secret_file(tmp_path, "token", f"{TOKEN}\n")
     operator.does(
-        *POOL, "--role", "kubeadm", "--join-server", "10.0.0.2:6443", "--join-token", str(token),
+        *POOL, "--role", "kubeadm", "--join-server", "10.0.0.2:6443", "--join-token", token,
         "--ca-cert-hash", HASH, "--sharing", "time-slicing", "--replicas", "4",
         "--taint", "nvidia.com/gpu=present:NoSchedule",
     )  # fmt: skip

@@ -83,7 +83,7 @@ class SlurmLab:
         return [one for one in found if one["kind"] == kind]
 
     def log(self) -> str:
-        """What the programs that slurmctld ran have logged."""
+        """The log of the programs that slurmctld ran."""
         path = self.cluster.folder / "programs.log"
         return path.read_text() if path.exists() else ""
 
@@ -144,7 +144,7 @@ def _expand(expression: str) -> Sequence[str]:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The parameters, and the lines of nodes and partitions. What the fixture's own file says is left out."""
+    """The parameters, and the lines of nodes and partitions. Lines of the fixture's own file are left out."""
     lines = [
         line for line in text.splitlines() if not line.startswith(("#", "SelectType=", "CommunicationParameters="))
     ]

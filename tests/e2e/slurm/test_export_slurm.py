@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What export-slurm writes is what a real slurmctld starts with."""
+"""A real slurmctld starts with the output of export-slurm."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -106,19 +106,25 @@ def test_a_renewed_certificate_needs_no_restart_and_a_broken_one_changes_nothing
     authority = make_authority(tmp_path)
     authority.issue("server", "old")
     files = authority.issue("client", "acme")
+
+    def known(by: Authority) -> list[str]:
+        with client(port, by, files) as provider:
+            return [one.id for one in provider.call("NodeGroups").nodeGroups]
+
     with serving(provider_calls(groups), "127.0.0.1", 0, tls_of(authority)) as port:
-        with client(port, authority, files) as provider:
-            provider.call("Refresh")
+        before = known(authority)
+        assert GROUP in before
         (tmp_path / "server.pem").write_text("broken")
-        with client(port, authority, files) as provider:
-            provider.call("Refresh")
+        assert known(authority) == before
         renewed = tmp_path / "renewed"
         renewed.mkdir()
         other = make_authority(renewed)
         for file in other.issue("server", "new"):
             shutil.copy(file, tmp_path)
-        with client(port, other, files) as provider:
-            provider.call("Refresh")
+        assert known(other) == before
+        with pytest.raises(grpc.RpcError) as refused:
+            known(authority)
+        assert refusal(refused.value) == "UNAVAILABLE", "the old certificate is no longer shown"
 
 
 def test_what_cannot_be_served_is_refused_before(groups: NodeGroups, authority: Authority, tmp_path: Path) -> None:

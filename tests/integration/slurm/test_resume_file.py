@@ -83,9 +83,11 @@ def test_what_is_no_document_is_refused_whole(content: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     try:
-        jobs_of_nodes(content)
-    except ClusterRefused:
-        pass
+        found = jobs_of_nodes(content)
+    except ClusterRefused as refused:
+        assert refused.message.isprintable()
+    else:
+        assert all(job.isdecimal() for jobs in found.values() for job in jobs)
 
 
 def test_a_memory_file_is_read_by_its_path() -> None:

@@ -14,7 +14,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.hostlist import LONGEST_EXPRESSION, MOST_NAMES, compress, expand
 from vgpuctl.model.printable import printable
 
-# What Slurm 22.05.8 answered to `scontrol show hostnames`; repeated names are left out here.
+# Answers of Slurm 22.05.8 to `scontrol show hostnames`; repeated names are left out here.
 EXPANDED = {
     "": [],
     ",": [],
@@ -161,7 +161,7 @@ class TestRealSlurm:
 
 
 def _scontrol(folder: Path, what: str, argument: str) -> str:
-    """What `scontrol show` writes. It wants a slurm.conf, and asks no daemon."""
+    """The output of `scontrol show`. It wants a slurm.conf, and asks no daemon."""
     programs = find_slurm()
     config = folder / "slurm.conf"
     config.write_text(

@@ -41,7 +41,7 @@ def pool_of(role: NodeRole = NodeRole.K3S, gpu: str = "A40-24Q", **values: Any) 
 
 
 def problems(name: str, document: object) -> list[str]:
-    """What a schema of this folder finds wrong with a document."""
+    """The errors that a schema of this folder finds in a document."""
     schema = json.loads((Path(__file__).parent / "schemas" / f"{name}.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     return [one.message for one in jsonschema.Draft202012Validator(schema).iter_errors(document)]

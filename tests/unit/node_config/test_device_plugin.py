@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written for device plugins has the form that they read, and what they refuse is refused before."""
+"""Files for device plugins have the form that the plugins read, and values that they refuse are refused before."""
 
 import json
 from dataclasses import replace

@@ -65,7 +65,7 @@ def devices(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def free(slices: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
-    """What is left of each counter, by set and name."""
+    """The rest of each counter, by set and name."""
     left: Counter[tuple[str, str]] = Counter()
     for each in slices:
         for one in each["spec"].get("sharedCounters", ()):

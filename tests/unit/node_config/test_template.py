@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the autoscaler expects from a node that does not exist yet."""
+"""The template of a node that does not exist yet."""
 
 from dataclasses import replace
 

@@ -2,14 +2,12 @@
 """serve-autoscaler: node pools as the node groups of a Kubernetes cluster-autoscaler."""
 
 import dataclasses
-import signal
-import threading
 from pathlib import Path
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import wait_until_told
+from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.support.output import print_document, print_json, say
 from vgpuctl.errors import UsageError
 
@@ -83,9 +81,7 @@ def command(
             else:
                 print_document(config.cloud_config + "".join(f"# {flag}\n" for flag in config.flags), nl=False)
             return
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: stop.set())
+        stop = stop_on_signals()
         with serving(provider_calls(groups), address, port, tls) as taken:
             how = "without TLS" if tls is None else f"to {', '.join(tls.names)}"
             say(f"serving the autoscaler of {tenant}/{cluster} on {listen.rpartition(':')[0]}:{taken}, {how}")

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve-extender: the scheduler extender of a Kubernetes cluster."""
 
-import signal
 import threading
 from pathlib import Path
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import wait_until_told
+from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_document, print_json, say
 
@@ -99,9 +98,7 @@ def command(
     chosen = parse_policy(policy)
     protection = Protection(web_config, warn=say)
     refuse_unprotected(address, protection, is_allowed=insecure_listen)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    stop = stop_on_signals()
     extender = Extender(
         GpuApi(kubeconfig),
         lambda: datetime.now().astimezone(),

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """controller: the process that serves the queue."""
 
-import signal
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.ending import stop_on_signals
 from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_json, say
 
@@ -56,9 +55,7 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
                 for one in served:
                     say(f"{one.name}: {one.outcome}")
             return
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: stop.set())
+        stop = stop_on_signals()
         say(f"watching the hosts, and serving the queue every {interval_s:g} s")
         run(opened, stop, interval_s=interval_s, shutdown_timeout_s=shutdown_timeout_s, tell=tell)
         say("stopped")

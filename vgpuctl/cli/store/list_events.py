@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-events: the audit trail of the store."""
 
-import signal
-import threading
-
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.ending import stop_on_signals
 from vgpuctl.cli.support.event_output import event_json, print_event_line, print_event_table
 from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
 from vgpuctl.cli.support.output import print_json
@@ -91,9 +89,7 @@ def command(
             else:
                 print_event_table(found, empty="no event fits")
             return
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: stop.set())
+        stop = stop_on_signals()
         for events in follow_events(opened, wanted, stop, limit=most, interval_s=interval_s):
             for one in events:
                 print_event_line(one, as_json=as_json)

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """exporter: the process that Prometheus scrapes."""
 
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import wait_until_told
+from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.support.output import print_raw, say
 
 
@@ -56,9 +54,7 @@ def command(
         return
     protection = Protection(web_config, warn=say)
     refuse_unprotected(address, protection, is_allowed=insecure_listen)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    stop = stop_on_signals()
     with services(**where) as opened:
         exporter = Exporter(
             opened,

@@ -3,15 +3,13 @@
 
 import contextlib
 import ipaddress
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import wait_until_told
+from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.support.output import print_raw, say
 
 
@@ -75,9 +73,7 @@ def command(
             users=lambda: protection.config.users,
         )
         require_safe(access, protection, listen)
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: stop.set())
+        stop = stop_on_signals()
         exporter = None
         if not cached:
             exporter = Exporter(

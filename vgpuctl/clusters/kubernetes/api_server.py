@@ -65,7 +65,7 @@ class ApiServer:
         except VgpuctlError:
             raise
         except Exception as error:
-            # What an answer lacks is met anywhere in the library and in its reader; it must not end who asks.
+            # A missing part of an answer fails anywhere in the library or its reader, and must not end the caller.
             raise ClusterRefused(
                 f"the API server's answer to {what} cannot be read: {_short(str(error)) or type(error).__name__}"
             ) from error

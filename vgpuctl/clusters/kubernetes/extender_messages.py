@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kube-scheduler sends to an extender and gets from it: JSON with Go's field names, accepted in any case.
+"""The messages between kube-scheduler and an extender: JSON with Go's field names, accepted in any case.
 
 Source: k8s.io/kube-scheduler extender/v1/types.go; pkg/scheduler/extender.go. Every body is treated as hostile: its
 size is bounded by the server, its depth by the decoder, names and numbers here.

@@ -188,7 +188,7 @@ def write_devices(containers: Iterable[ContainerDevices]) -> str:
 
 
 def most_at_once(containers: Sequence[ContainerDevices], init_containers: int) -> dict[str, tuple[int, int, int]]:
-    """What a pod has of each device at most at one time: (pods' slots, MiB, cores).
+    """The most that a pod has of each device at one time: (pods' slots, MiB, cores).
 
     Init containers run one after another before the others, so they count as the maximum, not as a sum.
     """
@@ -274,7 +274,7 @@ def read_cordon(text: str) -> frozenset[str]:
 
 
 def bind_annotations(node: str, containers: Sequence[ContainerDevices], now: datetime) -> dict[str, str]:
-    """What a pod gets before its Binding, so that the node's plugin gives it these devices."""
+    """The annotations of a pod before its Binding, so that the node's plugin gives it these devices."""
     devices, seconds = write_devices(containers), str(int(now.timestamp()))
     return {
         NODE: node,

@@ -136,7 +136,7 @@ class ClusterNode(msgspec.Struct):
         return self.metadata.annotations or {}
 
     def amount(self, name: str, per_unit: int = 1) -> int:
-        """What pods may have of a resource, in parts of a unit, rounded down; 0 where it cannot be read."""
+        """The amount of a resource for pods, in parts of a unit, rounded down; 0 where it cannot be read."""
         try:
             return quantity((self.status.allocatable or {}).get(name, 0), per_unit, up=False)
         except ObjectError:
@@ -144,7 +144,7 @@ class ClusterNode(msgspec.Struct):
 
 
 class ContainerGpus(msgspec.Struct, frozen=True):
-    """What one container asks for. memory_mib: None where `memory_percent` of each GPU counts. cores: percent."""
+    """The request of one container. memory_mib: None where `memory_percent` of each GPU counts. cores: percent."""
 
     gpus: int
     memory_mib: int | None = None
@@ -222,7 +222,7 @@ def quantity(value: str | float, per_unit: int = 1, *, up: bool = True) -> int:
 
 
 def pod_request(pod: Pod) -> PodRequest:
-    """What a pod asks of a node. Raises ObjectError for amounts that cannot be, and for gpumem without nvidia.com/gpu.
+    """The request of a pod. Raises ObjectError for amounts that cannot be, and for gpumem without nvidia.com/gpu.
 
     Limits count before requests for GPUs, as in HAMi; init containers count as their maximum.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The document of SLURM_RESUME_FILE: which jobs a node is resumed for (reference clusters, section 6.1).
 
-22.05 and 23.02 name the keys differently, and every key may be missing. Which nodes are resumed stands in the
+22.05 and 23.02 name the keys differently, and every key may be missing. The nodes to resume are in the
 program's argument; a document that cannot be read only costs the ids of the jobs.
 """
 
@@ -59,7 +59,7 @@ def _content(path: str) -> bytes:
 
 
 def jobs_of_nodes(content: bytes) -> dict[str, list[str]]:
-    """The ids of the jobs for which each node is resumed, by node. Raises ClusterRefused for what is no document."""
+    """The ids of the jobs for which each node is resumed, by node. Raises ClusterRefused for another text."""
     try:
         document: _Document = decode(content, _Document)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

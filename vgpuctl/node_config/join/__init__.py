@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lets one VM join its cluster: files, and the service that is started with them."""
+"""The join of one VM: files, and the service that is started with them."""

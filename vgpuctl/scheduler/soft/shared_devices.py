@@ -16,7 +16,7 @@ WHOLE_CORES = 100
 
 
 class Used(NamedTuple):
-    """What is given out of a device: pods, memory in MiB, cores in percent."""
+    """The part of a device that is given out: pods, memory in MiB, cores in percent."""
 
     slots: int = 0
     memory_mib: int = 0
@@ -46,7 +46,7 @@ class Device:
 
 
 class DeviceOrder(StrEnum):
-    """What a pod says of the choice among a node's devices; hami.io/gpu-scheduler-policy."""
+    """A pod's policy for the choice among a node's devices; hami.io/gpu-scheduler-policy."""
 
     BEST = ""
     BINPACK = "binpack"
@@ -55,7 +55,7 @@ class DeviceOrder(StrEnum):
 
 @dataclass(frozen=True)
 class Ask:
-    """What one container asks for: a part of each of `count` different devices.
+    """The request of one container: a part of each of `count` different devices.
 
     memory_mib: None where `memory_percent` of each device is asked for. types, no_types: parts of type names, any case.
     """
@@ -92,7 +92,7 @@ class Ask:
         return bool(self.ids or self.no_ids)
 
     def taken_of(self, device: Device) -> Used:
-        """What one part takes of this device."""
+        """The amount that one part takes of this device."""
         return Used(1, self.memory_of(device), self.cores)
 
 

@@ -124,7 +124,7 @@ class SoftFleet:
         return placement
 
     def arrive(self, demand: Demand) -> None:
-        """Count a request that another place decides on, by `cost`, and price the typical requests anew when due."""
+        """Count a request that the caller places by `cost`, and price the typical requests again when that is due."""
         if self._learns:
             self._learn(demand)
         if self._prices and self._changes_left <= 0:

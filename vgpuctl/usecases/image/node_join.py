@@ -23,7 +23,7 @@ from vgpuctl.usecases.support.services import Services
 
 
 def join_of(services: Services, vm: Vm) -> NodeSetup | None:
-    """How the VM joins its cluster, with the secrets; None for a VM that is no node, or joins by other means.
+    """How the VM joins its cluster, with the secrets; None for a VM outside of pools, or that joins by other means.
 
     Raises StoreUnusable when the secrets are sealed with another key, StateError for a pool without all that is needed.
     """

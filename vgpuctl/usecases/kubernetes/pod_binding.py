@@ -31,7 +31,7 @@ _MOST_CONFLICTS = 8
 
 
 class Cluster(Protocol):
-    """What is needed of the API server. Every call may raise ClusterError; objects are decoded JSON."""
+    """The calls that are needed of the API server. Every call may raise ClusterError; objects are decoded JSON."""
 
     def list_nodes(self) -> Sequence[Any]: ...
     def list_pods(self) -> Sequence[Any]: ...

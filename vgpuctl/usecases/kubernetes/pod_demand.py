@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod asks of the GPUs that pods share: the request of its containers with the annotations of HAMi and ours."""
+"""A pod's demand for shared GPUs: the request of its containers with the annotations of HAMi and ours."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Gang(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What decides where a pod fits, so that equal pods share answers. asks: of the containers, None without GPU.
+    """The values that decide where a pod fits: equal pods share answers. asks: of the containers, None without GPU.
 
     node_order: `spread` or `binpack` where the pod asks for it instead of the fleet's policy.
     """

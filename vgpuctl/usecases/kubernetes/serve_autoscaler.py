@@ -118,8 +118,8 @@ class NodeGroups:
     def delete(self, group: str, provider_ids: Sequence[str]) -> None:
         """Let exactly these nodes go, all of them or none; the autoscaler has drained them.
 
-        One that leaves or is gone stays so, and lowers the target no second time. Raises UsageError for an id that is
-        none of this group's, NotFound for the group.
+        One that leaves or is gone stays so, and lowers the target no second time. Raises UsageError for the id
+        of another group's node, NotFound for the group.
         """
         with self._services.store.transaction() as session:
             pool = self._group_in(session, group)
@@ -154,7 +154,7 @@ class NodeGroups:
         return list(found.values())
 
     def template(self, group: str) -> TemplateNode:
-        """What a new node of a group will be. Raises NotFound for the group."""
+        """The template of a group's nodes. Raises NotFound for the group."""
         return template_node(self._group(group))
 
     def gpu_types(self) -> list[str]:

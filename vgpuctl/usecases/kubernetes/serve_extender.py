@@ -116,7 +116,7 @@ class Extender:
             self._gangs.end()
 
     def counts(self) -> dict[str, int]:
-        """What was answered since the start, and what is known."""
+        """Counts of answers since the start, and of the known objects."""
         with self._lock:
             nodes = self._gpus.nodes.values()
             return {
@@ -128,7 +128,7 @@ class Extender:
             }
 
     def problems(self) -> list[str]:
-        """What of the API's objects cannot be used, one line each."""
+        """The API's objects that cannot be used, one line each."""
         with self._lock:
             return [f"{printable(about)}: {_reason(text)}" for about, text in sorted(self._gpus.problems.items())]
 
@@ -253,7 +253,7 @@ class Extender:
         known = self._reserved.get(demand.uid)
         if known is not None and known.settled is None:
             raise BindRefused(f"pod {demand.text} is being bound to {known.node}")
-        # What an interrupted attempt wrote counts for it, not against it.
+        # The devices of an interrupted attempt count for it, not against it.
         self._gpus.release(demand.uid)
         found = self._gpus.costs(demand, [name]).get(name)
         if found is None:
@@ -282,7 +282,7 @@ class Extender:
 
 
 def _readable(found: Iterable[Any], read: Callable[[Any], T]) -> list[T]:
-    """What can be read; an object that cannot is logged and counts for nothing."""
+    """The objects that can be read; another one is logged and counts for nothing."""
     readable = []
     for one in found:
         try:

@@ -136,7 +136,7 @@ class SharedGpus:
         return fitting, others
 
     def costs(self, demand: PodDemand, names: Iterable[str]) -> dict[str, tuple[float, Parts]]:
-        """What placing the pod costs by the policy on each node where it fits, and the best devices for it."""
+        """The cost of the pod by the policy on each node where it fits, and the best devices for it."""
         if self._fleet.pricing != self._pricing or self._cost_count > MOST_REMEMBERED:
             self._costs.clear()
             self._cost_count = 0
@@ -244,7 +244,7 @@ class SharedGpus:
         return [tuple(parts)]
 
     def taken(self, parts: Parts, demand: PodDemand, node: SharedNode) -> Taken:
-        """What these devices give to a pod at most at one time."""
+        """The most that these devices give to a pod at one time."""
         devices = self.devices_of(parts, demand, node)
         return {one: Used(*most) for one, most in hami.most_at_once(devices, demand.shape.init_containers).items()}
 

@@ -50,7 +50,7 @@ class SharedNode:
     place: int = 0
 
     def given(self) -> Taken:
-        """What is given out of each device."""
+        """The part of each device that is given out."""
         total: Taken = {}
         for pod in self.pods.values():
             for device, part in pod.taken.items():
@@ -93,7 +93,7 @@ def _device(one: RegisteredDevice, *, is_cordoned: bool) -> Device:
 
 
 def read_held_pod(pod: Pod, now: datetime) -> HeldPod | None:
-    """What a pod has of a node; None for one that is over or has no node.
+    """The devices that a pod has of a node; None for one that is over or has no node.
 
     An unbound pod counts while its annotations name a node and are fresh: another scheduler, or an interrupted bind, is
     about to bind it. Raises ObjectError, HamiFormatError.

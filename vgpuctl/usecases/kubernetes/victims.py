@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods leave a node so that a more important one fits: the least important, and as few as that allows."""
+"""The pods that leave a node so that a more important one fits: the least important, and as few as that allows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store knows of the nodes of pools: their state, their VM, and why they wait."""
+"""The nodes of pools as the store knows them: their state, their VM, and why they wait."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

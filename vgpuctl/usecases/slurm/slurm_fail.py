@@ -15,7 +15,7 @@ _REASON = "it did not register with slurmctld within ResumeTimeout"
 
 
 def slurm_fail(services: Services, tenant: str, cluster: str, expression: str) -> list[NodeAnswer]:
-    """Let the nodes of a hostlist go. One that had a VM is counted as never joined, and an event says so.
+    """Let the nodes of a hostlist go. One that had a VM is counted as never joined, with an event.
 
     Raises UsageError for a text that cannot be expanded, NotFound.
     """

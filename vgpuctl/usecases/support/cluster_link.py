@@ -11,7 +11,7 @@ class ClusterLink(Protocol):
     """One cluster. Nodes are named as their VMs are.
 
     Every method raises ClusterUnreachable when the cluster does not answer in time, and ClusterRefused when it does
-    not allow what was asked. A node that the cluster does not know is no error: there is nothing to tell.
+    not allow what was asked. A node that the cluster does not know is passed over.
     """
 
     def members(self) -> Sequence[ClusterMember]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """HAMi's annotations: both forms of the register, device strings, node locks, handshakes."""
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -68,9 +69,13 @@ def test_what_is_written_is_read(containers: tuple[tuple[GivenDevice, ...], ...]
 def test_any_text_is_read_or_refused(text: str) -> None:
     for read in (hami.read_devices, hami.read_register, hami.read_lock, hami.read_cordon):
         try:
-            read(text)
+            found = read(text)
         except HamiFormatError:
             continue
+        assert read(text) == found
+    with contextlib.suppress(HamiFormatError):
+        devices = hami.read_devices(text)
+        assert hami.read_devices(hami.write_devices(devices)) == devices
 
 
 @pytest.mark.parametrize("text", ["GPU-a,NVIDIA,1,1:", "GPU-a,NVIDIA,1:;", "GPU-a,NVIDIA,1,1;", "a,b,-1,0:;"])

@@ -112,7 +112,7 @@ class GpuCluster:
         pod["spec"]["nodeName"] = node
 
     def allocate(self, node: str) -> list[tuple[str, int, int]]:
-        """What HAMi's plugin gives to the next container on a node; its lock is removed after the last one."""
+        """The devices that HAMi's plugin gives to the next container on a node; the last one removes its lock."""
         notes = self.nodes[node]["metadata"]["annotations"]
         lock = hami.read_lock(notes[hami.LOCK])
         pod = self.pods[lock.pod]

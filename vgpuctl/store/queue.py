@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, insert, or_, select, update
 
 from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueuePolicy, QueueSettings
@@ -28,7 +28,9 @@ class QueueRows(TenantRows, OperationRows):
 
     def queued(self, tenant: str, name: str) -> QueueEntry | None:
         """The entry that a VM is in, None when it does not wait."""
-        for row in self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant).order_by(_QUEUE.c.id)):
+        several = [kind.value for kind in QueueKind if kind.has_several()]
+        may_be = or_(_QUEUE.c.name == name, _QUEUE.c.kind.in_(several))
+        for row in self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant, may_be).order_by(_QUEUE.c.id)):
             entry = _entry(row)
             if name in (one.name for one in entry.requests):
                 return entry

@@ -2,43 +2,17 @@
 """Node pools on simulated hosts: their nodes are VMs like any other, made and deleted by the controller."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.e2e.node.pools import ONCE, nodes, nothing_is_left, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
-from tests.e2e.witness import FleetWitness
 
-__all__ = ["operator"]
+__all__ = ["nothing_is_left", "operator"]
 FLEET = (2, "a40")
-ONCE = ("controller", "--once", "--shutdown-timeout", "0")
 POOL = ("create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "4", "--gpu", "A40-24Q", *SIZE)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(operator: Operator, fleet_witness: FleetWitness) -> Iterator[None]:
-    before = fleet_witness.state()
-    yield
-    for pool in operator.json("list-node-pools"):
-        name = pool["pool"]["name"]
-        operator.does("delete-node-pool", name, *ACME, "--yes", "--drained", "--timeout", "0")
-    operator.delete_all_vms()
-    assert fleet_witness.state() == before
-    assert operator.json("list-queue")["queue"] == []
-
-
-def nodes(operator: Operator, pool: str = "gpu") -> dict[str, str]:
-    """The state of each node of a pool."""
-    (found,) = operator.json("list-node-pools", pool, *ACME)
-    return {one["node"]["name"]: one["state"] for one in found["nodes"]}
-
-
-def vms(operator: Operator) -> dict[str, Any]:
-    """The VMs of acme, by name."""
-    return {one["vm"]["request"]["name"]: one["vm"] for one in operator.json("list-vms")}
 
 
 def test_the_minimum_is_made_by_the_controller_and_its_vm_is_like_any_other(operator: Operator) -> None:
@@ -89,7 +63,7 @@ def test_a_pool_without_room_says_why_its_nodes_wait(operator: Operator) -> None
     (pool,) = operator.json("list-node-pools", "big", *ACME)
     assert [one["state"] for one in pool["nodes"]] == ["joining", "joining", "waiting"]
     assert pool["nodes"][2]["refusal"] == "no-capacity"
-    assert "can take it now" in pool["nodes"][2]["reason"]
+    assert "can take it now; " in pool["nodes"][2]["reason"], "with the most common reason"
 
 
 def test_a_node_that_was_deleted_as_a_vm_is_replaced_by_the_minimum(operator: Operator) -> None:
@@ -113,6 +87,37 @@ def test_the_names_of_nodes_belong_to_the_pool(operator: Operator) -> None:
     operator.does("create-vm", "other-001", *ACME, *SIZE)
     refused = operator.is_refused("create-node-pool", "other", *ACME, "--role", "k3s", "--max", "2", *SIZE)
     assert "named as VMs that are there: other-001" in refused["message"]
+
+
+def test_a_type_that_nobody_knows_is_refused_before_nodes_wait_for_it(operator: Operator) -> None:
+    refused = operator.is_refused("create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "2", "--gpu", "A40-8G")
+    assert "no host has a vGPU type 'A40-8G'" in refused["message"]
+    assert "A40-8Q" in refused["hint"]
+
+
+def test_a_pool_is_deleted_with_its_nodes_and_only_once(operator: Operator) -> None:
+    operator.does(*POOL, "--min", "1")
+    operator.does("create-vm", "web", *ACME, *SIZE)
+    operator.does(*ONCE)
+    operator.does("scale-node-pool", "gpu", "2", *ACME)
+    delete = ("delete-node-pool", "gpu", *ACME, "--yes", "--timeout", "0")
+    assert operator.json(*delete) == {"deleted": "acme/gpu"}
+    operator.does(*ONCE)
+    assert operator.json("list-node-pools") == []
+    assert list(vms(operator)) == ["web"], "the node with a VM and the one that waited are gone, another VM is not"
+    refused = operator.is_refused(*delete)
+    assert refused["reference"] == "not-found"
+
+
+def test_an_offboarded_tenant_gets_no_node_again(operator: Operator) -> None:
+    operator.does("create-tenant", "leaves")
+    pool = ("create-node-pool", "gpu", "--tenant", "leaves", "--role", "k3s", "--max", "3", "--min", "2", *SIZE)
+    operator.does(*pool, "--gpu", "A40-24Q")
+    operator.does(*ONCE)
+    operator.does("offboard-tenant", "leaves", "--yes", "--timeout", "0")
+    operator.does(*ONCE)
+    assert operator.json("list-node-pools", "--tenant", "leaves") == []
+    assert vms(operator) == {}
 
 
 def test_a_node_keeps_the_name_by_which_its_cluster_knows_it(operator: Operator) -> None:

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-node-pool: VMs of one shape that are nodes of a tenant's cluster; its minimum is made by the controller."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from vgpuctl.errors import QuotaExceeded, StateError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import NodePool
+from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.specs.node_pool import list_pool_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.image.image_gate import refuse_unregistered
 from vgpuctl.usecases.node.wanted_nodes import want_more_in
 from vgpuctl.usecases.placement.quota import refuse_for_ever
+from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.services import Services
 
 
@@ -20,14 +22,16 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
 
     Raises NotFound (tenant), ImageUnregistered, StateError for a pool of this name with other values or for names of
     nodes that VMs have, QuotaExceeded when the tenant's quota never admits the minimum, StoreUnusable for secrets
-    without a key, UsageError for a kubeconfig that cannot be used.
+    without a key, UsageError for a kubeconfig that cannot be used and for a type of GPU that
+    neither a host nor the catalogue knows.
     """
     with services.store.reading() as session:
         there = find_pool(session, pool.tenant, pool.name)
         if there is not None:
             refuse_differing(session, there, pool)
             return there, False
-        check_pool_in(session, pool, beyond=services.say)
+        refuse_unknown(pool.request, cached_capacities(session))
+        check_pool_in(session, pool, tell=services.say)
     services.check_cluster(pool)
     if dry_run:
         return pool, True
@@ -58,11 +62,11 @@ def refuse_differing(session: Session, there: NodePool, wanted: NodePool) -> Non
         )
 
 
-def check_pool_in(session: Session, pool: NodePool, *, beyond: object = None) -> None:
-    """Refuse a pool that cannot work with what the store has; tell of a maximum that the quota never admits."""
+def check_pool_in(session: Session, pool: NodePool, *, tell: Callable[[str], None]) -> None:
+    """Refuse a pool that cannot work with the tenant's VMs and quota; tell of a maximum that the quota never admits."""
     session.tenant(pool.tenant)
     refuse_unregistered(session, pool.request)
-    taken = [vm.request.name for vm in session.vms() if vm.request.tenant == pool.tenant]
+    taken = [vm.request.name for vm in session.vms(tenant=pool.tenant)]
     names = set(pool.node_names)
     nodes = {one.name for one in session.nodes(pool.tenant, pool.name)}
     clash = sorted(one for one in taken if one in names and one not in nodes)
@@ -74,22 +78,20 @@ def check_pool_in(session: Session, pool: NodePool, *, beyond: object = None) ->
     requests = [pool.request_of(name) for name in pool.node_names]
     if pool.minimum:
         refuse_for_ever(session, *requests[: pool.minimum])
-    if callable(beyond):
-        try:
-            refuse_for_ever(session, *requests)
-        except QuotaExceeded as error:
-            beyond(f"warning: the maximum of {pool.maximum} nodes is more than the quota: {'; '.join(error.context)}")
+    try:
+        refuse_for_ever(session, *requests)
+    except QuotaExceeded as error:
+        tell(f"warning: the maximum of {pool.maximum} nodes is more than the quota: {'; '.join(error.context)}")
 
 
 def values_of_pool(pool: NodePool) -> Values:
     """The pool for events and errors; of its secrets the names alone."""
-    gpus: Sequence[str] = [gpu.text for gpu in pool.request.gpus]
     return {
         "cluster": pool.cluster,
         "role": str(pool.role),
         "min": pool.minimum,
         "max": pool.maximum,
-        "gpus": list(gpus),
+        "gpus": [gpu.text for gpu in pool.request.gpus],
         "vcpus": pool.request.vcpus,
         "memory_mib": pool.request.memory_mib,
         "secrets": list(pool.join.secrets),

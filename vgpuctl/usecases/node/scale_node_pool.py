@@ -4,10 +4,11 @@
 from dataclasses import dataclass
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.node_pool import Node, NodeState
+from vgpuctl.model.node_pool import Node, NodePool, NodeState
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.node.list_node_pools import pool_status
 from vgpuctl.usecases.node.node_states import NodeStatus
-from vgpuctl.usecases.node.wanted_nodes import is_wanted, let_go_in, want_more_in
+from vgpuctl.usecases.node.wanted_nodes import is_wanted, let_go_in, next_names, want_more_in
 from vgpuctl.usecases.support.services import Services
 
 _FIRST_TO_GO = (NodeState.WAITING, NodeState.CREATING, NodeState.STOPPED, NodeState.JOINING, NodeState.NOT_READY)
@@ -15,7 +16,7 @@ _FIRST_TO_GO = (NodeState.WAITING, NodeState.CREATING, NodeState.STOPPED, NodeSt
 
 @dataclass(frozen=True)
 class Scaled:
-    """What scale-node-pool changed. size: how many nodes are wanted now."""
+    """The changes of scale-node-pool. size: how many nodes are wanted now."""
 
     size: int
     wanted: tuple[str, ...]
@@ -34,25 +35,24 @@ def scale_node_pool(services: Services, tenant: str, name: str, size: int, *, dr
             f"node pool {pool.label} has {pool.minimum} to {pool.maximum} nodes, not {size}",
             hint=f"change that with `vgpuctl set-node-pool {name} --tenant {tenant} --min NUMBER --max NUMBER`",
         )
-    with services.store.reading() as session:
-        living = [one for one in pool_status(session, pool).nodes if is_wanted(one.node)]
     if dry_run:
-        more = max(0, size - len(living))
-        taken = {one.node.name for one in living}
-        new = [one for one in pool.node_names if one not in taken][:more]
+        with services.store.reading() as session:
+            living = _living(session, pool)
+            new = next_names(session, pool, max(0, size - len(living)))
         return Scaled(size, tuple(new), tuple(one.name for one in _to_let_go(living, size)))
     with services.store.transaction() as session:
-        living = [one for one in pool_status(session, pool).nodes if is_wanted(one.node)]
+        living = _living(session, pool)
         leaving = _to_let_go(living, size)
         let_go_in(session, pool, [one.name for one in leaving], reason=f"scaled to {size}")
-        wanted: tuple[str, ...] = ()
-        if size > len(living):
-            wanted = want_more_in(session, pool, size - len(living), reason=f"scaled to {size}").new
+        more = max(0, size - len(living))
+        wanted = want_more_in(session, pool, more, reason=f"scaled to {size}").new if more else ()
     return Scaled(size, wanted, tuple(one.name for one in leaving))
 
 
+def _living(session: Session, pool: NodePool) -> list[NodeStatus]:
+    return [one for one in pool_status(session, pool).nodes if is_wanted(one.node)]
+
+
 def _to_let_go(living: list[NodeStatus], size: int) -> list[Node]:
-    ordered = sorted(
-        living, key=lambda one: (one.state not in _FIRST_TO_GO, -one.node.wanted_at, one.node.name), reverse=False
-    )
+    ordered = sorted(living, key=lambda one: (one.state not in _FIRST_TO_GO, -one.node.wanted_at, one.node.name))
     return [one.node for one in ordered[: max(0, len(living) - size)]]

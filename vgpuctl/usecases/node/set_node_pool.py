@@ -23,7 +23,7 @@ def set_node_pool(services: Services, tenant: str, name: str, given: Mapping[str
         if wanted == there:
             return there, False
         services.check_cluster(wanted)
-        check_pool_in(session, wanted, beyond=services.say)
+        check_pool_in(session, wanted, tell=services.say)
         session.put_node_pool(wanted)
         before, after = values_of_pool(there), values_of_pool(wanted)
         session.add_event(EventKind.NODE_POOL_CHANGED, wanted.label, tenant=tenant, before=before, after=after)

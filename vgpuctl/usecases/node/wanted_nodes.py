@@ -61,14 +61,23 @@ def want_more(services: Services, pool: NodePool, count: int, *, reason: str = "
 
 def want_more_in(session: Session, pool: NodePool, count: int, *, reason: str) -> Wanted:
     """The same inside a transaction of the caller."""
+    return _want(session, pool, next_names(session, pool, count), {}, reason)
+
+
+def next_names(session: Session, pool: NodePool, count: int) -> list[str]:
+    """The names that so many more nodes get: free ones first, then those of nodes that leave.
+
+    Raises StateError beyond the pool's maximum.
+    """
     pool = session.node_pool(pool.tenant, pool.name)
-    taken = {one.name for one in session.nodes(pool.tenant)} | {vm.request.name for vm in session.vms()}
+    vms = {vm.request.name for vm in session.vms(tenant=pool.tenant)}
+    taken = vms | {one.name for one in session.nodes(pool.tenant)}
     free = [name for name in pool.node_names if name not in taken]
     leaving = [one.name for one in session.nodes(pool.tenant, pool.name) if one.is_leaving and not one.wanted_again]
     names = [*free, *leaving][:count]
     if len(names) < count:
         raise _too_many(session, pool, count)
-    return _want(session, pool, names, {}, reason)
+    return names
 
 
 def _want(
@@ -116,8 +125,8 @@ def let_go(
 ) -> list[Node]:
     """Let these nodes go: those that have no VM yet at once, the others are drained and deleted by the controller.
 
-    is_drained: their cluster has no work on them any more. What is unknown or leaves already is passed over. Returns
-    the nodes that were let go by this call.
+    is_drained: their cluster has no work on them any more. Unknown nodes, and those that leave already, are passed
+    over. Returns the nodes that were let go by this call.
     """
     with services.store.transaction() as session:
         return let_go_in(session, pool, names, reason=reason, is_drained=is_drained)
@@ -153,7 +162,7 @@ def drop_waiting(services: Services, pool: NodePool, count: int, *, reason: str)
     Raises StateError when fewer wait: a node with a VM is only let go by name.
     """
     with services.store.transaction() as session:
-        uuids = {vm.uuid for vm in session.vms()}
+        uuids = {vm.uuid for vm in session.vms(tenant=pool.tenant)}
         living = [one for one in session.nodes(pool.tenant, pool.name) if is_wanted(one)]
         waiting = [one for one in living if one.is_leaving or one.vm_uuid not in uuids]
         if count > len(waiting):
@@ -184,7 +193,7 @@ def take_out_of_queue(session: Session, node: Node, reason: str) -> bool:
 
 
 def forget(session: Session, pool: NodePool, node: Node) -> None:
-    """Forget a node whose VM is gone, or make it anew where it is wanted again."""
+    """Forget a node whose VM is gone, or want a new one where it is wanted again."""
     if not session.delete_node(node):
         return
     _note(session, EventKind.NODE_GONE, pool, node, node.leave_reason or "")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving of the queue: one claimed entry is started when it fits, or told why it waits."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -96,7 +97,10 @@ def _why(fleet: Fleet, requests: Sequence[VmRequest]) -> str:
     if len(requests) > 1:
         return f"the {len(requests)} VMs do not fit together now"
     answer = rejections_of(fleet, requests[0])
-    return answer[0].reason if len(answer) == 1 else f"none of {len(answer)} GPUs and hosts can take it now"
+    if len(answer) == 1:
+        return answer[0].reason
+    reason, count = Counter(one.reason for one in answer).most_common(1)[0]
+    return f"none of {len(answer)} GPUs and hosts can take it now; {count} of them: {reason}"
 
 
 def _start_again(services: Services, entry: QueueEntry, shutdown_timeout_s: float) -> bool:

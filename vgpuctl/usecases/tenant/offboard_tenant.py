@@ -9,6 +9,7 @@ from vgpuctl.guests.libvirtd.host_networks import networks_of
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network
+from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.plural import counted
 from vgpuctl.model.preemption import USUAL_POLICY
 from vgpuctl.model.queue import QueueEntry
@@ -25,6 +26,7 @@ from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
+from vgpuctl.usecases.node.delete_node_pool import delete_node_pool
 from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.placement.reservations import describe, record_cancellation
 from vgpuctl.usecases.support.services import Services
@@ -46,10 +48,12 @@ class Belongings:
     queued: tuple[QueueEntry, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     disks: tuple[Volume, ...] = ()
+    node_pools: tuple[NodePool, ...] = ()
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
         return [
+            *(f"node pool {pool.name} of cluster {pool.cluster}, with its nodes" for pool in self.node_pools),
             *(f"VM {vm.request.name} on {vm.host}, {vm.state}, with its disk" for vm in self.vms),
             *(f"disk {disk.label} on {disk.host}, which is kept" for disk in self.disks),
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
@@ -75,6 +79,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(entry for entry in session.queue() if entry.request.tenant == tenant),
             tuple(one for one in session.reservations() if one.tenant == tenant),
             tuple(one for one in session.volumes(tenant=tenant) if one.keep),
+            tuple(session.node_pools(tenant)),
         )
 
 
@@ -83,6 +88,7 @@ def offboard_tenant(
 ) -> tuple[str, ...]:
     """Delete everything, then ask every host and OVN. Returns the hosts that were asked.
 
+    Node pools go first, so that no node is made again; the work on the nodes is not waited for.
     The tenant's name stays in the store with its usage. deletes_disks: also the disks that are to outlive their VMs;
     without it a tenant with such disks is refused by StateError, with nothing done.
     Raises the first error of what could not be deleted; the same command goes on from there. Raises PartialFailure when
@@ -96,12 +102,15 @@ def offboard_tenant(
                 context=[f"disk {disk.label} on {disk.host}" for disk in found.disks],
                 hint="copy what is needed; --delete-disks deletes them with the tenant",
             )
+        for node_pool in found.node_pools:
+            delete_node_pool(services, tenant, node_pool.name, shutdown_timeout_s=timeout_s, is_drained=True)
+        rest = belongings(services, tenant)
         with services.store.transaction() as session:
-            for entry in found.queued:
+            for entry in rest.queued:
                 record_leaving(session, entry, "tenant offboarded")
             for reservation in found.reservations:
                 record_cancellation(session, reservation, "tenant offboarded")
-        for vm in found.vms:
+        for vm in rest.vms:
             delete_vm(services, vm, timeout_s=timeout_s, keeps_disks=False)
         with services.store.reading() as session:
             kept = kept_disks(session, tenant)

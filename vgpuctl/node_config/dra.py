@@ -16,10 +16,10 @@ from typing import Any
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.node_config.labels import NodePlace, label_value, nvlink_domain
+from vgpuctl.node_config.labels import label_value, nvlink_domain
+from vgpuctl.sharing.kinds import existing_vgpus, offers_card
 
 DRIVER = "vgpuctl.io"
 MOST_DEVICES = 64
@@ -37,12 +37,12 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Part:
-    """One device of a GPU, by the counters that it takes. kind: `gpu`, `mig` or `vgpu`."""
+    """One device of a GPU, by the counters that it takes. kind: `gpu`, `mig` or `vgpu`. profile: None of a card."""
 
     name: str
     kind: str
     takes: Mapping[str, int]
-    profile: str
+    profile: str | None
     memory_mib: int | None
 
 
@@ -224,15 +224,14 @@ def _equal_space(gpu: Gpu, held: Sequence[Share], prefix: str) -> _Space:
         for one in types
         for index in range(max(0, left) // (whole // (one.max_instances or 1)))
     ]
-    if not there and "passthrough" in gpu.sharing:
-        parts.insert(0, _Part(prefix, "gpu", {"parts": whole}, "passthrough", gpu.memory_mib))
+    if not there and offers_card(gpu):
+        parts.insert(0, _Part(prefix, "gpu", {"parts": whole}, None, gpu.memory_mib))
     return _Space({"parts": max(0, left)}, tuple(parts), is_equal_size=True)
 
 
 def _in_use(gpu: Gpu, held: Sequence[Share]) -> dict[str, str]:
     """The types of the vGPUs on a GPU by their device, of VMs of vgpuctl and of others."""
-    there = {vf.address: vf.current_type for vf in gpu.vfs if vf.current_type is not None}
-    there |= {one.uuid if one.parent == gpu.address else one.parent: one.type_id for one in gpu.mdevs}
+    there = {vgpu.device: vgpu.type_id or "" for vgpu in existing_vgpus(gpu)}
     return there | {share.device: share.type_id or "" for share in held}
 
 
@@ -255,7 +254,7 @@ def _fits(part: _Part, free: Mapping[str, int]) -> bool:
 
 def _device(part: _Part, common: Document, set_of: Mapping[str, str]) -> Document:
     attributes = {"gpu.nvidia.com/type": {"string": part.kind}, **common}
-    if part.kind != "gpu":
+    if part.profile is not None:
         attributes["gpu.nvidia.com/profile"] = {"string": part.profile[:64]}
     by_set: dict[str, dict[str, Document]] = {}
     for name, count in part.takes.items():
@@ -276,8 +275,7 @@ def _attributes(capacity: HostCapacity, gpu: Gpu, *, is_equal_size: bool) -> Doc
         yield "resource.kubernetes.io/pciBusID", gpu.address
         yield "resource.kubernetes.io/pcieRoot", None if gpu.topology is None else gpu.topology.root
         yield f"{DRIVER}/host", capacity.name
-        place = NodePlace(capacity.name, facts=capacity.facts, shares=(_whole(gpu),))
-        yield f"{DRIVER}/nvlinkDomain", nvlink_domain(place)
+        yield f"{DRIVER}/nvlinkDomain", nvlink_domain(capacity.name, capacity.facts, [gpu.address])
 
     made: Document = {key: {"string": text[:64]} for key, text in texts() if text}
     if capacity.facts.nvidia_driver is not None:
@@ -288,10 +286,6 @@ def _attributes(capacity: HostCapacity, gpu: Gpu, *, is_equal_size: bool) -> Doc
         made["gpu.nvidia.com/gpuModuleID"] = {"int": gpu.topology.module}
     made[f"{DRIVER}/equalSize"] = {"bool": is_equal_size}
     return made
-
-
-def _whole(gpu: Gpu) -> Share:
-    return Share(gpu.address, Sharing.PASSTHROUGH, "passthrough", gpu.address)
 
 
 def _version(text: str) -> str:

@@ -105,7 +105,7 @@ def node_labels(pool: NodePool, place: NodePlace) -> dict[str, str]:
     nodes = {share.numa_node for share in place.shares}
     if len(nodes) == 1 and None not in nodes:
         own["vgpuctl.io/numa-node"] = str(nodes.pop())
-    domain = nvlink_domain(place)
+    domain = None if place.facts is None else nvlink_domain(place.host, place.facts, [one.gpu for one in place.shares])
     if domain is not None:
         own["vgpuctl.io/nvlink-domain"] = domain
     own |= _promised(place)
@@ -123,16 +123,14 @@ def config_key(pool: NodePool) -> str:
     return pool.name
 
 
-def nvlink_domain(place: NodePlace) -> str | None:
-    """The name of the NVLink domain of a node's GPUs; None without one, and where they are in several.
+def nvlink_domain(host: str, facts: HostFacts, addresses: Sequence[str]) -> str | None:
+    """The name of the NVLink domain of these GPUs of a host; None without one, and where they are in several.
 
     With NVSwitch it is the fabric's cluster and clique, as NVIDIA's label nvidia.com/gpu.clique has it. Else it is the
     host with the first GPU of those that NVLinks connect.
     """
-    if place.facts is None or not place.shares:
-        return None
-    gpus = {gpu.address: gpu for gpu in place.facts.gpus}
-    found = {_domain_of(place.host, gpus, share.gpu) for share in place.shares}
+    gpus = {gpu.address: gpu for gpu in facts.gpus}
+    found = {_domain_of(host, gpus, address) for address in addresses}
     return found.pop() if len(found) == 1 else None
 
 

@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.catalog.lookup import boards_named, boards_with_type, type_by_name
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.hostlist import compress
 from vgpuctl.model.node_pool import NodePool
+from vgpuctl.sharing.kinds import asks_for_card
 
 PROGRAM_NAMES = {
     "ResumeProgram": "vgpuctl-slurm-resume",
@@ -164,6 +164,6 @@ def _memory_mib(gpu: GpuRequest) -> int:
     if gpu.profile is not None:
         types = [type_by_name(board, gpu.profile) for board in boards_with_type(gpu.profile)]
         return next((one.fb_mib for one in types if one is not None), 0)
-    if gpu.sharing is Sharing.PASSTHROUGH and gpu.board is not None:
+    if gpu.board is not None and asks_for_card(gpu):
         return max((one.memory_mib for one in boards_named(gpu.board)), default=0)
     return gpu.exact_memory_mib or gpu.minimum_memory_mib or 0

@@ -23,12 +23,11 @@ MIG_COMPUTE_SLICES = 7
 
 def of_request(request: VmRequest) -> dict[str, int]:
     """The known part of a VM's charge before it is placed: framebuffer and MIG compute only where named."""
-    from vgpuctl.sharing.kind import Takes
-    from vgpuctl.sharing.kinds import kind_of
+    from vgpuctl.sharing.kinds import asks_for_card
 
     amounts: Counter[str] = Counter(of_guest(request))
     for gpu in request.gpus:
-        if gpu.sharing is not None and kind_of(gpu.sharing).takes is Takes.CARD:
+        if asks_for_card(gpu):
             amounts[Resource.CARDS] += gpu.count
         elif gpu.profile is not None:
             amounts[SHARES + gpu.profile] += gpu.count

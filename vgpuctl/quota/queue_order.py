@@ -7,8 +7,7 @@ from vgpuctl import catalog
 from vgpuctl.model.queue import QueueEntry, QueuePolicy, QueueSettings
 from vgpuctl.quota.charge import Amounts, add, of_guest
 from vgpuctl.quota.resources import Resource
-from vgpuctl.sharing.kind import Takes
-from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.kinds import asks_for_card
 
 PRIORITY_STEP = 100
 """How much one ageing time adds to a priority: from one class of priorities nearly to the next."""
@@ -58,7 +57,7 @@ def demand(entry: QueueEntry) -> dict[str, int]:
             boards = catalog.boards_with_type(gpu.profile)
             known = catalog.type_by_name(boards[0], gpu.profile) if boards else None
             size = known.fb_mib if known is not None else 0
-        elif gpu.sharing is not None and gpu.board is not None and kind_of(gpu.sharing).takes is Takes.CARD:
+        elif gpu.board is not None and asks_for_card(gpu):
             size = min((board.memory_mib for board in catalog.boards_named(gpu.board)), default=0)
         framebuffer += size * gpu.count
     return {**add(*map(of_guest, entry.requests)), Resource.FRAMEBUFFER: framebuffer}

@@ -52,6 +52,11 @@ def takes_card(share: Share) -> bool:
     return _BY_NAME[share.sharing].takes is Takes.CARD
 
 
+def asks_for_card(request: GpuRequest) -> bool:
+    """True if a whole card is asked for by the name of its kind."""
+    return request.sharing is not None and _BY_NAME[request.sharing].takes is Takes.CARD
+
+
 def without_cards(sharing: tuple[str, ...]) -> tuple[str, ...]:
     """The kinds among those that a GPU offers that hand out a part of it."""
     return tuple(one for one in sharing if one not in _CARD_NAMES)

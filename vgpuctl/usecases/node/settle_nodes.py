@@ -15,6 +15,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import VmState
+from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.node.node_states import NodeStatus, node_states
 from vgpuctl.usecases.node.wanted_nodes import (
     forget,
@@ -28,6 +29,7 @@ from vgpuctl.usecases.support.cluster_link import ClusterLink
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
+_HOST_DIED = "its host died"
 _POWERED_DOWN = "Slurm has powered it down"
 _FIRST_PAUSE_S = 60.0
 _LONGEST_PAUSE_S = 3600.0
@@ -85,6 +87,9 @@ def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float, is_fi
                 yield from _wait(services, pool, one, link)
             elif one.vm.state is VmState.RUNNING:
                 yield from _see(services, pool, one, members)
+            elif is_lost(one.vm):
+                let_go(services, pool, [one.node.name], reason=_HOST_DIED, is_drained=True)
+                yield Settled(one.node.label, _HOST_DIED)
         except ConcurrentChange:
             continue
         except VgpuctlError as error:

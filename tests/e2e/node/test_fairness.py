@@ -62,6 +62,24 @@ def test_a_preemptible_node_makes_room_and_comes_back(operator: Operator) -> Non
     assert set(nodes(operator).values()) == {"joining"}
 
 
+def test_a_preempted_node_that_nobody_starts_again_is_let_go_and_the_minimum_waits(operator: Operator) -> None:
+    operator.does(*POOL, "--min", "2", "--spread", "none", "--priority", "low", "--preemptible", "stop")
+    operator.does("cordon-host", "sim-002", "--reason", "the test wants the first")
+    operator.does(*ONCE)
+    before = {name: vm["uuid"] for name, vm in vms(operator).items()}
+    operator.does("create-vm", "urgent", *UMBRELLA, "--priority", "high", *WHOLE, "--preempt", *NOW)
+    assert set(nodes(operator).values()) == {"stopped"}
+    operator.does(*ONCE)
+    operator.does(*ONCE)
+    assert set(nodes(operator).values()) == {"waiting"}
+    operator.does("uncordon-host", "sim-002")
+    operator.does(*ONCE)
+    assert set(nodes(operator).values()) == {"joining"}
+    assert not set(before.values()) & {vm["uuid"] for vm in vms(operator).values()}
+    let_go = operator.json("list-events", "--kind", "node-let-go")[-1]
+    assert "preempted by umbrella.urgent" in let_go["detail"]
+
+
 def test_a_node_preempts_only_where_its_pool_may(operator: Operator) -> None:
     for name in ("one", "two"):
         operator.does("create-vm", name, *UMBRELLA, "--priority", "low", "--preemptible", "stop", *WHOLE)

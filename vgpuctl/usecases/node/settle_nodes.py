@@ -14,7 +14,7 @@ from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
 from vgpuctl.model.times import format_duration
-from vgpuctl.model.vm import VmState
+from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.node.node_states import NodeStatus, node_states
 from vgpuctl.usecases.node.wanted_nodes import (
@@ -28,6 +28,7 @@ from vgpuctl.usecases.node.wanted_nodes import (
 from vgpuctl.usecases.support.cluster_link import ClusterLink
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
+from vgpuctl.usecases.vm.final_preemptions import is_preempted
 
 _HOST_DIED = "its host died"
 _POWERED_DOWN = "Slurm has powered it down"
@@ -87,14 +88,25 @@ def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float, is_fi
                 yield from _wait(services, pool, one, link)
             elif one.vm.state is VmState.RUNNING:
                 yield from _see(services, pool, one, members)
-            elif is_lost(one.vm):
-                let_go(services, pool, [one.node.name], reason=_HOST_DIED, is_drained=True)
-                yield Settled(one.node.label, _HOST_DIED)
+            elif (reason := _never_returns(services, one.vm)) is not None:
+                let_go(services, pool, [one.node.name], reason=reason, is_drained=True)
+                yield Settled(one.node.label, reason)
         except ConcurrentChange:
             continue
         except VgpuctlError as error:
             yield Settled(one.node.label, f"failed: {error.message}")
     yield from _keep_minimum(services, pool)
+
+
+def _never_returns(services: Services, vm: Vm) -> str | None:
+    """Say why nobody starts the stopped VM of a node again; None where somebody may."""
+    if is_lost(vm):
+        return _HOST_DIED
+    if is_preempted(vm):
+        with services.store.reading() as session:
+            if session.queued(vm.request.tenant, vm.request.name) is None:
+                return vm.problem
+    return None
 
 
 def _leave(

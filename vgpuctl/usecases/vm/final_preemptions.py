@@ -12,6 +12,8 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.preemption_notice import drop_notices, withdraw
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
+_PREEMPTED = "preempted by "
+
 
 def stop_all(services: Services, vms: Sequence[Vm], timeout_s: float) -> None:
     """Stop VMs whose notices are final. Raises the first error after all were tried: no gang is to stay in part."""
@@ -66,6 +68,11 @@ def refuse_while_preempted(services: Services, vm: Vm) -> None:
         )
 
 
+def is_preempted(vm: Vm) -> bool:
+    """True if a VM is stopped because another needed its shares."""
+    return vm.state is VmState.STOPPED and (vm.problem or "").startswith(_PREEMPTED)
+
+
 def _decided(session: Session) -> list[Vm]:
     stoppable = (VmState.RUNNING, VmState.STOPPED)
     noticed = session.vms_with_notice()
@@ -82,7 +89,7 @@ def _finish(services: Services, vm: Vm, timeout_s: float) -> None:
 
 def _stop(services: Services, vm: Vm, timeout_s: float) -> None:
     """Stop a VM whose notice is final; repeatable."""
-    problem = None if vm.notice is None else f"preempted by {vm.notice.cause}"
+    problem = None if vm.notice is None else f"{_PREEMPTED}{vm.notice.cause}"
     with on_host(vm.host):
         stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
     drop_notices(services, [vm])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for the API server of a tenant's cluster: nodes, pods, evictions with budgets, over HTTP on loopback.
 
-It keeps objects and changes them as the API does: merge patches with a resourceVersion, evictions refused by 429 while
-a budget does not allow them, paged lists, bearer tokens. Beside the API it has no behaviour: no kubelet, no scheduler,
-no admission, no validation; a test registers the Node object in the guest's place.
+It keeps objects and changes them as the API does: merge patches with a resourceVersion, uids as preconditions,
+evictions refused by 429 while a budget does not allow them, paged lists, bearer tokens. Beside the API it has no
+behaviour: no kubelet, no scheduler, no admission, no validation; a test registers the Node object in the guest's place.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ class KubernetesApi:
     """The objects of one cluster. requests: `METHOD PATH` of each change that was asked for, in order.
 
     kept: pods that a disruption budget keeps. broken: what the next answers are instead, as (status, body).
+    before: called with the method and path of each request before it is answered.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class KubernetesApi:
         self.requests: list[str] = []
         self.kept: set[str] = set()
         self.broken: list[tuple[int, bytes]] = []
+        self.before: Callable[[str, str], None] = lambda _method, _path: None
         self.address = ""
         self._version = 0
         self.lock = threading.RLock()
@@ -41,13 +43,16 @@ class KubernetesApi:
         """Register a node, as its kubelet would."""
         with self.lock:
             self.nodes[name] = {
-                "metadata": {"name": name, "resourceVersion": self._next(), "annotations": {}, "labels": {}},
+                "metadata": {
+                    "name": name, "uid": f"node-{self._next()}", "resourceVersion": self._next(),
+                    "annotations": {}, "labels": {},
+                },
                 "spec": {"providerID": provider_id, "unschedulable": unschedulable},
                 "status": {
                     "conditions": [{"type": "Ready", "status": str(is_ready), "message": "kubelet says so"}],
                     "allocatable": {"cpu": "4", "nvidia.com/gpu": "1"},
                 },
-            }
+            }  # fmt: skip
 
     def add_pod(self, name: str, node: str, *, owner: str | None = "ReplicaSet", phase: str = "Running") -> None:
         """A pod of the namespace `ml` on a node."""
@@ -55,8 +60,8 @@ class KubernetesApi:
         with self.lock:
             self.pods["ml", name] = {
                 "metadata": {
-                    "name": name, "namespace": "ml", "resourceVersion": self._next(),
-                    "ownerReferences": owners if owner else [],
+                    "name": name, "namespace": "ml", "uid": f"pod-{self._next()}",
+                    "resourceVersion": self._next(), "ownerReferences": owners if owner else [],
                 },
                 "spec": {"nodeName": node, "containers": [{"name": "c"}]},
                 "status": {"phase": phase},
@@ -70,6 +75,7 @@ class KubernetesApi:
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         """The status and the object of one request."""
         with self.lock:
+            self.before(method, path)
             if self.broken:
                 return self.broken.pop(0)
             if method != "GET":
@@ -83,6 +89,8 @@ class KubernetesApi:
             if (found := _NODE.fullmatch(path)) and found[1] in self.nodes:
                 return self._on_node(method, found[1], body)
             if (found := _EVICTION.fullmatch(path)) and method == "POST" and (found[1], found[2]) in self.pods:
+                if _is_of_another(self.pods[found[1], found[2]], body.get("deleteOptions")):
+                    return 409, status_object(409, "the UID in the precondition is another one")
                 if found[2] in self.kept:
                     return 429, status_object(429, "Cannot evict pod as it would violate the pod's disruption budget.")
                 del self.pods[found[1], found[2]]
@@ -92,6 +100,8 @@ class KubernetesApi:
     def _on_node(self, method: str, name: str, body: Any) -> tuple[int, Any]:
         node = self.nodes[name]
         if method == "DELETE":
+            if _is_of_another(node, body):
+                return 409, status_object(409, "the UID in the precondition is another one")
             del self.nodes[name]
             return 200, status_object(200, "Success")
         if method == "PATCH":
@@ -119,6 +129,12 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
             _merge(target.setdefault(key, {}), value)
         else:
             target[key] = value
+
+
+def _is_of_another(found: Any, options: Any) -> bool:
+    """True if the precondition of a DeleteOptions does not fit the object."""
+    uid = ((options or {}).get("preconditions") or {}).get("uid")
+    return uid is not None and uid != found["metadata"]["uid"]
 
 
 def status_object(code: int, message: str) -> Any:

@@ -86,8 +86,7 @@ def test_only_the_node_of_the_vm_that_is_gone_is_forgotten(api: KubernetesApi, l
 
 @pytest.mark.parametrize(
     ("status", "body"),
-    [(500, b"boom"), (200, b"<html>"), (200, b"[]"), (200, b'{"items": [7]}'), (403, b"{}"), (302, b""),
-     (200, b'{"items": [{"spec": {"providerID": "vgpuctl://default/acme/x"}}]}'),
+    [(500, b"boom"), (200, b"<html>"), (200, b"[]"), (200, b'{"items": 7}'), (403, b"{}"), (302, b""),
      (500, b'{"message": "\x1b[2J' + b"x" * 100_000 + b'"}')],
 )  # fmt: skip
 def test_answers_that_make_no_sense_are_refused(
@@ -101,18 +100,55 @@ def test_answers_that_make_no_sense_are_refused(
     assert caught.value.message.isprintable()
 
 
+@pytest.mark.parametrize("odd", [7, {}, {"metadata": {"name": "x"}, "spec": 7}, {"metadata": {"name": "../x"}}])
+def test_one_node_that_cannot_be_read_hides_no_other(
+    api: KubernetesApi, link: KubernetesLink, odd: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.nodes["odd"] = odd
+    api.add_node("gpu-001", OURS)
+    assert [one.name for one in link.members()] == ["gpu-001"]
+    assert [one.message for one in caplog.records] == ["unreadable-objects"]
+
+
 @pytest.mark.parametrize("pod", [{}, {"metadata": {}}, {"metadata": {"name": "../../nodes/x", "namespace": "ml"}}])
-def test_pods_that_no_cluster_has_are_refused(api: KubernetesApi, link: KubernetesLink, pod: dict[str, object]) -> None:
+def test_a_pod_that_cannot_be_read_is_still_there(
+    api: KubernetesApi, link: KubernetesLink, pod: dict[str, object]
+) -> None:
     api.add_node("gpu-001", OURS)
     api.pods["ml", "odd"] = {**pod, "spec": {"nodeName": "gpu-001", "containers": []}}
-    with pytest.raises(ClusterRefused):
-        link.drain("gpu-001")
-    assert api.requests == []
+    api.add_pod("train", "gpu-001")
+    assert link.drain("gpu-001") == ["ml/train", "1 unreadable pod"]
+    assert link.drain("gpu-001") == ["1 unreadable pod"]
+    assert api.requests == ["POST /api/v1/namespaces/ml/pods/train/eviction"]
+
+
+def test_a_node_and_a_pod_that_were_made_again_stay(api: KubernetesApi, link: KubernetesLink) -> None:
+    """Each is made again between the answer that was read and the request that would hit it."""
+    made_again = []
+
+    def make_again(method: str, path: str) -> None:
+        if method in ("DELETE", "POST"):
+            made_again.append(path)
+            api.add_node("gpu-001", OURS)
+            api.add_pod("train", "gpu-001")
+
+    api.add_node("gpu-001", OURS)
+    api.add_pod("train", "gpu-001")
+    api.before = make_again
+    link.drain("gpu-001")
+    link.forget("gpu-001", OURS)
+    assert made_again == ["/api/v1/namespaces/ml/pods/train/eviction", "/api/v1/nodes/gpu-001"]
+    assert ("ml", "train") in api.pods
+    assert "gpu-001" in api.nodes
 
 
 def test_a_node_that_answers_with_another_name_is_not_touched(api: KubernetesApi, link: KubernetesLink) -> None:
     api.add_node("gpu-001", OURS)
     api.nodes["gpu-001"]["metadata"]["name"] = "gpu-001\x1b/../other"
+    for ask in (lambda: link.cordon("gpu-001", "why"), lambda: link.forget("gpu-001", OURS)):
+        with pytest.raises(ClusterRefused, match="a node whose name no node can have"):
+            ask()
+    api.nodes["gpu-001"]["metadata"]["name"] = "gpu-002"
     link.cordon("gpu-001", "why")
     link.forget("gpu-001", OURS)
     assert api.requests == []

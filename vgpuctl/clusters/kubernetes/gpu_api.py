@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from lightkube import KubeConfig
-from lightkube.models.core_v1 import ObjectReference
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Binding, Node, Pod, PodBinding
-from lightkube.resources.policy_v1 import PodDisruptionBudget
-from lightkube.types import PatchType
 
-from vgpuctl.clusters.kubernetes.api_server import PAGE, TIMEOUT_S, ApiServer
+from vgpuctl.clusters.kubernetes.api_server import TIMEOUT_S, ApiServer
 from vgpuctl.errors import UsageError
+from vgpuctl.typed_json import decode
 
 
 class GpuApi:
@@ -30,61 +26,54 @@ class GpuApi:
         where = "the pod's service account" if kubeconfig is None else str(kubeconfig)
         try:
             config = KubeConfig.from_service_account() if kubeconfig is None else KubeConfig.from_file(kubeconfig)
-            server = ApiServer(config, where=where, rights="docs/extender.md", timeout_s=timeout_s)
+            self._server = ApiServer(config, where=where, rights="docs/extender.md", timeout_s=timeout_s)
         except Exception as error:
             # The library lets its YAML reader's and decoder's errors through.
             raise UsageError(
                 f"{where} gives no access to an API server: {error}", hint="give --kubeconfig FILE"
             ) from error
-        self._client, self._ask = server.client, server.ask
 
     def list_nodes(self) -> list[Any]:
         """Every node."""
-        return self._ask("list nodes", lambda: [one.to_dict() for one in self._client.list(Node, chunk_size=PAGE)])
+        return self._list("list nodes", "/api/v1/nodes")
 
     def list_pods(self) -> list[Any]:
         """Every pod of every namespace."""
-        return self._ask(
-            "list pods",
-            lambda: [one.to_dict() for one in self._client.list(Pod, namespace="*", chunk_size=PAGE)],
-        )
+        return self._list("list pods", "/api/v1/pods")
 
     def list_disruption_budgets(self) -> list[Any]:
         """Every PodDisruptionBudget."""
-        return self._ask(
-            "list disruption budgets",
-            lambda: [one.to_dict() for one in self._client.list(PodDisruptionBudget, namespace="*", chunk_size=PAGE)],
-        )
+        return self._list("list disruption budgets", "/apis/policy/v1/poddisruptionbudgets")
 
     def get_node(self, name: str) -> Any:
         """One node. Raises ClusterMissing."""
-        return self._ask(f"get node {name}", lambda: self._client.get(Node, name).to_dict())
+        return self._server.get(f"get node {name}", f"/api/v1/nodes/{name}")
 
     def get_pod(self, namespace: str, name: str) -> Any:
         """One pod. Raises ClusterMissing."""
-        return self._ask(
-            f"get pod {namespace}/{name}", lambda: self._client.get(Pod, name, namespace=namespace).to_dict()
-        )
+        return self._server.get(f"get pod {namespace}/{name}", _path_of(namespace, name))
 
     def patch_node(self, name: str, patch: Mapping[str, Any]) -> None:
         """Merge a patch into a node. Raises ClusterConflict where its resourceVersion is another one."""
-        self._ask(f"patch node {name}", lambda: self._client.patch(Node, name, patch, patch_type=PatchType.MERGE))
+        self._server.patch(f"patch node {name}", f"/api/v1/nodes/{name}", patch)
 
     def patch_pod(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
         """Merge a patch into a pod. Raises ClusterConflict where its uid is another one."""
-        self._ask(
-            f"patch pod {namespace}/{name}",
-            lambda: self._client.patch(Pod, name, patch, namespace=namespace, patch_type=PatchType.MERGE),
-        )
+        self._server.patch(f"patch pod {namespace}/{name}", _path_of(namespace, name), patch)
 
     def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Create the Binding of a pod. Raises ClusterConflict where it is bound or of another uid."""
-        binding = Binding(
-            metadata=ObjectMeta(name=name, namespace=namespace, uid=uid),
-            target=ObjectReference(apiVersion="v1", kind="Node", name=node),
-        )
-        self._ask(f"bind pod {namespace}/{name}", lambda: self._bind(binding, name, namespace))
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self._server.create(f"bind pod {namespace}/{name}", f"{_path_of(namespace, name)}/binding", binding)
 
-    def _bind(self, binding: Binding, name: str, namespace: str) -> None:
-        body = binding.to_dict() | {"apiVersion": "v1", "kind": "Binding"}
-        self._client.create(PodBinding.from_dict(body), name, namespace=namespace)
+    def _list(self, what: str, path: str) -> list[Any]:
+        return [decode(bytes(one), Any) for one in self._server.list(what, path)]
+
+
+def _path_of(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"

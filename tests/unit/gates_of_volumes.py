@@ -116,5 +116,6 @@ VOLUMES = [
         "usecases/vm/find_existing.py:_find",
         "usecases/tenant/onboard.py:onboard",
         "usecases/node/create_node_pool.py:check_pool_in",
+        "usecases/node/declared_pools.py:refuse_unusable",
     ),
 ]

@@ -29,6 +29,12 @@ class TenantDiffers(StateError):
     reference = "tenant-differs"
 
 
+class NodesStillLeave(StateError):
+    """The nodes of a pool that is deleted still drain; their VMs are deleted first."""
+
+    reference = "nodes-still-leave"
+
+
 class ConcurrentChange(StateError):
     """Another run changed the same thing first."""
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vgpuctl.model.network import NetworkRequest
+from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.vpc import VpcSpec
 
@@ -14,7 +15,7 @@ class TenantFile:
     """Everything of one tenant. limits, guaranteed: amounts by resource, in the quota's unit.
 
     objects: what belongs to its networks, in an order in which they can be made. guest_probe: it allows `check-vm` to
-    ask inside its guests.
+    ask inside its guests. node_pools: with the content of the secrets that they name.
     """
 
     tenant: str
@@ -25,3 +26,4 @@ class TenantFile:
     objects: tuple[VpcSpec, ...] = ()
     vms: tuple[VmRequest, ...] = ()
     guest_probe: bool = False
+    node_pools: tuple[NodePool, ...] = ()

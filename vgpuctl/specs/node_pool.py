@@ -27,6 +27,7 @@ from vgpuctl.model.node_pool import (
 )
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_duration, format_time_to_second, parse_duration, parse_time
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.node_config.device_plugin import check_sharing
 from vgpuctl.node_config.labels import refuse_kubelets_refusals
 from vgpuctl.specs import comparison
@@ -201,9 +202,15 @@ NODE_POOL = Table(
     ),
     (Section("sharing", "How pods share the GPUs"), Section("join", "How a node joins its cluster")),
 )
-POOL_VM = replace(VM, name="the VM of a node", fields=tuple(one for one in VM.fields if one.key not in _EACH_NODES_OWN))
+POOL_VM = replace(
+    VM,
+    name="the VM of a node",
+    fields=tuple(replace(one, compared=Compared.ALWAYS) for one in VM.fields if one.key not in _EACH_NODES_OWN),
+)
+"""A pool makes nodes for as long as it is there, so each field of its VM counts, also those that only place it."""
 CHANGEABLE = tuple(one for one in NODE_POOL.fields if one.key not in ("name", "cluster", "role", "zone"))
 """The fields that set-node-pool changes. Nodes that are there keep what they were made with."""
+_FIXED = replace(NODE_POOL, fields=tuple(one for one in NODE_POOL.fields if one not in CHANGEABLE))
 
 
 def read_pool_flags(tenant: str, given: Mapping[str, Any], read_file: Callable[[str], str]) -> NodePool:
@@ -212,13 +219,21 @@ def read_pool_flags(tenant: str, given: Mapping[str, Any], read_file: Callable[[
     return _build(tenant, values, read_flags(POOL_VM.fields, given, read_file))
 
 
-def read_pool_entry(tenant: str, entry: Value, files: SecretFiles, common: Mapping[str, Any]) -> NodePool:
-    """Read one pool of a tenant's file. common: values of VMs that name none. Raises InventoryError with the line."""
+def read_pool_entry(
+    tenant: str, entry: Value, files: SecretFiles, build_vm: Callable[[Mapping[str, Any]], VmRequest]
+) -> NodePool:
+    """Read one pool of a tenant's file. build_vm: makes the VM of its values, by attribute.
+
+    Raises InventoryError with the line.
+    """
     values = read_file_entry(NODE_POOL, entry, beside=[VM_KEY])
-    entries = entry.mapping()
-    vm = read_file_entry(POOL_VM, entries[VM_KEY]) if VM_KEY in entries else {}
+    vm = entry.mapping().get(VM_KEY)
+    inner = {"name": values["name"], "tenant": tenant, **({} if vm is None else read_file_entry(POOL_VM, vm))}
+    with (vm or entry).located():
+        request = build_vm(inner)
     with entry.located():
-        return _build(tenant, _with_secrets(values, files.read), {**common, **vm})
+        pool = {**_with_secrets(values, files.read), "tenant": tenant, "request": request}
+        return check_pool(NODE_POOL.build(pool))
 
 
 def changed_pool(there: NodePool, given: Mapping[str, Any]) -> NodePool:
@@ -228,10 +243,29 @@ def changed_pool(there: NodePool, given: Mapping[str, Any]) -> NodePool:
     return check_pool(replace(there, **inner, **values))
 
 
+def list_fixed_differences(there: NodePool, wanted: NodePool) -> list[str]:
+    """One line per field that differs and that a pool cannot change."""
+    return [*comparison.list_differences(_FIXED, there, wanted), *_list_vm_differences(there, wanted)]
+
+
+def declared_pool(there: NodePool, wanted: NodePool) -> NodePool:
+    """The pool that is there, with the changeable fields of a file. there: with its secrets.
+
+    A field that the file leaves out has its default. A secret stays, and with the token its end.
+    """
+    kept = {
+        one.path.removeprefix("join."): comparison.value_at(there, one.path)
+        for one in CHANGEABLE
+        if one.compared is Compared.IF_GIVEN and comparison.value_at(wanted, one.path) is None
+    }
+    if wanted.join.token not in (None, there.join.token):
+        kept.pop("token_expires_at", None)
+    return replace(wanted, request=there.request, join=replace(wanted.join, **kept))
+
+
 def list_pool_differences(there: NodePool, wanted: NodePool) -> list[str]:
     """One line per field that differs; those of the VM begin with `vm.`."""
-    vm = comparison.list_differences(POOL_VM, there.request, wanted.request)
-    return [*comparison.list_differences(NODE_POOL, there, wanted), *(f"{VM_KEY}.{line}" for line in vm)]
+    return [*comparison.list_differences(NODE_POOL, there, wanted), *_list_vm_differences(there, wanted)]
 
 
 def check_pool(pool: NodePool) -> NodePool:
@@ -268,6 +302,10 @@ def check_pool(pool: NodePool) -> NodePool:
         refuse_kubelets_refusals(pool.labels)
     check_request(pool.request_of(pool.node_name(pool.maximum)))
     return pool
+
+
+def _list_vm_differences(there: NodePool, wanted: NodePool) -> list[str]:
+    return [f"{VM_KEY}.{line}" for line in comparison.list_differences(POOL_VM, there.request, wanted.request)]
 
 
 def _build(tenant: str, values: Mapping[str, Any], vm: Mapping[str, Any]) -> NodePool:

@@ -22,6 +22,7 @@ from vgpuctl.specs.field import (
 from vgpuctl.specs.health import HEALTH, HEALTH_VARIABLE
 from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE
 from vgpuctl.specs.network import NETWORK
+from vgpuctl.specs.node_pool import NODE_POOL, POOL_VM, VM_KEY
 from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
 from vgpuctl.specs.tenant import AMOUNTS, HEAD, IN_FILE, IN_NETWORKS
 from vgpuctl.specs.vm import TENANT_VM, VM, VmSecret
@@ -51,6 +52,8 @@ def tenant_file_schema() -> dict[str, Any]:
     schema = schema_of(HEAD)
     network = schema_of(NETWORK)
     network["properties"] |= {kind.section: _schema_of_object(kind, kind.fields[1:]) for kind in IN_NETWORKS}
+    node_pool = schema_of(NODE_POOL)
+    node_pool["properties"][VM_KEY] = {"description": "The VM that each node is made from"} | schema_of(POOL_VM)
     amounts = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
     file = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
     schema["properties"] |= {
@@ -63,6 +66,7 @@ def tenant_file_schema() -> dict[str, Any]:
             "additionalProperties": False,
         },
         "vms": {"type": "array", "items": schema_of(TENANT_VM)},
+        "node_pools": {"type": "array", "items": node_pool},
     }
     return {"$schema": DIALECT, "title": "Tenant's file of vgpuctl"} | schema
 

@@ -2,7 +2,8 @@
 """Reading an onboarding file, schema version 1 (docs/onboarding.md); every refusal names file and line."""
 
 import base64
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from vgpuctl.errors import InventoryError
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.network import Backend, NetworkRequest
+from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest, check_name
@@ -20,6 +22,7 @@ from vgpuctl.specs.field import Field, Table, Text, Truth, Whole
 from vgpuctl.specs.flags import read_text
 from vgpuctl.specs.guest_rules import fits_system
 from vgpuctl.specs.network import NETWORK, build_network
+from vgpuctl.specs.node_pool import read_pool_entry
 from vgpuctl.specs.reading import check_version, read_field, read_file_entry
 from vgpuctl.specs.secret_file import SecretFiles
 from vgpuctl.specs.value import Value
@@ -62,7 +65,7 @@ HEAD = Table(
 IN_FILE = tuple(kind for kind in KINDS if kind.written is not Written.IN_NETWORKS)
 IN_NETWORKS = tuple(kind for kind in KINDS if kind.written is Written.IN_NETWORKS)
 AMOUNTS = ("quotas", "guaranteed")
-_BESIDE = (*AMOUNTS, "networks", "secrets", "vms", *(kind.section for kind in IN_FILE))
+_BESIDE = (*AMOUNTS, "networks", "secrets", "vms", "node_pools", *(kind.section for kind in IN_FILE))
 
 
 def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequence[Path] = ()) -> TenantFile:
@@ -78,6 +81,8 @@ def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequ
     entries = root.mapping()
     check_version(root, VERSION)
     head = HEAD.build(read_file_entry(HEAD, root, beside=_BESIDE))
+    files = SecretFiles(path, secrets_from)
+    vms = tuple(_vms(entries, head, files))
     return TenantFile(
         head.tenant,
         _amounts(entries.get("quotas")),
@@ -88,8 +93,9 @@ def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequ
             for name, value in _mapping(entries.get("networks"))
         ),
         tuple(_objects(entries)),
-        tuple(_vms(entries, head, SecretFiles(path, secrets_from))),
+        vms,
         head.guest_probe,
+        tuple(_node_pools(entries, head, files, vms)),
     )
 
 
@@ -135,27 +141,46 @@ def _written(kind: ObjectKind, entries: dict[str, Value]) -> Iterator[tuple[str 
 
 def _vms(entries: dict[str, Value], head: Head, files: SecretFiles) -> Iterator[VmRequest]:
     token = _licence_token(entries, files)
-    common: dict[str, Any] = {"tenant": head.tenant} | ({} if head.priority is None else {"priority": head.priority})
     seen: dict[str, Value] = {}
     for item in _items(entries.get("vms")):
-        values = common | read_file_entry(TENANT_VM, item)
-        is_own_driver = "guest_driver" in values
+        values = {"tenant": head.tenant, **read_file_entry(TENANT_VM, item)}
         wanted = values.pop("secrets", ())
         if wanted and token is None:
             raise item.refuse("lists a secret that the file does not have", hint="add `secrets: {licence_token: …}`")
         with item.located():
-            request = check_request(VM.build(values))
-            if head.guest_driver is not None and not is_own_driver and fits_system(head.guest_driver, request):
-                request = check_request(replace(request, guest_driver=head.guest_driver))
+            request = _build_vm(head, values)
         if request.name in seen:
             raise item.refuse(f"has the name {request.name!r}, as at {seen[request.name].origin}")
         seen[request.name] = item
-        cloud_init = replace(
-            request.cloud_init,
-            ssh_authorized_keys=request.cloud_init.ssh_authorized_keys or head.ssh_keys,
-            licence_token=token if wanted else None,
-        )
-        yield replace(request, cloud_init=cloud_init)
+        yield replace(request, cloud_init=replace(request.cloud_init, licence_token=token if wanted else None))
+
+
+def _build_vm(head: Head, values: Mapping[str, Any]) -> VmRequest:
+    """A VM, with what the file says for those that name none. Raises UsageError."""
+    common = {} if head.priority is None else {"priority": head.priority}
+    request = check_request(VM.build({**common, **values}))
+    if head.guest_driver is not None and "guest_driver" not in values and fits_system(head.guest_driver, request):
+        request = check_request(replace(request, guest_driver=head.guest_driver))
+    keys = request.cloud_init.ssh_authorized_keys or head.ssh_keys
+    return replace(request, cloud_init=replace(request.cloud_init, ssh_authorized_keys=keys))
+
+
+def _node_pools(
+    entries: dict[str, Value], head: Head, files: SecretFiles, vms: Sequence[VmRequest]
+) -> Iterator[NodePool]:
+    seen: dict[str, Value] = {}
+    for item in _items(entries.get("node_pools")):
+        pool = read_pool_entry(head.tenant, item, files, functools.partial(_build_vm, head))
+        if pool.name in seen:
+            raise item.refuse(f"has the name {pool.name!r}, as at {seen[pool.name].origin}")
+        seen[pool.name] = item
+        for vm in vms:
+            if pool.number_of(vm.name) is not None:
+                raise item.refuse(
+                    f"would have a node named as the VM {vm.name!r} of this file",
+                    hint="choose another name for one of them",
+                )
+        yield pool
 
 
 def _licence_token(entries: dict[str, Value], files: SecretFiles) -> SecretText | None:

@@ -21,6 +21,7 @@ from vgpuctl.specs.vm import VM, read_vm_file
 
 DOCS = Path(__file__).parents[3] / "docs"
 TENANT = {"version": 1, "tenant": "acme"}
+POOL = {"name": "gpu", "role": "k3s", "max": 8}
 GPU = {"match": "all", "kind": "vgpu"}
 PLACING = {"vgpu_placing": {"gpus": [{"match": {"board": "A40"}, "speed": 0.5}]}}
 
@@ -52,6 +53,8 @@ def test_the_examples_of_the_docs_fit(tmp_path: Path) -> None:
     assert [request.name for request in read_vm_file(file, tenant=None)] == ["web-1", "web-2"]
     (tenant,) = read_documents(_example("onboarding.md", "version: 1"))
     assert _accepts("tenant", tenant)
+    (pools,) = read_documents(_example("onboarding.md", "node_pools:"))
+    assert _accepts("tenant", tenant | pools)
 
 
 VARIABLES = [
@@ -140,6 +143,10 @@ def test_a_gpu_of_a_layout_is_refused_by_schema_and_reader_alike(
         ("tenant", TENANT | {"gateway": "internet", "floating_ips": ["web-1"], "peerings": ["umbrella"]}, True),
         ("tenant", TENANT | {"vms": [{"name": "a", "secrets": ["licence_token"]}]}, True),
         ("tenant", TENANT | {"vms": [{"name": "a", "tenant": "other"}]}, False),
+        ("tenant", TENANT | {"node_pools": [POOL | {"vm": {"gpus": ["A40-8Q"]}, "join": {"token": "t"}}]}, True),
+        ("tenant", TENANT | {"node_pools": [{"name": "gpu", "role": "k3s"}]}, False),
+        ("tenant", TENANT | {"node_pools": [POOL | {"role": "nomad"}]}, False),
+        ("tenant", TENANT | {"node_pools": [POOL | {"vm": {"name": "a"}}]}, False),
         ("layout", {"ansible_user": "root", "vgpu": None, **PLACING}, True),
         ("layout", {"vgpu": {"gpus": []}}, False),
         ("layout", {"vgpu": {"version": 2}}, False),

@@ -34,7 +34,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Create or change a tenant from its file: quotas, pools, networks, security groups, external addresses, VMs.
+    """Create or change a tenant from its file: quotas, networks and their objects, VMs, node pools.
 
     The same command again changes nothing, and finishes an interrupted run.
     """
@@ -48,7 +48,7 @@ def command(
         wanted = read_tenant_file(file, default_backend=backend, secrets_from=secrets_from)
         outcomes = onboard(opened, wanted, dry_run=dry_run, prune=prune)
     if as_json:
-        changed = any(one.outcome in ("created", "changed", "removed") for one in outcomes)
+        changed = any(one.outcome in ("created", "changed", "removed", "leaving") for one in outcomes)
         print_json({"tenant": wanted.tenant, "changed": changed and not dry_run, "objects": outcomes})
         return
     print_table(

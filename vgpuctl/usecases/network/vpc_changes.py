@@ -23,6 +23,8 @@ from vgpuctl.usecases.network.vpc_addresses import all_objects, set_object
 from vgpuctl.usecases.support.services import Services
 
 CREATED, CHANGED, UNCHANGED, REMOVED = "created", "changed", "unchanged", "removed"
+KEPT, DIFFERS, LEAVING = "not in the file", "differs", "leaving"
+"""Of a tenant's file: kept although the file lacks it, must be created again, removed once its nodes are drained."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
     neither a host nor the catalogue knows.
     """
     with services.store.reading() as session:
+        session.tenant(pool.tenant)
         there = find_pool(session, pool.tenant, pool.name)
         if there is not None:
             refuse_differing(session, there, pool)
@@ -45,8 +46,7 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
 
 
 def find_pool(session: Session, tenant: str, name: str) -> NodePool | None:
-    """The pool of this name, None where there is none. Raises NotFound for the tenant."""
-    session.tenant(tenant)
+    """The pool of this name, None where there is none."""
     return next((one for one in session.node_pools(tenant) if one.name == name), None)
 
 
@@ -66,6 +66,18 @@ def check_pool_in(session: Session, pool: NodePool, *, tell: Callable[[str], Non
     """Refuse a pool that cannot work with the tenant's VMs and quota; tell of a maximum that the quota never admits."""
     session.tenant(pool.tenant)
     refuse_unregistered(session, pool.request)
+    refuse_taken_names(session, pool)
+    requests = [pool.request_of(name) for name in pool.node_names]
+    if pool.minimum:
+        refuse_for_ever(session, *requests[: pool.minimum])
+    try:
+        refuse_for_ever(session, *requests)
+    except QuotaExceeded as error:
+        tell(f"warning: the maximum of {pool.maximum} nodes is more than the quota: {'; '.join(error.context)}")
+
+
+def refuse_taken_names(session: Session, pool: NodePool) -> None:
+    """Raise StateError when a VM that does not belong to the pool has the name of one of its nodes."""
     taken = [vm.request.name for vm in session.vms(tenant=pool.tenant)]
     names = set(pool.node_names)
     nodes = {one.name for one in session.nodes(pool.tenant, pool.name)}
@@ -75,13 +87,6 @@ def check_pool_in(session: Session, pool: NodePool, *, tell: Callable[[str], Non
             f"node pool {pool.label} would have nodes named as VMs that are there: {', '.join(clash[:5])}",
             hint="rename these VMs, or choose another name for the pool",
         )
-    requests = [pool.request_of(name) for name in pool.node_names]
-    if pool.minimum:
-        refuse_for_ever(session, *requests[: pool.minimum])
-    try:
-        refuse_for_ever(session, *requests)
-    except QuotaExceeded as error:
-        tell(f"warning: the maximum of {pool.maximum} nodes is more than the quota: {'; '.join(error.context)}")
 
 
 def values_of_pool(pool: NodePool) -> Values:

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from vgpuctl.errors import StateError
+from vgpuctl.errors import NodesStillLeave
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.plural import counted
@@ -19,7 +19,7 @@ def delete_node_pool(
     """Delete a pool: its nodes are drained and their VMs deleted first, by this command.
 
     is_drained: do not wait for the work on them, nor for a cluster that does not answer. Raises NotFound, and
-    StateError while nodes still drain; the same command again goes on, and so does the controller.
+    NodesStillLeave while nodes still drain; the same command again goes on, and so does the controller.
     """
     with services.store.transaction() as session:
         pool = session.node_pool(tenant, name)
@@ -36,7 +36,7 @@ def delete_node_pool(
             session.delete_node_pool(pool)
             session.add_event(EventKind.NODE_POOL_DELETED, pool.label, tenant=tenant, before=values_of_pool(pool))
     if left:
-        raise StateError(
+        raise NodesStillLeave(
             f"node pool {pool.label} has {counted(len(left), 'node')} that still leave",
             context=[one.label for one in left],
             hint="run the command again, or with --drained to end the work on them; a running controller goes on too",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """set-node-pool: other values of a pool. Nodes that are there keep what they were made with."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vgpuctl.model.event_kind import EventKind
@@ -17,9 +17,16 @@ def set_node_pool(services: Services, tenant: str, name: str, given: Mapping[str
     given: by `Field.parameter`. A minimum that is higher is filled by the controller; a maximum below the number of
     nodes lets none go. Raises NotFound, UsageError for values that do not fit together, QuotaExceeded.
     """
+    return replace_pool(services, tenant, name, lambda there: changed_pool(there, given))
+
+
+def replace_pool(
+    services: Services, tenant: str, name: str, change: Callable[[NodePool], NodePool]
+) -> tuple[NodePool, bool]:
+    """The same with what `change` makes of the pool that is there; it gets the pool with its secrets."""
     with services.store.transaction() as session:
         there = session.with_pool_secrets(session.node_pool(tenant, name))
-        wanted = changed_pool(there, given)
+        wanted = change(there)
         if wanted == there:
             return there, False
         services.check_cluster(wanted)

@@ -8,7 +8,7 @@ from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import NetworkState
 from vgpuctl.model.tenant_file import TenantFile
-from vgpuctl.model.vm import VmState
+from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.limits import changed as changed_quotas
 from vgpuctl.scheduler.kept_fleet import KeptFleet
@@ -23,12 +23,21 @@ from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import (
     CHANGED,
     CREATED,
+    DIFFERS,
+    KEPT,
     REMOVED,
     UNCHANGED,
     Decision,
     ObjectOutcome,
     change_objects,
     compare_object,
+)
+from vgpuctl.usecases.node.declared_pools import (
+    compare_pools,
+    declare_pool,
+    prune_pools,
+    refuse_fixed,
+    refuse_unusable,
 )
 from vgpuctl.usecases.operate.repair import repair_vm
 from vgpuctl.usecases.support.operations import refuse_while_busy
@@ -40,18 +49,17 @@ from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.find_existing import find_existing
 
-KEPT = "not in the file"
-DIFFERS = "differs"
 SETTLED = (VmState.RUNNING, VmState.STOPPED)
 
 
 def onboard(
     services: Services, wanted: TenantFile, *, dry_run: bool = False, prune: bool = False, timeout_s: float = 30.0
 ) -> list[ObjectOutcome]:
-    """Make the tenant so, its tenancy first, its VMs last. Returns one outcome per object.
+    """Make the tenant so: its tenancy first, its node pools last. Returns one outcome per object.
 
     prune: remove what the file does not have. timeout_s: for guests that are removed to shut down.
-    Raises VmDiffers and NetworkDiffers for objects that must be created again, before it changes anything,
+    Raises VmDiffers, NetworkDiffers and, for node pools, StateError for objects that must be created again, before it
+    changes anything,
     ConcurrentChange while another run onboards the tenant, and everything that creating a network or a VM raises.
     After one of those, what was done stays done.
     """
@@ -59,16 +67,19 @@ def onboard(
     with services.store.reading() as session:
         for vm in wanted.vms:
             refuse_unregistered(session, vm)
+        refuse_unusable(services, session, wanted.node_pools)
     refuse_without_ovn(services, *wanted.objects)
     if dry_run:
         return list(_plan(services, wanted, prune=prune))
     with _advice(), services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
         _refuse_what_differs(services, wanted)
         outcomes = [*_tenancy(services, wanted, prune=prune)]
-        pruned = [*_prune_vms(services, wanted, timeout_s=timeout_s)] if prune else []
+        pruned = [*_prune_nodes_and_vms(services, wanted, timeout_s=timeout_s)] if prune else []
         outcomes += _networks(services, wanted)
         outcomes += _objects(services, wanted, prune=prune)
         outcomes += _vms(services, wanted)
+        outcomes += [declare_pool(services, pool) for pool in wanted.node_pools]
+        outcomes += [] if prune else _other_pools(services, wanted)
         outcomes += pruned
         outcomes += [*_prune_networks(services, wanted)] if prune else []
     return outcomes
@@ -80,6 +91,7 @@ def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
         found = session.networks(tenant=wanted.tenant)
         ready = {network.request.name for network in found if network.state is NetworkState.READY}
         settled = {vm.request.name for vm in session.vms(tenant=wanted.tenant) if vm.state in SETTLED}
+        refuse_fixed(session, wanted.tenant, wanted.node_pools)
     for network in wanted.networks:
         if network.name in ready:
             networks.find_existing(services, networks.complete_request(services, network))
@@ -100,7 +112,8 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ob
         yield from _compare_probe(session, wanted, exists=exists)
         there = {network.request.name: network for network in session.networks(tenant=name)}
         objects = {(spec.kind, spec.key): spec for spec in all_objects(session, name)}
-        vms = {vm.request.name: vm for vm in session.vms(tenant=name)}
+        vms = {vm.request.name: vm for vm in _own_vms(session, name)}
+        node_pools = compare_pools(session, name, wanted.node_pools, prune=prune)
     for request in wanted.networks:
         network = there.pop(request.name, None)
         if network is None or not exists:
@@ -126,6 +139,7 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ob
             yield ObjectOutcome("vm", vm.name, CHANGED, (error.message,))
         else:
             yield ObjectOutcome("vm", vm.name, UNCHANGED)
+    yield from node_pools
     for kind, names in (("vm", vms), ("network", there)):
         yield from (ObjectOutcome(kind, one, gone) for one in names)
     yield from (ObjectOutcome(kind, key, gone) for kind, key in objects)
@@ -232,15 +246,28 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
         word = CREATED if created.changed else CHANGED if repaired else UNCHANGED
         yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
     with services.store.reading() as session:
-        others = {vm.request.name for vm in session.vms(tenant=wanted.tenant)}
+        others = {vm.request.name for vm in _own_vms(session, wanted.tenant)}
     for name in sorted(others - {request.name for request in wanted.vms}):
         yield ObjectOutcome("vm", name, KEPT)
 
 
-def _prune_vms(services: Services, wanted: TenantFile, *, timeout_s: float) -> Iterator[ObjectOutcome]:
+def _own_vms(session: Session, tenant: str) -> list[Vm]:
+    """The tenant's VMs without the nodes of pools, which come and go with these."""
+    nodes = {node.vm_uuid for node in session.nodes(tenant)}
+    return [vm for vm in session.vms(tenant=tenant) if vm.uuid not in nodes]
+
+
+def _other_pools(services: Services, wanted: TenantFile) -> list[ObjectOutcome]:
+    with services.store.reading() as session:
+        compared = compare_pools(session, wanted.tenant, wanted.node_pools, prune=False)
+    return [one for one in compared if one.outcome == KEPT]
+
+
+def _prune_nodes_and_vms(services: Services, wanted: TenantFile, *, timeout_s: float) -> Iterator[ObjectOutcome]:
+    yield from prune_pools(services, wanted.tenant, [pool.name for pool in wanted.node_pools], timeout_s=timeout_s)
     keep = {request.name for request in wanted.vms}
     with services.store.reading() as session:
-        vms = [vm for vm in session.vms(tenant=wanted.tenant) if vm.request.name not in keep]
+        vms = [vm for vm in _own_vms(session, wanted.tenant) if vm.request.name not in keep]
     for vm in vms:
         delete_vm(services, vm, timeout_s=timeout_s)
         yield ObjectOutcome("vm", vm.request.name, REMOVED)

@@ -52,6 +52,7 @@ class Settings:
     prometheus: str | None = None
     performance: Path | None = None
     slurm_folder: Path | None = None
+    cluster_networks: Sequence[str] = ()
 
 
 def open_services(
@@ -179,7 +180,9 @@ def _open_cluster(settings: Settings, pool: "NodePool") -> "ClusterLink | None":
     if pool.role.is_kubernetes and pool.join.kubeconfig is not None:
         from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
         from vgpuctl.clusters.kubernetes.link import KubernetesLink
+        from vgpuctl.clusters.kubernetes.server_address import parse_cluster_networks
 
-        config = read_kubeconfig(pool.join.kubeconfig)
-        return KubernetesLink(config, tenant=pool.tenant, name=pool.cluster)
+        networks = parse_cluster_networks(settings.cluster_networks)
+        config = read_kubeconfig(pool.join.kubeconfig, networks)
+        return KubernetesLink(config, tenant=pool.tenant, name=pool.cluster, check=networks.check)
     return None

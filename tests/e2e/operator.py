@@ -49,6 +49,7 @@ class Operator:
             "PYTHONWARNINGS": "error",
             # An emulated host shares two processors with all other tests.
             "VGPUCTL_COMMAND_TIMEOUT": "300",
+            "VGPUCTL_CLUSTER_NETWORKS": "127.0.0.0/8",
             **self.variables,
         }
 

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.kubernetes_api import kubeconfig_of
+from tests.kubernetes_api import kubeconfig_of, kubernetes_api
 from vgpuctl.clusters.kubernetes.api_server import MOST_BYTES
 from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
 from vgpuctl.clusters.kubernetes.link import KubernetesLink
+from vgpuctl.clusters.kubernetes.server_address import ClusterNetworks, parse_cluster_networks
 from vgpuctl.errors import ClusterError, ClusterRefused, ClusterUnreachable
 from vgpuctl.model.secret_text import SecretText
 
+LOOPBACK = parse_cluster_networks(["127.0.0.0/8"])
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 TIMEOUT_S = 1.0
 
@@ -55,7 +57,10 @@ def _answering(pieces: Callable[[], Iterator[bytes]], pause_s: float = 0.0) -> I
 
 def _members(address: str) -> ClusterError:
     link = KubernetesLink(
-        read_kubeconfig(SecretText.of(kubeconfig_of(address))), tenant="acme", name="main", timeout_s=TIMEOUT_S
+        read_kubeconfig(SecretText.of(kubeconfig_of(address)), LOOPBACK),
+        tenant="acme",
+        name="main",
+        timeout_s=TIMEOUT_S,
     )
     begun = time.monotonic()
     try:
@@ -153,3 +158,16 @@ def test_objects_of_any_depth_are_refused() -> None:
     answer = OK + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
     with _answering(lambda: iter([answer])) as (address, _requests):
         assert "cannot be read" in _members(address).message
+
+
+def test_a_name_is_checked_as_it_resolves() -> None:
+    """A name may lead elsewhere at each connection, so the kubeconfig's check alone is not enough."""
+    with kubernetes_api() as api:
+        text = kubeconfig_of(api.address.replace("127.0.0.1", "localhost"))
+        for networks, is_fine in ((LOOPBACK, True), (ClusterNetworks(), False)):
+            link = KubernetesLink(
+                read_kubeconfig(SecretText.of(text), LOOPBACK), tenant="acme", name="main", check=networks.check
+            )
+            with contextlib.nullcontext() if is_fine else pytest.raises(ClusterRefused, match="is this machine"):
+                assert link.members() == []
+            link.close()

@@ -8,9 +8,11 @@ import pytest
 from tests.kubernetes_api import KubernetesApi, kubernetes_api
 from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
 from vgpuctl.clusters.kubernetes.link import CORDON_REASON, KubernetesLink
+from vgpuctl.clusters.kubernetes.server_address import parse_cluster_networks
 from vgpuctl.errors import ClusterRefused, ClusterUnreachable
 from vgpuctl.model.secret_text import SecretText
 
+LOOPBACK = parse_cluster_networks(["127.0.0.0/8"])
 OURS = "vgpuctl://default/acme/uuid-1"
 
 
@@ -22,7 +24,9 @@ def api() -> Iterator[KubernetesApi]:
 
 @pytest.fixture
 def link(api: KubernetesApi) -> KubernetesLink:
-    return KubernetesLink(read_kubeconfig(SecretText.of(api.kubeconfig)), tenant="acme", name="main", timeout_s=20)
+    return KubernetesLink(
+        read_kubeconfig(SecretText.of(api.kubeconfig), LOOPBACK), tenant="acme", name="main", timeout_s=20
+    )
 
 
 def test_members_are_the_tenants_own_nodes_of_all_pages(api: KubernetesApi, link: KubernetesLink) -> None:
@@ -164,6 +168,6 @@ def test_an_operators_cordon_after_ours_stays(api: KubernetesApi, link: Kubernet
 
 def test_a_server_that_is_gone_is_unreachable() -> None:
     with kubernetes_api() as api:
-        config = read_kubeconfig(SecretText.of(api.kubeconfig))
+        config = read_kubeconfig(SecretText.of(api.kubeconfig), LOOPBACK)
     with pytest.raises(ClusterUnreachable, match="cluster main of tenant acme"):
         KubernetesLink(config, tenant="acme", name="main", timeout_s=20).members()

@@ -50,7 +50,8 @@ def services(
             prometheus=prometheus or os.environ.get("VGPUCTL_PROMETHEUS") or None,
             performance=_path("VGPUCTL_PERFORMANCE"),
             slurm_folder=_path("VGPUCTL_SLURM_FOLDER"),
-            reachable_networks=os.environ.get("VGPUCTL_REACHABLE_NETWORKS", "").replace(",", " ").split(),
+            reachable_networks=_list("VGPUCTL_REACHABLE_NETWORKS"),
+            cluster_networks=_list("VGPUCTL_CLUSTER_NETWORKS"),
         ),
         _tell,
     )
@@ -74,6 +75,10 @@ def take_service_options(given: dict[str, Any]) -> dict[str, Any]:
 def _path(variable: str) -> Path | None:
     named = os.environ.get(variable)
     return Path(named) if named else None
+
+
+def _list(variable: str) -> list[str]:
+    return os.environ.get(variable, "").replace(",", " ").split()
 
 
 def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: int) -> None:

@@ -2,16 +2,17 @@
 """A kubeconfig that a tenant gave: read strictly, since it comes from outside and vgpuctl acts by it.
 
 The tenant chooses the server that vgpuctl connects to. So nothing in the file may run a program, read a file of this
-machine or go through a proxy, and addresses that only this machine or its cloud can reach are refused.
+machine or go through a proxy, and addresses that only this machine or its cloud can reach are refused. `extensions`, in
+which other programs keep remarks (minikube does), are data that nothing reads: they are passed over.
 """
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from lightkube import KubeConfig
 
+from vgpuctl.clusters.kubernetes.server_address import VARIABLE, ClusterNetworks, is_loopback
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.specs.document import parse_document
@@ -21,11 +22,15 @@ _ROOT = {"apiVersion", "kind", "clusters", "users", "contexts", "current-context
 _CLUSTER = {"server", "certificate-authority-data"}
 _USER = {"token", "client-certificate-data", "client-key-data"}
 _CONTEXT = {"cluster", "user", "namespace"}
+_REMARKS = "extensions"
 _HINT = "write certificates, keys and the token into the file: `kubectl config view --raw --minify --flatten`"
 
 
-def read_kubeconfig(secret: SecretText) -> KubeConfig:
-    """The access of the current context. secret: the file, YAML or JSON. Raises UsageError, which names the key."""
+def read_kubeconfig(secret: SecretText, networks: ClusterNetworks) -> KubeConfig:
+    """The access of the current context. secret: the file, YAML or JSON. networks: where the server may be.
+
+    Raises UsageError, which names the key.
+    """
     text = secret.reveal()
     if len(text) > _LONGEST:
         raise UsageError(f"the kubeconfig has {len(text)} characters, more than {_LONGEST}", hint=_HINT)
@@ -47,7 +52,7 @@ def read_kubeconfig(secret: SecretText) -> KubeConfig:
     if ("client-certificate-data" in user) != ("client-key-data" in user):
         raise UsageError("the kubeconfig's user has a certificate without its key, or a key alone", hint=_HINT)
     server = str(cluster.get("server", ""))
-    _check_server(server, has_authority="certificate-authority-data" in cluster)
+    _check_server(server, networks, has_authority="certificate-authority-data" in cluster)
     name = "current"
     return KubeConfig.from_dict(
         {
@@ -59,7 +64,7 @@ def read_kubeconfig(secret: SecretText) -> KubeConfig:
     )
 
 
-def _check_server(server: str, *, has_authority: bool) -> None:
+def _check_server(server: str, networks: ClusterNetworks, *, has_authority: bool) -> None:
     hint = "write `server: https://HOST:PORT` with the address of the cluster's API server"
     try:
         url = urlsplit(server)
@@ -68,17 +73,14 @@ def _check_server(server: str, *, has_authority: bool) -> None:
         raise UsageError(f"the kubeconfig's server is no address: {error}", hint=hint) from error
     if not host or url.username or url.password or url.query or url.fragment:
         raise UsageError("the kubeconfig's server is no address of an API server", hint=hint)
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    is_loopback = host == "localhost" or (address is not None and address.is_loopback)
-    if url.scheme != "https" and not (url.scheme == "http" and is_loopback):
+    refusal = networks.refusal_of_name(host)
+    if refusal is not None:
+        hint = f"the operator allows networks, loopback too, by {VARIABLE} (docs/kubernetes.md)"
+        raise UsageError(f"the kubeconfig's server cannot be used: {refusal}", hint=hint)
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(host)):
         raise UsageError(f"the kubeconfig's server is reached by {url.scheme or 'no scheme'}, not by https", hint=hint)
     if url.scheme == "https" and not has_authority:
         raise UsageError("the kubeconfig has no certificate-authority-data", hint=_HINT)
-    if address is not None and (address.is_link_local or address.is_multicast or address.is_unspecified):
-        raise UsageError(f"the kubeconfig's server {host} is no address of a cluster", hint=hint)
 
 
 def _named(root: Mapping[str, Any], plural: str, single: str, name: object, known: set[str]) -> Mapping[str, Any]:
@@ -94,7 +96,7 @@ def _named(root: Mapping[str, Any], plural: str, single: str, name: object, know
 def _mapping(value: object, what: str, known: set[str]) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{what} is no mapping", hint=_HINT)
-    unknown = sorted(f"{key!a}" for key in value if key not in known)
+    unknown = sorted(f"{key!a}" for key in value if key not in known and key != _REMARKS)
     if unknown:
         raise UsageError(f"{what} has {', '.join(unknown)[:200]}, which vgpuctl does not use or trust", hint=_HINT)
-    return value
+    return {key: one for key, one in value.items() if key != _REMARKS}

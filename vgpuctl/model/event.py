@@ -69,7 +69,7 @@ class EventFilter:
     subjects: any of them. kinds: any of them; `*` stands for any characters, as in `vm-*`. user: the login with or
     without its `(root)`. since: first moment, until: the moment after the last, both seconds since the epoch.
     after_id: only events that were added later than this one, before_id: earlier. database_role: the role that wrote
-    them on PostgreSQL.
+    them on PostgreSQL. node_pool: of `tenant`, events of the pool and of every VM that is named as a node of it.
     """
 
     subjects: tuple[str, ...] = ()
@@ -83,6 +83,7 @@ class EventFilter:
     after_id: int = 0
     database_role: str | None = None
     before_id: int | None = None
+    node_pool: str | None = None
 
 
 EVERY_EVENT = EventFilter()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events: what happened and who did it, only ever added to."""
 
+import re
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Row, delete, func, insert, or_, select, text
@@ -9,7 +10,7 @@ from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, PrunedEvents, Value, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.times import format_time_to_second
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import Vm, host_name_of
 from vgpuctl.store import codec, tables
 from vgpuctl.store.rows import Rows
 
@@ -148,6 +149,10 @@ def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
         found.append(columns.subject.in_(wanted.subjects))
     if wanted.kinds:
         found.append(or_(*(_fits(columns.kind, kind) for kind in wanted.kinds)))
+    if wanted.tenant is not None and wanted.node_pool is not None:
+        nodes = rf"^{re.escape(host_name_of(wanted.tenant, wanted.node_pool))}-[0-9]{{3,4}}$"
+        label = f"{wanted.tenant}/{wanted.node_pool}"
+        found.append(or_(columns.subject == label, columns.subject.regexp_match(nodes)))
     if wanted.user is not None:
         found.append(columns.os_user.in_((wanted.user, f"{wanted.user} (root)")))
     if wanted.since is not None:

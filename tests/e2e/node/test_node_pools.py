@@ -56,6 +56,28 @@ def test_scaling_makes_nodes_and_deletes_those_that_are_let_go(operator: Operato
     assert operator.is_refused("scale-node-pool", "gpu", "5", *ACME)["reference"] == "usage"
 
 
+def test_listings_say_of_a_node_its_pool_and_its_cluster(operator: Operator) -> None:
+    operator.does(*POOL, "--min", "1", "--cluster", "k8s")
+    operator.does("create-vm", "web", *ACME, *SIZE)
+    of_node = ("gpu", "k8s")
+    (waiting,) = operator.json("list-queue")["queue"]
+    assert (waiting["node_pool"], waiting["cluster"]) == of_node
+    assert "NODE POOL" in operator.does("list-queue").out
+    operator.does(*ONCE)
+    listed = {one["vm"]["request"]["name"]: (one["node_pool"], one["cluster"]) for one in operator.json("list-vms")}
+    assert listed == {"gpu-001": of_node, "web": (None, None)}
+    (node,) = operator.json("list-vms", *ACME, "--node-pool", "gpu")
+    assert node["vm"]["request"]["name"] == "gpu-001"
+    shown = operator.json("show-vm", "gpu-001", *ACME)
+    assert (shown["node_pool"], shown["cluster"]) == of_node
+    assert "of pool gpu of cluster k8s" in operator.does("show-vm", "gpu-001", *ACME).out
+    subjects = {one["subject"] for one in operator.json("list-events", *ACME, "--node-pool", "gpu", "--since", "1m")}
+    assert subjects == {"acme/gpu", "acme.gpu-001"}
+    for command in ("list-vms", "list-events"):
+        assert "needs its tenant" in operator.is_refused(command, "--node-pool", "gpu")["message"]
+    assert operator.is_refused("list-vms", *ACME, "--node-pool", "other")["reference"] == "not-found"
+
+
 def test_a_pool_without_room_says_why_its_nodes_wait(operator: Operator) -> None:
     operator.does("create-node-pool", "big", *ACME, "--role", "k3s", "--max", "3", "--gpu", "A40-48Q", *SIZE)
     operator.does("scale-node-pool", "big", "3", *ACME)

@@ -53,6 +53,17 @@ def test_a_filter_takes_what_fits_all_of_its_parts(filled: Store, wanted: EventF
         assert [one.id for one in session.next_events(10, wanted)] == found
 
 
+def test_events_of_a_pool_are_its_own_and_those_of_its_nodes(store: Store) -> None:
+    nodes = ("a..b.gpu-001", "a..b.gpu-1024")
+    others = ("a..b.gpu-big-001", "a..b.gpu-01", "axxb.gpu-001", "a..b.gpu-abc", "a..b.gpu-00001")
+    with store.transaction() as session:
+        for subject in ("a.b/gpu", *nodes, *others):
+            session.add_event(EventKind.NODE_WANTED, subject, tenant="a.b", at=100.0)
+        session.add_event(EventKind.NODE_WANTED, nodes[0], tenant="a", at=100.0)
+        found = session.events(None, EventFilter(tenant="a.b", node_pool="gpu"))
+    assert [one.subject for one in found] == ["a.b/gpu", *nodes]
+
+
 def test_pages_of_new_events_begin_with_the_oldest(filled: Store) -> None:
     with filled.reading() as session:
         assert [one.id for one in session.next_events(2, EVERY_EVENT)] == [1, 2]

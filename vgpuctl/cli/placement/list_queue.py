@@ -6,6 +6,8 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_table, say
 
+_COLUMNS = ("#", "TENANT", "VM", "GPU", "PRIORITY", "FOR", "WAITS", "EXPECTED START (UTC)")
+
 
 @click.command("list-queue")
 @options.tenant_filter
@@ -29,9 +31,10 @@ def command(tenant: str | None, inventories: tuple[str, ...], database: str | No
     if as_json:
         print_json({"policy": settings.policy, "ageing_s": settings.ageing_s, "queue": shown})
         return
+    has_nodes = any(one.node_pool for one in shown)
     say(f"policy {settings.policy}, ageing {format_duration(settings.ageing_s)}")
     print_table(
-        ["#", "TENANT", "VM", "GPU", "PRIORITY", "FOR", "WAITS", "EXPECTED START (UTC)", "REASON"],
+        [*_COLUMNS, *(["NODE POOL", "CLUSTER"] if has_nodes else []), "REASON"],
         [
             (
                 one.position,
@@ -42,6 +45,7 @@ def command(tenant: str | None, inventories: tuple[str, ...], database: str | No
                 None if one.entry.duration_s is None else format_duration(one.entry.duration_s),
                 format_duration(now - one.entry.queued_at),
                 "not known" if one.expected_at is None else format_time(one.expected_at),
+                *([one.node_pool, one.cluster] if has_nodes else []),
                 one.entry.reason,
             )
             for one in shown

@@ -14,6 +14,7 @@ from vgpuctl.cli.support.output import print_json
 @click.argument("objects", nargs=-1, metavar="[OBJECT]...")
 @options.tenant_filter
 @click.option("--host", metavar="NAME", help="Only events of this host.")
+@click.option("--node-pool", metavar="NAME", help="Only events of this pool and its nodes; needs --tenant.")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind, for example vm-*; several times.")
 @click.option("--command", metavar="NAME", help="Only events of this command, for example delete-vm.")
 @click.option("--user", metavar="LOGIN", help="Only events of this user of the operating system.")
@@ -44,6 +45,7 @@ def command(
     objects: tuple[str, ...],
     tenant: str | None,
     host: str | None,
+    node_pool: str | None,
     kinds: tuple[str, ...],
     command: str | None,
     user: str | None,
@@ -80,6 +82,7 @@ def command(
             None if until is None else parse_moment(until, what="--until", now=now),
             after_id,
             database_role,
+            node_pool=node_pool,
         )
         most = limit or None
         if not follow:

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 @click.command("list-vms")
 @options.tenant_filter
 @click.option("--host", metavar="NAME", help="Only VMs on this host.")
+@click.option("--node-pool", metavar="NAME", help="Only nodes of this pool; needs --tenant.")
 @click.option("--refresh", is_flag=True, help="Ask the libvirt of their hosts for the present states first.")
 @options.one_host
 @options.forks
 @options.as_json
-def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, **where: Any) -> None:
+def command(
+    tenant: str | None, host: str | None, node_pool: str | None, refresh: bool, as_json: bool, **where: Any
+) -> None:
     """List the VMs of the store with their GPU shares.
 
     STATE is what libvirt answered when it was last asked, and how long ago; `unknown since` when the last attempt got
@@ -36,8 +39,8 @@ def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, 
     from vgpuctl.usecases.vm.list_vms import list_vms, refresh_vms
 
     with services(**where) as opened:
-        failures = refresh_vms(opened, tenant=tenant, host=host) if refresh else {}
-        listed = list_vms(opened, tenant=tenant, host=host)
+        failures = refresh_vms(opened, tenant=tenant, host=host, node_pool=node_pool) if refresh else {}
+        listed = list_vms(opened, tenant=tenant, host=host, node_pool=node_pool)
     if as_json:
         print_json(
             [
@@ -52,6 +55,8 @@ def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, 
                     "domain_name": one.seen.name,
                     "shares": one.shares,
                     "licence": one.licence,
+                    "node_pool": one.node_pool,
+                    "cluster": one.cluster,
                 }
                 for one in listed
             ]
@@ -65,8 +70,10 @@ def _print(listed: "Sequence[ListedVm]") -> None:
     from vgpuctl.model.units import format_mib
 
     counts_licences = any(one.licence for one in listed)
+    has_nodes = any(one.node_pool for one in listed)
+    of_some = [*(["LICENCE"] if counts_licences else []), *(["NODE POOL", "CLUSTER"] if has_nodes else [])]
     print_table(
-        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SHARES", *(["LICENCE"] if counts_licences else [])],
+        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SHARES", *of_some],
         [
             (
                 one.vm.request.tenant,
@@ -77,6 +84,7 @@ def _print(listed: "Sequence[ListedVm]") -> None:
                 format_mib(one.vm.request.memory_mib),
                 ", ".join(map(_share, one.leases, one.shares)) or "-",
                 *([None if one.licence is None else one.licence.pool] if counts_licences else []),
+                *([one.node_pool, one.cluster] if has_nodes else []),
             )
             for one in listed
         ],

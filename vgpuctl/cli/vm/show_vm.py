@@ -54,6 +54,8 @@ def command(
         return
     vm = shown.vm
     print_line(f"VM        {vm.request.name} of tenant {vm.request.tenant}, {vm.state}" + _reason(vm.problem))
+    if shown.node_pool is not None:
+        print_line(f"node      of pool {shown.node_pool} of cluster {shown.cluster}")
     page_kib = vm.request.hugepages_kib
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     memory = format_mib(vm.request.memory_mib) + pages

@@ -12,16 +12,22 @@ from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
 from vgpuctl.usecases.placement.reservations import bookings_of
 from vgpuctl.usecases.support.capacities import cached_capacities
+from vgpuctl.usecases.support.memberships import Memberships
 from vgpuctl.usecases.support.services import Services
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """One entry at its position, from 1. expected_at: when it will start as far as declared ends tell, else None."""
+    """One entry at its position, from 1. expected_at: when it will start as far as declared ends tell, else None.
+
+    node_pool, cluster: of a node.
+    """
 
     position: int
     entry: QueueEntry
     expected_at: float | None
+    node_pool: str | None = None
+    cluster: str | None = None
 
 
 def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSettings, Sequence[Waiting]]:
@@ -36,13 +42,16 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         capacities = cached_capacities(session, services.inventory if has_inventory else None)
         bookings = bookings_of(session)
         pools = session.pools()
+        memberships = Memberships(session)
     waiting = []
     for position, entry in enumerate(ordered, 1):
         closed = closed_hosts(entry.request.tenant, pools)
         usable = [one for one in capacities if one.name not in closed]
         requests = [on_network_host(services, one) for one in entry.requests]
         start = first_start(requests, usable, bookings, now)
-        waiting.append(Waiting(position, entry, None if start is None else start.at))
+        node = memberships.of_name(entry.request.tenant, entry.request.name)
+        expected = None if start is None else start.at
+        waiting.append(Waiting(position, entry, expected, node.node_pool, node.cluster))
         if start is not None:
             for one, placement in zip(requests, start.placements, strict=True):
                 end = start.at + (math.inf if one.duration_s is None else one.duration_s)

@@ -28,8 +28,10 @@ def list_events(services: Services, wanted: EventFilter, *, limit: int | None) -
 def check_filter(services: Services, wanted: EventFilter) -> None:
     """Tell the user of a kind that no event has; one of an older vgpuctl may have had it.
 
-    Raises UsageError for a period that ends before it begins.
+    Raises UsageError for a period that ends before it begins, and for a node pool without its tenant.
     """
+    if wanted.node_pool is not None and wanted.tenant is None:
+        raise UsageError("the name of a node pool needs its tenant", hint="give --tenant NAME")
     if wanted.since is not None and wanted.until is not None and wanted.until <= wanted.since:
         raise UsageError("--until is not after --since", hint="2h is 2 hours ago: --since 3h --until 2h")
     for kind in wanted.kinds:

@@ -3,12 +3,14 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.vm import Vm
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.memberships import Memberships
 from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations, observed_shares
 from vgpuctl.usecases.support.services import Services
 
@@ -18,7 +20,7 @@ class ListedVm:
     """One VM, its live leases and its last observation. state: the observation in words, with its age.
 
     shares: of each lease, the last observation of its device: `held` by the VM, `free`, `taken` by somebody else or
-    `lost` (the host does not have it any more). licence: the seat that it holds.
+    `lost` (the host does not have it any more). licence: the seat that it holds. node_pool, cluster: of a node.
     """
 
     vm: Vm
@@ -27,22 +29,30 @@ class ListedVm:
     state: str
     shares: Sequence[Observation] = ()
     licence: LicenceSeat | None = None
+    node_pool: str | None = None
+    cluster: str | None = None
 
 
-def refresh_vms(services: Services, *, tenant: str | None, host: str | None) -> dict[str, VgpuctlError]:
+def refresh_vms(
+    services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None
+) -> dict[str, VgpuctlError]:
     """Ask the libvirt of every host that has such VMs. Returns the errors by host."""
     with services.store.reading() as session:
-        if tenant is not None:
-            session.tenant(tenant)
+        refuse_unknown_names(session, tenant, node_pool)
         names = sorted({vm.host for vm in session.vms(tenant=tenant, host=host)})
     return look(services, names)
 
 
-def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Sequence[ListedVm]:
-    """All VMs of the store in name order. No host is contacted."""
+def list_vms(
+    services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None
+) -> Sequence[ListedVm]:
+    """All VMs of the store in name order. node_pool: only its nodes. No host is contacted.
+
+    Raises NotFound, and UsageError for a pool without its tenant.
+    """
     with services.store.reading() as session:
-        if tenant is not None:
-            session.tenant(tenant)
+        refuse_unknown_names(session, tenant, node_pool)
+        pools = Memberships(session, tenant)
         vms = session.vms(tenant=tenant, host=host)
         leases = session.leases()
         seen = observations(session, vms)
@@ -57,5 +67,18 @@ def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Seq
         own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)
         said = describe_state(vm, seen[vm.uuid], now)
         of_shares = tuple(shares[lease.id] for lease in own)
-        listed.append(ListedVm(vm, tuple(own), seen[vm.uuid], said, of_shares, seats.get(vm.uuid)))
+        pool = pools.of_vm(vm.uuid)
+        if node_pool in (None, pool.node_pool):
+            one = ListedVm(vm, tuple(own), seen[vm.uuid], said, of_shares, seats.get(vm.uuid))
+            listed.append(replace(one, node_pool=pool.node_pool, cluster=pool.cluster))
     return listed
+
+
+def refuse_unknown_names(session: Session, tenant: str | None, node_pool: str | None) -> None:
+    """Raise NotFound for a tenant or pool that the store does not have, UsageError for a pool without its tenant."""
+    if tenant is not None:
+        session.tenant(tenant)
+    if node_pool is not None:
+        if tenant is None:
+            raise UsageError("the name of a node pool needs its tenant", hint="give --tenant NAME")
+        session.node_pool(tenant, node_pool)

@@ -26,6 +26,7 @@ from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_te
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.guest_driver import read_host
 from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
+from vgpuctl.usecases.support.memberships import Memberships
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -71,6 +72,7 @@ class ShownVm:
     last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one. vgpu_params: of
     each lease, the parameters of its vGPU as last read; None without any. licence: its seat, also one that is still to
     come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be asked.
+    node_pool, cluster: of a node.
     """
 
     vm: Vm
@@ -93,6 +95,8 @@ class ShownVm:
     proof: Proof | None = None
     interfaces: tuple[ShownInterface, ...] = ()
     vgpu_params: tuple[str | None, ...] = ()
+    node_pool: str | None = None
+    cluster: str | None = None
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -114,6 +118,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
         seen = observations(session, [vm])[vm.uuid]
         shares = observed_shares(session, leases)
         known = session.facts(vm.host)
+        pool = Memberships(session, vm.request.tenant).of_vm(vm.uuid)
         shown = replace(shown, observation=seen, state=describe_state(vm, seen, session.now()))
         shown = replace(
             shown,
@@ -121,6 +126,8 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             shares_seen=tuple(describe_age(shares[lease.id], session.now()) for lease in leases),
             restart=_last_restart(session, vm, seen),
             licence=next(iter(session.licence_seats(vm_uuid=vm.uuid)), None),
+            node_pool=pool.node_pool,
+            cluster=pool.cluster,
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))

@@ -53,9 +53,9 @@ def command(
         print_json(shown)
         return
     vm = shown.vm
-    print_line(f"VM        {vm.request.name} of tenant {vm.request.tenant}, {vm.state}" + _reason(vm.problem))
-    if shown.node_pool is not None:
-        print_line(f"node      of pool {shown.node_pool} of cluster {shown.cluster}")
+    print_line(
+        f"VM        {vm.request.name} of tenant {vm.request.tenant}{_node(shown)}, {vm.state}" + _reason(vm.problem)
+    )
     page_kib = vm.request.hugepages_kib
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     memory = format_mib(vm.request.memory_mib) + pages
@@ -92,6 +92,10 @@ def command(
         print_document(shown.xml)
     if shown.host_problem:
         say(f"libvirt on {vm.host} could not be asked: {shown.host_problem}")
+
+
+def _node(shown: "ShownVm") -> str:
+    return "" if shown.node_pool is None else f", node of pool {shown.node_pool} of cluster {shown.cluster}"
 
 
 def _virtual_hardware(request: "VmRequest") -> Iterator[str]:

@@ -12,6 +12,7 @@ import ast
 import pytest
 
 from tests.e2e.operate.command_events import CHANGING, READING
+from tests.unit.gates_of_clusters import CLUSTERS, NOT_JOINED, TELLERS
 from tests.unit.gates_of_guests import GUESTS
 from tests.unit.gates_of_logins import LOGINS
 from tests.unit.gates_of_networks import NETWORKS
@@ -26,6 +27,7 @@ from tests.unit.uses_of_names import PACKAGE, Guarded, uses
 from vgpuctl.cli.contents import COMMANDS
 
 GATES = [
+    *CLUSTERS,
     *GUESTS,
     *LOGINS,
     *NETWORKS,
@@ -71,6 +73,19 @@ def test_what_is_guarded_is_there(guarded: Guarded) -> None:
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
     assert guarded.name in defined, f"{guarded.owner} defines no {guarded.name}"
+
+
+def test_who_ends_a_guest_has_told_the_cluster_of_its_node() -> None:
+    ends = {"destroy", "reset", "shutdown"}
+    found = {
+        use.place
+        for use in uses()
+        if (use.name in ends and use.on.endswith("hypervisor") and not use.place.startswith("guests/"))
+        or (use.name == "remove_domain" and use.on == "guest")
+    }
+    assert found == TELLERS.keys() | NOT_JOINED
+    telling = {use.place for use in uses() if use.name == "leave_cluster" and use.is_call}
+    assert set(TELLERS.values()) <= telling
 
 
 def test_every_command_says_whether_it_leaves_an_event() -> None:

@@ -105,6 +105,9 @@ class EventKind(enum.StrEnum):
     NODE_NEVER_JOINED = "node-never-joined", "A node did not join its cluster in time; it is deleted."
     NODE_REFUSED = "node-refused", "Slurm was told that a node does not come; its jobs are queued again."
     NODE_LET_GO = "node-let-go", "A node is no longer wanted: it is drained and its VM deleted."
+    NODE_CORDONED = "node-cordoned", "A cluster gives a node no new work, since its VM goes or its GPU is sick."
+    NODE_UNCORDONED = "node-uncordoned", "A cluster may give a node new work again that vgpuctl had cordoned."
+    NODE_NOT_TOLD = "node-not-told", "The cluster of a node was not told that its VM goes."
     NODE_DRAINED = "node-drained", "The cluster has no work on a node that leaves, or its time to drain is over."
     NODE_GONE = "node-gone", "A node and its VM are gone."
 

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node pools of the tenant acme on simulated hosts: what the test files that create them share."""
 
+import json
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME
+from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE
 from tests.e2e.witness import FleetWitness
+from tests.kubernetes_api import KubernetesApi, kubernetes_api
 
 ONCE = ("controller", "--once", "--shutdown-timeout", "0")
 
@@ -44,3 +48,35 @@ def secret_file(folder: Path, name: str, content: str) -> str:
     path.write_text(content)
     path.chmod(0o600)
     return str(path)
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with kubernetes_api() as made:
+        yield made
+
+
+@pytest.fixture
+def pool(operator: Operator, api: KubernetesApi, tmp_path: Path) -> tuple[str, ...]:
+    """The command that creates the pool `gpu` with a kubeconfig of the stand-in."""
+    file = secret_file(tmp_path, "kubeconfig", api.kubeconfig)
+    shape = ("--role", "k3s", "--max", "2", "--gpu", "A40-8Q", *SIZE, "--kubeconfig", file)
+    return ("create-node-pool", "gpu", *ACME, *shape)
+
+
+def at(operator: Operator, seconds: float) -> Operator:
+    """The operator so many seconds later."""
+    return replace(operator, variables={**operator.variables, "VGPUCTL_TESTS_NOW": repr(time.time() + seconds)})
+
+
+def round_of(operator: Operator, seconds: float = 0) -> list[Any]:
+    """One round of the controller, so many seconds from now."""
+    done = at(operator, seconds).run("0", *ONCE, "--json", program=KILLED_RUN)
+    assert done.code == 0, done.err
+    told: list[Any] = json.loads(done.out)
+    return told
+
+
+def kinds(operator: Operator, label: str) -> list[str]:
+    """The kinds of a node's own events, in order."""
+    return [one["kind"] for one in operator.json("list-events", label) if one["kind"].startswith("node-")]

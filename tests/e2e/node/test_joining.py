@@ -1,54 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes and their Kubernetes cluster: joined, ready, never joined, drained before they go, forgotten."""
 
-import json
-import time
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.e2e.node.pools import ONCE, nodes, nothing_is_left, secret_file, vms
+from tests.e2e.node.pools import api, kinds, nodes, nothing_is_left, pool, round_of, secret_file, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
-from tests.kubernetes_api import KubernetesApi, kubernetes_api
+from tests.kubernetes_api import KubernetesApi
 
-__all__ = ["nothing_is_left", "operator"]
+__all__ = ["api", "nothing_is_left", "operator", "pool"]
 FLEET = (1, "a40")
-
-
-@pytest.fixture
-def api() -> Iterator[KubernetesApi]:
-    with kubernetes_api() as made:
-        yield made
-
-
-@pytest.fixture
-def pool(operator: Operator, api: KubernetesApi, tmp_path: Path) -> tuple[str, ...]:
-    """The command that creates the pool `gpu` with a kubeconfig of the stand-in."""
-    file = secret_file(tmp_path, "kubeconfig", api.kubeconfig)
-    shape = ("--role", "k3s", "--max", "2", "--gpu", "A40-8Q", *SIZE, "--kubeconfig", file)
-    return ("create-node-pool", "gpu", *ACME, *shape)
-
-
-def at(operator: Operator, seconds: float) -> Operator:
-    """The operator so many seconds later."""
-    return replace(operator, variables={**operator.variables, "VGPUCTL_TESTS_NOW": repr(time.time() + seconds)})
-
-
-def round_of(operator: Operator, seconds: float = 0) -> list[Any]:
-    """One round of the controller, so many seconds from now."""
-    done = at(operator, seconds).run("0", *ONCE, "--json", program=("-m", "tests.e2e.killed_run"))
-    assert done.code == 0, done.err
-    told: list[Any] = json.loads(done.out)
-    return told
-
-
-def kinds(operator: Operator, label: str) -> list[str]:
-    """The kinds of a node's own events, in order."""
-    return [one["kind"] for one in operator.json("list-events", label) if one["kind"].startswith("node-")]
 
 
 def test_a_node_joins_is_ready_and_is_drained_before_it_goes(
@@ -80,11 +41,12 @@ def test_a_node_joins_is_ready_and_is_drained_before_it_goes(
     assert (nodes(operator), vms(operator), api.nodes, api.pods) == ({}, {}, {}, {})
     changes = [one for one in api.requests if "eviction" not in one]
     assert changes == ["PATCH /api/v1/nodes/gpu-001", "DELETE /api/v1/nodes/gpu-001"], "cordoned first, then forgotten"
-    assert kinds(operator, "acme.gpu-001")[-6:] == [
+    assert kinds(operator, "acme.gpu-001")[-7:] == [
         "node-wanted",
         "node-joined",
         "node-ready",
         "node-let-go",
+        "node-cordoned",
         "node-drained",
         "node-gone",
     ]

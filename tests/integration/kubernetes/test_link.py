@@ -7,7 +7,8 @@ import pytest
 
 from tests.kubernetes_api import KubernetesApi, kubernetes_api
 from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
-from vgpuctl.clusters.kubernetes.link import CORDON_REASON, KubernetesLink
+from vgpuctl.clusters.kubernetes.link import KubernetesLink
+from vgpuctl.clusters.kubernetes.node_objects import CORDON_REASON
 from vgpuctl.clusters.kubernetes.server_address import parse_cluster_networks
 from vgpuctl.errors import ClusterRefused, ClusterUnreachable
 from vgpuctl.model.secret_text import SecretText

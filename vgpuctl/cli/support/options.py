@@ -117,6 +117,15 @@ def shutdown_timeout(
     )
 
 
+def no_drain(function: Command) -> Command:
+    """Do not wait for the work on a node of a cluster."""
+    return click.option(
+        "--no-drain",
+        is_flag=True,
+        help="Cordon a node of a cluster and do not wait for its work to leave.  [default: wait as its pool says]",
+    )(function)
+
+
 def ssh(function: Command) -> Command:
     """Options of commands that log in to hosts."""
     for option in (

@@ -18,6 +18,7 @@ from vgpuctl.model.plural import counted
 @options.yes
 @click.option("--if-exists", is_flag=True, help="Ignore VMs that do not exist.")
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=30.0)
+@options.no_drain
 @options.dry_run
 @options.one_host
 @options.as_json
@@ -27,6 +28,7 @@ def command(
     yes: bool,
     if_exists: bool,
     timeout_s: float,
+    no_drain: bool,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -46,6 +48,6 @@ def command(
             if not yes:
                 confirm(f"Delete {counted(len(found), 'VM')} with disks?")
             for vm, _leases in found:
-                delete_vm(opened, vm, timeout_s=timeout_s)
+                delete_vm(opened, vm, timeout_s=timeout_s, drain_s=0 if no_drain else None)
     if as_json:
         print_json({"deleted": [] if dry_run else [vm.request.name for vm, _leases in found], "dry_run": dry_run})

@@ -13,9 +13,10 @@ from vgpuctl.cli.support.output import print_json
 @click.argument("name")
 @options.tenant
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=60.0)
+@options.no_drain
 @options.one_host
 @options.as_json
-def command(name: str, tenant: str, timeout_s: float, as_json: bool, **where: Any) -> None:
+def command(name: str, tenant: str, timeout_s: float, no_drain: bool, as_json: bool, **where: Any) -> None:
     """Stop a VM and start it again with the GPU shares that it has; a stopped one is started.
 
     It gets everything that waits for its next start, as devices that were attached while it ran. A guest that reboots
@@ -26,6 +27,6 @@ def command(name: str, tenant: str, timeout_s: float, as_json: bool, **where: An
     from vgpuctl.usecases.vm.restart_vm import restart_vm
 
     with services(**where) as opened:
-        vm = restart_vm(opened, find_vm(opened, tenant, name)[0], timeout_s=timeout_s)
+        vm = restart_vm(opened, find_vm(opened, tenant, name)[0], timeout_s=timeout_s, drain_s=0 if no_drain else None)
     if as_json:
         print_json({"changed": True, "vm": vm})

@@ -26,10 +26,18 @@ from vgpuctl.errors import UsageError
     help="Keep them for so long: 90m, 2h, 1d12h; `vgpuctl controller` then releases them.  [default: until it starts]",
 )
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=60.0)
+@options.no_drain
 @options.one_host
 @options.as_json
 def command(
-    name: str, tenant: str, hold: str, hold_for: str | None, timeout_s: float, as_json: bool, **where: Any
+    name: str,
+    tenant: str,
+    hold: str,
+    hold_for: str | None,
+    timeout_s: float,
+    no_drain: bool,
+    as_json: bool,
+    **where: Any,
 ) -> None:
     """Stop a VM and keep or release its GPU shares."""
     from vgpuctl.cli.support.services import services
@@ -43,7 +51,9 @@ def command(
         raise UsageError("--hold-for goes with shares that are kept", hint="leave --hold release out")
     with services(**where) as opened:
         found, _ = find_vm(opened, tenant, name)
-        vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, keep_s=keep_s)
+        vm, changed = stop_vm(
+            opened, found, hold=Hold(hold), timeout_s=timeout_s, drain_s=0 if no_drain else None, keep_s=keep_s
+        )
         if not changed:
             say(f"{vm.domain_name}: no change, it is stopped")
     if as_json:

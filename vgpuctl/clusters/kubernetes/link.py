@@ -11,6 +11,7 @@ from lightkube import KubeConfig
 from vgpuctl.clusters.kubernetes.api_server import TIMEOUT_S, ApiServer
 from vgpuctl.clusters.kubernetes.bounded_transport import IpAddress
 from vgpuctl.clusters.kubernetes.node_objects import (
+    CORDON_REASON,
     LONGEST_REASON,
     JoinedNode,
     PlacedPod,
@@ -22,9 +23,6 @@ from vgpuctl.errors import ClusterConflict, ClusterMissing, ClusterRefused
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.plural import counted
 from vgpuctl.model.printable import printable
-
-CORDON_REASON = "vgpuctl.io/cordon-reason"
-"""The annotation by which vgpuctl knows its own cordons."""
 
 _MOST_PODS = 1000
 _TOO_MANY_REQUESTS = 429
@@ -59,19 +57,20 @@ class KubernetesLink:
         nodes = self._readable(self._server.list("list nodes", "/api/v1/nodes"), read_joined_node, unreadable)
         return [node.member() for node in nodes if node.is_of(self._tenant)]
 
-    def cordon(self, node: str, reason: str) -> None:
+    def cordon(self, node: str, reason: str) -> bool:
         """Let the node take no new pods. One that is cordoned already stays as it is, by whomever."""
         there = self._find(node)
         if there is None or there.is_cordoned:
-            return
+            return False
         note = printable(reason)[:LONGEST_REASON]
-        self._patch(there, f"cordon node {node}", {CORDON_REASON: note}, is_cordoned=True)
+        return self._patch(there, f"cordon node {node}", {CORDON_REASON: note}, is_cordoned=True)
 
-    def uncordon(self, node: str) -> None:
+    def uncordon(self, node: str) -> bool:
         """Let the node take pods again, where vgpuctl has cordoned it."""
         there = self._find(node)
-        if there is not None and there.is_cordoned and CORDON_REASON in there.annotations:
-            self._patch(there, f"uncordon node {node}", {CORDON_REASON: None}, is_cordoned=None)
+        if there is None or not there.has_our_cordon:
+            return False
+        return self._patch(there, f"uncordon node {node}", {CORDON_REASON: None}, is_cordoned=None)
 
     def drain(self, node: str) -> Sequence[str]:
         """Evict the pods of a cordoned node, without waiting. Returns those that are still there.
@@ -133,17 +132,21 @@ class KubernetesLink:
             raise ClusterRefused(f"the API server's answer to {what} cannot be read: {error}") from error
         return found if found.metadata.name == name and found.is_of(self._tenant) else None
 
-    def _patch(self, node: JoinedNode, what: str, notes: dict[str, str | None], *, is_cordoned: bool | None) -> None:
-        """Change the node as it was read; another's change in between is another's decision, and stays."""
+    def _patch(self, node: JoinedNode, what: str, notes: dict[str, str | None], *, is_cordoned: bool | None) -> bool:
+        """Change the node as it was read; another's change in between is another's decision, and stays.
+
+        Returns False for a node that is gone.
+        """
         about = {"annotations": notes, "resourceVersion": node.metadata.resource_version}
         try:
             patch = {"metadata": about, "spec": {"unschedulable": is_cordoned}}
             self._server.patch(what, _path_of(node.metadata.name), patch)
         except ClusterMissing:
-            return
+            return False
         except ClusterConflict as error:
             message = f"node {node.metadata.name} was just changed by another: {error.message}"
             raise ClusterRefused(message) from error
+        return True
 
     def _evict(self, pod: PlacedPod) -> None:
         """Ask for the eviction of the pod that was listed; a new pod of its name stays."""

@@ -13,6 +13,9 @@ from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.printable import printable
 from vgpuctl.typed_json import decode
 
+CORDON_REASON = "vgpuctl.io/cordon-reason"
+"""The annotation by which vgpuctl knows its own cordons."""
+
 _MIRROR = "kubernetes.io/config.mirror"
 """Of a pod that the kubelet runs from a file: it cannot be evicted."""
 
@@ -81,6 +84,11 @@ class JoinedNode(msgspec.Struct):
         """Its annotations."""
         return self.metadata.annotations or {}
 
+    @property
+    def has_our_cordon(self) -> bool:
+        """True if vgpuctl has cordoned it."""
+        return self.is_cordoned and CORDON_REASON in self.annotations
+
     def is_of(self, tenant: str) -> bool:
         """True if its VM is this tenant's: `vgpuctl://ZONE/TENANT/UUID`."""
         parts = self.provider_id.removeprefix("vgpuctl://").split("/")
@@ -97,6 +105,7 @@ class JoinedNode(msgspec.Struct):
             provider_id=self.provider_id,
             is_ready=any(one.status == "True" for one in conditions),
             is_cordoned=self.is_cordoned,
+            has_our_cordon=self.has_our_cordon,
             reason=printable(bad[:LONGEST_REASON]),
             allocatable={
                 printable(name[:_LONGEST_RESOURCE]): printable(str(amount)[:_LONGEST_AMOUNT])

@@ -43,6 +43,10 @@ class _Row:
         return self.reason.startswith(MARK)
 
     @property
+    def has_our_drain(self) -> bool:
+        return "DRAIN" in self.words and self.is_ours
+
+    @property
     def is_off(self) -> bool:
         return bool(self.words & _OFF)
 
@@ -65,24 +69,28 @@ class SlurmLink:
                 name=name,
                 is_ready=bool(row.words & _WORKING) and not row.words & _ABSENT,
                 is_cordoned="DRAIN" in row.words,
+                has_our_cordon=row.has_our_drain,
                 is_off=row.is_off,
                 reason=row.reason,
             )
             for name, row in sorted(self._rows().items())
         ]
 
-    def cordon(self, node: str, reason: str) -> None:
+    def cordon(self, node: str, reason: str) -> bool:
         """Set the node to drain. One that is drained already keeps its reason; one that is off needs nothing."""
         row = self._row(node)
         if row is None or row.is_off or "DRAIN" in row.words:
-            return
+            return False
         self._update(node, "drain", f"cordon {node}", reason)
+        return True
 
-    def uncordon(self, node: str) -> None:
+    def uncordon(self, node: str) -> bool:
         """Take back a drain whose reason is ours."""
         row = self._row(node)
-        if row is not None and "DRAIN" in row.words and row.is_ours:
-            self._update(node, "resume", f"uncordon {node}")
+        if row is None or not row.has_our_drain:
+            return False
+        self._update(node, "resume", f"uncordon {node}")
+        return True
 
     def drain(self, node: str) -> Sequence[str]:
         """The jobs that are still on the node, by id. A drained node ends them itself, each in its time."""

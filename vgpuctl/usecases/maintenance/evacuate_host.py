@@ -8,6 +8,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
 from vgpuctl.usecases.domain.guest_state import refuse_losing_tpm
 from vgpuctl.usecases.image.volumes import seed_made_again
 from vgpuctl.usecases.maintenance.drain_host import (
@@ -85,6 +86,7 @@ def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) ->
 def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Drained:
     try:
         with operation(services, "evacuate-host", vm):
+            leave_cluster(services, vm, f"its host {vm.host} is dead", 0)
             moved, plan = _settle(services, vm, data, reason)
     except DataLost as error:
         _give_up(services, vm, error.message)

@@ -15,6 +15,8 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.cluster.cordons import Cordons
+from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.node.node_states import NodeStatus, node_states
 from vgpuctl.usecases.node.wanted_nodes import (
@@ -73,7 +75,7 @@ def settle_pool(
 def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float, is_final: bool) -> Iterator[Settled]:
     with services.store.reading() as session:
         states = node_states(session, session.nodes(pool.tenant, pool.name))
-    link, members = None, None
+    link, members, cordons = None, None, Cordons(services)
     if states:
         try:
             link = services.cluster_link(pool)
@@ -87,7 +89,7 @@ def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float, is_fi
             elif one.vm is None:
                 yield from _wait(services, pool, one, link)
             elif one.vm.state is VmState.RUNNING:
-                yield from _see(services, pool, one, members)
+                yield from _see(services, pool, one, link, members, cordons)
             elif (reason := _never_returns(services, one.vm)) is not None:
                 let_go(services, pool, [one.node.name], reason=reason, is_drained=True)
                 yield Settled(one.node.label, reason)
@@ -154,17 +156,12 @@ def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | N
     """Ask the work on a node to leave. Returns what is still there; None when its VM may be deleted."""
     left: Sequence[str] = ()
     if link is not None and node.joined_at is not None:
-        try:
-            link.cordon(node.name, node.leave_reason or "it is deleted")
-            left = link.drain(node.name)
-        except ClusterError as error:
-            left = [error.message]
+        left = LeavingNode(services, pool, node, link, node.leave_reason or "it is deleted").ask()
     if left and not _is_over(services, pool, node):
-        return ", ".join(left[:5])
+        return named(left)
     with services.store.transaction() as session:
         session.note_node_leaving(replace(node, is_drained=True))
-        detail = f"after {format_duration(pool.drain_s)}, with {', '.join(left[:5])}" if left else ""
-        session.add_event(EventKind.NODE_DRAINED, node.label, detail, tenant=node.tenant)
+        note_drained(session, node, pool.drain_s, left)
     return None
 
 
@@ -188,9 +185,14 @@ def _wait(services: Services, pool: NodePool, one: NodeStatus, link: ClusterLink
 
 
 def _see(
-    services: Services, pool: NodePool, one: NodeStatus, members: dict[str, ClusterMember] | None
+    services: Services,
+    pool: NodePool,
+    one: NodeStatus,
+    link: ClusterLink | None,
+    members: dict[str, ClusterMember] | None,
+    cordons: Cordons,
 ) -> Iterator[Settled]:
-    """Note what its cluster says of a node whose VM runs; one that did not join in time is let go."""
+    """Note what its cluster says of a node whose VM runs, and its cordon; one that did not join in time is let go."""
     node, now = one.node, services.store.now()
     if node.running_at is None:
         node = replace(node, running_at=now)
@@ -227,6 +229,10 @@ def _see(
             session.add_event(kind, node.label, "" if member is None else member.reason, tenant=node.tenant)
     if node.joined_at is None:
         yield Settled(node.label, "joined its cluster")
+    if member is not None and link is not None and one.vm is not None:
+        outcome = cordons.settle(pool, node, one.vm, link, member)
+        if outcome is not None:
+            yield Settled(node.label, outcome)
 
 
 def _never_joined(services: Services, pool: NodePool, node: Node) -> Settled:

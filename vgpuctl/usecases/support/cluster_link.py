@@ -17,11 +17,11 @@ class ClusterLink(Protocol):
     def members(self) -> Sequence[ClusterMember]:
         """The nodes that the cluster knows."""
 
-    def cordon(self, node: str, reason: str) -> None:
-        """Let the node take no new work. reason: for who looks at the node there."""
+    def cordon(self, node: str, reason: str) -> bool:
+        """Let the node take no new work. reason: for who looks at the node there. Returns False if it took none."""
 
-    def uncordon(self, node: str) -> None:
-        """Let the node take work again, where vgpuctl has cordoned it. Another's cordon stays."""
+    def uncordon(self, node: str) -> bool:
+        """Let the node take work again, where vgpuctl has cordoned it. Returns False if not: another's cordon stays."""
 
     def drain(self, node: str) -> Sequence[str]:
         """Ask the work on a cordoned node to leave, without waiting. Returns what is still there; empty: drained."""

@@ -10,6 +10,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Backend
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
 from vgpuctl.usecases.disk.kept_disks import keep_disks
 from vgpuctl.usecases.disk.snapshots import delete_command
 from vgpuctl.usecases.domain import guest
@@ -26,11 +27,18 @@ from vgpuctl.usecases.support.vm_values import values_of
 SHUTDOWN_TIMEOUT_S = 30.0
 
 
-def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT_S, keeps_disks: bool = True) -> None:
+def delete_vm(
+    services: Services,
+    vm: Vm,
+    *,
+    timeout_s: float = SHUTDOWN_TIMEOUT_S,
+    keeps_disks: bool = True,
+    drain_s: float | None = None,
+) -> None:
     """Shut `vm` down (forced off after timeout_s), undefine it and return every device to the pool.
 
     keeps_disks: False when its kept disks are to be deleted too, which the caller does: their snapshots then do not
-    matter.
+    matter. drain_s: the longest wait for the work on a node of a cluster (leave_cluster), by default its pool's.
     It leaves the queue first, with those it was to be created with: no controller creates or starts it again.
     Raises HostError or GuestError; what was done stays done, and the same command goes on from there. Raises
     ConcurrentChange, with nothing done, while a controller serves its entry of the queue.
@@ -38,11 +46,13 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
     with operation(services, "delete-vm", vm):
         if keeps_disks:
             refuse_kept_below(services, vm)
+        is_fenced = is_host_fenced(services, vm.host)
+        leave_cluster(services, vm, "its VM is deleted", 0 if is_fenced else drain_s)
         with services.store.transaction() as session:
             _leave_queue(session, vm)
             session.set_vm_state(vm.uuid, VmState.DELETING)
             leases = session.leases(vm_uuid=vm.uuid)
-        if not is_host_fenced(services, vm.host):
+        if not is_fenced:
             _shut_down(services, vm, timeout_s)
         remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
         services.say(f"{vm.domain_name}: deleted")

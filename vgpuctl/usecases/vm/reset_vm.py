@@ -5,13 +5,14 @@ from vgpuctl.errors import StateError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 
 
 def reset_vm(services: Services, vm: Vm) -> None:
-    """Reset `vm` without asking its guest. Raises StateError when it does not run."""
+    """Reset `vm` without asking its guest; of a node the cluster is told. Raises StateError when it does not run."""
     with operation(services, "reset-vm", vm):
         host = services.host(vm.host)
         state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid) if vm.state is VmState.RUNNING else None
@@ -21,6 +22,7 @@ def reset_vm(services: Services, vm: Vm) -> None:
                 f"cannot reset {vm.label}: {found}, and only a running VM can be reset",
                 hint="`vgpuctl start-vm` starts a stopped VM, and `vgpuctl repair` notes what the host says",
             )
+        leave_cluster(services, vm, "its VM is reset", 0)
         host.hypervisor.reset(vm.domain_name, uuid=vm.uuid)
         with services.store.transaction() as session:
             values = values_of(vm, session.leases(vm_uuid=vm.uuid))

@@ -17,10 +17,11 @@ from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 
-def restart_vm(services: Services, vm: Vm, *, timeout_s: float) -> Vm:
+def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float | None = None) -> Vm:
     """Restart `vm`, a stopped one too. Returns it as it is now.
 
-    timeout_s: for its guest to shut down. Raises, with nothing changed, what start-vm would raise for its host, and
+    timeout_s: for its guest to shut down. drain_s: the longest wait for the work on a node of a cluster, by default its
+    pool's. Raises, with nothing changed, what start-vm would raise for its host, and
     while it is being preempted. When it cannot start again it stays stopped with its shares.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
@@ -30,7 +31,7 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float) -> Vm:
     refuse_while_preempted(services, vm)
     with operation(services, "restart-vm", replace(vm, uuid=move_subject(vm))):
         if vm.state is VmState.RUNNING:
-            vm, _ = stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=RESTARTING)
+            vm, _ = stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=RESTARTING, drain_s=drain_s)
         try:
             ((started, _),) = start_vm(services, [vm])
         except VgpuctlError as error:

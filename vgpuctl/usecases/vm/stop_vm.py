@@ -10,6 +10,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.network.detached_ports import detached_ports
 from vgpuctl.usecases.share.quarantine import quarantine_killed
@@ -32,6 +33,7 @@ def stop_vm(
     first: Callable[[Session], None] | None = None,
     keep_s: float | None = None,
     is_forced: bool = False,
+    drain_s: float | None = None,
 ) -> tuple[Vm, bool]:
     """Stop `vm`. Returns it as it is now, and whether anything changed.
 
@@ -39,7 +41,8 @@ def stop_vm(
     problem: why it was stopped, when its owner did not ask for it. first: what must be known
     of it in the store before anything is done to it. keep_s: how long kept shares are kept, None for ever; for a VM
     that is stopped already, from now on. The declared end of a VM that is on its way to another host stays.
-    is_forced: its guest is not asked.
+    is_forced: its guest is not asked. drain_s: the longest wait for the work on a node of a cluster (leave_cluster),
+    by default its pool's.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
@@ -61,6 +64,7 @@ def stop_vm(
         kept_until = vm.ends_at if is_moving else None if keep_s is None else services.store.now() + keep_s
         kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:
+            leave_cluster(services, vm, problem or "its VM is stopped", 0 if is_forced else drain_s)
             host = services.host(vm.host)
             if is_forced:
                 services.say(f"{vm.domain_name}: forcing off")

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before the VM of a node goes, its cluster is told: the node is cordoned, and the work on it is asked to leave.
+
+A cluster belongs to its tenant and may never answer, so every question has a limit, and no answer keeps a VM longer.
+The way back, once the VM runs again, is settle_nodes.py.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from vgpuctl.errors import ClusterError, ClusterRefused, ClusterUnreachable, VgpuctlError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.node_pool import Node, NodePool
+from vgpuctl.model.times import format_duration
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.cluster_link import ClusterLink
+from vgpuctl.usecases.support.services import Services
+
+TELL_S = 20.0
+"""The longest time for the answers to one question: Slurm's programs have as long."""
+_POLL_S = 2.0
+_NAMED = 5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LeavingNode:
+    """A node of a cluster whose VM is about to go. reason: what its cluster is told."""
+
+    services: Services
+    pool: NodePool
+    node: Node
+    link: ClusterLink
+    reason: str
+
+    def tell(self) -> bool:
+        """Cordon the node. Returns False, with an event, when its cluster did not take it."""
+        error: ClusterError | None = None
+        for _try in range(2):  # a node that was changed while it was read is read again
+            try:
+                self.cordon()
+            except ClusterRefused as refused:
+                error = refused
+            except ClusterError as caught:
+                error = caught
+                break
+            else:
+                return True
+        note_not_told(self.services, self.node, self.reason, "" if error is None else error.message)
+        return False
+
+    def ask(self, limit_s: float = TELL_S) -> Sequence[str]:
+        """Cordon the node and ask the work on it to leave, without waiting for it. Returns what is still there.
+
+        An error of the cluster counts as that.
+        """
+        began = time.monotonic()
+        try:
+            self.cordon(limit_s)
+            return _within(limit_s - (time.monotonic() - began), lambda: self.link.drain(self.node.name))
+        except ClusterError as error:
+            return [error.message]
+
+    def cordon(self, limit_s: float = TELL_S) -> bool:
+        """Cordon the node, with an event. Returns False for one that was cordoned before, or is unknown there.
+
+        Raises ClusterError.
+        """
+        is_new = _within(limit_s, lambda: self.link.cordon(self.node.name, self.reason))
+        if is_new:
+            with self.services.store.transaction() as session:
+                session.add_event(EventKind.NODE_CORDONED, self.node.label, self.reason, tenant=self.node.tenant)
+        return is_new
+
+
+def find_leaving(services: Services, vm: Vm, reason: str) -> LeavingNode | None:
+    """The node of a VM that is a member of a cluster, None for any other VM: that costs one read of the store.
+
+    None as well for a node whose cluster is drained already, or that nobody can tell: its pool has no kubeconfig and no
+    slurm.conf.
+    """
+    with services.store.reading() as session:
+        node = session.node_of_vm(vm.uuid)
+        if node is None or node.joined_at is None or node.is_drained or vm.state in (VmState.CREATING, VmState.STOPPED):
+            return None
+        pool = session.node_pool(node.tenant, node.pool)
+    try:
+        link = services.cluster_link(pool)
+    except VgpuctlError as error:
+        note_not_told(services, node, reason, error.message)
+        return None
+    return None if link is None else LeavingNode(services, pool, node, link, reason)
+
+
+def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | None = None) -> None:
+    """Tell the cluster of `vm` that its node goes, and wait until its work has left.
+
+    reason: for who looks at the node there. within_s: how long to wait, by default the pool's time to drain; 0: tell
+    only. A guest that is off, or whose host does not answer, is not waited for. It never raises for the cluster: what
+    it did not do is an event. A cluster that does not answer keeps the VM for within_s or 20 s, whichever is longer.
+    """
+    leaving = find_leaving(services, vm, reason)
+    if leaving is None:
+        return
+    limit_s = leaving.pool.drain_s if within_s is None else within_s
+    if limit_s <= 0 or not _runs(services, vm):
+        leaving.tell()
+        return
+    services.say(f"{vm.domain_name}: its node drains, for at most {format_duration(limit_s)}")
+    deadline = time.monotonic() + limit_s
+    while left := leaving.ask(max(TELL_S, deadline - time.monotonic())):
+        pause_s = min(_POLL_S, deadline - time.monotonic())
+        if pause_s <= 0:
+            break
+        time.sleep(pause_s)
+    with services.store.transaction() as session:
+        note_drained(session, leaving.node, limit_s, left)
+
+
+def note_drained(session: Session, node: Node, limit_s: float, left: Sequence[str]) -> None:
+    """Add the event of a node whose work has left, or whose time to drain is over. left: what is still there."""
+    detail = f"after {format_duration(limit_s)}, with {named(left)}" if left else ""
+    session.add_event(EventKind.NODE_DRAINED, node.label, detail, tenant=node.tenant)
+
+
+def note_not_told(services: Services, node: Node, reason: str, why: str) -> None:
+    """Add the event of a cluster that was not told, and tell the user."""
+    services.say(f"{node.label}: its cluster was not told that {reason}: {why}")
+    with services.store.transaction() as session:
+        session.add_event(EventKind.NODE_NOT_TOLD, node.label, f"not told that {reason}: {why}", tenant=node.tenant)
+
+
+def named(left: Sequence[str]) -> str:
+    """The first of the work that is left on a node, for a message."""
+    return ", ".join(left[:_NAMED])
+
+
+def _within(limit_s: float, call: Callable[[], T]) -> T:
+    """Call in a thread, since a server may send its answer drop by drop. Raises what it raises, ClusterUnreachable."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=ask, name="cluster", daemon=True)
+    thread.start()
+    thread.join(max(limit_s, 0))
+    if errors:
+        raise errors[0]
+    if not answers:
+        raise ClusterUnreachable(f"its cluster did not answer within {format_duration(limit_s)}")
+    return answers[0]
+
+
+def _runs(services: Services, vm: Vm) -> bool:
+    """True if the guest of a VM runs, as its host says it now."""
+    try:
+        state = services.host(vm.host).hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    except VgpuctlError:
+        return False  # its shutdown will say why
+    return state is not None and state.is_active() and not state.is_paused()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -44,13 +45,15 @@ class StoredFleet:
     leases: tuple[Lease, ...]
 
 
-def open_stored(folder: Path, hosts: tuple[str, ...], clock: Callable[[], float] = lambda: AT) -> Services:
-    """Services over a new store in a folder, with an inventory of these hosts."""
+def open_stored(
+    folder: Path, hosts: tuple[str, ...], clock: Callable[[], float] = lambda: AT, **settings: Any
+) -> Services:
+    """Services over a new store in a folder, with an inventory of these hosts. settings: more of them."""
     inventory = folder / "inventory.yml"
     lines = "".join(f"    {name}: {{ansible_host: 192.0.2.1}}\n" for name in hosts)
     inventory.write_text(f"all:\n  hosts:\n{lines}")
-    settings = Settings((str(inventory),), f"sqlite:///{folder}/store.db", command="web")
-    return open_services(settings, lambda _text: None, clock=clock)
+    made = Settings((str(inventory),), f"sqlite:///{folder}/store.db", command="web", **settings)
+    return open_services(made, lambda _text: None, clock=clock)
 
 
 def fill(services: Services, hosts: tuple[str, ...], *, cards: int, shares: int) -> StoredFleet:

@@ -2,6 +2,7 @@
 """One Kubernetes cluster of a tenant: its nodes are read, cordoned, drained and forgotten by its API server."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -25,6 +26,8 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.printable import printable
 
 _MOST_PODS = 1000
+_EVICTIONS_S = 30.0
+"""Of one call; the pods that are left are for the next."""
 _TOO_MANY_REQUESTS = 429
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -86,8 +89,10 @@ class KubernetesLink:
             f"list the pods of node {node}", "/api/v1/pods", fieldSelector=f"spec.nodeName={node}"
         )
         leaving = [pod for pod in self._readable(listed, read_placed_pod, unreadable) if pod.has_to_leave(node)]
+        give_up = time.monotonic() + _EVICTIONS_S
         for pod in leaving[:_MOST_PODS]:
-            self._evict(pod)
+            if time.monotonic() < give_up:
+                self._evict(pod)
         left = [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in leaving]
         return [*left, *([counted(len(unreadable), "unreadable pod")] if unreadable else [])]
 

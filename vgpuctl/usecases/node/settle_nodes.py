@@ -3,6 +3,7 @@
 
 It drains and deletes nodes that were let go, notes which nodes their clusters have, deletes those that never join,
 tells Slurm of nodes that cannot be made, and keeps the minimum of each pool. Every step can be done again.
+Pools are settled side by side, since each asks a cluster of its own, and no cluster keeps the other pools waiting.
 """
 
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ClusterError, ConcurrentChange, VgpuctlError
+from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
@@ -19,6 +21,7 @@ from vgpuctl.usecases.cluster.cordons import Cordons
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.node.node_states import NodeStatus, node_states
+from vgpuctl.usecases.node.timed_link import TimedLink
 from vgpuctl.usecases.node.wanted_nodes import (
     forget,
     is_wanted,
@@ -34,6 +37,11 @@ from vgpuctl.usecases.vm.final_preemptions import is_preempted
 
 _HOST_DIED = "its host died"
 _POWERED_DOWN = "Slurm has powered it down"
+_CLUSTER_S = 60.0
+"""For everything that one round asks the cluster of one pool."""
+_AT_ONCE = 32
+_host_work = threading.Lock()
+"""One VM is deleted at a time, as by every other part of the controller."""
 _FIRST_PAUSE_S = 60.0
 _LONGEST_PAUSE_S = 3600.0
 
@@ -49,40 +57,61 @@ class Settled:
 def settle_nodes(
     services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None
 ) -> list[Settled]:
-    """One round over all pools. A cluster that does not answer keeps no other one waiting."""
+    """One round over all pools, side by side. stop: set, it ends the round after the nodes in progress."""
     with services.store.reading() as session:
-        pools = session.node_pools()
-    done: list[Settled] = []
-    for pool in pools:
-        if stop is not None and stop.is_set():
-            break
-        done += settle_pool(services, pool, shutdown_timeout_s=shutdown_timeout_s)
-    return done
+        pools = {pool.label: pool for pool in session.node_pools()}
+
+    def settle(label: str) -> list[Settled]:
+        return settle_pool(services, pools[label], shutdown_timeout_s=shutdown_timeout_s, stop=stop)
+
+    if len(pools) == 1:
+        return settle(*pools)
+    results = run_on_hosts(list(pools), settle, forks=_AT_ONCE)
+    return [
+        one
+        for result in results
+        for one in (result.value or ([] if result.error is None else [_failed(result.name, result.error)]))
+    ]
 
 
 def settle_pool(
-    services: Services, pool: NodePool, *, shutdown_timeout_s: float, is_final: bool = False
+    services: Services,
+    pool: NodePool,
+    *,
+    shutdown_timeout_s: float,
+    is_final: bool = False,
+    stop: threading.Event | None = None,
 ) -> list[Settled]:
     """One round over the nodes of one pool. is_final: a cluster that does not answer keeps no node that leaves."""
     done: list[Settled] = []
     try:
-        done.extend(_settle(services, pool, shutdown_timeout_s, is_final))
+        done.extend(_settle(services, pool, shutdown_timeout_s, is_final, stop or threading.Event()))
     except VgpuctlError as error:
-        done.append(Settled(pool.label, f"failed: {error.message}"))
+        done.append(_failed(pool.label, error))
     return done
 
 
-def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float, is_final: bool) -> Iterator[Settled]:
+def _failed(label: str, error: VgpuctlError) -> Settled:
+    return Settled(label, f"failed: {error.message}")
+
+
+def _settle(
+    services: Services, pool: NodePool, shutdown_timeout_s: float, is_final: bool, stop: threading.Event
+) -> Iterator[Settled]:
     with services.store.reading() as session:
         states = node_states(session, session.nodes(pool.tenant, pool.name))
-    link, members, cordons = None, None, Cordons(services)
+    link: ClusterLink | None = None
+    members, cordons = None, Cordons(services)
     if states:
         try:
             link = services.cluster_link(pool)
+            link = None if link is None else TimedLink(link, _CLUSTER_S)
             members = None if link is None else {one.name: one for one in link.members()}
         except ClusterError as error:
             yield Settled(pool.label, f"its cluster is not known now: {error.message}")
     for one in states:
+        if stop.is_set():
+            return
         try:
             if one.state is NodeState.LEAVING:
                 yield from _leave(services, pool, one, link, shutdown_timeout_s, is_final)
@@ -96,7 +125,7 @@ def _settle(services: Services, pool: NodePool, shutdown_timeout_s: float, is_fi
         except ConcurrentChange:
             continue
         except VgpuctlError as error:
-            yield Settled(one.node.label, f"failed: {error.message}")
+            yield _failed(one.node.label, error)
     yield from _keep_minimum(services, pool)
 
 
@@ -130,7 +159,8 @@ def _leave(
             if left is not None:
                 yield Settled(node.label, f"drains: {left}")
                 return
-        delete_vm(services, one.vm, timeout_s=shutdown_timeout_s)
+        with _host_work:
+            delete_vm(services, one.vm, timeout_s=shutdown_timeout_s)
     else:
         with services.store.transaction() as session:
             if not take_out_of_queue(session, node, node.leave_reason or ""):

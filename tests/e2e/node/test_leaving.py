@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cluster of a node hears when its VM is stopped, deleted or started: first the cordon, then the evictions."""
+"""A node is cordoned and drained in its cluster before its VM is stopped, and uncordoned when the VM runs again."""
 
 import time
 from collections.abc import Callable
@@ -9,13 +9,14 @@ import pytest
 
 from tests.e2e.node.pools import api, nodes, nothing_is_left, pool, round_of, vms
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, operator
+from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.kubernetes_api import KubernetesApi
 
 __all__ = ["api", "nothing_is_left", "operator", "pool"]
 FLEET = (1, "a40")
 CORDON = "PATCH /api/v1/nodes/gpu-001"
 NODE = "acme.gpu-001"
+ORDER = ("vm-preemption-notice", "node-cordoned", "node-drained", "vm-preempted", "vm-stopped")
 
 
 def a_member(operator: Operator, api: KubernetesApi, pool: tuple[str, ...], *more: str) -> None:
@@ -36,12 +37,17 @@ def wait_until(is_so: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def told(operator: Operator) -> list[Any]:
-    """The events of cordons and drains since the node has joined, in order."""
+def since_joined(operator: Operator) -> list[Any]:
+    """The events of the node and its VM since it has joined, in order."""
     every = operator.json("list-events", NODE)
     joined = max(number for number, one in enumerate(every) if one["kind"] == "node-joined")
-    words = ("cordon", "drain", "told")
-    return [one for one in every[joined:] if one["kind"].startswith("node-") and any(w in one["kind"] for w in words)]
+    return list(every[joined:])
+
+
+def told(operator: Operator) -> list[Any]:
+    """Those of cordons and drains."""
+    kinds = ("node-cordoned", "node-drained", "node-not-told", "node-uncordoned")
+    return [one for one in since_joined(operator) if one["kind"] in kinds]
 
 
 def kinds(operator: Operator) -> list[str]:
@@ -152,3 +158,63 @@ def test_a_vm_that_does_not_wait_is_cordoned_and_its_pods_are_left(
     assert vms(operator)["gpu-001"]["state"] == "stopped"
     assert kinds(operator) == ["node-cordoned", "node-uncordoned", "node-not-told"]
     assert told(operator)[-1]["detail"].startswith("not told that its VM is stopped: the API server refused")
+
+
+def test_a_preempted_node_drains_in_its_grace_period(
+    operator: Operator, api: KubernetesApi, pool: tuple[str, ...]
+) -> None:
+    a_member(operator, api, pool, "--priority", "low", "--preemptible", "stop")
+    api.add_pod("train", "gpu-001")
+    api.add_pod("stuck", "gpu-001")
+    api.kept.add("stuck")
+    urgent = ("create-vm", "urgent", *ACME, *SIZE, "--priority", "high", "--gpu", "A40-48Q")
+    operator.does(*urgent, "--preempt", "--grace", "4", "--shutdown-timeout", "0")
+    assert vms(operator)["gpu-001"]["state"] == "stopped"
+    assert api.requests[:3] == [
+        CORDON,
+        "POST /api/v1/namespaces/ml/pods/train/eviction",
+        "POST /api/v1/namespaces/ml/pods/stuck/eviction",
+    ]
+    assert [(one["kind"], one["detail"]) for one in told(operator)] == [
+        ("node-cordoned", "it is preempted by acme.urgent"),
+        ("node-drained", "after 4s, with ml/stuck"),
+    ]
+    assert [one["kind"] for one in since_joined(operator) if one["kind"] in ORDER] == list(ORDER)
+
+
+def test_the_nodes_of_a_drained_host_leave_their_cluster_before_they_stop(
+    operator: Operator, api: KubernetesApi, pool: tuple[str, ...]
+) -> None:
+    a_member(operator, api, pool)
+    api.add_pod("train", "gpu-001")
+    operator.does("drain-host", "sim-001", "--stop", "--reason", "new PSU", "--yes", "--shutdown-timeout", "0")
+    assert api.requests == [CORDON, "POST /api/v1/namespaces/ml/pods/train/eviction"]
+    assert told(operator)[0]["detail"] == "its host was drained: new PSU"
+    assert vms(operator)["gpu-001"]["state"] == "stopped"
+    operator.does("uncordon-host", "sim-001", "--start", "--force")
+    round_of(operator)
+    assert not is_cordoned(api)
+
+
+def test_a_node_on_a_gpu_in_quarantine_is_cordoned_and_works_on(
+    operator: Operator, api: KubernetesApi, pool: tuple[str, ...]
+) -> None:
+    a_member(operator, api, pool)
+    api.add_pod("train", "gpu-001")
+    (vm,) = operator.json("list-vms")
+    sick = ("sim-001", vm["leases"][0]["share"]["gpu"], "--reason", "it hums")
+    api.broken = [(500, b"boom")] * 2
+    operator.does("quarantine-gpu", *sick)
+    assert not is_cordoned(api)
+    round_of(operator)
+    assert is_cordoned(api), "the controller tells it what the command could not"
+    round_of(operator)
+    assert api.requests == [CORDON], "and evicts nothing"
+    operator.does("release-gpu", *sick)
+    round_of(operator)
+    assert not is_cordoned(api)
+    operator.does("quarantine-gpu", *sick)
+    assert is_cordoned(api), "at once where the cluster answers"
+    operator.does("release-gpu", *sick)
+    assert kinds(operator)[:3] == ["node-not-told", "node-cordoned", "node-uncordoned"]
+    assert vms(operator)["gpu-001"]["state"] == "running"

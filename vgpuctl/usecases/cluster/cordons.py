@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cordons of nodes whose VMs run: made for a sick GPU, host or a preemption, and taken back when nothing is wrong.
+"""Cordons of nodes whose VMs run: for a GPU in quarantine or a preemption, and lifted when nothing is wrong any more.
 
 A cordon that somebody else made stays.
 """

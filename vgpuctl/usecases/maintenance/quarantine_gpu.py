@@ -2,12 +2,15 @@
 """quarantine-gpu: a suspect GPU or VF is given to nobody."""
 
 from vgpuctl.model.restriction import RestrictionKind
+from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
 from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, set_restriction
 from vgpuctl.usecases.support.services import Services
 
 
 def quarantine_gpu(services: Services, host: str, address: str, *, reason: str, dry_run: bool = False) -> bool:
     """Put a GPU or VF in quarantine, by its PCI address. VMs that run on it go on, but do not start there again.
+
+    Nodes of clusters on it are cordoned.
 
     The quarantine of a GPU follows its UUID to another slot or host. Returns whether that is new. Raises NotFound for
     a GPU that the host does not have.
@@ -16,4 +19,9 @@ def quarantine_gpu(services: Services, host: str, address: str, *, reason: str, 
     if dry_run:
         return not is_set(services, host, address, RestrictionKind.QUARANTINE, gpu)
     with services.store.transaction() as session:
-        return set_restriction(session, host, address, RestrictionKind.QUARANTINE, reason, gpu)
+        changed = set_restriction(session, host, address, RestrictionKind.QUARANTINE, reason, gpu)
+        users = {one.vm_uuid for one in session.leases(host=host) if address in (one.share.gpu, one.share.function)}
+        vms = [vm for vm in session.vms(host=host) if vm.uuid in users]
+    for vm in vms:
+        leave_cluster(services, vm, f"its GPU {address} is in quarantine: {reason}", 0)
+    return changed

@@ -91,7 +91,8 @@ def _stop(services: Services, vm: Vm, timeout_s: float) -> None:
     """Stop a VM whose notice is final; repeatable."""
     problem = None if vm.notice is None else f"{_PREEMPTED}{vm.notice.cause}"
     with on_host(vm.host):
-        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
+        # The grace period was the time to drain.
+        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem, drain_s=0)
     drop_notices(services, [vm])
 
 

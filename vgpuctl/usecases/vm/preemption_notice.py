@@ -11,6 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmState
 from vgpuctl.scheduler.candidates import Candidate
+from vgpuctl.usecases.cluster.leave_cluster import TELL_S, find_leaving, note_drained
 from vgpuctl.usecases.support.operations import may_run, preempt_subject
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -41,19 +42,29 @@ def notice_to(services: Services, victims: Sequence[Candidate], cause: str, cons
         for vm in vms:
             services.say(f"{vm.domain_name}: is preempted by {cause} in {format_duration(grace_s)}")
             _tell_domain(services, vm, notice.at)
-        _wait(services, {vm.uuid for vm in vms}, grace_s)
+        _wait(services, vms, grace_s, f"it is preempted by {cause}")
         yield
         undoing.keep()
 
 
-def _wait(services: Services, uuids: set[str], grace_s: float) -> None:
-    """Wait for the grace period, or until all of these VMs have stopped."""
+def _wait(services: Services, vms: Sequence[Vm], grace_s: float, reason: str) -> None:
+    """Wait for the grace period, or until all of these VMs have stopped. Nodes of clusters are drained meanwhile."""
     deadline = time.monotonic() + grace_s
+    uuids = {vm.uuid for vm in vms}
+    nodes = [node for vm in vms if (node := find_leaving(services, vm, reason)) is not None]
+    left: dict[str, Sequence[str]] = {node.node.label: (reason,) for node in nodes}
     while (left_s := deadline - time.monotonic()) > 0:
-        time.sleep(min(_POLL_S, left_s))
+        for node in nodes:
+            if left[node.node.label] and (left_s := deadline - time.monotonic()) > 0:
+                left[node.node.label] = node.ask(min(TELL_S, left_s))
+        time.sleep(max(0.0, min(_POLL_S, deadline - time.monotonic())))
         with services.store.reading() as session:
             if not any(vm.uuid in uuids and vm.state is VmState.RUNNING for vm in session.vms()):
-                return
+                break
+    if nodes:
+        with services.store.transaction() as session:
+            for node in nodes:
+                note_drained(session, node.node, grace_s, left[node.node.label])
 
 
 def withdraw_dead_notices(services: Services, *, dry_run: bool = False) -> list[Vm]:

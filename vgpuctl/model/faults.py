@@ -31,6 +31,9 @@ class FaultId(StrEnum):
     QUARANTINE_GROWS = "quarantine-grows"
     NO_CAPACITY = "no-capacity"
     QUEUE_STARVES = "queue-starves"
+    NODE_POOL_SHORT = "node-pool-short"
+    NODES_NEVER_JOIN = "nodes-never-join"
+    CLUSTER_SILENT = "cluster-silent"
     QUOTA_NEARLY_USED = "quota-nearly-used"
     VGPU_UNLICENSED = "vgpu-unlicensed"
     VGPU_RESTRICTED = "vgpu-restricted"
@@ -175,6 +178,18 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
     FaultId.QUEUE_STARVES: Fault(
         "A VM waits in the queue for long.",
         "see what it waits for: `vgpuctl list-queue`; change the order: `vgpuctl set-queue`",
+    ),
+    FaultId.NODE_POOL_SHORT: Fault(
+        "A node pool has had fewer nodes than its minimum for long.",
+        "see why its nodes wait: `vgpuctl list-node-pools NAME --tenant TENANT`; a controller must run",
+    ),
+    FaultId.NODES_NEVER_JOIN: Fault(
+        "The VMs of a node pool start, and do not join their cluster in time.",
+        "see /var/log/vgpuctl-join.log in a guest, or its console; has the join token ended (docs/node-pools.md)?",
+    ),
+    FaultId.CLUSTER_SILENT: Fault(
+        "A tenant's cluster does not answer vgpuctl, or no controller runs. Its nodes are not drained or replaced.",
+        "see what it answers: `vgpuctl controller --once`; check its API server or slurmctld and the kubeconfig",
     ),
     FaultId.QUOTA_NEARLY_USED: Fault(
         "A tenant has nearly used up a quota.",

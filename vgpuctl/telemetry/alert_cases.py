@@ -122,6 +122,7 @@ _OF_HOSTS = (
         value="3",
     ),
 )
+_NODES = {"tenant": "acme", "cluster": "main", "node_pool": "gpu"}
 _POOL = {"pool": "dls-1", "edition": "vws"}
 _OF_CAPACITY = (
     AlertCase(
@@ -154,6 +155,48 @@ _OF_CAPACITY = (
         fires_at=(300,),
         silent_at=(240, 310),
         value="5h 0m 0s",
+    ),
+    AlertCase(
+        "VgpuctlNodePoolBelowMinimum",
+        "one of two nodes is missing for 50 minutes",
+        {
+            series("vgpuctl_node_pool_available_nodes", _NODES): steps((2, 10), (1, 50), (2, 20)),
+            series("vgpuctl_node_pool_minimum", _NODES): "2x80",
+        },
+        (FaultId.NODE_POOL_SHORT,),
+        _NODES,
+        fires_at=(40, 59),
+        silent_at=(9, 39, 60),
+        value="1",
+    ),
+    AlertCase(
+        "VgpuctlNodePoolBelowMinimum",
+        "a pool without a minimum may be empty",
+        {
+            series("vgpuctl_node_pool_available_nodes", _NODES): "0x80",
+            series("vgpuctl_node_pool_minimum", _NODES): "0x80",
+        },
+        silent_at=(60,),
+    ),
+    AlertCase(
+        "VgpuctlNodesNeverJoin",
+        "three nodes in succession do not join, then one does",
+        {series("vgpuctl_node_pool_never_joined", _NODES): steps((1, 10), (3, 30), (0, 20))},
+        (FaultId.NODES_NEVER_JOIN,),
+        _NODES,
+        fires_at=(11, 39),
+        silent_at=(10, 40),
+        value="3",
+    ),
+    AlertCase(
+        "VgpuctlClusterSilent",
+        "an API server does not answer for half an hour",
+        {series("vgpuctl_node_pool_cluster_silence_seconds", _NODES): "10x9 0+60x30 10x20"},
+        (FaultId.CLUSTER_SILENT,),
+        _NODES,
+        fires_at=(26,),
+        silent_at=(25, 41),
+        value="16m 0s",
     ),
     AlertCase(
         "VgpuctlQuotaNearlyUsed",

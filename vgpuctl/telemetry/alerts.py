@@ -54,6 +54,7 @@ class Alert:
 
 _CRITICAL, _WARNING, _INFO = AlertSeverity
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.host }}"
+_POOL = "node pool {{ $labels.tenant }}/{{ $labels.node_pool }}"
 _VM = "{{ $labels.tenant }}.{{ $labels.vm }} on {{ $labels.host }}"
 
 
@@ -285,6 +286,33 @@ _OF_CAPACITY = (
         _WARNING,
         "vgpuctl_queue_oldest_age_seconds > 14400",
         "A VM of {{ $labels.tenant }} waits in the queue for {{ $value | humanizeDuration }}",
+        "5m",
+    ),
+    Alert(
+        FaultId.NODE_POOL_SHORT,
+        "capacity",
+        "VgpuctlNodePoolBelowMinimum",
+        _WARNING,
+        "vgpuctl_node_pool_available_nodes < vgpuctl_node_pool_minimum",
+        f"{_POOL} has {{{{ $value }}}} available nodes, fewer than its minimum",
+        "30m",
+    ),
+    Alert(
+        FaultId.NODES_NEVER_JOIN,
+        "capacity",
+        "VgpuctlNodesNeverJoin",
+        _WARNING,
+        "vgpuctl_node_pool_never_joined > 1",
+        f"{{{{ $value }}}} nodes of {_POOL} in succession did not join cluster {{{{ $labels.cluster }}}}",
+        "1m",
+    ),
+    Alert(
+        FaultId.CLUSTER_SILENT,
+        "capacity",
+        "VgpuctlClusterSilent",
+        _WARNING,
+        "vgpuctl_node_pool_cluster_silence_seconds > 600",
+        f"Cluster {{{{ $labels.cluster }}}} has told nothing of {_POOL} for {{{{ $value | humanizeDuration }}}}",
         "5m",
     ),
     Alert(

@@ -10,7 +10,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from tests.prometheus_fixture import (
     running_prometheus,
     wait_for,
 )
+from vgpuctl.model.node_pool import Node
+from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine.curves import CURVES, Curve, Curves, render
 
@@ -130,8 +132,22 @@ def playing(folder: Path) -> Iterator[Scene]:
         yield scene
 
 
+def _join(operator: Operator) -> None:
+    """A pool of globex with a node, of which the store has what the controller would note in a cluster."""
+    globex = ("--tenant", "globex")
+    operator.does("create-node-pool", "pods", *globex, "--role", "k3s", "--max", "2", *SIZE)
+    operator.does("create-vm", "pods-001", *globex, "--host", "sim-002", *SIZE)
+    with open_store(operator.database) as store, store.transaction() as session:
+        vm = session.vm("globex", "pods-001")
+        assert vm is not None
+        now = session.now()
+        node = Node("globex", "pods", "pods-001", vm.uuid, now)
+        session.add_node(node)
+        session.note_node_seen(replace(node, running_at=now, joined_at=now, is_ready=True, seen_at=now))
+
+
 def _fill(operator: Operator) -> None:
-    """Tenants, VMs with shares, one that waits, and a reservation."""
+    """Tenants, VMs with shares, a node, a VM that waits, and a reservation."""
     operator.does("create-tenant", "acme")
     operator.does("create-tenant", "globex")
     operator.does("set-quota", "acme", "vms=2", "framebuffer=96GiB")
@@ -144,6 +160,7 @@ def _fill(operator: Operator) -> None:
     ):
         operator.does("create-vm", name, "--tenant", tenant, "--gpu", profile, "--host", host, *SIZE)
     operator.does("create-vm", "waits", "--tenant", "globex", "--gpu", "A40-48Q", "--host", "sim-001", *SIZE, "--queue")
+    _join(operator)
     night = ("--from", "2099-01-01T01:00", "--until", "2099-01-01T02:00")
     operator.does("reserve", "night", "--tenant", "acme", "--gpu", "A40-8Q", *night)
 

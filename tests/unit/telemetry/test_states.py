@@ -9,6 +9,7 @@ from vgpuctl.agent.wire.measures import MEASURES
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.network import NetworkState
+from vgpuctl.model.node_pool import NodeState
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.states import STATE_KINDS, UNKNOWN, TruthMismatch, state_kind
@@ -54,6 +55,7 @@ def test_every_kind_of_restriction_is_in_the_table() -> None:
     [
         ("queue_entries", "kind", set(QueueKind)),
         ("volumes", "state", set(VolumeState)),
+        ("node_pool_nodes", "state", set(NodeState)),
         ("truth_mismatch", "kind", set(TruthMismatch)),
     ],
 )

@@ -8,6 +8,8 @@ SEAT_STATES = {
     "coming-back": "Its guest could not return it; the licence server counts it until its lease ends.",
 }
 
+_POOL = ("tenant", "cluster", "node_pool")
+
 OF_TENANTS: tuple[StateKind, ...] = (
     number(
         "queue_entries",
@@ -28,6 +30,52 @@ OF_TENANTS: tuple[StateKind, ...] = (
         "Oldest entry",
         "Age of the oldest entry of the queue; 0 for an empty queue.",
         ("tenant",),
+    ),
+    number(
+        "node_pool_nodes",
+        "node-pool",
+        "Nodes",
+        "Nodes of a pool of a tenant's cluster.",
+        (*_POOL, "state"),
+        state={
+            "waiting": "Its VM waits in the queue.",
+            "creating": "Its VM is being created, or starts.",
+            "joining": "Its VM runs; the cluster does not have it yet, or vgpuctl does not ask the cluster.",
+            "ready": "It is a member of its cluster and takes work.",
+            "not-ready": "It is a member that does not answer its cluster, or takes no work.",
+            "stopped": "Its VM is stopped, or is no longer where it was.",
+            "leaving": "It is drained and deleted.",
+        },
+    ),
+    number("node_pool_minimum", "node-pool", "Minimum", "Nodes that vgpuctl keeps in a pool.", _POOL),
+    number("node_pool_maximum", "node-pool", "Maximum", "Nodes that a pool may have.", _POOL),
+    number(
+        "node_pool_available_nodes",
+        "node-pool",
+        "Available nodes",
+        "Nodes that are ready; where vgpuctl does not ask the cluster, those whose VM runs.",
+        _POOL,
+    ),
+    number(
+        "node_pool_never_joined",
+        "node-pool",
+        "Never joined",
+        "Nodes in succession that did not join their cluster in time.",
+        _POOL,
+    ),
+    number(
+        "node_pool_oldest_wait_seconds",
+        "node-pool",
+        "Longest wait",
+        "Longest time that a wanted node has waited for its VM or its cluster; 0 if none waits.",
+        _POOL,
+    ),
+    number(
+        "node_pool_cluster_silence_seconds",
+        "node-pool",
+        "Cluster's silence",
+        "Time since the cluster last told of a node that is its member; no series without such a node.",
+        _POOL,
     ),
     number(
         "tenant_quota_limit",

@@ -5,6 +5,7 @@ from vgpuctl.telemetry.dashboards.dashboard import TENANT as CHOICE
 from vgpuctl.telemetry.dashboards.dashboard import Dashboard, PanelRow, Query, Unit, bars, lines, stat, states, table
 
 _OF = '{tenant=~"$tenant"}'
+_NODES = "{{tenant}}/{{node_pool}}"
 _VM = "{{tenant}}.{{vm}}"
 TENANT = Dashboard(
     "tenant",
@@ -67,6 +68,29 @@ TENANT = Dashboard(
                     "Used of each resource.",
                     Query(f"vgpuctl_tenant_quota_used{_OF}"),
                     width=16,
+                ),
+            ),
+        ),
+        PanelRow(
+            "Node pools",
+            (
+                states(
+                    "Nodes by state",
+                    "Of each pool.",
+                    Query(f"vgpuctl_node_pool_nodes{_OF} > 0", f"{_NODES} {{{{state}}}}"),
+                ),
+                lines(
+                    "Available nodes",
+                    "With the minimum and the maximum of the pool.",
+                    Query(f"vgpuctl_node_pool_available_nodes{_OF}", f"{_NODES} available"),
+                    Query(f"vgpuctl_node_pool_minimum{_OF}", f"{_NODES} minimum"),
+                    Query(f"vgpuctl_node_pool_maximum{_OF}", f"{_NODES} maximum"),
+                ),
+                lines(
+                    "Longest wait of a node",
+                    "For its VM or its cluster.",
+                    Query(f"vgpuctl_node_pool_oldest_wait_seconds{_OF}", _NODES),
+                    unit=Unit.SECONDS,
                 ),
             ),
         ),

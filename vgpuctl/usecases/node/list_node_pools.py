@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vgpuctl.model.node_pool import NodePool, NodeState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.node.node_states import NodeStatus, node_states
+from vgpuctl.usecases.support.node_states import NodeStatus, node_states
 from vgpuctl.usecases.support.services import Services
 
 

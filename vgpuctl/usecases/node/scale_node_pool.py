@@ -7,8 +7,8 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.node.list_node_pools import pool_status
-from vgpuctl.usecases.node.node_states import NodeStatus
 from vgpuctl.usecases.node.wanted_nodes import is_wanted, let_go_in, next_names, want_more_in
+from vgpuctl.usecases.support.node_states import NodeStatus
 from vgpuctl.usecases.support.services import Services
 
 _FIRST_TO_GO = (NodeState.WAITING, NodeState.CREATING, NodeState.STOPPED, NodeState.JOINING, NodeState.NOT_READY)

@@ -20,7 +20,6 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.cluster.cordons import Cordons
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
-from vgpuctl.usecases.node.node_states import NodeStatus, node_states
 from vgpuctl.usecases.node.timed_link import TimedLink
 from vgpuctl.usecases.node.wanted_nodes import (
     forget,
@@ -31,6 +30,7 @@ from vgpuctl.usecases.node.wanted_nodes import (
     want_more_in,
 )
 from vgpuctl.usecases.support.cluster_link import ClusterLink
+from vgpuctl.usecases.support.node_states import NodeStatus, node_states
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.final_preemptions import is_preempted

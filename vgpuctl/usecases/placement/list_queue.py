@@ -12,7 +12,7 @@ from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
 from vgpuctl.usecases.placement.reservations import bookings_of
 from vgpuctl.usecases.support.capacities import cached_capacities
-from vgpuctl.usecases.support.memberships import Memberships
+from vgpuctl.usecases.support.node_states import Memberships
 from vgpuctl.usecases.support.services import Services
 
 

@@ -29,6 +29,7 @@ from vgpuctl.usecases.support.observation_record import (
 )
 from vgpuctl.usecases.support.observations import observation_records
 from vgpuctl.usecases.support.operations import may_run
+from vgpuctl.usecases.support.pool_states import pool_rows
 
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
@@ -119,6 +120,7 @@ def read_states(
         ("lease", lambda: _of_leases(stored)),
         ("vm", lambda: _of_vms(stored)),
         ("queue", lambda: _of_queue(session, stored)),
+        ("node-pool", lambda: pool_rows(session)),
         ("quota", lambda: _of_quotas(session)),
         ("licence", lambda: _of_licences(session)),
         ("capacity", lambda: _of_capacity(session, inventory, leases)),

@@ -10,7 +10,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.vm import Vm
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.memberships import Memberships
+from vgpuctl.usecases.support.node_states import Memberships
 from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations, observed_shares
 from vgpuctl.usecases.support.services import Services
 

@@ -26,7 +26,7 @@ from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_te
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.guest_driver import read_host
 from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
-from vgpuctl.usecases.support.memberships import Memberships
+from vgpuctl.usecases.support.node_states import Memberships
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, or_, select, update
+from sqlalchemy import Row, and_, delete, insert, or_, select, update
 
 from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueuePolicy, QueueSettings
@@ -27,9 +27,13 @@ class QueueRows(TenantRows, OperationRows):
         return [_entry(row) for row in self._read(select(_QUEUE).order_by(_QUEUE.c.queued_at, _QUEUE.c.id))]
 
     def queued(self, tenant: str, name: str) -> QueueEntry | None:
-        """The entry that a VM is in, None when it does not wait."""
+        """The entry that a VM is in, None when it does not wait.
+
+        The database looks for the name in the JSON of gangs, so that those of other VMs are not decoded.
+        """
         several = [kind.value for kind in QueueKind if kind.has_several()]
-        may_be = or_(_QUEUE.c.name == name, _QUEUE.c.kind.in_(several))
+        has_name = _QUEUE.c.request.contains(f'"{name}"', autoescape=True)
+        may_be = or_(_QUEUE.c.name == name, and_(_QUEUE.c.kind.in_(several), has_name))
         for row in self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant, may_be).order_by(_QUEUE.c.id)):
             entry = _entry(row)
             if name in (one.name for one in entry.requests):

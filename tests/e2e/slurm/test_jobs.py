@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch jobs make VMs appear on simulated hosts, run in their place, and let them disappear."""
 
+import base64
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.e2e.node.pools import secret_file
 from tests.e2e.operator import Operator
 from tests.e2e.slurm.slurm_lab import ONCE, SlurmLab, slurm_lab
 from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
@@ -125,3 +128,16 @@ def test_a_node_that_slurm_has_off_is_let_go_though_nobody_said_so(operator: Ope
         lab.cluster.set_program("suspend", "#!/bin/sh\n")
         lab.until(lambda: not lab.vms(), "the VM does not disappear")
         assert "Slurm has powered it down" in lab.events(f"acme.{name}", "node-let-go")[-1]["detail"]
+
+
+def test_a_node_whose_join_secret_has_expired_is_refused_to_slurm(operator: Operator, tmp_path: Path) -> None:
+    key = secret_file(tmp_path, "munge.key", base64.b64encode(bytes(range(64))).decode())
+    expired = ("--join-server", "slurm.example:6817", "--munge-key", key, "--token-expires", "2026-01-02T03:04")
+    operator.does("set-node-pool", "gpu", *ACME, *expired)
+    with slurm_lab(operator) as lab:
+        lab.cluster.submit(*WANTS, "--nodelist=gpu-001")
+        lab.until(lambda: "vgpuctl: " in lab.cluster.reason("gpu-001"), "nobody tells Slurm why")
+        assert "has expired at 2026-01-02" in lab.cluster.reason("gpu-001")
+        (refused,) = lab.events("acme.gpu-001", "node-refused")
+        assert refused["detail"].startswith("the join token of node pool acme/gpu has expired")
+        assert lab.nodes() == {}

@@ -88,6 +88,13 @@ def refuse_expired(pool: NodePool, now: float) -> None:
         )
 
 
+def refuse_to_join(pool: NodePool, now: float) -> None:
+    """Raise StateError for a pool whose nodes could not join. now: seconds since the epoch."""
+    if has_join(pool):
+        refuse_incomplete(pool)
+        refuse_expired(pool, now)
+
+
 def node_setup(joining: Joining, write: SecretWriter) -> NodeSetup:
     """The set-up of one node. write: gives the text of a secret, or its digest where people see it.
 

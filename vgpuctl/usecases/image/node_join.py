@@ -13,8 +13,7 @@ from vgpuctl.node_config.join.setup import (
     NodeSetup,
     has_join,
     node_setup,
-    refuse_expired,
-    refuse_incomplete,
+    refuse_to_join,
     write_for_guest,
 )
 from vgpuctl.node_config.labels import NodePlace, node_labels
@@ -50,9 +49,7 @@ def place_of(services: Services, session: Session, vm: Vm) -> NodePlace:
 def refuse_unjoinable(session: Session, requests: Sequence[VmRequest]) -> None:
     """Raise StateError before a VM is made for a node that could not join: incomplete secrets, an expired token."""
     for pool in _pools_of(session, requests):
-        if has_join(pool):
-            refuse_incomplete(pool)
-            refuse_expired(pool, session.now())
+        refuse_to_join(pool, session.now())
 
 
 def _pools_of(session: Session, requests: Sequence[VmRequest]) -> list[NodePool]:

@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.errors import ClusterError, ConcurrentChange, VgpuctlError
+from vgpuctl.errors import ClusterError, ConcurrentChange, StateError, VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.node_config.join.setup import refuse_to_join
 from vgpuctl.usecases.cluster.cordons import Cordons
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
@@ -195,23 +196,38 @@ def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | N
     return None
 
 
+def _has_nothing(services: Services, node: Node) -> bool:
+    """True if a node has neither a VM nor an entry of the queue now."""
+    with services.store.reading() as session:
+        return session.queued(node.tenant, node.name) is None and session.vm(node.tenant, node.name) is None
+
+
 def _wait(services: Services, pool: NodePool, one: NodeStatus, link: ClusterLink | None) -> Iterator[Settled]:
     """A wanted node without a VM: forget it where its VM was deleted, and tell Slurm when it cannot be made."""
     node = one.node
-    with services.store.reading() as session:
-        is_lost = session.queued(node.tenant, node.name) is None and session.vm(node.tenant, node.name) is None
-    if is_lost:
+    if not one.is_queued and _has_nothing(services, node):
         with services.store.transaction() as session:
             forget(session, pool, replace(node, leave_reason="its VM was deleted, or left the queue"))
         if link is not None:
             link.forget(node.name, pool.provider_id(node.vm_uuid))
         yield Settled(node.label, "its VM is gone")
-    elif one.refusal is not None and not pool.role.is_kubernetes and link is not None:
-        link.refuse(node.name, f"vgpuctl: {one.reason}")
+    elif not pool.role.is_kubernetes and link is not None and (reason := _refusal(services, pool, one)) is not None:
+        link.refuse(node.name, f"vgpuctl: {reason}")
         with services.store.transaction() as session:
-            session.add_event(EventKind.NODE_REFUSED, node.label, one.reason, tenant=node.tenant)
-            let_go_in(session, pool, [node.name], reason=f"it cannot be made: {one.reason}", is_drained=True)
-        yield Settled(node.label, f"refused: {one.reason}")
+            session.add_event(EventKind.NODE_REFUSED, node.label, reason, tenant=node.tenant)
+            let_go_in(session, pool, [node.name], reason=f"it cannot be made: {reason}", is_drained=True)
+        yield Settled(node.label, f"refused: {reason}")
+
+
+def _refusal(services: Services, pool: NodePool, one: NodeStatus) -> str | None:
+    """Why the VM of a waiting node is not made; None while it may be. Secrets that have expired need no attempt."""
+    if one.refusal is not None:
+        return one.reason
+    try:
+        refuse_to_join(pool, services.store.now())
+    except StateError as error:
+        return error.message
+    return None
 
 
 def _see(

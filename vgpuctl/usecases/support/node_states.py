@@ -15,6 +15,7 @@ class NodeStatus:
     """A node as it is. reason: why it is not ready; "" where nothing keeps it.
 
     refusal: the reference of the error for which its VM is not made (docs/errors.md); None where none was met.
+    is_queued: its VM waits in the queue.
     """
 
     node: Node
@@ -22,6 +23,7 @@ class NodeStatus:
     vm: Vm | None = None
     reason: str = ""
     refusal: str | None = None
+    is_queued: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ def _state(node: Node, vm: Vm | None, entry: QueueEntry | None) -> NodeStatus:
     if node.is_leaving:
         return NodeStatus(node, NodeState.LEAVING, vm, node.leave_reason or "")
     if vm is None:
-        reason = "its VM is gone" if entry is None else entry.reason or ""
-        return NodeStatus(node, NodeState.WAITING, None, reason, None if entry is None else entry.refusal)
+        if entry is None:
+            return NodeStatus(node, NodeState.WAITING, None, "its VM is gone")
+        return NodeStatus(node, NodeState.WAITING, None, entry.reason or "", entry.refusal, is_queued=True)
     if vm.state is VmState.CREATING or vm.is_on_its_way:
         return NodeStatus(node, NodeState.CREATING, vm, vm.problem or "")
     if vm.state is not VmState.RUNNING:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node is cordoned and drained in its cluster before its VM is stopped, and uncordoned when the VM runs again."""
 
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -74,7 +75,7 @@ def test_a_vm_stays_until_its_pods_have_left(
     api.kept.clear()
     _out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
-    assert "its node drains, for at most 10m" in err
+    assert "acme.gpu-001: its node drains, for at most 10m\nacme.gpu-001: waits for ml/train\n" in err
     assert api.pods == {}
     assert [(one["kind"], one["detail"]) for one in told(operator)] == [
         ("node-cordoned", f"its VM is {'stopped' if command[0] == 'stop-vm' else 'deleted'}"),
@@ -105,25 +106,26 @@ def test_a_stopped_node_that_starts_again_is_uncordoned_and_anothers_cordon_stay
     assert api.requests == [CORDON, CORDON]
 
 
-def test_a_run_that_is_killed_while_the_node_drains_has_stopped_nothing(
-    operator: Operator, api: KubernetesApi, pool: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("command", "end"), [(("delete-vm", "--yes"), signal.SIGKILL), (("restart-vm",), signal.SIGINT)]
+)
+def test_a_run_that_ends_while_the_node_drains_has_stopped_nothing(
+    operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...], end: signal.Signals
 ) -> None:
     a_member(operator, api, pool, "--drain-timeout", "10m")
     api.add_pod("train", "gpu-001")
     api.kept.add("train")
-    for command in (("delete-vm", "--yes"), ("stop-vm",)):
-        api.requests.clear()
-        running = operator.start(command[0], "gpu-001", *ACME, *command[1:], "--timeout", "0")
-        wait_until(lambda: len(api.requests) >= 2)
-        running.kill()
-        running.communicate(timeout=60)
-        round_of(operator)
-        round_of(operator)
-        assert vms(operator)["gpu-001"]["state"] == "running"
-        assert not is_cordoned(api), "the node works on"
+    running = operator.start(command[0], "gpu-001", *ACME, *command[1:], "--timeout", "0")
+    wait_until(lambda: len(api.requests) >= 2)
+    running.send_signal(end)
+    running.communicate(timeout=60)
+    assert running.returncode not in (0, None)
+    there = vms(operator)["gpu-001"]
+    assert (there["state"], there["problem"]) == ("running", None)
+    round_of(operator)
+    assert not is_cordoned(api), "the node works on"
     api.kept.clear()
     operator.does("stop-vm", "gpu-001", *ACME, "--timeout", "0")
-    assert vms(operator)["gpu-001"]["state"] == "stopped"
     assert (is_cordoned(api), api.pods) == (True, {})
 
 
@@ -140,24 +142,21 @@ def test_a_cluster_that_refuses_keeps_no_vm_longer_than_its_time_to_drain(
     assert api.requests == []
 
 
-@pytest.mark.parametrize("command", [("stop-vm", "--no-drain", "--timeout", "0"), ("force-off",)])
 def test_a_vm_that_does_not_wait_is_cordoned_and_its_pods_are_left(
-    operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...]
+    operator: Operator, api: KubernetesApi, pool: tuple[str, ...]
 ) -> None:
     a_member(operator, api, pool, "--drain-timeout", "10m")
     api.add_pod("train", "gpu-001")
-    operator.does(command[0], "gpu-001", *ACME, *command[1:])
-    assert api.requests == [CORDON]
-    assert kinds(operator) == ["node-cordoned"]
+    operator.does("stop-vm", "gpu-001", *ACME, "--no-drain", "--timeout", "0")
     operator.does("start-vm", "gpu-001", *ACME)
     operator.does("reset-vm", "gpu-001", *ACME)
     assert api.requests == [CORDON], "one cordon is enough"
     round_of(operator)
     api.broken = [(500, b"boom")] * 50
-    operator.does(command[0], "gpu-001", *ACME, *command[1:])
+    operator.does("force-off", "gpu-001", *ACME)
     assert vms(operator)["gpu-001"]["state"] == "stopped"
     assert kinds(operator) == ["node-cordoned", "node-uncordoned", "node-not-told"]
-    assert told(operator)[-1]["detail"].startswith("not told that its VM is stopped: the API server refused")
+    assert told(operator)[-1]["detail"].startswith("not told that its VM is forced off: the API server refused")
 
 
 def test_a_preempted_node_drains_in_its_grace_period(

@@ -13,6 +13,7 @@ from tests.e2e.operator import Operator
 from tests.e2e.slurm.slurm_lab import ONCE, SlurmLab, slurm_lab
 from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
 from tests.e2e.witness import FleetWitness
+from tests.slurm_fixture import wait_until
 
 __all__ = ["operator"]
 FLEET = (2, "a40")
@@ -141,3 +142,26 @@ def test_a_node_whose_join_secret_has_expired_is_refused_to_slurm(operator: Oper
         (refused,) = lab.events("acme.gpu-001", "node-refused")
         assert refused["detail"].startswith("the join token of node pool acme/gpu has expired")
         assert lab.nodes() == {}
+
+
+def test_a_vm_stays_until_the_job_on_its_node_has_ended(operator: Operator) -> None:
+    with slurm_lab(operator, suspend_s=600) as lab:
+        name = "gpu-001"
+        lab.cluster.run("scontrol", "update", f"nodename={name}", "state=power_up")
+        lab.until(lambda: lab.events(f"acme.{name}", "node-joined"), "the node does not join")
+        job = lab.cluster.submit(*WANTS, f"--nodelist={name}", script="sleep 6")
+        wait_until(lambda: lab.cluster.job(job)["JobState"] == "RUNNING", "the job does not begin")
+        stopping = lab.operator.start("stop-vm", name, *ACME, "--timeout", "0")
+        wait_until(lambda: "DRAIN" in lab.cluster.state(name), "nobody told Slurm")
+        assert lab.cluster.reason(name).startswith("vgpuctl: its VM is stopped")
+        assert lab.cluster.job(job)["JobState"] == "RUNNING"
+        assert lab.vms()[name]["state"] == "running"
+        _out, err = stopping.communicate(timeout=120)
+        assert stopping.returncode == 0, err
+        assert is_over(lab, job), "the VM went before its job"
+        assert lab.events(f"acme.{name}", "node-drained")[-1]["detail"] == ""
+        lab.follow_vms()
+        lab.operator.does("start-vm", name, *ACME)
+        lab.round()
+        lab.until(lambda: "DRAIN" not in lab.cluster.state(name), "the node stays drained")
+        assert lab.cluster.reason(name) == ""

@@ -4,9 +4,14 @@
 A cordon that somebody else made stays.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.host_constraints import HostRules
+from vgpuctl.model.lease import Share
 from vgpuctl.model.node_pool import Node, NodePool
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.gate import refuse_share
@@ -18,12 +23,21 @@ from vgpuctl.usecases.support.operations import may_run, preempt_subject
 from vgpuctl.usecases.support.services import Services
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A host as the store and the inventory know it. shares: by the UUID of the VM; none where nothing is closed."""
+
+    rules: HostRules
+    facts: HostFacts | None = None
+    shares: Mapping[str, Sequence[Share]] = field(default_factory=dict)
+
+
 class Cordons:
-    """The cordons of one round: the rules of each host are read once. No host is contacted."""
+    """The cordons of one round: each host's records are read once. No host is contacted."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._rules: dict[str, HostRules] = {}
+        self._places: dict[str, _Place] = {}
 
     def settle(self, pool: NodePool, node: Node, vm: Vm, link: ClusterLink, member: ClusterMember) -> str | None:
         """Cordon or uncordon a node as its VM is now. Returns what was done. Raises ClusterError, InventoryError.
@@ -59,17 +73,23 @@ class Cordons:
         """
         if vm.notice is not None:
             return f"it is preempted by {vm.notice.cause}"
-        rules = self._rules.get(vm.host)
-        if rules is None:
-            rules = self._rules[vm.host] = rules_of(self._services, vm.host)
-        if not rules.restrictions and not rules.constraints.gpus:
-            return None
-        with self._services.store.reading() as session:
-            shares = [one.share for one in session.leases(vm_uuid=vm.uuid)]
-            known = session.facts(vm.host) if shares else None
-        for share in shares:
-            gpu = None if known is None else gpu_at(known.facts, share.gpu)
-            refusal = None if gpu is None else refuse_share(share, gpu, rules, is_kept=True)
+        place = self._places.get(vm.host)
+        if place is None:
+            place = self._places[vm.host] = self._read(vm.host)
+        for share in place.shares.get(vm.uuid, ()):
+            gpu = None if place.facts is None else gpu_at(place.facts, share.gpu)
+            refusal = None if gpu is None else refuse_share(share, gpu, place.rules, is_kept=True)
             if refusal is not None:
                 return f"its GPU {share.gpu}: {refusal}"
         return None
+
+    def _read(self, host: str) -> _Place:
+        rules = rules_of(self._services, host)
+        if not rules.restrictions and not rules.constraints.gpus:
+            return _Place(rules)
+        shares: dict[str, list[Share]] = {}
+        with self._services.store.reading() as session:
+            known = session.facts(host)
+            for one in session.leases(host=host):
+                shares.setdefault(one.vm_uuid, []).append(one.share)
+        return _Place(rules, None if known is None else known.facts, shares)

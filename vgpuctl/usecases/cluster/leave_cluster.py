@@ -112,7 +112,11 @@ def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | Non
         return
     services.say(f"{vm.domain_name}: its node drains, for at most {format_duration(limit_s)}")
     deadline = time.monotonic() + limit_s
+    said: Sequence[str] = ()
     while left := leaving.ask(max(TELL_S, deadline - time.monotonic())):
+        if left != said:
+            said = left
+            services.say(f"{vm.domain_name}: waits for {named(left)}")
         pause_s = min(_POLL_S, deadline - time.monotonic())
         if pause_s <= 0:
             break
@@ -135,8 +139,9 @@ def note_not_told(services: Services, node: Node, reason: str, why: str) -> None
 
 
 def named(left: Sequence[str]) -> str:
-    """The first of the work that is left on a node, for a message."""
-    return ", ".join(left[:_NAMED])
+    """The first of the work that is left on a node, for a message, and the number of the rest."""
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    return ", ".join(left[:_NAMED]) + more
 
 
 def _within(limit_s: float, call: Callable[[], T]) -> T:

@@ -161,7 +161,7 @@ def _leave(
                 yield Settled(node.label, f"drains: {left}")
                 return
         with _host_work:
-            delete_vm(services, one.vm, timeout_s=shutdown_timeout_s)
+            delete_vm(services, one.vm, timeout_s=shutdown_timeout_s, drain_s=0)
     else:
         with services.store.transaction() as session:
             if not take_out_of_queue(session, node, node.leave_reason or ""):
@@ -187,7 +187,7 @@ def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | N
     """Ask the work on a node to leave. Returns what is still there; None when its VM may be deleted."""
     left: Sequence[str] = ()
     if link is not None and node.joined_at is not None:
-        left = LeavingNode(services, pool, node, link, node.leave_reason or "it is deleted").ask()
+        left = LeavingNode(services, pool, node, link, node.leave_reason or "it is deleted").ask(_CLUSTER_S)
     if left and not _is_over(services, pool, node):
         return named(left)
     with services.store.transaction() as session:

@@ -12,7 +12,7 @@ from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.usecases.support.operations import operation, refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
-from vgpuctl.usecases.vm.move_vm import move_subject
+from vgpuctl.usecases.vm.move_vm import move_subject, runs_on
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
@@ -31,7 +31,11 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     refuse_while_preempted(services, vm)
     with operation(services, "restart-vm", replace(vm, uuid=move_subject(vm))):
         if vm.state is VmState.RUNNING:
-            vm, _ = stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=RESTARTING, drain_s=drain_s)
+            try:
+                vm, _ = stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=RESTARTING, drain_s=drain_s)
+            except BaseException:
+                runs_on(services, vm)
+                raise
         try:
             ((started, _),) = start_vm(services, [vm])
         except VgpuctlError as error:

@@ -147,7 +147,8 @@ def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
 
 
 def _stop_again(services: Services, vm: Vm, timeout_s: float, reason: str | None) -> None:
-    stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=reason or "its gang did not start")
+    problem = reason or "its gang did not start"
+    stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem, drain_s=0)
 
 
 class _MadeRoom(Exception):

@@ -64,7 +64,12 @@ def stop_vm(
         kept_until = vm.ends_at if is_moving else None if keep_s is None else services.store.now() + keep_s
         kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:
-            leave_cluster(services, vm, problem or "its VM is stopped", 0 if is_forced else drain_s)
+            leave_cluster(
+                services,
+                vm,
+                problem or f"its VM is {'forced off' if is_forced else 'stopped'}",
+                0 if is_forced else drain_s,
+            )
             host = services.host(vm.host)
             if is_forced:
                 services.say(f"{vm.domain_name}: forcing off")

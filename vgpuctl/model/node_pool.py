@@ -165,12 +165,20 @@ class NodePool:
         return f"{self.name}-{number:0{_DIGITS}d}"
 
     def number_of(self, node: str) -> int | None:
-        """The number in a node's name; None for a name that no node of this pool has."""
+        """The number in a node's name; None for a name that no new node of this pool gets."""
         found = _NODE_NAME.fullmatch(node)
-        if found is None or found["pool"] != self.name:
+        if found is None or not self.owns_name(node):
             return None
         number = int(found["number"])
-        return number if 1 <= number <= self.maximum and self.node_name(number) == node else None
+        return number if number <= self.maximum else None
+
+    def owns_name(self, node: str) -> bool:
+        """True for a name that a node of this pool may have, also from a time with a higher maximum."""
+        found = _NODE_NAME.fullmatch(node)
+        if found is None or found["pool"] != self.name:
+            return False
+        number = int(found["number"])
+        return 1 <= number <= MOST_NODES and self.node_name(number) == node
 
     def provider_id(self, vm_uuid: str) -> str:
         """The provider id of a node, byte for byte as its kubelet and the autoscaler have it."""

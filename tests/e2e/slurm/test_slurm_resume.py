@@ -57,6 +57,21 @@ def test_nodes_are_wanted_with_their_jobs_and_a_second_call_changes_nothing(oper
     assert len(events) == 3
 
 
+def test_a_node_above_a_lowered_maximum_is_suspended_and_no_other_is_resumed_there(operator: Operator) -> None:
+    operator.does("slurm-resume", "gpu-[006-007]", *ACME)
+    operator.does("set-node-pool", "gpu", *ACME, "--max", "2")
+    assert "gpu-006, gpu-007 of pool gpu are above its maximum" in operator.does("export-slurm", "acme", "main").err
+    resumed = operator.run("slurm-resume", "gpu-[006,008]", *ACME)
+    assert "gpu-006: already wanted" in resumed.err
+    assert "gpu-008: refused: gpu-008: no node of pool acme/gpu" in resumed.err
+    assert [one["outcome"] for one in operator.json("slurm-suspend", "gpu-[006-008]", *ACME)] == [
+        "let go",
+        "let go",
+        "nothing to do",
+    ]
+    assert nodes(operator) == {}
+
+
 def test_another_job_is_added_to_a_wanted_node(operator: Operator, tmp_path: Path) -> None:
     for job in (1, 2):
         operator.does("slurm-resume", "gpu-001", *ACME, "--resume-file", document(tmp_path, (job, "gpu-001")))
@@ -67,9 +82,10 @@ def test_names_that_are_not_ours_are_refused_by_name_and_the_others_go_on(operat
     done = operator.run("slurm-resume", "gpu-[008-009],GPU_1,other-001,kube-001,gpu-1,gpu-0001,x", *ACME)
     assert done.code == 10
     assert nodes(operator) == {"gpu-008": []}
-    for name in ("gpu-009", "GPU_1", "other-001", "kube-001", "gpu-1", "gpu-0001", "x"):
+    assert "gpu-009: no node of pool acme/gpu" in done.err
+    for name in ("GPU_1", "other-001", "kube-001", "gpu-1", "gpu-0001", "x"):
         assert f"{name} is no node of a pool of cluster main" in done.err
-    assert "its nodes are big-001 to big-002, gpu-001 to gpu-008" in done.err
+    assert "its nodes are gpu-001 to gpu-008" in done.err
     refused = operator.is_refused("slurm-resume", "GPU_1", *ACME)
     assert (refused["reference"], refused["message"]) == ("usage", "GPU_1 is no node of a pool of cluster main")
 

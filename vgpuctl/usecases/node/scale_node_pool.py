@@ -24,7 +24,9 @@ class Scaled:
 
 
 def scale_node_pool(services: Services, tenant: str, name: str, size: int, *, dry_run: bool = False) -> Scaled:
-    """Want as many nodes as `size` says; of those to let go the ones without work first, then the newest.
+    """Want as many nodes as `size` says.
+
+    Those without work are let go first, then those above a maximum that was lowered, then the newest.
 
     Raises NotFound, and UsageError for a size outside the pool's minimum and maximum.
     """
@@ -39,10 +41,10 @@ def scale_node_pool(services: Services, tenant: str, name: str, size: int, *, dr
         with services.store.reading() as session:
             living = _living(session, pool)
             new = next_names(session, pool, max(0, size - len(living)))
-        return Scaled(size, tuple(new), tuple(one.name for one in _to_let_go(living, size)))
+        return Scaled(size, tuple(new), tuple(one.name for one in _to_let_go(pool, living, size)))
     with services.store.transaction() as session:
         living = _living(session, pool)
-        leaving = _to_let_go(living, size)
+        leaving = _to_let_go(pool, living, size)
         let_go_in(session, pool, [one.name for one in leaving], reason=f"scaled to {size}")
         more = max(0, size - len(living))
         wanted = want_more_in(session, pool, more, reason=f"scaled to {size}").new if more else ()
@@ -53,6 +55,10 @@ def _living(session: Session, pool: NodePool) -> list[NodeStatus]:
     return [one for one in pool_status(session, pool).nodes if is_wanted(one.node)]
 
 
-def _to_let_go(living: list[NodeStatus], size: int) -> list[Node]:
-    ordered = sorted(living, key=lambda one: (one.state not in _FIRST_TO_GO, -one.node.wanted_at, one.node.name))
+def _to_let_go(pool: NodePool, living: list[NodeStatus], size: int) -> list[Node]:
+    def rank(one: NodeStatus) -> tuple[bool, bool, float, str]:
+        is_admitted = pool.number_of(one.node.name) is not None
+        return one.state not in _FIRST_TO_GO, is_admitted, -one.node.wanted_at, one.node.name
+
+    ordered = sorted(living, key=rank)
     return [one.node for one in ordered[: max(0, len(living) - size)]]

@@ -14,8 +14,9 @@ from vgpuctl.usecases.support.services import Services
 def set_node_pool(services: Services, tenant: str, name: str, given: Mapping[str, Any]) -> tuple[NodePool, bool]:
     """Change the fields that flags name. Returns the pool, and whether it changed anything.
 
-    given: by `Field.parameter`. A minimum that is higher is filled by the controller; a maximum below the number of
-    nodes lets none go. Raises NotFound, UsageError for values that do not fit together, QuotaExceeded.
+    given: by `Field.parameter`. A minimum that is higher is filled by the controller. Nodes above a lower maximum stay
+    until they are let go, and none is made there again.
+    Raises NotFound, QuotaExceeded, and UsageError for values that do not fit together.
     """
     return replace_pool(services, tenant, name, lambda there: changed_pool(there, given))
 

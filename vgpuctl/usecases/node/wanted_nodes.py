@@ -43,13 +43,14 @@ def want_nodes(
     Raises UsageError for a name that is none of the pool's, StateError when a VM has the name or there would be more
     than the pool's maximum.
     """
-    unknown = [name for name in names if pool.number_of(name) is None]
-    if unknown:
-        raise UsageError(
-            f"{', '.join(unknown)}: no node of pool {pool.label}",
-            hint=f"its nodes are {pool.node_name(1)} to {pool.node_name(pool.maximum)}",
-        )
     with services.store.transaction() as session:
+        wanted = {one.name for one in session.nodes(pool.tenant, pool.name) if is_wanted(one)}
+        unknown = [name for name in names if pool.number_of(name) is None and name not in wanted]
+        if unknown:
+            raise UsageError(
+                f"{', '.join(unknown)}: no node of pool {pool.label}",
+                hint=f"its nodes are {pool.node_name(1)} to {pool.node_name(pool.maximum)}",
+            )
         return _want(session, pool, list(dict.fromkeys(names)), jobs or {}, reason)
 
 
@@ -73,7 +74,11 @@ def next_names(session: Session, pool: NodePool, count: int) -> list[str]:
     vms = {vm.request.name for vm in session.vms(tenant=pool.tenant)}
     taken = vms | {one.name for one in session.nodes(pool.tenant)}
     free = [name for name in pool.node_names if name not in taken]
-    leaving = [one.name for one in session.nodes(pool.tenant, pool.name) if one.is_leaving and not one.wanted_again]
+    leaving = [
+        one.name
+        for one in session.nodes(pool.tenant, pool.name)
+        if one.is_leaving and not one.wanted_again and pool.number_of(one.name) is not None
+    ]
     names = [*free, *leaving][:count]
     if len(names) < count:
         raise _too_many(session, pool, count)
@@ -193,11 +198,12 @@ def take_out_of_queue(session: Session, node: Node, reason: str) -> bool:
 
 
 def forget(session: Session, pool: NodePool, node: Node) -> None:
-    """Forget a node whose VM is gone, or want a new one where it is wanted again."""
+    """Forget a node whose VM is gone, or want a new one where it is wanted again and the maximum still admits it."""
     if not session.delete_node(node):
         return
     _note(session, EventKind.NODE_GONE, pool, node, node.leave_reason or "")
-    if node.wanted_again:
+    pool = session.node_pool(pool.tenant, pool.name)
+    if node.wanted_again and pool.number_of(node.name) is not None:
         add_wanted(session, session.with_pool_secrets(pool), node.name, node.jobs, "wanted again while it left")
 
 

@@ -50,6 +50,13 @@ def export_slurm(
     """
     with services.store.reading() as session:
         pools = pools_of_cluster(session, tenant, cluster)
+        for pool in pools:
+            above = [one.name for one in session.nodes(tenant, pool.name) if pool.number_of(one.name) is None]
+            if above:
+                services.say(
+                    f"warning: {', '.join(above[:5])} of pool {pool.name} are above its maximum and not in these "
+                    "lines; install them when these nodes are gone"
+                )
     name = pools[0].cluster
     return SlurmExport(
         name,

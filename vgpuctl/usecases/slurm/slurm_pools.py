@@ -29,5 +29,5 @@ def pools_of_cluster(session: Session, tenant: str, cluster: str | None) -> list
 
 
 def pool_of(pools: Sequence[NodePool], node: str) -> NodePool | None:
-    """The pool that a node's name belongs to, None for a name of another."""
-    return next((pool for pool in pools if pool.number_of(node) is not None), None)
+    """The pool that a node's name belongs to, also above its maximum: such a node may still be there."""
+    return next((pool for pool in pools if pool.owns_name(node)), None)

@@ -24,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.bench.derived_traces import TRACES, tasks_of
 from tests.self_signed import make_certificate
 from tests.unit.usecases.kubernetes.gpu_cluster import GpuCluster
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
@@ -141,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", help="folder with fgd_bench.py")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--trace", default="default")
+    parser.add_argument("--trace", default="default", choices=[*TRACES], help="see derived_traces.py")
     parser.add_argument("--hami", action="store_true", help="replay the model of HAMi's score instead")
     parser.add_argument("--arrived", type=float, default=1.01, help="stop after this part of the capacity")
     options = parser.parse_args()
@@ -149,7 +150,7 @@ def main() -> None:
     bench = importlib.import_module("fgd_bench")
     numpy = importlib.import_module("numpy")
     cluster = bench.Cluster(bench.load_nodes())
-    tasks = bench.load_tasks(Path(bench.DATA, f"openb_pod_list_{options.trace}.csv"))
+    tasks = tasks_of(options.trace, bench, cluster)
     curves = []
     for seed in range(42, 42 + options.seeds):
         sequence = bench.inflate(tasks, cluster.total_milli, options.arrived, numpy.random.default_rng(seed))

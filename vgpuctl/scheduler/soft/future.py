@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The expected future use of a host in GPUs: the value that the policy `fragmentation` keeps highest.
 
-The future is the distribution of typical requests, given or counted as they arrive. The value has two parts:
+The future is the distribution of typical requests, given or counted as they arrive, and a request for a whole host as
+if it had come once, so that the largest hosts are kept for requests nobody has seen yet. The value has two parts:
 what the free parts of the GPUs are worth when expected shares are packed into them (packing.py beside this file), less
 where the host lacks the CPUs or the memory to use them; and, at a small price for each, how many of every typical
 request alone would still fit. The less room the fleet has for a request, the higher its price, so empty hosts are kept
@@ -16,8 +17,14 @@ from typing import Any
 from vgpuctl.scheduler.soft.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState
 from vgpuctl.scheduler.soft.packing import Packing, packing_of
 
-POPULARITY = 0.95
-"""Typical are the most frequent requests that make up this share of all."""
+POPULARITY = 0.97
+"""Typical are the requests that ask for most GPUs together, up to this share of all requested GPUs."""
+
+UNSEEN = 1.0
+"""How often a request for a whole host counts as having come."""
+
+WHOLE_HOST = 0.9
+"""Part of the host's CPUs and memory that a request for a whole host wants."""
 
 CPU_RATIO = 1.1
 MEMORY_RATIO = 2.0
@@ -51,11 +58,13 @@ MOST_REMEMBERED = 100_000
 class Future:
     """Typical requests with their weights. It remembers what it worked out, for states come back."""
 
-    def __init__(self, counts: Mapping[Demand, int]) -> None:
-        """counts: how often each request came, or is expected."""
+    def __init__(self, counts: Mapping[Demand, int], unseen: Iterable[Demand] = ()) -> None:
+        """counts: how often each request came, or is expected. unseen: requests that may come, from `whole_hosts`."""
+        expected: dict[Demand, float] = dict(typical_requests(counts))
+        for one in unseen:
+            expected[one] = expected.get(one, 0) + UNSEEN
         self._weights = {
-            one: count * (one.gpus * one.share / WHOLE) ** SIZE_EXPONENT
-            for one, count in typical_requests(counts).items()
+            one: count * (one.gpus * one.share / WHOLE) ** SIZE_EXPONENT for one, count in expected.items()
         }
         self._prices = _in_gpus(self._weights)
         self._packing = packing_of(counts)
@@ -191,6 +200,21 @@ class OnBoard:
         return found
 
 
+def whole_hosts(sizes: Iterable[tuple[int, int, int]]) -> list[Demand]:
+    """A request for a whole host with several GPUs; of hosts with equally many it is the one with most CPUs.
+
+    sizes: GPUs, CPUs in thousandths and memory in MiB of each host.
+    """
+    largest: dict[int, tuple[int, int]] = {}
+    for gpus, cpu, memory_mib in sizes:
+        if gpus > 1:
+            largest[gpus] = max(largest.get(gpus, (0, 0)), (cpu, memory_mib))
+    return [
+        Demand(int(cpu * WHOLE_HOST), int(memory_mib * WHOLE_HOST), gpus, WHOLE)
+        for gpus, (cpu, memory_mib) in sorted(largest.items())
+    ]
+
+
 def _in_gpus(weights: Mapping[Demand, float]) -> dict[Demand, float]:
     """Prices in the proportions of the weights."""
     dearest = max(weights.values(), default=1.0)
@@ -203,18 +227,18 @@ def _make_room(memory: dict[Any, Any]) -> None:
 
 
 def typical_requests(counts: Mapping[Demand, int]) -> dict[Demand, int]:
-    """The most frequent requests for GPUs, those that differ little merged into their mean."""
-    goal = POPULARITY * sum(counts.values())
+    """The requests that ask for most GPUs together, those that differ little merged into their mean."""
+    asked = {one: count * one.gpus * one.share for one, count in counts.items() if one.gpus and one.share}
+    goal = POPULARITY * sum(asked.values())
     had = 0
     alike: dict[tuple[object, ...], list[tuple[Demand, int]]] = {}
-    for one, count in sorted(counts.items(), key=lambda item: (-item[1], item[0][:5], sorted(item[0].boards))):
+    for one, amount in sorted(asked.items(), key=lambda item: (-item[1], item[0][:5], sorted(item[0].boards))):
         if had >= goal:
             break
-        had += count
-        if one.gpus and one.share:
-            step = (_step(one.cpu, CPU_RATIO), _step(one.memory_mib, MEMORY_RATIO))
-            key = (one.gpus, one.share, one.gpu_memory_mib, one.boards, *step)
-            alike.setdefault(key, []).append((one, count))
+        had += amount
+        step = (_step(one.cpu, CPU_RATIO), _step(one.memory_mib, MEMORY_RATIO))
+        key = (one.gpus, one.share, one.gpu_memory_mib, one.boards, *step)
+        alike.setdefault(key, []).append((one, counts[one]))
     kept: dict[Demand, int] = {}
     for group in alike.values():
         total = sum(count for _, count in group)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
-from vgpuctl.scheduler.soft.future import MOST_REMEMBERED, Future, OnBoard, Room
+from vgpuctl.scheduler.soft.future import MOST_REMEMBERED, Future, OnBoard, Room, whole_hosts
 from vgpuctl.scheduler.soft.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState, after, choices, fits
 from vgpuctl.scheduler.state_index import StateIndex
 
@@ -45,6 +45,7 @@ class _Host:
     memory_mib: int
     gpus: list[GpuFree]
     utilisation_percent: int
+    capacity: tuple[int, int]
 
     def order(self) -> list[int]:
         """The GPUs' numbers in the order of `HostState.gpus`."""
@@ -88,11 +89,17 @@ class SoftFleet:
         memory_mib: int,
         gpus: list[GpuFree],
         utilisation_percent: int = 0,
+        capacity: tuple[int, int] | None = None,
     ) -> None:
-        """Add a host with its free amounts, or replace them. cpu: in thousandths."""
-        if name not in self._hosts:
+        """Add a host with its free amounts, or replace them. cpu: in thousandths.
+
+        capacity: CPUs and memory of the host when it is empty; without it what is free when it is first added.
+        """
+        known = self._hosts.get(name)
+        if known is None:
             bisect.insort(self._names, name)
-        self._hosts[name] = _Host(board, cpu, memory_mib, list(gpus), utilisation_percent)
+        capacity = capacity or (known.capacity if known else (cpu, memory_mib))
+        self._hosts[name] = _Host(board, cpu, memory_mib, list(gpus), utilisation_percent, capacity)
         self._put(name)
 
     def remove_host(self, name: str) -> None:
@@ -245,7 +252,8 @@ class SoftFleet:
         self._seen += 1
         if self._seen >= self._next_count:
             self._next_count *= 2
-            self._future = Future(self._arrived)
+            sizes = ((len(host.gpus), *host.capacity) for host in self._hosts.values())
+            self._future = Future(self._arrived, whole_hosts(sizes))
             self._changes_left = 0
             self._pricing += 1
             self._forget()

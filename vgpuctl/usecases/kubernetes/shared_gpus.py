@@ -266,7 +266,12 @@ class SharedGpus:
         cpu = node.cpu - sum(one.demand.cpu for one in node.pods.values())
         memory = node.memory_mib - sum(one.demand.memory_mib for one in node.pods.values())
         self._fleet.add_host(
-            node.name, board=node.board, cpu=max(cpu, 0), memory_mib=max(memory, 0), gpus=node.host.free()
+            node.name,
+            board=node.board,
+            cpu=max(cpu, 0),
+            memory_mib=max(memory, 0),
+            gpus=node.host.free(),
+            capacity=(node.cpu, node.memory_mib),
         )
         node.state = self._fleet.state_of(node.name)
         used = node.host.used

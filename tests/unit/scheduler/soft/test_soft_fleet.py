@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from vgpuctl.model.policy import PolicyName, parse_policy
 from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
-from vgpuctl.scheduler.soft.soft_fleet import SoftFleet, SoftPlacement
+from vgpuctl.scheduler.soft.soft_fleet import SMALLEST_SAMPLE, SoftFleet, SoftPlacement
 
 POLICIES = [*PolicyName, "spread:0.3+binpack:0.7", "fragmentation:0.9+binpack:0.1"]
 
@@ -122,6 +122,44 @@ def test_fragmentation_fills_a_host_short_of_cpus_with_requests_that_want_few() 
     fleet.add_host("b", board="A40", cpu=64000, memory_mib=65536, gpus=[(WHOLE, 0)] * 4)
     chosen = [fleet.place(demand) for demand in (few, many, few, many, few, many, few, many)]
     assert [placement.host if placement else None for placement in chosen] == ["a", "b"] * 4
+
+
+SMALL = Demand(12000, 8192, 1, WHOLE)
+
+
+def one_large_host(large: int, capacity: tuple[int, int] | None = None) -> SoftFleet:
+    """Only small requests came, and host a of seven has more CPUs than the others. large: its free CPUs."""
+    fleet = SoftFleet()
+    fleet.add_host("a", board="A40", cpu=large, memory_mib=262144, gpus=[(WHOLE, 0)] * 4, capacity=capacity)
+    for name in "bcdefg":
+        fleet.add_host(name, board="A40", cpu=64000, memory_mib=262144, gpus=[(WHOLE, 0)] * 4)
+    for _ in range(SMALLEST_SAMPLE):
+        fleet.arrive(SMALL)
+    return fleet
+
+
+def hosts_of(fleet: SoftFleet, placements: int) -> set[str]:
+    return {one.host for one in (fleet.place(SMALL) for _ in range(placements)) if one}
+
+
+def test_fragmentation_keeps_the_largest_host_for_a_request_that_never_came_before() -> None:
+    fleet = one_large_host(128000)
+    assert hosts_of(fleet, 24) == set("bcdefg")
+    assert fleet.place(Demand(110000, 65536, 4, WHOLE)) == SoftPlacement("a", (0, 1, 2, 3))
+
+
+def test_a_host_for_requests_that_never_came_is_used_before_a_request_is_refused() -> None:
+    fleet = one_large_host(128000)
+    assert hosts_of(fleet, 28) == set("abcdefg")
+
+
+def test_a_host_that_is_added_in_use_counts_with_its_whole_capacity() -> None:
+    in_use = one_large_host(1000, capacity=(128000, 262144))
+    unknown = one_large_host(1000)
+    for fleet in (in_use, unknown):
+        fleet.add_host("a", board="A40", cpu=120000, memory_mib=262144, gpus=[(WHOLE, 0)] * 4)
+    assert hosts_of(in_use, 24) == set("bcdefg")
+    assert "a" in hosts_of(unknown, 24)
 
 
 def test_a_busy_host_comes_last_under_least_utilised() -> None:

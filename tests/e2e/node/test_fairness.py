@@ -3,16 +3,18 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
-from tests.e2e.node.pools import ONCE, nodes, nothing_is_left, vms
+from tests.e2e.node.pools import ONCE, api, nodes, nothing_is_left, secret_file, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
+from tests.kubernetes_api import KubernetesApi
 
-__all__ = ["nothing_is_left", "operator"]
+__all__ = ["api", "nothing_is_left", "operator"]
 FLEET = (2, "a40")
 POOL = ("create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "4", "--gpu", "A40-24Q", *SIZE)
 UMBRELLA = ("--tenant", "umbrella")
@@ -123,19 +125,27 @@ def test_nodes_stay_out_of_what_is_reserved_for_another(operator: Operator) -> N
     operator.does("cancel-reservation", "training-sim-002", *UMBRELLA)
 
 
-def test_a_node_whose_host_died_is_made_elsewhere(operator: Operator, fleet: lab.LabFolder) -> None:
-    operator.does(*POOL, "--min", "2")
+def test_a_node_whose_host_died_is_made_elsewhere(
+    operator: Operator, fleet: lab.LabFolder, api: KubernetesApi, tmp_path: Path
+) -> None:
+    operator.does(*POOL, "--min", "2", "--kubeconfig", secret_file(tmp_path, "kubeconfig", api.kubeconfig))
+    operator.does(*ONCE)
+    for name, vm in vms(operator).items():
+        api.add_node(name, f"vgpuctl://default/acme/{vm['uuid']}")
     operator.does(*ONCE)
     lost = [name for name, vm in vms(operator).items() if vm["host"] == "sim-001"]
     lab.faults.begin("sim-001", "sshd", folder=fleet)
     try:
         operator.does("evacuate-host", "sim-001", "--fenced", "--reason", "no power", "--yes")
+        assert api.requests == [f"PATCH /api/v1/nodes/{lost[0]}"], "its cluster is told at once"
+        cordoned = api.nodes[lost[0]]["metadata"]["annotations"]["vgpuctl.io/cordon-reason"]
+        assert cordoned == "its host sim-001 is dead"
         operator.run(*ONCE)
         operator.run(*ONCE)
         there = vms(operator)
         assert len(lost) == 1
         assert {one["host"] for one in there.values()} == {"sim-002"}
-        assert nodes(operator) == dict.fromkeys(there, "joining")
+        assert sorted(nodes(operator).values()) == ["joining", "ready"]
         assert len(there) == 2
     finally:
         lab.faults.clear("sim-001", folder=fleet)

@@ -2,8 +2,7 @@
 """A node is cordoned and drained in its cluster before its VM is stopped, and uncordoned when the VM runs again."""
 
 import signal
-import time
-from collections.abc import Callable
+import subprocess
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from tests.e2e.node.pools import api, nodes, nothing_is_left, pool, round_of, vm
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.kubernetes_api import KubernetesApi
+from tests.slurm_fixture import wait_until
 
 __all__ = ["api", "nothing_is_left", "operator", "pool"]
 FLEET = (1, "a40")
@@ -31,11 +31,16 @@ def a_member(operator: Operator, api: KubernetesApi, pool: tuple[str, ...], *mor
     api.requests.clear()
 
 
-def wait_until(is_so: Callable[[], object]) -> None:
-    give_up = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+def while_a_pod_stays(
+    operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...]
+) -> "subprocess.Popen[str]":
+    """Start a command for a node whose pod may not be evicted. It waits when this returns."""
+    a_member(operator, api, pool, "--drain-timeout", "10m")
+    api.add_pod("train", "gpu-001")
+    api.kept.add("train")
+    running = operator.start(command[0], "gpu-001", *ACME, *command[1:], "--timeout", "0")
+    wait_until(lambda: len(api.requests) >= 2, "the cluster was not told")
+    return running
 
 
 def since_joined(operator: Operator) -> list[Any]:
@@ -63,11 +68,7 @@ def is_cordoned(api: KubernetesApi) -> bool:
 def test_a_vm_stays_until_its_pods_have_left(
     operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...]
 ) -> None:
-    a_member(operator, api, pool, "--drain-timeout", "10m")
-    api.add_pod("train", "gpu-001")
-    api.kept.add("train")
-    running = operator.start(command[0], "gpu-001", *ACME, *command[1:], "--timeout", "0")
-    wait_until(lambda: len(api.requests) >= 2)
+    running = while_a_pod_stays(operator, api, pool, command)
     assert api.requests[:2] == [CORDON, "POST /api/v1/namespaces/ml/pods/train/eviction"]
     round_of(operator)
     assert is_cordoned(api), "the controller leaves the node to the command"
@@ -112,11 +113,7 @@ def test_a_stopped_node_that_starts_again_is_uncordoned_and_anothers_cordon_stay
 def test_a_run_that_ends_while_the_node_drains_has_stopped_nothing(
     operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...], end: signal.Signals
 ) -> None:
-    a_member(operator, api, pool, "--drain-timeout", "10m")
-    api.add_pod("train", "gpu-001")
-    api.kept.add("train")
-    running = operator.start(command[0], "gpu-001", *ACME, *command[1:], "--timeout", "0")
-    wait_until(lambda: len(api.requests) >= 2)
+    running = while_a_pod_stays(operator, api, pool, command)
     running.send_signal(end)
     running.communicate(timeout=60)
     assert running.returncode not in (0, None)

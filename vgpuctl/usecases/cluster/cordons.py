@@ -19,6 +19,7 @@ from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.cluster_link import ClusterLink
+from vgpuctl.usecases.support.fences import is_fenced
 from vgpuctl.usecases.support.operations import may_run, preempt_subject
 from vgpuctl.usecases.support.services import Services
 
@@ -28,6 +29,7 @@ class _Place:
     """A host as the store and the inventory know it. shares: by the UUID of the VM; none where nothing is closed."""
 
     rules: HostRules
+    is_fenced: bool = False
     facts: HostFacts | None = None
     shares: Mapping[str, Sequence[Share]] = field(default_factory=dict)
 
@@ -67,15 +69,17 @@ class Cordons:
         return now is not None and (now.uuid, now.state) == (vm.uuid, VmState.RUNNING) and not is_busy
 
     def _reason(self, vm: Vm) -> str | None:
-        """Why the node of a running VM is to take no new work: it is being preempted, or a GPU of it is in quarantine.
+        """Why the node of a running VM is to take no new work; None where nothing is against it.
 
-        The work that it has may go on. None where nothing is against new work.
+        It is being preempted, its host was declared dead, or a GPU of it is in quarantine. Its work may go on.
         """
         if vm.notice is not None:
             return f"it is preempted by {vm.notice.cause}"
         place = self._places.get(vm.host)
         if place is None:
             place = self._places[vm.host] = self._read(vm.host)
+        if place.is_fenced:
+            return f"its host {vm.host} was declared dead"
         for share in place.shares.get(vm.uuid, ()):
             gpu = None if place.facts is None else gpu_at(place.facts, share.gpu)
             refusal = None if gpu is None else refuse_share(share, gpu, place.rules, is_kept=True)
@@ -89,7 +93,8 @@ class Cordons:
             return _Place(rules)
         shares: dict[str, list[Share]] = {}
         with self._services.store.reading() as session:
+            fenced = is_fenced(session, host)
             known = session.facts(host)
             for one in session.leases(host=host):
                 shares.setdefault(one.vm_uuid, []).append(one.share)
-        return _Place(rules, None if known is None else known.facts, shares)
+        return _Place(rules, fenced, None if known is None else known.facts, shares)

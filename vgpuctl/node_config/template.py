@@ -36,8 +36,11 @@ class TemplateNode:
     allocatable: Mapping[str, str]
 
 
-def template_node(pool: NodePool) -> TemplateNode:
-    """A new node of a pool, before any was seen."""
+def template_node(pool: NodePool, least: Mapping[str, int]) -> TemplateNode:
+    """A new node of a pool. least: what its ready nodes had for pods at least, empty before any was seen.
+
+    CPUs in thousandths, memory and storage in bytes. It counts in place of the estimate, up to the size of the VM.
+    """
     request = pool.request
     memory = request.memory_mib * _MIB
     # Linux keeps a part for itself, and 64 MiB for its software IO TLB above 3 GiB. Source of the estimate:
@@ -56,8 +59,19 @@ def template_node(pool: NodePool) -> TemplateNode:
         "memory": f"{max(0, visible - _EVICTION_MEMORY) // 1024}Ki",
         "ephemeral-storage": str(int(disk * (1 - _EVICTION_DISK))),
     }
+    most = {"cpu": request.vcpus * 1000, "memory": memory, "ephemeral-storage": root_mib * _MIB}
+    for resource in sorted(most.keys() & least.keys()):
+        amount = min(least[resource], most[resource])
+        allocatable[resource] = f"{amount}m" if resource == "cpu" else str(amount)
+        if resource != "cpu":
+            capacity[resource] = str(max(amount, _bytes(capacity[resource])))
     if request.gpus:
         resource, count = gpu_resource(pool)
         capacity[resource] = allocatable[resource] = str(count)
     labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"} | template_labels(pool)
     return TemplateNode(f"{pool.name}-template", labels, pool.taints, capacity, allocatable)
+
+
+def _bytes(text: str) -> int:
+    """Of a quantity of this file."""
+    return int(text.removesuffix("Ki")) * 1024

@@ -87,6 +87,11 @@ def decode_texts(text: str | None, *, what: str) -> tuple[str, ...]:
     return () if text is None else _decode(text, tuple[str, ...], what=what)
 
 
+def decode_amounts(text: str | None, *, what: str) -> dict[str, int]:
+    """Read whole numbers by name, none for None. Raises StoreUnusable for a damaged row."""
+    return {} if text is None else _decode(text, dict[str, int], what=what)
+
+
 def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:
     """Read a VM's part of the NUMA nodes. Raises StoreUnusable for a damaged row."""
     return None if text is None else _decode(text, GuestNodes, what=what)

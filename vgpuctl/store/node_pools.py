@@ -2,7 +2,7 @@
 """Node pools and the nodes that are wanted. A wanted node is a row here, and an entry of the queue until its VM is
 there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -94,6 +94,21 @@ class NodePoolRows(QueueRows):
         """Note how many nodes in succession never joined, the last one now; 0 when one has joined."""
         values = {"never_joined": count, "never_joined_at": self._clock() if count else None}
         self._write(update(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name).values(**values))
+
+    def least_allocatable(self, tenant: str, name: str) -> dict[str, int]:
+        """The least that ready nodes of a pool had for pods, as last seen; empty where none was seen.
+
+        CPUs in thousandths, memory and storage in bytes, by the names of Kubernetes' resources.
+        """
+        query = select(_POOLS.c.least_allocatable).where(_POOLS.c.tenant == tenant, _POOLS.c.name == name)
+        for row in self._read(query):
+            return codec.decode_amounts(row.least_allocatable, what=f"node pool {tenant}/{name}")
+        return {}
+
+    def note_least_allocatable(self, pool: NodePool, amounts: Mapping[str, int]) -> None:
+        """Replace it."""
+        values = {"least_allocatable": codec.encode(dict(sorted(amounts.items())))}
+        self._write(update(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name).values(values))
 
     def nodes(self, tenant: str | None = None, pool: str | None = None) -> list[Node]:
         """The wanted and leaving nodes of a pool, a tenant, or all, by name."""

@@ -25,7 +25,7 @@ from vgpuctl.store.schema.tenants import (
 )
 from vgpuctl.store.schema.vms import image_copies, images, leases, proofs, vms, volumes
 
-SCHEMA_VERSION = "0024"
+SCHEMA_VERSION = "0025"
 VERSION_TABLE = "vgpuctl_version"
 
 __all__ = [

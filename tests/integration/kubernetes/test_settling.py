@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.autoscaler.pools import make_vm, nodes, sized_pool
+from tests.integration.autoscaler.pools import GROUP, make_vm, nodes, sized_pool
 from tests.kubernetes_api import kubeconfig_of, kubernetes_api, serving_api
 from tests.stored_fleet import open_stored
 from vgpuctl.clusters.kubernetes.kubeconfig import read_kubeconfig
@@ -20,6 +20,7 @@ from vgpuctl.clusters.kubernetes.server_address import parse_cluster_networks
 from vgpuctl.errors import ClusterUnreachable
 from vgpuctl.model.node_pool import ClusterJoin
 from vgpuctl.model.secret_text import SecretText
+from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
 from vgpuctl.usecases.node.create_node_pool import create_node_pool
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
 from vgpuctl.usecases.node.timed_link import TimedLink
@@ -70,6 +71,27 @@ def test_a_cluster_that_fails_keeps_no_other_pool_waiting(tmp_path: Path) -> Non
         outcomes = [one.outcome for one in settle_nodes(services, shutdown_timeout_s=0)]
         assert sorted(one.partition(":")[0] for one in outcomes) == ["its cluster is not known now", *JOINED]
         assert [one.outcome for one in settle_nodes(services, shutdown_timeout_s=0)] == JOINED[:1]
+
+
+def test_the_template_is_made_of_the_least_that_ready_nodes_had(tmp_path: Path) -> None:
+    with kubernetes_api() as api, _running_nodes(tmp_path, api.address) as services:
+        (node,) = nodes(services)
+        groups = NodeGroups(services, "acme", "main")
+        estimate = groups.template(GROUP).allocatable
+        api.add_node("gpu-001", f"vgpuctl://default/acme/{node.vm_uuid}")
+        for said, is_ready, memory in [
+            ("1500Mi", "False", estimate["memory"]),
+            ("lots", "True", estimate["memory"]),
+            ("1500Mi", "True", str(1500 * 2**20)),
+            ("1600Mi", "True", str(1600 * 2**20)),
+            ("1Mi", "False", str(1600 * 2**20)),
+        ]:
+            status = {"allocatable": {"cpu": "900m", "memory": said, "nvidia.com/gpu": "0"}}
+            api.nodes["gpu-001"]["status"] = status | {"conditions": [{"type": "Ready", "status": is_ready}]}
+            settle_nodes(services, shutdown_timeout_s=0)
+            assert groups.template(GROUP).allocatable["memory"] == memory
+        assert groups.template(GROUP).allocatable["cpu"] == "900m"
+        assert groups.template(GROUP).allocatable["nvidia.com/gpu"] == estimate["nvidia.com/gpu"]
 
 
 def test_a_stop_ends_the_round(tmp_path: Path) -> None:

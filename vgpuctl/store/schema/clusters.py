@@ -16,6 +16,7 @@ node_pools = Table(
     Column("created_at", Double, nullable=False),
     Column("never_joined", Integer, nullable=False),
     Column("never_joined_at", Double),
+    Column("least_allocatable", Text),
 )
 
 nodes = Table(

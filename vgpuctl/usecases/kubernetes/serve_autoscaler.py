@@ -155,7 +155,9 @@ class NodeGroups:
 
     def template(self, group: str) -> TemplateNode:
         """The template of a group's nodes. Raises NotFound for the group."""
-        return template_node(self._group(group))
+        with self._services.store.reading() as session:
+            pool = self._group_in(session, group)
+            return template_node(pool, session.least_allocatable(pool.tenant, pool.name))
 
     def gpu_types(self) -> list[str]:
         """The GPUs that the groups ask for, by name."""

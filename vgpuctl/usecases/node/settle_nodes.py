@@ -21,6 +21,7 @@ from vgpuctl.node_config.join.setup import refuse_to_join
 from vgpuctl.usecases.cluster.cordons import Cordons
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
+from vgpuctl.usecases.node.node_amounts import note_amounts
 from vgpuctl.usecases.node.timed_link import TimedLink
 from vgpuctl.usecases.node.wanted_nodes import (
     forget,
@@ -108,6 +109,7 @@ def _settle(
             link = services.cluster_link(pool)
             link = None if link is None else TimedLink(link, _CLUSTER_S)
             members = None if link is None else {one.name: one for one in link.members()}
+            note_amounts(services, pool, states, members or {})
         except ClusterError as error:
             yield Settled(pool.label, f"its cluster is not known now: {error.message}")
     for one in states:

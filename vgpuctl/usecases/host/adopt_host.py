@@ -240,6 +240,9 @@ class _Domains:
             return f"{vm_name!r} cannot be a VM's name; give it another as TENANT/NAME"
         if (tenant, vm_name) in new or self._session.vm(tenant, vm_name) is not None:
             return f"tenant {tenant} has another VM {vm_name}; give it another name as TENANT/NAME"
+        node = self._session.node(tenant, vm_name)
+        if node is not None and node.vm_uuid != domain.uuid:
+            return f"a node of pool {node.pool} of tenant {tenant} is named {vm_name}; give another name as TENANT/NAME"
         return self._vm(domain, tenant, vm_name, shares)
 
     def _vm(self, domain: DomainFact, tenant: str, name: str, shares: Sequence[Share]) -> AdoptedVm:

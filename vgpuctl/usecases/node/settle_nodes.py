@@ -199,9 +199,10 @@ def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | N
 
 
 def _has_nothing(services: Services, node: Node) -> bool:
-    """True if a node has neither a VM nor an entry of the queue now."""
+    """True if a node has neither a VM nor an entry of the queue now. Another VM of its name may have been adopted."""
     with services.store.reading() as session:
-        return session.queued(node.tenant, node.name) is None and session.vm(node.tenant, node.name) is None
+        vm = session.vm(node.tenant, node.name)
+        return session.queued(node.tenant, node.name) is None and (vm is None or vm.uuid != node.vm_uuid)
 
 
 def _wait(services: Services, pool: NodePool, one: NodeStatus, link: ClusterLink | None) -> Iterator[Settled]:

@@ -182,9 +182,10 @@ def drop_waiting(services: Services, pool: NodePool, count: int, *, reason: str)
 def take_out_of_queue(session: Session, node: Node, reason: str) -> bool:
     """Take the entry of a leaving node out of the queue. Returns True if the node has neither a VM nor an entry then.
 
-    While a controller serves the entry it stays: the VM is deleted once it is there.
+    While a controller serves the entry it stays: the VM is deleted once it is there. Another VM of its name is left.
     """
-    if session.vm(node.tenant, node.name) is not None:
+    vm = session.vm(node.tenant, node.name)
+    if vm is not None and vm.uuid == node.vm_uuid:
         return False
     entry = session.queued(node.tenant, node.name)
     if entry is None:
@@ -198,12 +199,13 @@ def take_out_of_queue(session: Session, node: Node, reason: str) -> bool:
 
 
 def forget(session: Session, pool: NodePool, node: Node) -> None:
-    """Forget a node whose VM is gone, or want a new one where it is wanted again and the maximum still admits it."""
+    """Forget a node whose VM is gone. One that is wanted again is made anew where the pool still has its name."""
     if not session.delete_node(node):
         return
     _note(session, EventKind.NODE_GONE, pool, node, node.leave_reason or "")
     pool = session.node_pool(pool.tenant, pool.name)
-    if node.wanted_again and pool.number_of(node.name) is not None:
+    has_its_name = pool.number_of(node.name) is not None and session.vm(node.tenant, node.name) is None
+    if node.wanted_again and has_its_name:
         add_wanted(session, session.with_pool_secrets(pool), node.name, node.jobs, "wanted again while it left")
 
 

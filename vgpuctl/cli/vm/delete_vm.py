@@ -35,6 +35,7 @@ def command(
 ) -> None:
     """Delete VMs with their disks and release their devices."""
     from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.cluster.leave_cluster import leaving_together
     from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.delete_vm import delete_vm, refuse_kept_below
 
@@ -47,7 +48,8 @@ def command(
         if found and not dry_run:
             if not yes:
                 confirm(f"Delete {counted(len(found), 'VM')} with disks?")
-            for vm, _leases in found:
-                delete_vm(opened, vm, timeout_s=timeout_s, drain_s=0 if no_drain else None)
+            with leaving_together(opened, [vm for vm, _leases in found], "its VM is deleted"):
+                for vm, _leases in found:
+                    delete_vm(opened, vm, timeout_s=timeout_s, drain_s=0 if no_drain else None)
     if as_json:
         print_json({"deleted": [] if dry_run else [vm.request.name for vm, _leases in found], "dry_run": dry_run})

@@ -20,7 +20,7 @@ from vgpuctl.usecases.cluster.leave_cluster import LeavingNode
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.cluster_link import ClusterLink
 from vgpuctl.usecases.support.fences import is_fenced
-from vgpuctl.usecases.support.operations import may_run, preempt_subject
+from vgpuctl.usecases.support.operations import leave_subject, may_run, preempt_subject
 from vgpuctl.usecases.support.services import Services
 
 
@@ -62,7 +62,7 @@ class Cordons:
 
     def _is_settled(self, vm: Vm) -> bool:
         """True if the VM still runs and no run works on it."""
-        subjects = (vm.uuid, preempt_subject(vm.uuid))
+        subjects = (vm.uuid, preempt_subject(vm.uuid), leave_subject(vm.uuid))
         with self._services.store.reading() as session:
             now = session.vm(vm.request.tenant, vm.request.name)
             is_busy = any(one.subject in subjects and may_run(one) for one in session.open_operations())

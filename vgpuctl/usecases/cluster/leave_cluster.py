@@ -5,9 +5,10 @@ A cluster belongs to its tenant and may never answer, so every question has a li
 The way back, once the VM runs again, is settle_nodes.py.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.cluster_link import ClusterLink
+from vgpuctl.usecases.support.operations import leave_subject
 from vgpuctl.usecases.support.services import Services
 
 TELL_S = 20.0
@@ -37,12 +39,12 @@ class LeavingNode:
     link: ClusterLink
     reason: str
 
-    def tell(self) -> bool:
+    def tell(self, limit_s: float = TELL_S) -> bool:
         """Cordon the node. Returns False, with an event, when its cluster did not take it."""
         error: ClusterError | None = None
         for _try in range(2):  # a node that was changed while it was read is read again
             try:
-                self.cordon()
+                self.cordon(limit_s)
             except ClusterRefused as refused:
                 error = refused
             except ClusterError as caught:
@@ -123,6 +125,25 @@ def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | Non
         time.sleep(pause_s)
     with services.store.transaction() as session:
         note_drained(session, leaving.node, limit_s, left)
+
+
+@contextlib.contextmanager
+def leaving_together(services: Services, vms: Sequence[Vm], reason: str) -> Iterator[None]:
+    """Cordon the nodes of VMs that go one after another in the block: work that leaves one does not come to the next.
+
+    One that has not gone by the end of the block is uncordoned by the controller, and so are all when the run dies.
+    """
+    silent: set[ClusterLink] = set()
+    with contextlib.ExitStack() as at_work:
+        for vm in vms if len(vms) > 1 else ():
+            leaving = find_leaving(services, vm, reason)
+            if leaving is None or leaving.link in silent:
+                continue
+            subject = leave_subject(vm.uuid)
+            at_work.enter_context(services.store.operation("leave-cluster", subject, vm.domain_name))
+            if not leaving.tell():
+                silent.add(leaving.link)
+        yield
 
 
 def note_drained(session: Session, node: Node, limit_s: float, left: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.vm import Hold, Vm, VmState, host_name_of
+from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.placement.reservations import windows_of
@@ -90,7 +91,8 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
     vms = vms_of(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
-    done = [_empty(services, vm, options, reason) for vm in vms]
+    with leaving_together(services, vms, f"its host {host} is drained: {reason}"):
+        done = [_empty(services, vm, options, reason) for vm in vms]
     done += start_left(services, host, vms)
     done += move_promises(services, host, done)
     if not any(one.is_left for one in done):

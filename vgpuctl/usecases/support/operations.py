@@ -49,6 +49,11 @@ def preempt_subject(vm_uuid: str) -> str:
     return f"preempt:{vm_uuid}"
 
 
+def leave_subject(vm_uuid: str) -> str:
+    """Name in the journal of a VM whose node is cordoned because the run is about to end the VM."""
+    return f"leave:{vm_uuid}"
+
+
 def reclaim_subject(requests: Sequence[VmRequest]) -> str:
     """Name in the journal of quota that is reclaimed for VMs of one tenant, until they hold their shares."""
     return f"reclaim:{requests[0].tenant}.{','.join(one.name for one in requests)}"

@@ -52,8 +52,10 @@ def _wait(services: Services, vms: Sequence[Vm], grace_s: float, reason: str) ->
     deadline = time.monotonic() + grace_s
     uuids = {vm.uuid for vm in vms}
     nodes = [node for vm in vms if (node := find_leaving(services, vm, reason)) is not None]
-    left: dict[str, Sequence[str]] = {node.node.label: (reason,) for node in nodes}
-    while (left_s := deadline - time.monotonic()) > 0:
+    left: dict[str, Sequence[str]] = {node.node.label: ("unknown work",) for node in nodes}
+    for node in nodes:  # all of them first: what leaves one is not to come to the next
+        node.tell(max(0.0, min(TELL_S, deadline - time.monotonic())))
+    while deadline - time.monotonic() > 0:
         for node in nodes:
             if left[node.node.label] and (left_s := deadline - time.monotonic()) > 0:
                 left[node.node.label] = node.ask(min(TELL_S, left_s))

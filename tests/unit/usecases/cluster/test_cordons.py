@@ -113,7 +113,7 @@ def test_the_cordon_of_another_stays_and_none_is_added(fleet: StoredFleet) -> No
 
 def test_a_node_is_left_to_the_run_that_works_on_its_vm(fleet: StoredFleet) -> None:
     vm = vm_of(fleet)
-    for subject in (vm.uuid, f"preempt:{vm.uuid}"):
+    for subject in (vm.uuid, f"preempt:{vm.uuid}", f"leave:{vm.uuid}"):
         with fleet.services.store.operation("stop-vm", subject, vm.domain_name, exclusive=True):
             assert settle(fleet, OURS) == (None, [], [])
     with fleet.services.store.transaction() as session:

@@ -16,11 +16,17 @@ from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.node_pool import Node, NodePool, NodeRole
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.store.store import open_store
-from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, find_leaving, leave_cluster
+from vgpuctl.usecases.cluster.leave_cluster import (
+    LeavingNode,
+    find_leaving,
+    leave_cluster,
+    leaving_together,
+)
 
 REQUEST = VmRequest(name="gpu-001", tenant="acme")
 POOL = NodePool("gpu", "acme", NodeRole.K3S, replace(REQUEST, name="gpu"), maximum=4, drain_s=0.2)
 VM = Vm("uuid-1", REQUEST, "gpu1", VmState.RUNNING)
+OTHER = replace(VM, uuid="uuid-2", request=replace(REQUEST, name="gpu-002"))
 NODE = Node("acme", "gpu", "gpu-001", "uuid-1", wanted_at=1.0, joined_at=2.0)
 
 
@@ -31,16 +37,17 @@ class Cluster:
         self.calls: list[str] = []
         self.answers: dict[str, list[BaseException]] = {}
         self.left: list[str] = []
-        self.is_cordoned = False
+        self.cordoned: set[str] = set()
 
     def _asked(self, what: str) -> None:
         self.calls.append(what)
         if self.answers.get(what):
             raise self.answers[what].pop(0)
 
-    def cordon(self, _node: str, _reason: str) -> bool:
+    def cordon(self, node: str, _reason: str) -> bool:
         self._asked("cordon")
-        is_new, self.is_cordoned = not self.is_cordoned, True
+        is_new = node not in self.cordoned
+        self.cordoned.add(node)
         return is_new
 
     def drain(self, _node: str) -> Sequence[str]:
@@ -77,8 +84,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
         with store.transaction() as session:
             session.add_tenant("acme")
             session.put_node_pool(POOL)
-            session.add_node(NODE)
-            session.note_node_seen(NODE)
+            for node in (NODE, replace(NODE, name="gpu-002", vm_uuid="uuid-2")):
+                session.add_node(node)
+                session.note_node_seen(node)
         yield Site(store)
 
 
@@ -154,3 +162,25 @@ def test_an_answer_that_comes_drop_by_drop_is_not_waited_for(site: Site) -> None
     end.set()
     assert time.monotonic() - began < 5
     assert left.startswith("its cluster did not answer within")
+
+
+def test_nodes_that_go_one_after_another_are_cordoned_before_the_first_is_drained(site: Site) -> None:
+    with leaving_together(site.services, [VM, OTHER], "its host is drained"):
+        with site.services.store.reading() as session:
+            assert {one.subject for one in session.open_operations()} == {"leave:uuid-1", "leave:uuid-2"}
+        leave_cluster(site.services, VM, "its VM is stopped")
+        leave_cluster(site.services, OTHER, "its VM is stopped")
+    assert site.cluster.calls == ["cordon", "cordon", "cordon", "drain", "cordon", "drain"]
+    cordoned, drained = ("node-cordoned", "its host is drained"), ("node-drained", "")
+    assert site.events() == [cordoned, cordoned, drained, drained]
+    with site.services.store.reading() as session:
+        assert session.open_operations() == []
+
+
+def test_a_cluster_that_is_silent_is_asked_for_the_first_of_many_nodes_alone(site: Site) -> None:
+    site.cluster.answers["cordon"] = [ClusterUnreachable("no answer")] * 9
+    with leaving_together(site.services, [VM, OTHER, replace(VM, uuid="another")], "its host is drained"):
+        assert site.cluster.calls == ["cordon"]
+    site.cluster.calls.clear()
+    with leaving_together(site.services, [VM], "its host is drained"):
+        assert site.cluster.calls == [], "one node is told when it goes"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The document of SLURM_RESUME_FILE: which jobs a node is resumed for (reference clusters, section 6.1).
 
-22.05 and 23.02 name the keys differently, and every key may be missing. The nodes to resume are in the
-program's argument; a document that cannot be read only costs the ids of the jobs.
+22.05 and 23.02 name the keys differently, every key may be missing, and newer releases have more of them (features,
+extra, reservation), which say nothing that a pool does not say of its nodes. The nodes to resume are in the program's
+argument; a job that cannot be read only costs its id, and a document that cannot be read the ids of all.
 """
 
 import os
@@ -25,17 +26,26 @@ _LAST_JOB = 2**32 - 1
 
 
 @dataclass(frozen=True)
+class _Number:
+    """How Slurm's JSON writes a number that may be unset, from 23.02 on."""
+
+    set: bool = False
+    infinite: bool = False
+    number: int = 0
+
+
+@dataclass(frozen=True)
 class _Job:
     """One job. nodes: in 22.05, all of its nodes that are resumed; nodes_resume: the same from 23.02 on."""
 
-    job_id: int | None = None
+    job_id: int | _Number | None = None
     nodes: str | None = None
     nodes_resume: str | None = None
 
 
 @dataclass(frozen=True)
 class _Document:
-    jobs: list[_Job] = field(default_factory=list)
+    jobs: list[msgspec.Raw] = field(default_factory=list)
 
 
 def read_resume_file(path: str) -> bytes:
@@ -66,18 +76,28 @@ def jobs_of_nodes(content: bytes) -> dict[str, list[str]]:
         raise ClusterRefused(f"{VARIABLE} is no document of Slurm: {printable(str(error)[:200])}") from error
     found: dict[str, list[str]] = {}
     names_left = MOST_NAMES
-    for job in document.jobs:
-        if job.job_id is None or not 0 < job.job_id <= _LAST_JOB:
-            continue
-        try:
-            names = expand(job.nodes_resume or job.nodes or "")
-        except UsageError as error:
-            raise ClusterRefused(f"{VARIABLE}, job {job.job_id}: {error.message}") from error
+    for content_of_one in document.jobs:
+        job_id, names = _names_of(content_of_one)
         names_left -= len(names)
         if names_left < 0:
             raise ClusterRefused(f"{VARIABLE} names more than {MOST_NAMES} nodes")
         for name in names:
             jobs = found.setdefault(name, [])
-            if str(job.job_id) not in jobs:
-                jobs.append(str(job.job_id))
+            if str(job_id) not in jobs:
+                jobs.append(str(job_id))
     return found
+
+
+def _names_of(content: msgspec.Raw) -> tuple[int, list[str]]:
+    """The id of one job and its nodes; no nodes for one that cannot be read or has no id of a job."""
+    try:
+        job: _Job = decode(bytes(content), _Job)
+        names = expand(job.nodes_resume or job.nodes or "")
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, UsageError):
+        return 0, []
+    number = job.job_id
+    if isinstance(number, _Number):
+        number = number.number if number.set and not number.infinite else None
+    if number is None or not 0 < number <= _LAST_JOB:
+        return 0, []
+    return number, names

@@ -13,7 +13,8 @@ class ClusterMember:
     in Slurm slurmd is registered and answers. is_cordoned: it takes no new work (unschedulable; draining or drained).
     has_our_cordon: vgpuctl made it so.
     is_off: Slurm has it powered down or powering down. reason: why Slurm has it down or drained. allocatable: what pods
-    may use, by resource, as Kubernetes writes quantities.
+    may use, by resource, as Kubernetes writes quantities. labels: those of its place alone
+    (place_labels.py).
     """
 
     name: str
@@ -24,3 +25,4 @@ class ClusterMember:
     is_off: bool = False
     reason: str = ""
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)

@@ -94,6 +94,27 @@ def test_the_template_is_made_of_the_least_that_ready_nodes_had(tmp_path: Path) 
         assert groups.template(GROUP).allocatable["nvidia.com/gpu"] == estimate["nvidia.com/gpu"]
 
 
+def test_labels_follow_a_vm_to_another_host(tmp_path: Path) -> None:
+    stays = {"vgpuctl.io/pool": "gpu", "team": "vision"}
+    with kubernetes_api() as api, _running_nodes(tmp_path, api.address) as services:
+        (node,) = nodes(services)
+        api.add_node("gpu-001", f"vgpuctl://default/acme/{node.vm_uuid}")
+        about = api.nodes["gpu-001"]["metadata"]
+        for labels, after in [
+            (
+                {"vgpuctl.io/host": "h0", "vgpuctl.io/rack": "r0", "vgpuctl.io/numa-node": "1"},
+                {"vgpuctl.io/host": "h1"},
+            ),
+            ({"vgpuctl.io/host": "h1", "vgpuctl.io/rack": "mine"},) * 2,
+            ({}, {}),
+        ]:
+            about["labels"] = stays | labels
+            done = [one.outcome for one in settle_nodes(services, shutdown_timeout_s=0)]
+            assert ("labelled for host h1" in done) == (labels != after)
+            assert about["labels"] == stays | after
+        assert api.requests == ["PATCH /api/v1/nodes/gpu-001"]
+
+
 def test_a_stop_ends_the_round(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()

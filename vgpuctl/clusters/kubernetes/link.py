@@ -3,8 +3,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from lightkube import KubeConfig
@@ -66,14 +66,20 @@ class KubernetesLink:
         if there is None or there.is_cordoned:
             return False
         note = printable(reason)[:LONGEST_REASON]
-        return self._patch(there, f"cordon node {node}", {CORDON_REASON: note}, is_cordoned=True)
+        return self._cordon(there, f"cordon node {node}", note, is_cordoned=True)
 
     def uncordon(self, node: str) -> bool:
         """Let the node take pods again, where vgpuctl has cordoned it."""
         there = self._find(node)
         if there is None or not there.has_our_cordon:
             return False
-        return self._patch(there, f"uncordon node {node}", {CORDON_REASON: None}, is_cordoned=None)
+        return self._cordon(there, f"uncordon node {node}", None, is_cordoned=None)
+
+    def relabel(self, node: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of the node, and remove those that are None."""
+        there = self._find(node)
+        if there is not None:
+            self._patch(there, f"label node {node}", {"metadata": {"labels": dict(labels)}})
 
     def drain(self, node: str) -> Sequence[str]:
         """Evict the pods of a cordoned node, without waiting. Returns those that are still there.
@@ -137,15 +143,21 @@ class KubernetesLink:
             raise ClusterRefused(f"the API server's answer to {what} cannot be read: {error}") from error
         return found if found.metadata.name == name and found.is_of(self._tenant) else None
 
-    def _patch(self, node: JoinedNode, what: str, notes: dict[str, str | None], *, is_cordoned: bool | None) -> bool:
+    def _cordon(self, node: JoinedNode, what: str, note: str | None, *, is_cordoned: bool | None) -> bool:
+        change: dict[str, dict[str, Any]] = {
+            "metadata": {"annotations": {CORDON_REASON: note}},
+            "spec": {"unschedulable": is_cordoned},
+        }
+        return self._patch(node, what, change)
+
+    def _patch(self, node: JoinedNode, what: str, change: Mapping[str, Mapping[str, Any]]) -> bool:
         """Change the node as it was read; another's change in between is another's decision, and stays.
 
         Returns False for a node that is gone.
         """
-        about = {"annotations": notes, "resourceVersion": node.metadata.resource_version}
+        about = {**change["metadata"], "resourceVersion": node.metadata.resource_version}
         try:
-            patch = {"metadata": about, "spec": {"unschedulable": is_cordoned}}
-            self._server.patch(what, _path_of(node.metadata.name), patch)
+            self._server.patch(what, _path_of(node.metadata.name), {**change, "metadata": about})
         except ClusterMissing:
             return False
         except ClusterConflict as error:

@@ -10,6 +10,7 @@ import msgspec
 
 from vgpuctl.clusters.kubernetes.objects import is_name, is_uid
 from vgpuctl.model.cluster_member import ClusterMember
+from vgpuctl.model.place_labels import PLACE_LABELS
 from vgpuctl.model.printable import printable
 from vgpuctl.typed_json import decode
 
@@ -42,6 +43,7 @@ class _About(msgspec.Struct, rename="camel"):
     uid: str = ""
     namespace: str = ""
     resource_version: str = ""
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
 
@@ -100,6 +102,7 @@ class JoinedNode(msgspec.Struct):
         conditions = [one for one in status.conditions or () if one.type == "Ready"]
         bad = next((one.message or "" for one in conditions if one.status != "True"), "")
         amounts = list((status.allocatable or {}).items())[:_MOST_RESOURCES]
+        ours = [(key, value) for key, value in (self.metadata.labels or {}).items() if key in PLACE_LABELS]
         return ClusterMember(
             name=printable(self.metadata.name),
             provider_id=self.provider_id,
@@ -111,6 +114,7 @@ class JoinedNode(msgspec.Struct):
                 printable(name[:_LONGEST_RESOURCE]): printable(str(amount)[:_LONGEST_AMOUNT])
                 for name, amount in amounts
             },
+            labels={key: printable(value[:LONGEST_REASON]) for key, value in ours},
         )
 
 

@@ -2,7 +2,7 @@
 """One Slurm cluster, read and told by Slurm's own programs (reference clusters, section 6.3; 22.05 and newer)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.clusters.slurm.config_file import SlurmConfig
@@ -91,6 +91,9 @@ class SlurmLink:
             return False
         self._update(node, "resume", f"uncordon {node}")
         return True
+
+    def relabel(self, node: str, labels: Mapping[str, str | None]) -> None:
+        """Nothing: slurm.conf has a node's features before it is placed."""
 
     def drain(self, node: str) -> Sequence[str]:
         """The jobs that are still on the node, by id. A drained node ends them itself, each in its time."""

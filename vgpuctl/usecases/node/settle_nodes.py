@@ -21,6 +21,7 @@ from vgpuctl.node_config.join.setup import refuse_to_join
 from vgpuctl.usecases.cluster.cordons import Cordons
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
+from vgpuctl.usecases.node.moved_node import relabel_moved
 from vgpuctl.usecases.node.node_amounts import note_amounts
 from vgpuctl.usecases.node.timed_link import TimedLink
 from vgpuctl.usecases.node.wanted_nodes import (
@@ -282,6 +283,9 @@ def _see(
         outcome = cordons.settle(pool, node, one.vm, link, member)
         if outcome is not None:
             yield Settled(node.label, outcome)
+        relabelled = relabel_moved(services, pool, node, one.vm, link, member)
+        if relabelled is not None:
+            yield Settled(node.label, relabelled)
 
 
 def _never_joined(services: Services, pool: NodePool, node: Node) -> Settled:

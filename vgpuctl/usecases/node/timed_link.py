@@ -2,7 +2,7 @@
 """A cluster's link for one round over one pool: one time limit for everything that the round asks the cluster."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vgpuctl.errors import ClusterUnreachable
 from vgpuctl.model.cluster_member import ClusterMember
@@ -29,6 +29,10 @@ class TimedLink:
     def uncordon(self, node: str) -> bool:
         """Let the node take work again."""
         return self._in_time().uncordon(node)
+
+    def relabel(self, node: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of the node, and remove those that are None."""
+        self._in_time().relabel(node, labels)
 
     def drain(self, node: str) -> Sequence[str]:
         """Ask the work on a node to leave."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way to a tenant's cluster, the same for Kubernetes and Slurm."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from vgpuctl.model.cluster_member import ClusterMember
@@ -22,6 +22,9 @@ class ClusterLink(Protocol):
 
     def uncordon(self, node: str) -> bool:
         """Let the node take work again, where vgpuctl has cordoned it. Returns False if not: another's cordon stays."""
+
+    def relabel(self, node: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of the node, and remove those that are None. Slurm has none: slurm.conf has its features."""
 
     def drain(self, node: str) -> Sequence[str]:
         """Ask the work on a cordoned node to leave, without waiting. Returns what is still there; empty: drained."""

@@ -94,11 +94,11 @@ def bound_to_models(part: float) -> Rule:
     return rule
 
 
-def more_cpus(factor: float) -> Rule:
-    """Requests for GPUs want so many times the CPUs."""
+def wanting_more(field: str, factor: float) -> Rule:
+    """Requests for GPUs want so many times the amount of a field of theirs."""
 
     def rule(tasks: Sequence[Any], _cluster: Any, _chance: random.Random) -> list[Any]:
-        return [changed(one, cpu=int(one.cpu * factor)) if one.num else one for one in tasks]
+        return [changed(one, **{field: int(getattr(one, field) * factor)}) if one.num else one for one in tasks]
 
     return rule
 
@@ -136,7 +136,8 @@ TRACES: dict[str, tuple[str, Rule]] = {
     "multi5x": ("five times the requests for several GPUs", times(is_multi, 5)),
     "share3x": ("three times the requests for parts", times(is_shared, 3)),
     "fewwhole": ("two in five of the requests for one whole GPU", times(is_whole, 0.4)),
-    "morecpu": ("requests for GPUs with 1.3 times the CPUs", more_cpus(1.3)),
+    "morecpu": ("requests for GPUs with 1.3 times the CPUs", wanting_more("cpu", 1.3)),
+    "moremem": ("requests for GPUs with 1.5 times the memory", wanting_more("mem", 1.5)),
 }
 
 

@@ -19,8 +19,11 @@ from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
 MOST_SIZES = 32
 """Share sizes that are priced: those that ask for most GPUs together. Others are worth nothing of their own."""
 
-ENOUGH = 0.8
-"""Part of the CPUs and memory that expected requests want on average with which a GPU counts as usable."""
+ENOUGH_CPU, ENOUGH_MEMORY = 0.8, 0.1
+"""Parts of the CPUs and memory that expected requests want on average with which a GPU counts as usable.
+
+Requests differ more in memory than in CPUs, so light ones use the GPUs of a host that is short of memory.
+"""
 
 MOST_ROUNDS = 400
 """Patterns that are tried; where these do not suffice the prices are lowered until no pattern is worth more than 1."""
@@ -58,7 +61,7 @@ def packing_of(counts: Mapping[Demand, int]) -> Packing:
     memory_mib = sum(one.memory_mib * count for one, count in wanting.items())
     if not gpus:
         return Packing(worths, 0.0, 0.0)
-    return Packing(worths, ENOUGH * cpu / gpus, ENOUGH * memory_mib / gpus)
+    return Packing(worths, ENOUGH_CPU * cpu / gpus, ENOUGH_MEMORY * memory_mib / gpus)
 
 
 def worth_of_free_shares(expected: Mapping[int, float]) -> list[float]:

@@ -48,13 +48,17 @@ MORE_SHARED: Mix = {one: count * (3 if one.share < WHOLE and one.gpus else 1) fo
 MORE_CPUS: Mix = {
     (one._replace(cpu=13 * one.cpu // 10) if one.gpus == 1 else one): count for one, count in NEAR_OPENB.items()
 }
+MORE_MEMORY: Mix = {
+    (one._replace(memory_mib=2 * one.memory_mib) if one.gpus == 1 else one): count for one, count in NEAR_OPENB.items()
+}
 BOUND: Mix = {
     **{one: 0.7 * count for one, count in NEAR_OPENB.items()},
     demand(11300, 1, WHOLE, frozenset({"A100"})): 12,
     demand(3200, 1, 810, frozenset({"T4"})): 3,
     demand(10000, 1, 470, frozenset({"T4"})): 3,
 }
-MIXES = {"openb": NEAR_OPENB, "multi": MORE_MULTI, "shared": MORE_SHARED, "cpus": MORE_CPUS, "bound": BOUND}
+MIXES = {"openb": NEAR_OPENB, "multi": MORE_MULTI, "shared": MORE_SHARED, "cpus": MORE_CPUS}
+MIXES |= {"memory": MORE_MEMORY, "bound": BOUND}
 
 
 def allocated(mix: Mix, seed: int) -> list[tuple[float, float]]:

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
-from vgpuctl.scheduler.soft.packing import ENOUGH, MOST_SIZES, packing_of, share_prices, worth_of_free_shares
+from vgpuctl.scheduler.soft.packing import (
+    ENOUGH_CPU,
+    ENOUGH_MEMORY,
+    MOST_SIZES,
+    packing_of,
+    share_prices,
+    worth_of_free_shares,
+)
 
 EXPECTED = st.dictionaries(st.integers(4, 99).map(lambda one: one * 10), st.integers(1, 50), min_size=1, max_size=6)
 
@@ -83,7 +90,7 @@ def test_equal_requests_pack_equally_in_whatever_order_they_are_told() -> None:
 
 def test_a_host_lets_as_many_gpus_be_used_as_it_has_cpus_and_memory_for() -> None:
     packing = packing_of({Demand(10000, 40000, 1, WHOLE): 3, Demand(5000, 20000, 1, 500): 4})
-    assert packing.gpus_for(40000, 10**9) == pytest.approx(4 / ENOUGH)
-    assert packing.gpus_for(10**9, 40000) == pytest.approx(1 / ENOUGH)
+    assert packing.gpus_for(40000, 10**9) == pytest.approx(4 / ENOUGH_CPU)
+    assert packing.gpus_for(10**9, 40000) == pytest.approx(1 / ENOUGH_MEMORY)
     assert packing_of({Demand(0, 0, 1, WHOLE): 1}).gpus_for(0, 0) > 1000
     assert packing_of({}).gpus_for(0, 0) > 1000

@@ -157,6 +157,7 @@ class BoundedTransport:
     def handle_request(self, request: Any) -> Any:
         """Send one request and read its answer."""
         self._exchange.begin(self._timeout_s, self._most_bytes)
+        request.headers["Accept-Encoding"] = "identity"  # in place of the library's own `gzip, deflate`
         url = request.url
         address = _HTTPCORE.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         limits = dict.fromkeys(("pool", "connect", "read", "write"), self._timeout_s)
@@ -164,7 +165,7 @@ class BoundedTransport:
             with self._pool.stream(
                 request.method,
                 address,
-                headers=[*request.headers.raw, (b"Accept-Encoding", b"identity")],
+                headers=request.headers.raw,
                 content=request.content,
                 extensions={"timeout": limits},
             ) as answer:

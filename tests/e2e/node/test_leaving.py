@@ -64,6 +64,10 @@ def is_cordoned(api: KubernetesApi) -> bool:
     return bool(api.nodes["gpu-001"]["spec"].get("unschedulable"))
 
 
+def reason(api: KubernetesApi) -> str:
+    return str(api.nodes["gpu-001"]["metadata"]["annotations"]["vgpuctl.io/cordon-reason"])
+
+
 @pytest.mark.parametrize("command", [("stop-vm",), ("delete-vm", "--yes")])
 def test_a_vm_stays_until_its_pods_have_left(
     operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...]
@@ -153,7 +157,7 @@ def test_a_vm_that_does_not_wait_is_cordoned_and_its_pods_are_left(
     operator.does("force-off", "gpu-001", *ACME)
     assert vms(operator)["gpu-001"]["state"] == "stopped"
     assert kinds(operator) == ["node-cordoned", "node-uncordoned", "node-not-told"]
-    assert told(operator)[-1]["detail"].startswith("not told that its VM is forced off: the API server refused")
+    assert told(operator)[-1]["detail"].startswith("not told that its VM is stopped: the API server refused")
 
 
 def test_a_preempted_node_drains_in_its_grace_period(
@@ -175,6 +179,7 @@ def test_a_preempted_node_drains_in_its_grace_period(
         ("node-cordoned", "it is preempted by acme.urgent"),
         ("node-drained", "after 4s, with ml/stuck"),
     ]
+    assert reason(api) == "it is preempted", "a tenant's cluster does not hear of others"
     assert [one["kind"] for one in since_joined(operator) if one["kind"] in ORDER] == list(ORDER)
 
 
@@ -185,7 +190,8 @@ def test_the_nodes_of_a_drained_host_leave_their_cluster_before_they_stop(
     api.add_pod("train", "gpu-001")
     operator.does("drain-host", "sim-001", "--stop", "--reason", "new PSU", "--yes", "--shutdown-timeout", "0")
     assert api.requests == [CORDON, "POST /api/v1/namespaces/ml/pods/train/eviction"]
-    assert told(operator)[0]["detail"] == "its host was drained: new PSU"
+    assert told(operator)[0]["detail"] == "its host sim-001 is drained: new PSU"
+    assert reason(api) == "its host is drained"
     assert vms(operator)["gpu-001"]["state"] == "stopped"
     operator.does("uncordon-host", "sim-001", "--start", "--force")
     round_of(operator)
@@ -204,6 +210,7 @@ def test_a_node_on_a_gpu_in_quarantine_is_cordoned_and_works_on(
     assert not is_cordoned(api)
     round_of(operator)
     assert is_cordoned(api), "the controller tells it what the command could not"
+    assert reason(api) == "its GPU is in quarantine"
     round_of(operator)
     assert api.requests == [CORDON], "and evicts nothing"
     operator.does("release-gpu", *sick)

@@ -48,7 +48,8 @@ def command(
         if found and not dry_run:
             if not yes:
                 confirm(f"Delete {counted(len(found), 'VM')} with disks?")
-            with leaving_together(opened, [vm for vm, _leases in found], "its VM is deleted"):
+            several = [vm for vm, _leases in found] if len(found) > 1 else []
+            with leaving_together(opened, several, "its VM is deleted"):
                 for vm, _leases in found:
                     delete_vm(opened, vm, timeout_s=timeout_s, drain_s=0 if no_drain else None)
     if as_json:

@@ -16,7 +16,7 @@ from vgpuctl.model.node_pool import Node, NodePool
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.occupancy import gpu_at
-from vgpuctl.usecases.cluster.leave_cluster import LeavingNode
+from vgpuctl.usecases.cluster.leave_cluster import PREEMPTED, SICK, LeavingNode
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.cluster_link import ClusterLink
 from vgpuctl.usecases.support.fences import is_fenced
@@ -48,12 +48,12 @@ class Cordons:
         """
         if member.is_cordoned and not member.has_our_cordon:
             return None
-        reason = self._reason(vm)
-        if (reason is None) != member.has_our_cordon or not self._is_settled(vm):
+        found = self._reason(vm)
+        if (found is None) != member.has_our_cordon or not self._is_settled(vm):
             return None
-        if reason is not None:
-            is_new = LeavingNode(self._services, pool, node, link, reason).cordon()
-            return f"cordoned: {reason}" if is_new else None
+        if found is not None:
+            is_new = LeavingNode(self._services, pool, node, link, *found).cordon()
+            return f"cordoned: {found[1]}" if is_new else None
         if not link.uncordon(node.name):
             return None
         with self._services.store.transaction() as session:
@@ -68,23 +68,24 @@ class Cordons:
             is_busy = any(one.subject in subjects and may_run(one) for one in session.open_operations())
         return now is not None and (now.uuid, now.state) == (vm.uuid, VmState.RUNNING) and not is_busy
 
-    def _reason(self, vm: Vm) -> str | None:
+    def _reason(self, vm: Vm) -> tuple[str, str] | None:
         """Why the node of a running VM is to take no new work; None where nothing is against it.
 
-        It is being preempted, its host was declared dead, or a GPU of it is in quarantine. Its work may go on.
+        It is being preempted, its host was declared dead, or a GPU of it is in quarantine. Its work may go on. For its
+        cluster, and for events.
         """
         if vm.notice is not None:
-            return f"it is preempted by {vm.notice.cause}"
+            return PREEMPTED, f"{PREEMPTED} by {vm.notice.cause}"
         place = self._places.get(vm.host)
         if place is None:
             place = self._places[vm.host] = self._read(vm.host)
         if place.is_fenced:
-            return f"its host {vm.host} was declared dead"
+            return "its host is dead", f"its host {vm.host} was declared dead"
         for share in place.shares.get(vm.uuid, ()):
             gpu = None if place.facts is None else gpu_at(place.facts, share.gpu)
             refusal = None if gpu is None else refuse_share(share, gpu, place.rules, is_kept=True)
             if refusal is not None:
-                return f"its GPU {share.gpu}: {refusal}"
+                return SICK, f"its GPU {share.gpu}: {refusal}"
         return None
 
     def _read(self, host: str) -> _Place:

@@ -24,6 +24,10 @@ from vgpuctl.usecases.support.services import Services
 
 TELL_S = 20.0
 """The longest time for the answers to one question: Slurm's programs have as long."""
+STOPPED = "its VM is stopped"
+RESTARTED = "its VM is restarted"
+PREEMPTED = "it is preempted"
+SICK = "its GPU is in quarantine"
 _POLL_S = 2.0
 _NAMED = 5
 T = TypeVar("T")
@@ -31,13 +35,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LeavingNode:
-    """A node of a cluster whose VM is about to go. reason: what its cluster is told."""
+    """A node of a cluster whose VM is about to go.
+
+    reason: for who looks at the node in its cluster: no word of other tenants, hosts and operators. detail: for events
+    in its place, where it says more.
+    """
 
     services: Services
     pool: NodePool
     node: Node
     link: ClusterLink
     reason: str
+    detail: str = ""
 
     def tell(self, limit_s: float = TELL_S) -> bool:
         """Cordon the node. Returns False, with an event, when its cluster did not take it."""
@@ -52,7 +61,7 @@ class LeavingNode:
                 break
             else:
                 return True
-        note_not_told(self.services, self.node, self.reason, "" if error is None else error.message)
+        note_not_told(self.services, self.node, self.detail or self.reason, "" if error is None else error.message)
         return False
 
     def ask(self, limit_s: float = TELL_S) -> Sequence[str]:
@@ -75,11 +84,13 @@ class LeavingNode:
         is_new = _within(limit_s, lambda: self.link.cordon(self.node.name, self.reason))
         if is_new:
             with self.services.store.transaction() as session:
-                session.add_event(EventKind.NODE_CORDONED, self.node.label, self.reason, tenant=self.node.tenant)
+                session.add_event(
+                    EventKind.NODE_CORDONED, self.node.label, self.detail or self.reason, tenant=self.node.tenant
+                )
         return is_new
 
 
-def find_leaving(services: Services, vm: Vm, reason: str) -> LeavingNode | None:
+def find_leaving(services: Services, vm: Vm, reason: str, detail: str = "") -> LeavingNode | None:
     """The node of a VM that is a member of a cluster, None for any other VM: that costs one read of the store.
 
     None as well for a node whose cluster is drained already, or that nobody can tell: its pool has no kubeconfig and no
@@ -93,19 +104,19 @@ def find_leaving(services: Services, vm: Vm, reason: str) -> LeavingNode | None:
     try:
         link = services.cluster_link(pool)
     except VgpuctlError as error:
-        note_not_told(services, node, reason, error.message)
+        note_not_told(services, node, detail or reason, error.message)
         return None
-    return None if link is None else LeavingNode(services, pool, node, link, reason)
+    return None if link is None else LeavingNode(services, pool, node, link, reason, detail)
 
 
-def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | None = None) -> None:
+def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | None = None, *, detail: str = "") -> None:
     """Tell the cluster of `vm` that its node goes, and wait until its work has left.
 
-    reason: for who looks at the node there. within_s: how long to wait, by default the pool's time to drain; 0: tell
+    reason, detail: as of LeavingNode. within_s: how long to wait, by default the pool's time to drain; 0: tell
     only. A guest that is off, or whose host does not answer, is not waited for. It never raises for the cluster: what
     it did not do is an event. A cluster that does not answer keeps the VM for within_s or 20 s, whichever is longer.
     """
-    leaving = find_leaving(services, vm, reason)
+    leaving = find_leaving(services, vm, reason, detail)
     if leaving is None:
         return
     limit_s = leaving.pool.drain_s if within_s is None else within_s
@@ -128,15 +139,15 @@ def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | Non
 
 
 @contextlib.contextmanager
-def leaving_together(services: Services, vms: Sequence[Vm], reason: str) -> Iterator[None]:
+def leaving_together(services: Services, vms: Sequence[Vm], reason: str, detail: str = "") -> Iterator[None]:
     """Cordon the nodes of VMs that go one after another in the block: work that leaves one does not come to the next.
 
     One that has not gone by the end of the block is uncordoned by the controller, and so are all when the run dies.
     """
     silent: set[ClusterLink] = set()
     with contextlib.ExitStack() as at_work:
-        for vm in vms if len(vms) > 1 else ():
-            leaving = find_leaving(services, vm, reason)
+        for vm in vms:
+            leaving = find_leaving(services, vm, reason, detail)
             if leaving is None or leaving.link in silent:
                 continue
             subject = leave_subject(vm.uuid)

@@ -91,7 +91,7 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
     vms = vms_of(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
-    with leaving_together(services, vms, f"its host {host} is drained: {reason}"):
+    with leaving_together(services, vms, "its host is drained", f"its host {host} is drained: {reason}"):
         done = [_empty(services, vm, options, reason) for vm in vms]
     done += start_left(services, host, vms)
     done += move_promises(services, host, done)

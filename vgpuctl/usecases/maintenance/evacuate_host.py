@@ -86,7 +86,7 @@ def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) ->
 def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Drained:
     try:
         with operation(services, "evacuate-host", vm):
-            leave_cluster(services, vm, f"its host {vm.host} is dead", 0)
+            leave_cluster(services, vm, "its host is dead", 0, detail=f"its host {vm.host} is dead: {reason}")
             moved, plan = _settle(services, vm, data, reason)
     except DataLost as error:
         _give_up(services, vm, error.message)

@@ -2,7 +2,7 @@
 """quarantine-gpu: a suspect GPU or VF is given to nobody."""
 
 from vgpuctl.model.restriction import RestrictionKind
-from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
+from vgpuctl.usecases.cluster.leave_cluster import SICK, leave_cluster
 from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, set_restriction
 from vgpuctl.usecases.support.services import Services
 
@@ -23,5 +23,5 @@ def quarantine_gpu(services: Services, host: str, address: str, *, reason: str, 
         users = {one.vm_uuid for one in session.leases(host=host) if address in (one.share.gpu, one.share.function)}
         vms = [vm for vm in session.vms(host=host) if vm.uuid in users]
     for vm in vms:
-        leave_cluster(services, vm, f"its GPU {address} is in quarantine: {reason}", 0)
+        leave_cluster(services, vm, SICK, 0, detail=f"its GPU {address}: in quarantine: {reason}")
     return changed

@@ -190,7 +190,7 @@ def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | N
     """Ask the work on a node to leave. Returns what is still there; None when its VM may be deleted."""
     left: Sequence[str] = ()
     if link is not None and node.joined_at is not None:
-        left = LeavingNode(services, pool, node, link, node.leave_reason or "it is deleted").ask(_CLUSTER_S)
+        left = LeavingNode(services, pool, node, link, "it is let go", node.leave_reason or "").ask(_CLUSTER_S)
     if left and not _is_over(services, pool, node):
         return named(left)
     with services.store.transaction() as session:

@@ -11,7 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmState
 from vgpuctl.scheduler.candidates import Candidate
-from vgpuctl.usecases.cluster.leave_cluster import TELL_S, find_leaving, note_drained
+from vgpuctl.usecases.cluster.leave_cluster import PREEMPTED, TELL_S, find_leaving, note_drained
 from vgpuctl.usecases.support.operations import may_run, preempt_subject
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -42,16 +42,18 @@ def notice_to(services: Services, victims: Sequence[Candidate], cause: str, cons
         for vm in vms:
             services.say(f"{vm.domain_name}: is preempted by {cause} in {format_duration(grace_s)}")
             _tell_domain(services, vm, notice.at)
-        _wait(services, vms, grace_s, f"it is preempted by {cause}")
+        _wait(services, vms, grace_s, cause)
         yield
         undoing.keep()
 
 
-def _wait(services: Services, vms: Sequence[Vm], grace_s: float, reason: str) -> None:
+def _wait(services: Services, vms: Sequence[Vm], grace_s: float, cause: str) -> None:
     """Wait for the grace period, or until all of these VMs have stopped. Nodes of clusters are drained meanwhile."""
     deadline = time.monotonic() + grace_s
     uuids = {vm.uuid for vm in vms}
-    nodes = [node for vm in vms if (node := find_leaving(services, vm, reason)) is not None]
+    nodes = [
+        node for vm in vms if (node := find_leaving(services, vm, PREEMPTED, f"{PREEMPTED} by {cause}")) is not None
+    ]
     left: dict[str, Sequence[str]] = {node.node.label: ("unknown work",) for node in nodes}
     for node in nodes:  # all of them first: what leaves one is not to come to the next
         node.tell(max(0.0, min(TELL_S, deadline - time.monotonic())))

@@ -10,7 +10,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
+from vgpuctl.usecases.cluster.leave_cluster import RESTARTED, STOPPED, leave_cluster
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.network.detached_ports import detached_ports
 from vgpuctl.usecases.share.quarantine import quarantine_killed
@@ -65,10 +65,7 @@ def stop_vm(
         kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:
             leave_cluster(
-                services,
-                vm,
-                problem or f"its VM is {'forced off' if is_forced else 'stopped'}",
-                0 if is_forced else drain_s,
+                services, vm, RESTARTED if is_moving else STOPPED, 0 if is_forced else drain_s, detail=problem or ""
             )
             host = services.host(vm.host)
             if is_forced:

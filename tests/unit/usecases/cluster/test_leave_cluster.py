@@ -181,6 +181,11 @@ def test_a_cluster_that_is_silent_is_asked_for_the_first_of_many_nodes_alone(sit
     site.cluster.answers["cordon"] = [ClusterUnreachable("no answer")] * 9
     with leaving_together(site.services, [VM, OTHER, replace(VM, uuid="another")], "its host is drained"):
         assert site.cluster.calls == ["cordon"]
-    site.cluster.calls.clear()
-    with leaving_together(site.services, [VM], "its host is drained"):
-        assert site.cluster.calls == [], "one node is told when it goes"
+
+
+def test_a_cluster_hears_less_than_the_operator(site: Site) -> None:
+    told: list[str] = []
+    site.cluster.cordon = lambda _node, reason: not told.append(reason)  # type: ignore[method-assign, func-returns-value]
+    leave_cluster(site.services, VM, "its host is dead", 0, detail="its host gpu1 is dead: no power")
+    assert told == ["its host is dead"]
+    assert site.events() == [("node-cordoned", "its host gpu1 is dead: no power")]

@@ -36,6 +36,8 @@ class GuestSeen:
     ports: Sequence[Port]
     pools: Sequence[LicencePool]
     seats: Sequence[LicenceSeat]
+    nodes: frozenset[str] = frozenset()
+    """UUIDs of the VMs of nodes."""
 
     def volumes_of(self, vm: Vm) -> list[Volume]:
         """The recorded volumes of a VM on its host."""
@@ -52,6 +54,7 @@ def look_at_guests(store: Store) -> GuestSeen:
             session.ports(),
             session.licence_pools(),
             session.licence_seats(),
+            frozenset(one.vm_uuid for one in session.nodes()),
         )
 
 

@@ -123,6 +123,8 @@ class GuestCommands:
 
     def _fits(self, kind: str, vm: Vm, seen: GuestSeen) -> bool:
         volumes = seen.volumes_of(vm)
+        if kind in ("attach-gpu", "detach-gpu", "rename-vm") and vm.uuid in seen.nodes:
+            return False  # a node keeps its name, and the GPUs of its pool
         if kind in ("detach-disk",):
             return bool(vm.request.data_disks)
         if kind in ("rename-vm", "create-snapshot"):

@@ -41,6 +41,7 @@ from tests.proof.guest_commands import (
     guest_options,
     prepare,
 )
+from tests.proof.node_commands import NODE_KINDS, NODE_REFUSALS, delete_pools, node_words, settle, without_nodes
 from tests.proof.old_store import build_old_store, old_revisions
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.vm import VmState
@@ -50,6 +51,7 @@ SOON = ("--shutdown-timeout", "0")
 REFUSALS = {"no-capacity", "no-licence", "quota-exceeded", "concurrent-change"}
 FURTHER_REFUSALS = {
     **GUEST_REFUSALS,
+    **NODE_REFUSALS,
     **{"resize": {"state"}, "onboard": {"vm-differs", "state"}, "drain": {"partial-failure"}, "move": {"state"}},
     **{"delete": {"state"}, "offboard": {"state", "partial-failure"}},
 }
@@ -61,7 +63,7 @@ FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20
 KINDS = [
     *["create"] * 12, *["stop"] * 10, *["delete"] * 5, *["start", "apply"] * 3, *["gang", "onboard", "move"] * 2,
-    *["resize"] * 2, "offboard", "gc", "drain", "quarantine", *GUEST_KINDS,
+    *["resize"] * 2, "offboard", "gc", "drain", "quarantine", *GUEST_KINDS, *NODE_KINDS,
 ]  # fmt: skip
 REASON = ("--reason", "the proof")
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -110,6 +112,8 @@ class KillTest:
         dice = self._dice
         if kind in GUEST_KINDS:
             return self._guests.words(kind, self._number, self._look_at_guests())
+        if kind in NODE_KINDS:
+            return node_words(kind, dice, self._look())
         if kind in ("create", "gang"):
             return self._creation(is_gang=kind == "gang")
         if kind == "apply":
@@ -142,7 +146,10 @@ class KillTest:
 
     def _words_for_a_vm(self, kind: str) -> Sequence[str] | None:
         wanted = {"delete": None, "move": None, "resize": None, "stop": VmState.RUNNING, "start": VmState.STOPPED}[kind]
-        vms = [vm for vm in self._look().vms if wanted in (None, vm.state)]
+        seen = self._look()
+        vms = [vm for vm in seen.vms if wanted in (None, vm.state)]
+        if kind == "resize":
+            vms = without_nodes(vms, seen)
         if not vms or (kind == "delete" and len(vms) < 3):
             return None
         vm = self._dice.choice(vms).request
@@ -162,6 +169,9 @@ class KillTest:
             size = "vcpus: 1, memory: 96MiB, network: none, disk: {size: 8MiB}"
             size += self._dice.choice(("", f", data_disks: [{{name: extra-{number}, size: 8MiB, keep: true}}]"))
             lines.append(f"  - {{name: n-{number}, {size}, gpus: ['{gpu}']}}")
+        if self._dice.random() < 0.5:
+            vm = "{vcpus: 1, memory: 96MiB, network: none, disk: {size: 8MiB}, gpus: [T4-4Q]}"
+            lines.append(f"node_pools: [{{name: nodes, role: k3s, min: {self._dice.randint(0, 1)}, max: 2, vm: {vm}}}]")
         path.write_text("\n".join(lines) + "\n")
         return path
 
@@ -195,6 +205,7 @@ class KillTest:
         done = run(self._fleet.operator, "repair", "--json")
         if done.code:
             self._blame(f"repair after {after} ended with {done.code}: {done.err.strip()} {done.out.strip()}")
+        self._settle(after)
         self._open_again(after)
         if done.code == 0 and self._number % 4 == 0 and (more := self._fleet.operator.json("repair")):
             self._blame(f"a second repair after {after} found {more}")
@@ -209,6 +220,12 @@ class KillTest:
             self._is_told = True
             events = self._fleet.operator.does("list-events", "--limit", "60").out
             _say(f"{after} ended with {died.code}:\n{died.err}\nrepair:\n{done.out}{done.err}\n{events}")
+
+    def _settle(self, after: str) -> None:
+        """The controller's next round: then each node has a VM or waits for one."""
+        settled = settle(self._fleet.operator, self._look())
+        if settled is not None and settled.code:
+            self._blame(f"the controller's round after {after} ended with {settled.code}: {settled.err.strip()}")
 
     def _open_again(self, after: str) -> None:
         """Open what the command closed; nothing else may have closed a GPU."""
@@ -228,6 +245,7 @@ class KillTest:
         operator = self._fleet.operator
         self._restart_all()
         drop_snapshots(operator, self._look_at_guests())
+        delete_pools(operator)
         for tenant in [one["tenant"] for one in operator.json("list-tenants")]:
             names = [vm.request.name for vm in self._look().vms if vm.request.tenant == tenant]
             if names:
@@ -244,7 +262,7 @@ class KillTest:
             self._blame(leak)
         self._seen = seen = self._look()
         guests = self._look_at_guests()
-        if seen.vms or seen.leases or seen.queue or guests.volumes or guests.ports:
+        if seen.vms or seen.leases or seen.queue or seen.nodes or seen.node_pools or guests.volumes or guests.ports:
             self._blame(f"in the end the store has {seen}, {guests}")
         self.counts["sweeps"] += 1
         self._upgrade()

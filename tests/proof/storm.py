@@ -41,6 +41,7 @@ from tests.proof.guest_commands import (
 )
 from tests.proof.kill_test import databases
 from tests.proof.mig_checks import mig_faults
+from tests.proof.node_commands import NODE_KINDS, NODE_REFUSALS, delete_pools, node_words, settle
 from vgpuctl.model.vm import VmState
 
 OPERATORS = 8
@@ -58,7 +59,7 @@ MIG_LAYOUT: Mapping[str, Any] = {
     ]
 }
 REFUSALS = {"no-capacity", "no-licence", "quota-exceeded", "concurrent-change", "state", "not-found", "vm-differs"}
-REFUSALS |= set().union(*GUEST_REFUSALS.values())
+REFUSALS |= set().union(*GUEST_REFUSALS.values(), *NODE_REFUSALS.values())
 SEATS = 10
 SHARED_NAMES = 4
 
@@ -97,7 +98,9 @@ class Operator:
             options = guest_options(dice, self._number * 100 + self._made, gpu, is_alone=not several)
             return ("create-vm", name, "--tenant", tenant, "--gpu", gpu, *options, "--network", "none", *several)
         with self._fleet.services() as services:
-            seen = look_at_guests(services.store)
+            seen, rows = look_at_guests(services.store), look(services.store)
+        if dice.random() < 0.3:
+            return node_words(dice.choice(NODE_KINDS), dice, rows) or ("list-node-pools",)
         if dice.random() < 0.5:
             words = self._guests.words(dice.choice(GUEST_KINDS), self._number * 100 + self._made, seen)
             return words or ("list-vms",)
@@ -145,6 +148,10 @@ class Storm:
         return dict(sorted(sum((one.counts for one in self._operators), Counter[str]()).items()))
 
     def _judge(self, when: str) -> None:
+        with self._fleet.services() as services:
+            settled = settle(self._fleet.operator, look(services.store))
+        if settled is not None and settled.code:
+            self._faults.append(f"{when}: the controller's round ended with {settled.code}: {settled.err.strip()}")
         if found := [one for one in self._fleet.operator.json("repair") if one["outcome"] != "freed"]:
             self._faults.append(f"{when}: repair finds {found}")
         with self._fleet.services() as services:
@@ -168,7 +175,9 @@ class Storm:
         with self._fleet.services() as services:
             guests = look_at_guests(services.store)
         drop_snapshots(operator, guests)
-        vms = guests.vms
+        delete_pools(operator)
+        with self._fleet.services() as services:
+            vms = look(services.store).vms
         for tenant in TENANTS:
             names = [vm.request.name for vm in vms if vm.request.tenant == tenant]
             if names:

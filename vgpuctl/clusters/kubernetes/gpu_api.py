@@ -14,6 +14,8 @@ from vgpuctl.clusters.kubernetes.api_server import TIMEOUT_S, ApiServer
 from vgpuctl.errors import UsageError
 from vgpuctl.typed_json import decode
 
+_POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1"
+
 
 class GpuApi:
     """One cluster, for many threads."""
@@ -44,6 +46,15 @@ class GpuApi:
     def list_disruption_budgets(self) -> list[Any]:
         """Every PodDisruptionBudget."""
         return self._list("list disruption budgets", "/apis/policy/v1/poddisruptionbudgets")
+
+    def list_pod_groups(self) -> list[Any]:
+        """Every PodGroup of the coscheduling plugin. Raises ClusterMissing where the resource is not installed."""
+        return self._list("list pod groups", f"{_POD_GROUPS}/podgroups")
+
+    def get_pod_group(self, namespace: str, name: str) -> Any:
+        """One PodGroup. Raises ClusterMissing."""
+        path = f"{_POD_GROUPS}/namespaces/{namespace}/podgroups/{name}"
+        return self._server.get(f"get pod group {namespace}/{name}", path)
 
     def get_node(self, name: str) -> Any:
         """One node. Raises ClusterMissing."""

@@ -22,6 +22,7 @@ from vgpuctl.model.printable import printable
 from vgpuctl.usecases.kubernetes.gangs import Gangs
 from vgpuctl.usecases.kubernetes.pod_binding import LOCK_WAIT_S, Cluster, PodBinder
 from vgpuctl.usecases.kubernetes.pod_demand import PodDemand, pod_demand
+from vgpuctl.usecases.kubernetes.pod_groups import PodGroups
 from vgpuctl.usecases.kubernetes.shared_gpus import SharedGpus
 from vgpuctl.usecases.kubernetes.shared_node import Taken
 from vgpuctl.usecases.kubernetes.victims import Budget, pods_to_evict, read_budget
@@ -65,6 +66,7 @@ class Extender:
         self._lock = threading.RLock()
         self._gpus = SharedGpus(policy)
         self._reserved: dict[str, _Reserved] = {}
+        self._groups = PodGroups(cluster)
         self._gangs = Gangs(threading.Condition(self._lock), gang_wait_s)
         self._counts = {"filter": 0, "prioritize": 0, "bind": 0, "preempt": 0, "refused_bind": 0, "bad_request": 0}
         self._budgets: list[Budget] = []
@@ -86,7 +88,8 @@ class Extender:
         """Read nodes and pods and take over what they say. Raises ClusterError; the old state stays in force."""
         began = time.monotonic()
         nodes = self._list_nodes()
-        pods = self._list_pods()
+        self._groups.refresh()
+        pods = [self._groups.sized_if_known(pod) for pod in self._list_pods()]
         budgets = _readable(self._cluster.list_disruption_budgets(), read_budget)
         with self._lock:
             self._budgets = budgets
@@ -141,7 +144,7 @@ class Extender:
         request = None
         try:
             request = messages.read_filter(body)
-            demand = pod_demand(request.pod)
+            demand = pod_demand(self._groups.sized(request.pod))
         except ObjectError as error:
             self._count("bad_request")
             return messages.filter_answer(request, [], {}, {}, _reason(str(error)))
@@ -169,7 +172,7 @@ class Extender:
         """0 to 10 for each node: 10 for the one best node, the first by name of equals, and up to 9 for the others."""
         try:
             request = messages.read_filter(body)
-            demand = pod_demand(request.pod)
+            demand = pod_demand(self._groups.sized(request.pod))
         except ObjectError:
             self._count("bad_request")
             return messages.prioritize_answer({})
@@ -205,7 +208,7 @@ class Extender:
         """The victims on each node where a pod fits after them: the fewest and least important."""
         try:
             request = messages.read_preempt(body)
-            demand = pod_demand(request.pod)
+            demand = pod_demand(self._groups.sized(request.pod))
         except ObjectError:
             self._count("bad_request")
             return messages.preempt_answer({})
@@ -225,7 +228,7 @@ class Extender:
             return
         if pod.spec.node_name:
             raise BindRefused(f"pod {request.namespace}/{request.name} is bound to {pod.spec.node_name} already")
-        demand = pod_demand(pod)
+        demand = pod_demand(self._groups.sized(pod))
         with self._lock:
             reserved = self._reserve(demand, request.node)
             try:

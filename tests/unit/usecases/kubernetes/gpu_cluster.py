@@ -24,6 +24,7 @@ class GpuCluster:
         self.nodes: dict[str, Any] = {}
         self.pods: dict[str, Any] = {}
         self.budgets: list[Any] = []
+        self.pod_groups: dict[str, Any] = {}
         self.calls: list[str] = []
         self.faults: dict[str, list[VgpuctlError | Callable[[], None]]] = {}
         self._version = 0
@@ -83,6 +84,16 @@ class GpuCluster:
 
     def list_disruption_budgets(self) -> Sequence[Any]:
         return self.budgets
+
+    def list_pod_groups(self) -> list[Any]:
+        self._call("list_pod_groups")
+        return copy.deepcopy(list(self.pod_groups.values()))
+
+    def get_pod_group(self, namespace: str, name: str) -> Any:
+        self._call("get_pod_group")
+        if name not in self.pod_groups:
+            raise ClusterMissing(f"pod group {namespace}/{name} is missing")
+        return copy.deepcopy(self.pod_groups[name])
 
     def get_node(self, name: str) -> Any:
         self._call("get_node")

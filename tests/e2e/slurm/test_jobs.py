@@ -149,13 +149,15 @@ def test_a_vm_stays_until_the_job_on_its_node_has_ended(operator: Operator) -> N
         name = "gpu-001"
         lab.cluster.run("scontrol", "update", f"nodename={name}", "state=power_up")
         lab.until(lambda: lab.events(f"acme.{name}", "node-joined"), "the node does not join")
-        job = lab.cluster.submit(*WANTS, f"--nodelist={name}", script="sleep 6")
-        wait_until(lambda: lab.cluster.job(job)["JobState"] == "RUNNING", "the job does not begin")
+        end = lab.cluster.folder / "end"
+        job = lab.cluster.submit(*WANTS, f"--nodelist={name}", script=f"until [ -e {end} ]; do sleep 0.2; done")
+        lab.until(lambda: lab.cluster.job(job)["JobState"] == "RUNNING", "the job does not begin")
         stopping = lab.operator.start("stop-vm", name, *ACME, "--timeout", "0")
         wait_until(lambda: "DRAIN" in lab.cluster.state(name), "nobody told Slurm")
         assert lab.cluster.reason(name).startswith("vgpuctl: its VM is stopped")
         assert lab.cluster.job(job)["JobState"] == "RUNNING"
         assert lab.vms()[name]["state"] == "running"
+        end.touch()
         _out, err = stopping.communicate(timeout=120)
         assert stopping.returncode == 0, err
         assert is_over(lab, job), "the VM went before its job"

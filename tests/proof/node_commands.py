@@ -26,7 +26,7 @@ _SMALL = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "8
 
 
 def node_words(kind: str, dice: random.Random, seen: Seen) -> Words | None:
-    """The command of this kind, None when there is no pool that it could work on."""
+    """The command of this kind; None for a store without a pool or node to work on."""
     if kind == "round":
         return ROUND if seen.nodes else None
     if kind == "create-node-pool":
@@ -42,13 +42,13 @@ def node_words(kind: str, dice: random.Random, seen: Seen) -> Words | None:
 
 
 def without_nodes(vms: Sequence[Vm], seen: Seen) -> list[Vm]:
-    """The VMs that are no nodes: a node keeps its name, and the shape of its pool."""
+    """The VMs without the nodes: a node keeps its name, and the shape of its pool."""
     nodes = {one.vm_uuid for one in seen.nodes}
     return [vm for vm in vms if vm.uuid not in nodes]
 
 
 def settle(operator: Operator, seen: Seen) -> Answer | None:
-    """A round of the controller, as it follows every command soon; None where there is no node."""
+    """Run a round of the controller, as it follows every command soon. Returns None for a store without nodes."""
     return run(operator, *ROUND) if seen.nodes else None
 
 

@@ -84,7 +84,7 @@ class _Stream:
         return _Stream(self._inner.start_tls(ssl_context, server_hostname, self._exchange.time_left()), self._exchange)
 
     def get_extra_info(self, info: str) -> Any:
-        """What the pool asks of a connection."""
+        """A property of the connection, by httpcore's name for it."""
         return self._inner.get_extra_info(info)
 
     def close(self) -> None:

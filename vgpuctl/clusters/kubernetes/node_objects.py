@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vgpuctl reads of a tenant's nodes and of the pods on them, one object at a time.
+"""The parts of a tenant's nodes, and of the pods on them, that vgpuctl reads, one object at a time.
 
 The extender reads other parts of the same objects (objects.py).
 """

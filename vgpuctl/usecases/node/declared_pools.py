@@ -29,7 +29,7 @@ _KIND = "node-pool"
 
 
 def compare_pools(session: Session, tenant: str, wanted: Sequence[NodePool], *, prune: bool) -> list[ObjectOutcome]:
-    """What declaring these pools would do, and what becomes of the others. The tenant need not exist."""
+    """Compare the declared pools with those of the store; the others are kept or removed. The tenant need not exist."""
     there = {pool.name: pool for pool in session.node_pools(tenant)}
     named = [_compare(there.pop(pool.name, None), pool) for pool in wanted]
     return [*named, *(ObjectOutcome(_KIND, name, REMOVED if prune else KEPT) for name in there)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the nodes of a pool have for pods, as their cluster says: the template of the next node is made of the least.
+"""The amounts that the nodes of a pool offer to pods, as their cluster says. The template of a new node has the least.
 
 GPUs are left out: a node says 0 until its device plugin runs, and the pool knows their number.
 """

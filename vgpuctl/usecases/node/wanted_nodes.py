@@ -199,7 +199,7 @@ def take_out_of_queue(session: Session, node: Node, reason: str) -> bool:
 
 
 def forget(session: Session, pool: NodePool, node: Node) -> None:
-    """Forget a node whose VM is gone. One that is wanted again is made anew where the pool still has its name."""
+    """Forget a node whose VM is gone. A node that is wanted again gets a new VM, if the pool still has its name."""
     if not session.delete_node(node):
         return
     _note(session, EventKind.NODE_GONE, pool, node, node.leave_reason or "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes are cordoned while their VMs run, and which cordons are lifted again."""
+"""Nodes that are cordoned while their VMs run, and cordons that are lifted again."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -57,7 +57,7 @@ def restrict(fleet: StoredFleet, device: str, kind: RestrictionKind) -> None:
 
 
 def settle(fleet: StoredFleet, member: ClusterMember, vm: Vm | None = None) -> tuple[str | None, list[str], list[str]]:
-    """What one round does: its outcome, what the cluster was asked, and the events of the node."""
+    """One round: its outcome, the questions to the cluster, and the events of the node."""
     link: Any = Cluster()
     vm = vm or vm_of(fleet)
     node = Node("acme", "gpu", vm.request.name, vm.uuid, wanted_at=1.0, joined_at=2.0)

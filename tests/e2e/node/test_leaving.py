@@ -151,6 +151,8 @@ def test_a_vm_that_does_not_wait_is_cordoned_and_its_pods_are_left(
     operator.does("stop-vm", "gpu-001", *ACME, "--no-drain", "--timeout", "0")
     operator.does("start-vm", "gpu-001", *ACME)
     operator.does("reset-vm", "gpu-001", *ACME)
+    restarted = ("--restart", "--no-drain", "--shutdown-timeout", "0")
+    operator.does("resize-vm", "gpu-001", *ACME, "--vcpus", "2", *restarted)
     assert api.requests == [CORDON], "one cordon is enough"
     round_of(operator)
     api.broken = [(500, b"boom")] * 50
@@ -196,6 +198,13 @@ def test_the_nodes_of_a_drained_host_leave_their_cluster_before_they_stop(
     operator.does("uncordon-host", "sim-001", "--start", "--force")
     round_of(operator)
     assert not is_cordoned(api)
+    api.requests.clear()
+    api.add_pod("train", "gpu-001")
+    operator.does(
+        "drain-host", "sim-001", "--stop", "--no-drain", "--reason", "smoke", "--yes", "--shutdown-timeout", "0"
+    )
+    assert api.requests == [CORDON]
+    operator.does("uncordon-host", "sim-001", "--start", "--force")
 
 
 def test_a_node_on_a_gpu_in_quarantine_is_cordoned_and_works_on(

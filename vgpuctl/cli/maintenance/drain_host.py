@@ -18,6 +18,7 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 @click.option("--plan", "--dry-run", "plans", is_flag=True, help="Show what moves where, what stops and what cannot.")
 @options.yes
 @options.shutdown_timeout("Seconds for each guest to shut down before it is forced off.")
+@options.no_drain
 @options.one_host
 @options.as_json
 def command(
@@ -28,6 +29,7 @@ def command(
     plans: bool,
     yes: bool,
     shutdown_timeout_s: float,
+    no_drain: bool,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -39,7 +41,7 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.drain_host import DrainOptions, drain_host, is_drained, plan_drain
 
-    wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s)
+    wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s, 0 if no_drain else None)
     with services(**where) as opened:
         if not plans and not yes:
             for one in plan_drain(opened, host, wanted):

@@ -15,6 +15,7 @@ from vgpuctl.cli.support.output import print_json, say
 @click.option("--to", metavar="HOST", help="Host to move to.  [default: the one that the scheduler chooses]")
 @options.reason("Reason, for the event.", required=False)
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.")
+@options.no_drain
 @options.dry_run
 @options.one_host
 @options.as_json
@@ -24,6 +25,7 @@ def command(
     to: str | None,
     reason: str,
     shutdown_timeout_s: float,
+    no_drain: bool,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -47,7 +49,8 @@ def command(
         elif dry_run:
             plan = plan_move(opened, vm, to=to)
         else:
-            plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason)
+            drain_s = 0 if no_drain else None
+            plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason, drain_s=drain_s)
     if plan is None:
         if as_json:
             print_json({"changed": bool(left), "from": vm.host, "to": vm.host, "storage": "none", "plan": None})

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--move", "may_move", is_flag=True, help="Move it to another host when its own has no room.")
 @options.reason("Reason, for the event.", required=False)
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.")
+@options.no_drain
 @options.dry_run
 @options.one_host
 @options.every_refusal
@@ -52,6 +53,7 @@ def command(
     may_move: bool,
     reason: str,
     shutdown_timeout_s: float,
+    no_drain: bool,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -72,7 +74,7 @@ def command(
         if dry_run:
             plan = plan_resize(opened, vm, size, may_move=may_move)
         else:
-            chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason)
+            chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason, 0 if no_drain else None)
             plan = resize_vm(opened, vm, size, chosen)
     if as_json:
         print_json(_show(plan, dry_run=dry_run))

@@ -61,12 +61,14 @@ class Drained:
 @dataclass(frozen=True)
 class DrainOptions:
     """stops: stop VMs that cannot move, with their shares kept. takes_stopped: move stopped VMs too, for a host that
-    does not come back. timeout_s: for each guest to shut down.
+    does not come back. timeout_s: for each guest to shut down. drain_s: the longest wait for the work on each node of a
+    cluster, by default its pool's.
     """
 
     stops: bool = False
     takes_stopped: bool = False
     timeout_s: float = 120.0
+    drain_s: float | None = None
 
 
 def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Drained]:
@@ -163,7 +165,8 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
     if _stays(vm, options):
         return replace(_plan(services, vm, options, None), outcome="stays stopped")
     try:
-        plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=f"{vm.host} is drained: {reason}")
+        why = f"{vm.host} is drained: {reason}"
+        plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=why, drain_s=options.drain_s)
     except VgpuctlError as error:
         services.say(error.line_of(vm.label))
         with services.store.reading() as session:
@@ -179,7 +182,8 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
 def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: VgpuctlError) -> Drained:
     problem = f"{STOPPED_BY_DRAIN}{reason}"
     try:
-        stop_vm(services, vm, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
+        timeout_s, drain_s = options.timeout_s, options.drain_s
+        stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=problem, drain_s=drain_s)
     except VgpuctlError as error:
         return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome=f"failed: {error.message}")
     return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome="stopped")

@@ -39,7 +39,7 @@ def pool_rows(session: Session) -> Iterator[tuple[str, StateRow]]:
 
 
 def _is_asked(pool: NodePool, nodes: Sequence[NodeStatus]) -> bool:
-    """True if the pool's cluster tells which nodes have joined. Of a Slurm pool that is known once a node has joined."""
+    """True if it is known which nodes of a pool have joined. For a Slurm pool, that needs a node that has joined."""
     if pool.role.is_kubernetes:
         return pool.join.kubeconfig is not None
     return any(one.node.joined_at is not None for one in nodes)

@@ -104,26 +104,30 @@ def plan_move(
     return (search or MoveSearch(services, vm.host)).find(vm, look, to=to, request=request)
 
 
-def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: float, reason: str) -> PlannedMove:
+def move_vm(
+    services: Services, vm: Vm, *, to: str | None = None, timeout_s: float, reason: str, drain_s: float | None = None
+) -> PlannedMove:
     """Move a VM. A VM that ran runs again, on the new host, or on its old one when the move fails.
 
-    timeout_s: for its guest to shut down. reason: for its event. Raises what `plan_move` raises, with nothing changed,
-    and the errors of the hosts.
+    timeout_s: for its guest to shut down. reason: for its event. drain_s: the longest wait for the work on a node of a
+    cluster, by default its pool's. Raises what `plan_move` raises, with nothing changed, and the errors of the hosts.
     """
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
         plan = plan_move(services, vm, to=to)
-        carry_out(services, plan, timeout_s=timeout_s, reason=reason)
+        carry_out(services, plan, timeout_s=timeout_s, reason=reason, drain_s=drain_s)
     return plan
 
 
-def carry_out(services: Services, plan: PlannedMove, *, timeout_s: float, reason: str) -> Vm:
+def carry_out(
+    services: Services, plan: PlannedMove, *, timeout_s: float, reason: str, drain_s: float | None = None
+) -> Vm:
     """Move a VM as planned, within the operation that planned it. Returns it as it was before it started there."""
     vm, target = plan.vm, plan.placement.host
     services.say(f"{vm.domain_name}: moves from {vm.host} to {target}")
     problem = on_its_way(vm.host, target) if vm.has_to_run else moves_to(target)
     with _held(services, plan):
         try:
-            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
+            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem, drain_s=drain_s)
         except BaseException:
             runs_on(services, vm)
             raise

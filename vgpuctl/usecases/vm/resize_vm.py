@@ -81,13 +81,15 @@ def _texts(gpus: Sequence[GpuRequest]) -> list[str]:
 class ResizeOptions:
     """may_move: look for another host when its own has no room. may_restart: stop a VM that runs, and start it again.
 
-    timeout_s: for its guest to shut down. reason: for the event.
+    timeout_s: for its guest to shut down. reason: for the event. drain_s: the longest wait for the work on a node of a
+    cluster, by default its pool's.
     """
 
     may_move: bool = False
     may_restart: bool = False
     timeout_s: float = 120.0
     reason: str = ""
+    drain_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
                 hint="add --restart to have it shut down and started again, or stop it first",
             )
         if plan.move is not None:
-            carry_out(services, plan.move, timeout_s=options.timeout_s, reason=options.reason)
+            carry_out(services, plan.move, timeout_s=options.timeout_s, reason=options.reason, drain_s=options.drain_s)
         elif plan.here is not None:
             _resize_here(services, plan, plan.here, options)
         services.say(f"{vm.domain_name}: resized: {', '.join(plan.differences)}")
@@ -240,7 +242,8 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
             hold(session, vm, HeldFor.RESIZE_TO, vm.host, [one.share for one in here.beginning])
     try:
         if vm.has_to_run:
-            stop_vm(services, vm, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
+            timeout_s, drain_s = options.timeout_s, options.drain_s
+            stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=problem, drain_s=drain_s)
         else:
             _release_leaving(services, plan)
         plan = replace(plan, before=without_leaving(plan.before))

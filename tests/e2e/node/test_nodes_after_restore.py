@@ -9,13 +9,13 @@ import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.node.pools import ONCE, nodes, nothing_is_left, vms
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, SIZE, operator
+from tests.e2e.small_vms import ACME, operator
 from vgpuctl.store.store import open_store
 
 __all__ = ["nothing_is_left", "operator"]
 FLEET = (2, "a40")
-POOL = ("create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "4", "--gpu", "A40-24Q", *SIZE)
 WITHOUT_DISK = ("--gpu", "A40-24Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
+POOL = ("create-node-pool", "gpu", *ACME, "--role", "k3s", "--max", "4", *WITHOUT_DISK)
 FREE = ("--yes", "--timeout", "0")
 
 
@@ -65,7 +65,7 @@ def test_another_vm_with_the_name_of_a_node_keeps_no_row_for_ever(operator: Oper
 
 
 def test_the_nodes_of_a_host_that_is_forgotten_are_made_elsewhere(operator: Operator, fleet: lab.LabFolder) -> None:
-    operator.does("create-node-pool", "gpu", *ACME, "--role", "k3s", "--min", "2", "--max", "4", *WITHOUT_DISK)
+    operator.does(*POOL, "--min", "2")
     operator.does(*ONCE)
     assert {vm["host"] for vm in vms(operator).values()} == {"sim-001", "sim-002"}
     lab.faults.begin("sim-001", "sshd", folder=fleet)

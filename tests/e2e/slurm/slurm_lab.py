@@ -22,6 +22,8 @@ from tests.slurm_fixture import SlurmCluster, short_folder, wait_until
 
 ONCE = ("controller", "--once", "--shutdown-timeout", "0")
 _LIMIT_S = 200.0
+_PAUSE_S = 0.5
+"""Between rounds; slurmctld looks at its nodes once a second."""
 
 
 class SlurmLab:
@@ -31,6 +33,7 @@ class SlurmLab:
         self.operator = operator
         self.cluster = cluster
         self._guests: dict[str, str] = {}
+        self._before = max((one["id"] for one in operator.json("list-events")), default=0)
 
     def vms(self) -> dict[str, Any]:
         """The VMs of acme, by name."""
@@ -72,15 +75,16 @@ class SlurmLab:
                 self.round()
             else:
                 self.operator.does(*ONCE)
+            time.sleep(_PAUSE_S)
 
     def wait_for_resume(self) -> None:
         """Wait until slurm-resume has wanted a node."""
         wait_until(self.nodes, f"slurm-resume was not called: {self.log()}\n{self.cluster.log()}")
 
     def events(self, subject: str, kind: str) -> list[dict[str, Any]]:
-        """The events of one kind of a node."""
+        """The events of one kind of a node, since this cluster began."""
         found: list[dict[str, Any]] = self.operator.json("list-events", subject)
-        return [one for one in found if one["kind"] == kind]
+        return [one for one in found if one["kind"] == kind and one["id"] > self._before]
 
     def log(self) -> str:
         """The log of the programs that slurmctld ran."""

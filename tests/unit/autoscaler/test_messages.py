@@ -25,7 +25,7 @@ def test_the_compiled_messages_are_those_of_the_protos() -> None:
 
 @pytest.mark.parametrize("release", Release)
 def test_every_release_reads_the_template(release: Release) -> None:
-    node = node_bytes(template_node(POOL))
+    node = node_bytes(template_node(POOL, {}))
     wire = message("TemplateAnswer")(nodeInfo=node, nodeBytes=node).SerializeToString()
     read = release.node(release.message("NodeGroupTemplateNodeInfoResponse").FromString(wire))
     assert read.metadata.labels[GPU_LABEL] == "A40-24Q"
@@ -38,8 +38,8 @@ def test_every_release_reads_the_template(release: Release) -> None:
 
 
 def test_equal_templates_are_equal_bytes() -> None:
-    assert node_bytes(template_node(POOL)) == node_bytes(template_node(POOL))
-    assert node_message().FromString(node_bytes(template_node(POOL))).metadata.name == "gpu-template"
+    assert node_bytes(template_node(POOL, {})) == node_bytes(template_node(POOL, {}))
+    assert node_message().FromString(node_bytes(template_node(POOL, {}))).metadata.name == "gpu-template"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_slurmctld_and_the_controller_are_killed_in_between(operator: Operator, 
         assert killed.code == -9, killed.err
         lab.cluster.start()
         lab.until(lambda: is_over(lab, job), "the job does not end")
+        # A node that nobody saw there, and that slurmctld forgets too, stays until its time to join is over.
+        lab.until(lambda: "joining" not in lab.nodes().values(), "the controller does not see that the node joined")
         lab.cluster.kill()
         lab.round()
         lab.cluster.start()

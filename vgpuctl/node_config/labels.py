@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import UsageError
+from vgpuctl.model import place_labels
 from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.node_pool import GpuSharing, NodePool
@@ -22,7 +23,7 @@ GPU_LABEL = "vgpuctl.io/gpu"
 """On every node with a GPU and on no other: the label by which the cluster-autoscaler waits for device plugins."""
 PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 """Names the file of NVIDIA's device plugin for one node."""
-RACK_KEYS = ("vgpuctl.io/rack", "rack")
+RACK_KEYS = (place_labels.RACK, "rack")
 """The labels of a host of the inventory that name its rack, the first that it has."""
 HAMI_LABEL = ("gpu", "on")
 """The node selector of the device plugin in HAMi's chart (charts/hami/values.yaml)."""
@@ -97,17 +98,17 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 
 def node_labels(pool: NodePool, place: NodePlace) -> dict[str, str]:
     """The labels of one placed node: its template's, its place, and what its shares promise."""
-    own = {"vgpuctl.io/host": label_value(place.host)}
+    own = {place_labels.HOST: label_value(place.host)}
     of_host = dict(place.host_labels)
     rack = next((of_host[key] for key in RACK_KEYS if key in of_host), None)
     if rack is not None:
-        own["vgpuctl.io/rack"] = label_value(rack)
+        own[place_labels.RACK] = label_value(rack)
     nodes = {share.numa_node for share in place.shares}
     if len(nodes) == 1 and None not in nodes:
-        own["vgpuctl.io/numa-node"] = str(nodes.pop())
+        own[place_labels.NUMA_NODE] = str(nodes.pop())
     domain = None if place.facts is None else nvlink_domain(place.host, place.facts, [one.gpu for one in place.shares])
     if domain is not None:
-        own["vgpuctl.io/nvlink-domain"] = domain
+        own[place_labels.NVLINK_DOMAIN] = domain
     own |= _promised(place)
     return template_labels(pool) | {key: value for key, value in own.items() if value} | dict(pool.labels)
 
@@ -175,15 +176,15 @@ def _promised(place: NodePlace) -> dict[str, str]:
     labels = {"vgpuctl.io/gpu-count": str(len(shares))}
     for key, values in (
         ("vgpuctl.io/profile", {share.profile for share in shares}),
-        ("vgpuctl.io/gpu-sharing", {str(share.sharing) for share in shares}),
+        (place_labels.GPU_SHARING, {str(share.sharing) for share in shares}),
     ):
         if len(values) == 1:
             labels[key] = label_value(values.pop())
     gpus = {} if place.facts is None else {gpu.address: gpu for gpu in place.facts.gpus}
     for key, known in (
-        ("vgpuctl.io/gpu-memory-mib", [_memory_mib(share, gpus.get(share.gpu)) for share in shares]),
-        ("vgpuctl.io/gpu-multiprocessors", [_multiprocessors(share, gpus.get(share.gpu)) for share in shares]),
-        ("vgpuctl.io/gpu-percent", [_percent(share, gpus.get(share.gpu)) for share in shares]),
+        (place_labels.GPU_MEMORY, [_memory_mib(share, gpus.get(share.gpu)) for share in shares]),
+        (place_labels.GPU_MULTIPROCESSORS, [_multiprocessors(share, gpus.get(share.gpu)) for share in shares]),
+        (place_labels.GPU_PERCENT, [_percent(share, gpus.get(share.gpu)) for share in shares]),
     ):
         there = [one for one in known if one is not None]
         if len(there) == len(shares):

@@ -147,7 +147,7 @@ def _join(operator: Operator) -> None:
 
 
 def _fill(operator: Operator) -> None:
-    """Tenants, VMs with shares, a node, a VM that waits, and a reservation."""
+    """Two tenants. They have VMs with shares, a node, a reservation and a VM that waits."""
     operator.does("create-tenant", "acme")
     operator.does("create-tenant", "globex")
     operator.does("set-quota", "acme", "vms=2", "framebuffer=96GiB")

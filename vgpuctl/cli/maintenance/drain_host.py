@@ -29,7 +29,7 @@ def command(
     plans: bool,
     yes: bool,
     shutdown_timeout_s: float,
-    no_drain: bool,
+    drain_s: float | None,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -41,7 +41,7 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.drain_host import DrainOptions, drain_host, is_drained, plan_drain
 
-    wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s, 0 if no_drain else None)
+    wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s, drain_s)
     with services(**where) as opened:
         if not plans and not yes:
             for one in plan_drain(opened, host, wanted):

@@ -118,10 +118,12 @@ def shutdown_timeout(
 
 
 def no_drain(function: Command) -> Command:
-    """Do not wait for the work on a node of a cluster."""
+    """`drain_s`, the longest wait for the work on a node of a cluster: 0 with --no-drain, else None, its pool's."""
     return click.option(
         "--no-drain",
+        "drain_s",
         is_flag=True,
+        callback=lambda _context, _option, is_given: 0.0 if is_given else None,
         help="Cordon a node of a cluster and do not wait for its work to leave.  [default: wait as its pool says]",
     )(function)
 

@@ -28,7 +28,7 @@ def command(
     yes: bool,
     if_exists: bool,
     timeout_s: float,
-    no_drain: bool,
+    drain_s: float | None,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -51,6 +51,6 @@ def command(
             several = [vm for vm, _leases in found] if len(found) > 1 else []
             with leaving_together(opened, several, "its VM is deleted"):
                 for vm, _leases in found:
-                    delete_vm(opened, vm, timeout_s=timeout_s, drain_s=0 if no_drain else None)
+                    delete_vm(opened, vm, timeout_s=timeout_s, drain_s=drain_s)
     if as_json:
         print_json({"deleted": [] if dry_run else [vm.request.name for vm, _leases in found], "dry_run": dry_run})

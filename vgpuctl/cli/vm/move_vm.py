@@ -25,7 +25,7 @@ def command(
     to: str | None,
     reason: str,
     shutdown_timeout_s: float,
-    no_drain: bool,
+    drain_s: float | None,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -49,7 +49,6 @@ def command(
         elif dry_run:
             plan = plan_move(opened, vm, to=to)
         else:
-            drain_s = 0 if no_drain else None
             plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason, drain_s=drain_s)
     if plan is None:
         if as_json:

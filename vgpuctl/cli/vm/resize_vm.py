@@ -53,7 +53,7 @@ def command(
     may_move: bool,
     reason: str,
     shutdown_timeout_s: float,
-    no_drain: bool,
+    drain_s: float | None,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -74,7 +74,7 @@ def command(
         if dry_run:
             plan = plan_resize(opened, vm, size, may_move=may_move)
         else:
-            chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason, 0 if no_drain else None)
+            chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason, drain_s)
             plan = resize_vm(opened, vm, size, chosen)
     if as_json:
         print_json(_show(plan, dry_run=dry_run))

@@ -16,7 +16,7 @@ from vgpuctl.cli.support.output import print_json
 @options.no_drain
 @options.one_host
 @options.as_json
-def command(name: str, tenant: str, timeout_s: float, no_drain: bool, as_json: bool, **where: Any) -> None:
+def command(name: str, tenant: str, timeout_s: float, drain_s: float | None, as_json: bool, **where: Any) -> None:
     """Stop a VM and start it again with the GPU shares that it has; a stopped one is started.
 
     It gets everything that waits for its next start, as devices that were attached while it ran. A guest that reboots
@@ -27,6 +27,6 @@ def command(name: str, tenant: str, timeout_s: float, no_drain: bool, as_json: b
     from vgpuctl.usecases.vm.restart_vm import restart_vm
 
     with services(**where) as opened:
-        vm = restart_vm(opened, find_vm(opened, tenant, name)[0], timeout_s=timeout_s, drain_s=0 if no_drain else None)
+        vm = restart_vm(opened, find_vm(opened, tenant, name)[0], timeout_s=timeout_s, drain_s=drain_s)
     if as_json:
         print_json({"changed": True, "vm": vm})

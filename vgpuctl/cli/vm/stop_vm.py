@@ -35,7 +35,7 @@ def command(
     hold: str,
     hold_for: str | None,
     timeout_s: float,
-    no_drain: bool,
+    drain_s: float | None,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -51,9 +51,7 @@ def command(
         raise UsageError("--hold-for goes with shares that are kept", hint="leave --hold release out")
     with services(**where) as opened:
         found, _ = find_vm(opened, tenant, name)
-        vm, changed = stop_vm(
-            opened, found, hold=Hold(hold), timeout_s=timeout_s, drain_s=0 if no_drain else None, keep_s=keep_s
-        )
+        vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
         if not changed:
             say(f"{vm.domain_name}: no change, it is stopped")
     if as_json:

@@ -5,6 +5,7 @@ So an address that only this machine or its cloud reaches is refused, in every w
 what a name resolves to at the moment of each connection.
 """
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -54,10 +55,8 @@ class ClusterNetworks:
         """The same for a host in a kubeconfig. A name that is not an address is checked once it is resolved."""
         if host == "localhost":
             return self.refusal(ipaddress.IPv4Address("127.0.0.1"))
-        try:
+        with contextlib.suppress(ValueError):
             return self.refusal(ipaddress.ip_address(host))
-        except ValueError:
-            pass
         try:
             socket.inet_aton(host)
         except (OSError, ValueError):

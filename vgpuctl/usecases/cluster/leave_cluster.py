@@ -6,18 +6,17 @@ The way back, once the VM runs again, is settle_nodes.py.
 """
 
 import contextlib
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from vgpuctl.errors import ClusterError, ClusterRefused, ClusterUnreachable, VgpuctlError
+from vgpuctl.errors import ClusterError, ClusterRefused, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.cluster.timed_link import TimedLink
 from vgpuctl.usecases.support.cluster_link import ClusterLink
 from vgpuctl.usecases.support.operations import leave_subject
 from vgpuctl.usecases.support.services import Services
@@ -30,7 +29,6 @@ PREEMPTED = "it is preempted"
 SICK = "its GPU is in quarantine"
 _POLL_S = 2.0
 _NAMED = 5
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,16 @@ class LeavingNode:
     reason: str
     detail: str = ""
 
-    def tell(self, limit_s: float = TELL_S) -> bool:
+    def within(self, limit_s: float) -> "LeavingNode":
+        """The node, with a time limit from now on for everything that its cluster is asked."""
+        return replace(self, link=TimedLink(self.link, limit_s))
+
+    def tell(self) -> bool:
         """Cordon the node. Returns False, with an event, when its cluster did not take it."""
         error: ClusterError | None = None
         for _try in range(2):  # a node that was changed while it was read is read again
             try:
-                self.cordon(limit_s)
+                self.cordon()
             except ClusterRefused as refused:
                 error = refused
             except ClusterError as caught:
@@ -64,24 +66,23 @@ class LeavingNode:
         note_not_told(self.services, self.node, self.detail or self.reason, "" if error is None else error.message)
         return False
 
-    def ask(self, limit_s: float = TELL_S) -> Sequence[str]:
+    def ask(self) -> Sequence[str]:
         """Cordon the node and ask the work on it to leave, without waiting for it. Returns what is still there.
 
         An error of the cluster counts as that.
         """
-        began = time.monotonic()
         try:
-            self.cordon(limit_s)
-            return _within(limit_s - (time.monotonic() - began), lambda: self.link.drain(self.node.name))
+            self.cordon()
+            return self.link.drain(self.node.name)
         except ClusterError as error:
             return [error.message]
 
-    def cordon(self, limit_s: float = TELL_S) -> bool:
+    def cordon(self) -> bool:
         """Cordon the node, with an event. Returns False for one that was cordoned before, or is unknown there.
 
         Raises ClusterError.
         """
-        is_new = _within(limit_s, lambda: self.link.cordon(self.node.name, self.reason))
+        is_new = self.link.cordon(self.node.name, self.reason)
         if is_new:
             with self.services.store.transaction() as session:
                 session.add_event(
@@ -121,12 +122,12 @@ def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | Non
         return
     limit_s = leaving.pool.drain_s if within_s is None else within_s
     if limit_s <= 0 or not _runs(services, vm):
-        leaving.tell()
+        leaving.within(TELL_S).tell()
         return
     services.say(f"{vm.domain_name}: its node drains, for at most {format_duration(limit_s)}")
     deadline = time.monotonic() + limit_s
     said: Sequence[str] = ()
-    while left := leaving.ask(max(TELL_S, deadline - time.monotonic())):
+    while left := leaving.within(max(TELL_S, deadline - time.monotonic())).ask():
         if left != said:
             said = left
             services.say(f"{vm.domain_name}: waits for {named(left)}")
@@ -152,7 +153,7 @@ def leaving_together(services: Services, vms: Sequence[Vm], reason: str, detail:
                 continue
             subject = leave_subject(vm.uuid)
             at_work.enter_context(services.store.operation("leave-cluster", subject, vm.domain_name))
-            if not leaving.tell():
+            if not leaving.within(TELL_S).tell():
                 silent.add(leaving.link)
         yield
 
@@ -174,27 +175,6 @@ def named(left: Sequence[str]) -> str:
     """The first of the work that is left on a node, for a message, and the number of the rest."""
     more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
     return ", ".join(left[:_NAMED]) + more
-
-
-def _within(limit_s: float, call: Callable[[], T]) -> T:
-    """Call in a thread, since a server may send its answer drop by drop. Raises what it raises, ClusterUnreachable."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            answers.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=ask, name="cluster", daemon=True)
-    thread.start()
-    thread.join(max(limit_s, 0))
-    if errors:
-        raise errors[0]
-    if not answers:
-        raise ClusterUnreachable(f"its cluster did not answer within {format_duration(limit_s)}")
-    return answers[0]
 
 
 def _runs(services: Services, vm: Vm) -> bool:

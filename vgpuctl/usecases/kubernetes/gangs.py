@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from vgpuctl.errors import BindRefused
+from vgpuctl.model import place_labels
 from vgpuctl.usecases.kubernetes.pod_demand import Gang, PodDemand
 from vgpuctl.usecases.kubernetes.shared_gpus import SharedGpus
 from vgpuctl.usecases.kubernetes.shared_node import SharedNode
 
-NEAR = ("vgpuctl.io/nvlink-domain", "vgpuctl.io/host", "vgpuctl.io/rack")
+NEAR = (place_labels.NVLINK_DOMAIN, place_labels.HOST, place_labels.RACK)
 """Labels of nodes by which members are placed near each other, the nearest first."""
 
 

@@ -3,7 +3,7 @@
 
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.node_pool import Node, NodePool
-from vgpuctl.model.place_labels import HOST_LABEL, PLACE_LABELS
+from vgpuctl.model.place_labels import HOST, PLACE_LABELS
 from vgpuctl.model.vm import Vm
 from vgpuctl.node_config.labels import label_value, node_labels
 from vgpuctl.usecases.image.node_join import place_of
@@ -19,7 +19,7 @@ def relabel_moved(
     A node without the label of a host was never told its place by vgpuctl, and stays as it is. The labels of the pool
     win, as when the node was made. Raises ClusterError, InventoryError.
     """
-    if member.labels.get(HOST_LABEL) in (None, label_value(vm.host)):
+    if member.labels.get(HOST) in (None, label_value(vm.host)):
         return None
     with services.store.reading() as session:
         wanted = node_labels(pool, place_of(services, session, vm))

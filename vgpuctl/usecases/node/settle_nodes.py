@@ -20,10 +20,10 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.node_config.join.setup import refuse_to_join
 from vgpuctl.usecases.cluster.cordons import Cordons
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
+from vgpuctl.usecases.cluster.timed_link import TimedLink
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.node.moved_node import relabel_moved
 from vgpuctl.usecases.node.node_amounts import note_amounts
-from vgpuctl.usecases.node.timed_link import TimedLink
 from vgpuctl.usecases.node.wanted_nodes import (
     forget,
     is_wanted,
@@ -67,7 +67,7 @@ def settle_nodes(
     def settle(label: str) -> list[Settled]:
         return settle_pool(services, pools[label], shutdown_timeout_s=shutdown_timeout_s, stop=stop)
 
-    if len(pools) == 1:
+    if len(pools) == 1:  # in this thread, so that an interrupt ends it where it is
         return settle(*pools)
     results = run_on_hosts(list(pools), settle, forks=_AT_ONCE)
     return [
@@ -190,7 +190,7 @@ def _drain(services: Services, pool: NodePool, node: Node, link: ClusterLink | N
     """Ask the work on a node to leave. Returns what is still there; None when its VM may be deleted."""
     left: Sequence[str] = ()
     if link is not None and node.joined_at is not None:
-        left = LeavingNode(services, pool, node, link, "it is let go", node.leave_reason or "").ask(_CLUSTER_S)
+        left = LeavingNode(services, pool, node, link, "it is let go", node.leave_reason or "").ask()
     if left and not _is_over(services, pool, node):
         return named(left)
     with services.store.transaction() as session:

@@ -59,9 +59,8 @@ def onboard(
 
     prune: remove what the file does not have. timeout_s: for guests that are removed to shut down.
     Raises VmDiffers, NetworkDiffers and, for node pools, StateError for objects that must be created again, before it
-    changes anything,
-    ConcurrentChange while another run onboards the tenant, and everything that creating a network or a VM raises.
-    After one of those, what was done stays done.
+    changes anything. Raises ConcurrentChange while another run onboards the tenant, and everything that creating a
+    network or a VM raises. After one of those, what was done stays done.
     """
     refuse_shared_disks(wanted.vms)
     with services.store.reading() as session:

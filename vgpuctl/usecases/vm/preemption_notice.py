@@ -56,11 +56,12 @@ def _wait(services: Services, vms: Sequence[Vm], grace_s: float, cause: str) -> 
     ]
     left: dict[str, Sequence[str]] = {node.node.label: ("unknown work",) for node in nodes}
     for node in nodes:  # all of them first: what leaves one is not to come to the next
-        node.tell(max(0.0, min(TELL_S, deadline - time.monotonic())))
+        if (left_s := deadline - time.monotonic()) > 0:
+            node.within(min(TELL_S, left_s)).tell()
     while deadline - time.monotonic() > 0:
         for node in nodes:
             if left[node.node.label] and (left_s := deadline - time.monotonic()) > 0:
-                left[node.node.label] = node.ask(min(TELL_S, left_s))
+                left[node.node.label] = node.within(min(TELL_S, left_s)).ask()
         time.sleep(max(0.0, min(_POLL_S, deadline - time.monotonic())))
         with services.store.reading() as session:
             if not any(vm.uuid in uuids and vm.state is VmState.RUNNING for vm in session.vms()):

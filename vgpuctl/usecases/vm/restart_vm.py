@@ -21,8 +21,8 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     """Restart `vm`, a stopped one too. Returns it as it is now.
 
     timeout_s: for its guest to shut down. drain_s: the longest wait for the work on a node of a cluster, by default its
-    pool's. Raises, with nothing changed, what start-vm would raise for its host, and
-    while it is being preempted. When it cannot start again it stays stopped with its shares.
+    pool's. Raises, with nothing changed, what start-vm would raise for its host, and while it is being preempted. When
+    it cannot start again it stays stopped with its shares.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")

@@ -158,7 +158,7 @@ def test_an_answer_that_comes_drop_by_drop_is_not_waited_for(site: Site) -> None
     leaving = find_leaving(site.services, VM, "its VM is stopped")
     assert isinstance(leaving, LeavingNode)
     began = time.monotonic()
-    (left,) = leaving.ask(0.2)
+    (left,) = leaving.within(0.2).ask()
     end.set()
     assert time.monotonic() - began < 5
     assert left.startswith("its cluster did not answer within")

@@ -17,8 +17,10 @@ import click
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
 from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY, SECTIONS
+from vgpuctl.cli.support.conventions import apply_conventions
 from vgpuctl.cli.support.log_options import accept_log_options
 from vgpuctl.cli.support.output import Styled, drop_output, print_document, print_json_error, print_line
+from vgpuctl.cli.support.output_format import OutputFormat, choose, chosen
 from vgpuctl.errors import FileNotWritten, Interrupted, Unexpected, UsageError, VgpuctlError
 from vgpuctl.local_files import is_out_of_room, not_written
 from vgpuctl.usecases.support import interruptions
@@ -45,7 +47,7 @@ class _LazyGroup(click.Group):
         else:
             return None
         assert isinstance(command, click.Command)
-        accept_log_options(command, hidden=True)
+        apply_conventions(command)
         return command
 
     def resolve_command(
@@ -127,6 +129,7 @@ def leave(code: int) -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
     interruptions.install()
+    choose(OutputFormat.TEXT)
     # Without a handler, Python writes what libraries log to stderr, tracebacks and control characters too.
     logging.getLogger().addHandler(_SILENT)
     try:
@@ -189,7 +192,7 @@ def _report(error: VgpuctlError, arguments: list[str]) -> int:
     if isinstance(error, FileNotWritten):
         _drop_full_output()
     _LOGGER.debug("error", extra={"fields": {"reference": error.reference, "message": error.message}}, exc_info=error)
-    if "--json" in arguments:
+    if chosen().is_for_programs():
         described = {
             "reference": error.reference,
             "message": error.message,

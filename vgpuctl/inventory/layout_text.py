@@ -3,11 +3,10 @@
 
 from typing import Any
 
-import yaml
-
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE
 from vgpuctl.specs.writing import write_entry
+from vgpuctl.yaml_text import yaml_text
 
 
 def layout_variable(layout: HostLayout) -> dict[str, Any]:
@@ -17,5 +16,4 @@ def layout_variable(layout: HostLayout) -> dict[str, Any]:
 
 def layout_yaml(layout: HostLayout) -> str:
     """A file of `host_vars` that declares the layout."""
-    text: str = yaml.safe_dump({LAYOUT_VARIABLE: layout_variable(layout)}, sort_keys=False, allow_unicode=True)
-    return text
+    return yaml_text({LAYOUT_VARIABLE: layout_variable(layout)})

@@ -7,9 +7,8 @@ Source: kubernetes/autoscaler, cluster-autoscaler/cloudprovider/externalgrpc/REA
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from vgpuctl.model.node_pool import NodePool
+from vgpuctl.yaml_text import yaml_text
 
 FOLDER = "/etc/vgpuctl-autoscaler"
 """Where the autoscaler's pod has its secret: the cloud-config, and a key and certificate of it by Kubernetes' names."""
@@ -39,4 +38,4 @@ def autoscaler_config(pools: Sequence[NodePool], address: str, *, has_tls: bool)
         f"--cloud-config={FOLDER}/{_FILE}",
         f"--max-node-provision-time={int(slowest_s)}s",
     )
-    return AutoscalerConfig(yaml.safe_dump(document, sort_keys=False), flags)
+    return AutoscalerConfig(yaml_text(document), flags)

@@ -9,11 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from vgpuctl.errors import UsageError
 from vgpuctl.model.node_pool import GpuSharing, MigStrategy, NodePool, NodeSharing
 from vgpuctl.node_config.labels import HAMI_LABEL, config_key
+from vgpuctl.yaml_text import yaml_text
 
 CONFIG_MAP = "vgpuctl-device-plugin"
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -79,7 +78,7 @@ def gpu_resource(pool: NodePool) -> tuple[str, int]:
 def config_map(pools: Sequence[NodePool], *, namespace: str = "kube-system") -> Document:
     """Write the ConfigMap with a file for each pool that NVIDIA's device plugin serves."""
     files = {
-        config_key(pool): yaml.safe_dump(plugin_config(pool.sharing), sort_keys=False)
+        config_key(pool): yaml_text(plugin_config(pool.sharing))
         for pool in _with_gpus(pools)
         if pool.sharing.how is not GpuSharing.HAMI
     }

@@ -4,11 +4,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.node_config.device_plugin import config_map, hami_values, operator_values, plugin_values
 from vgpuctl.node_config.slurm_conf import SlurmSettings, gres_conf, slurm_conf
+from vgpuctl.yaml_text import yaml_text
 
 
 def cluster_documents(pools: Sequence[NodePool], nodes: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -38,19 +37,3 @@ def node_document(name: str, provider_id: str | None, labels: Mapping[str, str],
         ]
     metadata = {"name": name, "labels": dict(sorted(labels.items()))}
     return yaml_text({"apiVersion": "v1", "kind": "Node", "metadata": metadata} | ({"spec": spec} if spec else {}))
-
-
-def yaml_text(document: object) -> str:
-    """Write a document, its keys in their order. Texts of several lines keep their lines."""
-    return yaml.dump(document, Dumper=_Lines, sort_keys=False, default_flow_style=False, width=10_000)
-
-
-class _Lines(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, so that people can read the files within a file."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Lines.add_representer(str, _text)

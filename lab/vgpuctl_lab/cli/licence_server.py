@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("SERVER", "STATE", "ADDRESS", "LEASE", "EDITION", "SEATS", "LEASED", "FREE")
 _LEASE_COLUMNS = ("SERVER", "EDITION", "CLIENT", "CHECKED OUT", "EXPIRES")
-_output = click.option(
-    "-o",
-    "--output",
+_target = click.option(
+    "--to",
+    "target",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -114,7 +114,7 @@ def status(folder: Path | None, as_json: bool) -> None:
 
 @command.command("token")
 @click.argument("name")
-@_output
+@_target
 @click.option(
     "--address",
     "addresses",
@@ -124,15 +124,15 @@ def status(folder: Path | None, as_json: bool) -> None:
 )
 @click.option("--lifetime", metavar="TIME", help="How long the token is valid.  [default: 12 years]")
 @click.pass_obj
-def token(folder: Path | None, name: str, output: Path, addresses: tuple[str, ...], lifetime: str | None) -> None:
+def token(folder: Path | None, name: str, target: Path, addresses: tuple[str, ...], lifetime: str | None) -> None:
     """Write a client configuration token of a licence server, which names its address and is signed with its key."""
     from vgpuctl_lab import licensing
     from vgpuctl_lab.licence_token import LIFETIME_S
 
     lifetime_s = LIFETIME_S if lifetime is None else parse_duration(lifetime, what="--lifetime")
     text = licensing.token(name, addresses=addresses, lifetime_s=lifetime_s, folder=lab_folder(folder))
-    _write(output, text)
-    say(f"{output}: token of the lab's licence server {name}")
+    _write(target, text)
+    say(f"{target}: token of the lab's licence server {name}")
 
 
 @command.command("revoke")
@@ -147,20 +147,20 @@ def revoke(folder: Path | None, name: str) -> None:
 
 @click.command("licence-token")
 @click.argument("servers", metavar="SERVER...", nargs=-1, required=True)
-@_output
-def licence_token(servers: tuple[str, ...], output: Path) -> None:
+@_target
+def licence_token(servers: tuple[str, ...], target: Path) -> None:
     """Write a stand-in for a licence server's client configuration token, which no real licence client accepts."""
     from vgpuctl_lab.licence_token import licence_token as make
 
-    _write(output, make(*servers))
-    say(f"{output}: stand-in token of {', '.join(servers)}")
+    _write(target, make(*servers))
+    say(f"{target}: stand-in token of {', '.join(servers)}")
 
 
-def _write(output: Path, text: str) -> None:
+def _write(target: Path, text: str) -> None:
     from vgpuctl.local_files import write_new
 
-    if not write_new(output, text.encode() + b"\n", "the token"):
-        raise UsageError(f"{output} is there already", hint="name a new file")
+    if not write_new(target, text.encode() + b"\n", "the token"):
+        raise UsageError(f"{target} is there already", hint="name a new file")
 
 
 def _seats(text: str) -> tuple[str, int]:

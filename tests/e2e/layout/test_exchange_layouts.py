@@ -36,10 +36,10 @@ def test_a_mig_parted_file_shapes_a_host_and_is_written_back(layouts: LayoutFlee
     assert layouts.states() == before
     layouts.declare(sim_001={"gpus": imported["vgpu"]["gpus"]})
     operator.does("apply-hosts", "--no-boot")
-    written = operator.json("export-layout", "sim-001", "--to", "mig-parted", "--config", "mixed")["content"]
+    written = operator.json("export-layout", "sim-001", "--for", "mig-parted", "--config", "mixed")["content"]
     wanted = {"devices": [1], "mig-enabled": True, "mig-devices": {"3g.40gb": 1}}
     assert written == {"version": "v1", "mig-configs": {"mixed": [wanted]}}
-    file.write_text(operator.does("export-layout", "sim-001", "--to", "mig-parted").out)
+    file.write_text(operator.does("export-layout", "sim-001", "--for", "mig-parted").out)
     again = operator.json("import-layout", "--from-mig-parted", str(file), "--host", "sim-001")
     assert again["vgpu"] == imported["vgpu"]
     refused = operator.is_refused("import-layout", "--from-mig-parted", str(file))
@@ -49,10 +49,10 @@ def test_a_mig_parted_file_shapes_a_host_and_is_written_back(layouts: LayoutFlee
 def test_mdevctl_definitions_name_the_shares_that_exist(layouts: LayoutFleet, tmp_path: Path) -> None:
     operator = layouts.operator
     layouts.declare(sim_001={"gpus": [{"match": {"address": T4}, "kind": "vgpu", "shares": {"T4-4Q": 2}}]})
-    planned = operator.json("export-layout", "sim-001", "--to", "mdevctl", "--refresh")["content"]
+    planned = operator.json("export-layout", "sim-001", "--for", "mdevctl", "--refresh")["content"]
     operator.does("apply-hosts", "--no-boot")
     folder = tmp_path / "mdevctl.d"
-    export = ("export-layout", "sim-001", "--to", "mdevctl", "--refresh", "--output", str(folder))
+    export = ("export-layout", "sim-001", "--for", "mdevctl", "--refresh", "--to", str(folder))
     written = operator.does(*export).out.split()
     made = {vgpu.uuid for vgpu in layouts.machine("sim-001").state().vgpus}
     assert {Path(path).name for path in written} == made == {name for one in planned[0][T4] for name in one}
@@ -60,5 +60,5 @@ def test_mdevctl_definitions_name_the_shares_that_exist(layouts: LayoutFleet, tm
     assert imported["vgpu"]["gpus"] == [{"match": {"address": T4}, "kind": "vgpu", "shares": {"T4-4Q": 2}}]
     Path(written[0]).write_text(json.dumps({"mdev_type": "nvidia-1", "start": "auto"}))
     assert "is there and says otherwise" in operator.is_refused(*export)["message"]
-    refused = operator.is_refused("export-layout", "sim-001", "--to", "mig-parted")
+    refused = operator.is_refused("export-layout", "sim-001", "--for", "mig-parted")
     assert refused["exit_code"] == 2 and refused["context"][0] == f"{T4}: kind vgpu is more than MIG on or off"

@@ -75,7 +75,7 @@ def test_what_is_rendered_of_a_node_is_what_its_guest_got(operator: Operator) ->
 def test_the_files_of_the_cluster_have_the_forms_that_their_programs_read(operator: Operator, tmp_path: Path) -> None:
     operator.does("create-node-pool", "soft", *ACME, "--role", "k3s", "--max", "2", "--gpu", "A40-8Q", *SIZE,
                   "--sharing", "hami")  # fmt: skip
-    operator.does("render-node", "acme/gpu", "--out", str(tmp_path / "out"))
+    operator.does("render-node", "acme/gpu", "--to", str(tmp_path / "out"))
     folder = tmp_path / "out"
     paths = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
     assert paths == [

@@ -6,72 +6,70 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
 from vgpuctl.cli.support.services import report_failures
+from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.host.list_profiles import ListedProfile
+    from collections.abc import Sequence
 
-_COLUMNS = ("HOST", "GPU", "BOARD", "PROFILE", "TYPE", "FRAMEBUFFER", "MOST", "CREATABLE")
-_WIDE = ("HEADS", "RESOLUTION", "PIXELS", "FPS")
+    from vgpuctl.usecases.host.list_profiles import ListedProfile
+    from vgpuctl.usecases.support.survey import Survey
+
+
+def _resolution(one: "ListedProfile") -> str | None:
+    limits = one.display
+    return None if limits is None or limits.max_resolution is None else "x".join(map(str, limits.max_resolution))
+
+
+_LISTING: "Listing[ListedProfile]" = Listing(
+    columns=(
+        Column("HOST", lambda one: one.host),
+        Column("GPU", lambda one: one.gpu),
+        Column("BOARD", lambda one: one.board, drops=3),
+        Column("PROFILE", lambda one: one.profile.name),
+        Column("TYPE", lambda one: one.profile.type_id, drops=4),
+        Column(
+            "FRAMEBUFFER",
+            lambda one: format_mib(one.profile.framebuffer_mib) if one.profile.framebuffer_mib else None,
+            key=lambda one: one.profile.framebuffer_mib,
+            number=lambda text: parse_mib(text, what="--filter"),
+            drops=1,
+        ),
+        Column("MOST", lambda one: one.profile.max_instances, drops=2),
+        Column("CREATABLE", lambda one: one.profile.creatable),
+        Column("HEADS", lambda one: one.display and one.display.heads, is_wide=True),
+        Column("RESOLUTION", _resolution, is_wide=True),
+        Column("PIXELS", lambda one: one.display and one.max_pixels, is_wide=True),
+        Column("FPS", lambda one: one.display and one.display.frame_rate_limit, is_wide=True),
+        Column("SEEN", lambda one: one.seen, drops=5),
+    ),
+    name=lambda one: f"{one.host}/{one.gpu}/{one.profile.name}",
+    json=lambda one: one,
+    empty="no vGPU type found",
+)
 
 
 @click.command("list-profiles")
 @click.option("--creatable", is_flag=True, help="Only types that can be created now.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide"]),
-    default="table",
-    show_default=True,
-    help="Columns of the table; wide adds heads, resolution and frame-rate limit.",
-)
+@_LISTING.options
 @options.many_hosts
 @options.refresh
-@options.as_json
-def command(creatable: bool, output: str, refresh: bool, as_json: bool, **where: Any) -> None:
+def command(creatable: bool, output: ListOutput, refresh: bool, **where: Any) -> None:
     """List the vGPU types that each GPU offers and how many more of each can be created.
 
     SEEN is when the host last showed the GPU. Heads, resolution and limit are the host's, else the catalogue's.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.host.list_profiles import list_profiles
 
+    surveys: list[Survey] = []
     with services(**where) as opened:
-        profiles, seen = list_profiles(opened, refresh=refresh)
-    if creatable:
-        profiles = [listed for listed in profiles if listed.profile.creatable]
-    if as_json:
-        print_json(profiles)
-    else:
-        is_wide = output == "wide"
-        print_table(
-            [*_COLUMNS, *(_WIDE if is_wide else ()), "SEEN"],
-            [
-                (
-                    listed.host,
-                    listed.gpu,
-                    listed.board,
-                    listed.profile.name,
-                    listed.profile.type_id,
-                    format_mib(listed.profile.framebuffer_mib) if listed.profile.framebuffer_mib else None,
-                    listed.profile.max_instances,
-                    listed.profile.creatable,
-                    *(_display(listed) if is_wide else ()),
-                    listed.seen,
-                )
-                for listed in profiles
-            ],
-            empty="no vGPU type found",
-        )
-    report_failures(seen.failures, answered=len(seen.capacities))
 
+        def read() -> "Sequence[ListedProfile]":
+            profiles, seen = list_profiles(opened, refresh=refresh)
+            surveys.append(seen)
+            return [one for one in profiles if one.profile.creatable or not creatable]
 
-def _display(listed: "ListedProfile") -> tuple[int | str | None, ...]:
-    """The columns of `wide`."""
-    limits = listed.display
-    if limits is None:
-        return (None,) * len(_WIDE)
-    resolution = None if limits.max_resolution is None else "x".join(map(str, limits.max_resolution))
-    return (limits.heads, resolution, listed.max_pixels, limits.frame_rate_limit)
+        _LISTING.show(output, read)
+    report_failures(surveys[-1].failures, answered=len(surveys[-1].capacities))

@@ -15,7 +15,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("serve-autoscaler")
-@click.option("--tenant", required=True, metavar="NAME", help="The tenant that the cluster belongs to.")
+@options.tenant_of("The tenant that the cluster belongs to.")
 @click.option("--cluster", default="main", show_default=True, metavar="NAME", help="The tenant's Kubernetes cluster.")
 @click.option(
     "--listen",

@@ -13,7 +13,7 @@ from vgpuctl.cli.support.output import print_document, print_json, print_line, s
 @click.command("export-layout")
 @click.argument("host")
 @click.option(
-    "--to",
+    "--for",
     "tool",
     required=True,
     type=click.Choice(["mig-parted", "vgpu-device-manager", "mdevctl"]),
@@ -23,7 +23,8 @@ from vgpuctl.cli.support.output import print_document, print_json, print_line, s
     "--config", default="vgpuctl", show_default=True, metavar="NAME", help="Name of the configuration in the file."
 )
 @click.option(
-    "--output",
+    "--to",
+    "target",
     type=click.Path(path_type=Path),
     metavar="PATH",
     help="Output file, for mdevctl a folder.  [default: stdout, for mdevctl as `mdevctl list --dumpjson`]",
@@ -36,7 +37,7 @@ def command(
     host: str,
     tool: str,
     config: str,
-    output: Path | None,
+    target: Path | None,
     partial: bool,
     refresh: bool,
     as_json: bool,
@@ -54,10 +55,10 @@ def command(
         found = export_layout(opened, host, Tool(tool), config=config, refresh=refresh, partial=partial)
     for reason in found.left_out:
         say(f"left out: {reason}")
-    written = save_export(found, Tool(tool), output) if output is not None else ()
+    written = save_export(found, Tool(tool), target) if target is not None else ()
     if as_json:
         print_json({"host": host, "content": found.content, "left_out": found.left_out, "written": written})
-    elif output is None:
+    elif target is None:
         print_document(found.text, nl=False)
     else:
         for path in written:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Run = Callable[..., None]
 Decorator = Callable[[Run], Run]
-_TENANT = click.option("--tenant", required=True, metavar="NAME", help="Tenant whose networks it belongs to.")
+_TENANT = options.tenant_of("Tenant whose networks it belongs to.")
 
 
 def make(name: str, text: str) -> click.Command:

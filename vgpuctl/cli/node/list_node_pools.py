@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command("list-node-pools")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--tenant", metavar="NAME", help="Only the pools of this tenant; needed with names.")
+@options.tenant_filter_of("Only the pools of this tenant; needed with names.")
 @options.database
 @options.as_json
 def command(names: tuple[str, ...], tenant: str | None, database: str | None, as_json: bool) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command("render-node")
 @click.argument("pool", metavar="TENANT/POOL")
 @click.option("--node", metavar="NAME", help="A node that there is; without it one before it is placed.")
-@click.option("--out", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write files to this folder.")
+@click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write files to this folder.")
 @options.inventory
 @options.database
 @options.as_json

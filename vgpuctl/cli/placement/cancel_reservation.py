@@ -9,7 +9,7 @@ from vgpuctl.cli.support.output import print_json, say
 
 @click.command("cancel-reservation")
 @click.argument("name")
-@click.option("--tenant", required=True, metavar="NAME", help="Tenant of the reservation.")
+@options.tenant_of("Tenant of the reservation.")
 @options.database
 @options.as_json
 def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:

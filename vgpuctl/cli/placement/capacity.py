@@ -39,7 +39,7 @@ from vgpuctl.cli.support.services import report_failures
 @click.option(
     "--for", "duration", metavar="DURATION", help="Running time of each VM (2h, 1d12h).  [default: until deleted]"
 )
-@click.option("--tenant", metavar="NAME", help="Only hosts that this tenant may use; quotas are ignored.")
+@options.tenant_of("Only hosts that this tenant may use; quotas are ignored.", required=False)
 @click.option(
     "--after-defrag", is_flag=True, help="Also count the VMs that fit after a defragmentation, and list its moves."
 )

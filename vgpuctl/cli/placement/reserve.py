@@ -11,7 +11,7 @@ from vgpuctl.cli.support.output import print_json, say
 
 @click.command("reserve")
 @click.argument("name")
-@click.option("--tenant", required=True, metavar="NAME", help="Tenant of the reservation.")
+@options.tenant_of("Tenant of the reservation.")
 @click.option(
     "--gpu",
     "gpus",

@@ -22,7 +22,7 @@ def of_cluster(function: Command) -> Command:
         click.option(
             "--cluster", default="main", show_default=True, metavar="NAME", help="The tenant's Slurm cluster."
         ),
-        click.option("--tenant", required=True, metavar="NAME", help="The tenant the cluster belongs to."),
+        options.tenant_of("The tenant the cluster belongs to."),
         click.argument("hostlist"),
     ):
         function = option(function)

@@ -9,6 +9,9 @@ import click
 from vgpuctl.cli.support.numbers import WholeRange
 from vgpuctl.specs.field import Choice, Field, Table, Truth, Type, Whole
 
+_SHORT = {"--tenant": ("-t", "VGPUCTL_TENANT")}
+"""Short flags of fields, and the variables of the environment that stand for them."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -38,12 +41,14 @@ def field_option(field: Field, *, default: str | None, is_required: bool = False
     command gets None.
     """
     assert field.flag is not None
+    short, variable = _SHORT.get(field.flag, (None, None))
     text = field.help + "; may be given several times" * field.is_list + f"; default: {default}" * bool(default) + "."
     if isinstance(field.type, Truth):
         return click.option(field.flag, field.parameter, is_flag=True, default=None, help=text)
     return click.option(
-        field.flag,
+        *filter(None, (short, field.flag)),
         field.parameter,
+        envvar=variable,
         type=_click_type(field.type),
         multiple=field.is_list,
         required=is_required,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`-v`, `-vv` and `--log-file`: understood before the command's name, where help shows them, and after it."""
+"""`-v`, `-vv`, `-q` and `--log-file`: understood before the command's name, where help shows them, and after it."""
 
 from functools import partial
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.support.output import print_document, print_line
+from vgpuctl.cli.support.output import be_quiet, print_document, print_line
 
 _DEBUG = 2
 
@@ -30,6 +30,14 @@ def accept_log_options(command: click.Command, *, hidden: bool) -> None:
             help="Log progress on stderr; -vv adds each call to a host, libvirt and the store with its duration.",
         ),
         click.Option(
+            ["-q", "--quiet", "is_quiet"],
+            is_flag=True,
+            expose_value=False,
+            hidden=hidden,
+            callback=_be_quiet,
+            help="Print data and errors only, no remarks.",
+        ),
+        click.Option(
             ["--log-file"],
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
@@ -46,6 +54,11 @@ def _log_on_stderr(_context: click.Context, _parameter: click.Parameter, count: 
         from vgpuctl import logs
 
         logs.start(verbosity=min(count, _DEBUG), write=partial(print_document, err=True))
+
+
+def _be_quiet(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+    if given:
+        be_quiet()
 
 
 def _log_to_file(_context: click.Context, _parameter: click.Parameter, file: Any) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from vgpuctl.cli.support import output_format
 from vgpuctl.cli.support.database_url import database_url
 from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
 
@@ -21,7 +23,9 @@ inventory = click.option(
     metavar="PATH",
     help="Inventory file, folder or comma-separated hosts; several times, later ones win.  [env: VGPUCTL_INVENTORY]",
 )
-limit = click.option("--limit", metavar="PATTERN", help="Only matching hosts: names, groups, globs, !not, &and, @file.")
+limit = click.option(
+    "-l", "--limit", metavar="PATTERN", help="Only matching hosts: names, groups, globs, !not, &and, @file."
+)
 forks = click.option(
     "--forks", type=WholeRange(1, 500), default=10, show_default=True, help="Hosts contacted at the same time."
 )
@@ -33,16 +37,61 @@ database = click.option(
     help="Store: sqlite:///FILE, postgresql://…, or @FILE with such a URL.  [default: a file in the user's data folder]"
     "  [env: VGPUCTL_DATABASE_URL]",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout instead of a table.")
+as_json = output_format.as_json
 dry_run = click.option("--dry-run", is_flag=True, help="Show the steps without changing anything.")
 yes = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the VM belongs to.")
-network_tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the network belongs to.")
-tenant_filter = click.option("--tenant", metavar="NAME", help="Only objects of this tenant.")
 every_refusal = click.option(
     "--all", expose_value=False, is_flag=True, help="Show every refusal of a host or GPU instead of groups."
 )
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
+
+_ALL_TENANTS = "vgpuctl.all_tenants"
+
+
+def tenant_of(text: str, *, required: bool = True) -> Callable[[Command], Command]:
+    """`--tenant` of a command that names an object of a tenant, or may. text: its help."""
+    return click.option(
+        "-t",
+        "--tenant",
+        required=required,
+        envvar="VGPUCTL_TENANT",
+        metavar="NAME",
+        help=f"{text}  [env: VGPUCTL_TENANT]",
+    )
+
+
+def tenant_filter_of(text: str) -> Callable[[Command], Command]:
+    """`--tenant` of a list, and `--all-tenants`, which lifts the default tenant of the environment. text: its help."""
+
+    def note(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+        context.meta[_ALL_TENANTS] = given
+
+    def read(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+        if not context.meta.get(_ALL_TENANTS):
+            return given
+        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--tenant and --all-tenants exclude each other.")
+        return None
+
+    def decorate(function: Command) -> Command:
+        every = click.option(
+            "-A",
+            "--all-tenants",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=note,
+            help="Objects of all tenants, also where VGPUCTL_TENANT or the configuration names one.",
+        )
+        one = click.option("-t", "--tenant", envvar="VGPUCTL_TENANT", metavar="NAME", callback=read, help=text)
+        return one(every(function))
+
+    return decorate
+
+
+tenant = tenant_of("The tenant the VM belongs to.")
+network_tenant = tenant_of("The tenant the network belongs to.")
+tenant_filter = tenant_filter_of("Only objects of this tenant.")
 
 _HISTORY: dict[str, Any] = {
     "envvar": "VGPUCTL_HISTORY",

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
+from vgpuctl.cli.support.output_format import OutputFormat, chosen
 from vgpuctl.local_files import writing
 from vgpuctl.model.printable import printable, printable_document, printable_json
 
@@ -47,7 +48,15 @@ def print_raw(data: bytes) -> None:
 
 
 def print_json(value: object, *, indent: int | None = 2) -> None:
-    """Print a value as indented JSON, or on one line; dataclasses become objects, enums their value."""
+    """Print a value as JSON, indented or on one line, or as YAML where `-o yaml` was given.
+
+    Dataclasses become objects, enums their value.
+    """
+    if chosen() is OutputFormat.YAML:
+        from vgpuctl.yaml_text import yaml_text
+
+        _write(("" if indent else "---\n") + yaml_text(plain(value), is_ascii=True), nl=False)
+        return
     _write(printable_json(json.dumps(plain(value), indent=indent, ensure_ascii=False)))
 
 
@@ -70,24 +79,14 @@ def plain(value: object) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Print rows under headings; `empty` goes to stderr when there are none. Piped output is never cut."""
+    """Print rows under headings; `empty` goes to stderr when there are none."""
     if not rows:
         say(empty)
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from vgpuctl.cli.support.table_text import TableColumn, table_text
 
-    is_terminal = sys.stdout.isatty()
-    console = Console(width=None if is_terminal else 10_000, no_color=bool(os.environ.get("NO_COLOR")), soft_wrap=False)
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=not is_terminal)
-    for row in rows:
-        # A Text, because rich reads markup and emoji codes in plain strings.
-        table.add_row(*(Text(_cell(cell)) for cell in row))
-    with writing("the output on stdout", None):
-        console.print(table)
+    for row, line in table_text([TableColumn(one) for one in columns], rows, None).lines:
+        print_line(Styled(line, "", is_bold=True) if row is None else line)
 
 
 def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -99,9 +98,19 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     print_document(written.getvalue(), nl=False)
 
 
+_is_quiet = False
+
+
+def be_quiet() -> None:
+    """Print no remarks from now on."""
+    global _is_quiet
+    _is_quiet = True
+
+
 def say(text: str) -> None:
-    """Print one remark for people on stderr."""
-    print_line(text, err=True)
+    """Print one remark for people on stderr, unless -q was given."""
+    if not _is_quiet:
+        print_line(text, err=True)
 
 
 def confirm(question: str) -> None:
@@ -126,15 +135,8 @@ def drop_output(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _cell(cell: object) -> str:
-    """A tuple is written below one another."""
-    if isinstance(cell, tuple):
-        return "\n".join(_cell(one) for one in cell)
-    return "-" if cell is None else printable(str(cell))
-
-
 def _rendered(part: str | Styled, *, in_colour: bool) -> str:
     if isinstance(part, str):
         return printable(part)
     text = printable(part.text)
-    return click.style(text, fg=part.colour, bold=part.is_bold or None) if in_colour else text
+    return click.style(text, fg=part.colour or None, bold=part.is_bold or None) if in_colour else text

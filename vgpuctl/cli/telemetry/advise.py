@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("advise")
-@click.option("--tenant", metavar="NAME", help="Only what concerns VMs of this tenant.")
+@options.tenant_filter_of("Only what concerns VMs of this tenant.")
 @click.option("--host", metavar="NAME", help="Only what concerns this host.")
 @click.option(
     "--since", default="14d", show_default=True, metavar="DURATION", help="Judge sizes by this time before now."

@@ -10,7 +10,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 
 
 @click.command("list-targets")
-@click.option("--tenant", metavar="NAME", help="Only what this tenant may scrape.")
+@options.tenant_filter_of("Only what this tenant may scrape.")
 @click.option(
     "--exporter",
     metavar="ADDRESS:PORT",

@@ -6,16 +6,65 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
 from vgpuctl.cli.support.services import report_failures
+from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.vm import Vm
     from vgpuctl.usecases.support.observations import Observation
     from vgpuctl.usecases.vm.list_vms import ListedVm
+
+
+def _json(one: "ListedVm") -> dict[str, Any]:
+    return {
+        "vm": one.vm,
+        "leases": one.leases,
+        "declared": one.vm.state,
+        "observed": one.seen.state,
+        "observed_at": one.seen.at,
+        "unknown_since": one.seen.unknown_since,
+        "problem": one.seen.problem,
+        "domain_name": one.seen.name,
+        "shares": one.shares,
+        "licence": one.licence,
+        "node_pool": one.node_pool,
+        "cluster": one.cluster,
+    }
+
+
+def _state(one: "ListedVm") -> str:
+    return one.state + (f": {one.vm.problem}" if one.vm.problem else "") + _notice(one.vm)
+
+
+def _shares(one: "ListedVm") -> tuple[str, ...] | None:
+    return tuple(map(_share, one.leases, one.shares)) or None
+
+
+_LISTING: "Listing[ListedVm]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.vm.request.tenant),
+        Column("VM", lambda one: one.vm.request.name),
+        Column("STATE", _state, is_text=True),
+        Column("HOST", lambda one: one.vm.host),
+        Column("VCPUS", lambda one: one.vm.request.vcpus, drops=2),
+        Column(
+            "MEMORY",
+            lambda one: format_mib(one.vm.request.memory_mib),
+            key=lambda one: one.vm.request.memory_mib,
+            number=lambda text: parse_mib(text, what="--filter"),
+            drops=2,
+        ),
+        Column("GPU SHARES", _shares, drops=1),
+        Column("LICENCE", lambda one: None if one.licence is None else one.licence.pool, is_rare=True, drops=3),
+        Column("NODE POOL", lambda one: one.node_pool, is_rare=True, drops=3),
+        Column("CLUSTER", lambda one: one.cluster, is_rare=True, drops=4),
+    ),
+    name=lambda one: f"{one.vm.request.tenant}/{one.vm.request.name}",
+    json=_json,
+    empty="no VM yet: create one with `vgpuctl create-vm`",
+)
 
 
 @click.command("list-vms")
@@ -25,9 +74,9 @@ if TYPE_CHECKING:
 @click.option("--refresh", is_flag=True, help="Ask the libvirt of their hosts for the present states first.")
 @options.one_host
 @options.forks
-@options.as_json
+@_LISTING.options
 def command(
-    tenant: str | None, host: str | None, node_pool: str | None, refresh: bool, as_json: bool, **where: Any
+    tenant: str | None, host: str | None, node_pool: str | None, refresh: bool, output: ListOutput, **where: Any
 ) -> None:
     """List the VMs of the store with their GPU shares.
 
@@ -40,56 +89,8 @@ def command(
 
     with services(**where) as opened:
         failures = refresh_vms(opened, tenant=tenant, host=host, node_pool=node_pool) if refresh else {}
-        listed = list_vms(opened, tenant=tenant, host=host, node_pool=node_pool)
-    if as_json:
-        print_json(
-            [
-                {
-                    "vm": one.vm,
-                    "leases": one.leases,
-                    "declared": one.vm.state,
-                    "observed": one.seen.state,
-                    "observed_at": one.seen.at,
-                    "unknown_since": one.seen.unknown_since,
-                    "problem": one.seen.problem,
-                    "domain_name": one.seen.name,
-                    "shares": one.shares,
-                    "licence": one.licence,
-                    "node_pool": one.node_pool,
-                    "cluster": one.cluster,
-                }
-                for one in listed
-            ]
-        )
-    else:
-        _print(listed)
+        listed = _LISTING.show(output, lambda: list_vms(opened, tenant=tenant, host=host, node_pool=node_pool))
     report_failures(list(failures.items()), answered=len({one.vm.host for one in listed} - set(failures)))
-
-
-def _print(listed: "Sequence[ListedVm]") -> None:
-    from vgpuctl.model.units import format_mib
-
-    counts_licences = any(one.licence for one in listed)
-    has_nodes = any(one.node_pool for one in listed)
-    of_some = [*(["LICENCE"] if counts_licences else []), *(["NODE POOL", "CLUSTER"] if has_nodes else [])]
-    print_table(
-        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SHARES", *of_some],
-        [
-            (
-                one.vm.request.tenant,
-                one.vm.request.name,
-                one.state + (f": {one.vm.problem}" if one.vm.problem else "") + _notice(one.vm),
-                one.vm.host,
-                one.vm.request.vcpus,
-                format_mib(one.vm.request.memory_mib),
-                ", ".join(map(_share, one.leases, one.shares)) or "-",
-                *([None if one.licence is None else one.licence.pool] if counts_licences else []),
-                *([one.node_pool, one.cluster] if has_nodes else []),
-            )
-            for one in listed
-        ],
-        empty="no VM yet: create one with `vgpuctl create-vm`",
-    )
 
 
 def _share(lease: "Lease", seen: "Observation") -> str:

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.secret_text import SecretText
+from vgpuctl.yaml_text import yaml_text
 
 SecretWriter = Callable[[SecretText], str]
 
@@ -54,5 +53,5 @@ class Joining:
 
 def yaml_file(path: str, document: Mapping[str, Any], mode: str = "0600") -> NodeFile:
     """A file in YAML, the keys in their order."""
-    text = yaml.safe_dump(dict(document), sort_keys=False, default_flow_style=False, width=10_000)
+    text = yaml_text(dict(document))
     return NodeFile(path, mode, HEADER + text)

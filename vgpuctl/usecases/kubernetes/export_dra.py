@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from vgpuctl.errors import NotFound
-from vgpuctl.node_config.documents import yaml_text
 from vgpuctl.node_config.dra import resource_slices
 from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.yaml_text import yaml_text
 
 
 def export_dra(services: Services, hosts: Sequence[str] = ()) -> list[dict[str, Any]]:

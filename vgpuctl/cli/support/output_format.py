@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form of a command's data on stdout: `-o FORM`, and `--json`, which is short for `-o json`.
+
+The form counts for the whole process: a command's data, and the error that ends it.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class OutputFormat(StrEnum):
+    """The forms of data. TEXT is what a command prints for people, TABLE the same of a list."""
+
+    TEXT = "text"
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    CSV = "csv"
+
+    def is_for_programs(self) -> bool:
+        """True for JSON and YAML, which have all of a command's fields."""
+        return self in (OutputFormat.JSON, OutputFormat.YAML)
+
+
+OF_ONE = (OutputFormat.TEXT, OutputFormat.JSON, OutputFormat.YAML)
+OF_LIST = (*(form for form in OutputFormat if form is not OutputFormat.TEXT),)
+
+_chosen = OutputFormat.TEXT
+
+
+def chosen() -> OutputFormat:
+    """The form that the command line asked for, TEXT before it was read."""
+    return _chosen
+
+
+def choose(form: OutputFormat) -> None:
+    """Set the form of this process."""
+    global _chosen
+    _chosen = form
+
+
+def as_json(function: Command) -> Command:
+    """Add `-o text|json|yaml` and `--json`; the command gets `as_json`, true where a program reads the data."""
+
+    def read(_context: click.Context, _parameter: click.Parameter, given: str | None) -> bool:
+        return _read(given, OutputFormat.TEXT).is_for_programs()
+
+    return _options(OF_ONE, "as_json", read)(function)
+
+
+def list_format(function: Command) -> Command:
+    """Add `-o table|wide|json|yaml|name|csv` and `--json`; the command gets `form`."""
+
+    def read(_context: click.Context, _parameter: click.Parameter, given: str | None) -> OutputFormat:
+        return _read(given, OutputFormat.TABLE)
+
+    return _options(OF_LIST, "form", read)(function)
+
+
+def _options(forms: tuple[OutputFormat, ...], name: str, read: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Make the two options; --json is read first."""
+    default, *others = (str(form) for form in forms)
+    named = f"{', '.join(others[:-1])} or {others[-1]}"
+    output = click.option(
+        "-o",
+        "--output",
+        name,
+        type=click.Choice([str(form) for form in forms]),
+        callback=read,
+        metavar="FORM",
+        help=f"Form of the output: {default}, {named}.  [default: {default}]",
+    )
+    short = click.option(
+        "--json", is_flag=True, is_eager=True, expose_value=False, callback=_read_short, help="Short for -o json."
+    )
+
+    def decorate(function: Command) -> Command:
+        return output(short(function))
+
+    return decorate
+
+
+def _read_short(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+    choose(OutputFormat.JSON if given else OutputFormat.TEXT)
+
+
+def _read(given: str | None, default: OutputFormat) -> OutputFormat:
+    if chosen() is OutputFormat.JSON:
+        if given not in (None, OutputFormat.JSON):
+            raise click.UsageError(f"--json and -o {given} exclude each other.")
+        return OutputFormat.JSON
+    form = default if given is None else OutputFormat(given)
+    choose(form)
+    return form

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of tenants named `TENANT/NAME` on the command line, wherever `--tenant TENANT NAME` is taken."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from vgpuctl.errors import UsageError
+
+NAMES = ("name", "names")
+TENANT = "tenant"
+
+
+def split_names(command: click.Command) -> None:
+    """Let a command with NAME and --tenant take `TENANT/NAME`; the tenant of all its names is one.
+
+    The command itself gets the tenant and plain names.
+    """
+    arguments = [one for one in command.params if isinstance(one, click.Argument) and one.name in NAMES]
+    option = next((one for one in command.params if isinstance(one, click.Option) and one.name == TENANT), None)
+    if not arguments or option is None or command.callback is None:
+        return
+    is_required, option.required = option.required, False
+    (argument,) = arguments
+    inner = command.callback
+
+    @functools.wraps(inner)
+    def callback(*args: Any, **given: Any) -> Any:
+        assert argument.name is not None
+        written = given[argument.name]
+        source = click.get_current_context().get_parameter_source(TENANT)
+        is_written = source is ParameterSource.COMMANDLINE
+        if written:
+            names, given[TENANT] = qualified(
+                written if argument.nargs != 1 else [written], given[TENANT], is_written=is_written
+            )
+            given[argument.name] = tuple(names) if argument.nargs != 1 else names[0]
+        if is_required and given[TENANT] is None:
+            raise _missing("the object")
+        return inner(*args, **given)
+
+    command.callback = callback
+
+
+def qualified(written: Sequence[str], tenant: str | None, *, is_written: bool) -> tuple[list[str], str | None]:
+    """Split each `TENANT/NAME`. Returns plain names and the tenant of all of them, None where nothing names it.
+
+    tenant: of names without one. is_written: --tenant was given, and is no default: it must then be every name's.
+    Raises UsageError for names of several tenants.
+    """
+    pairs = [(whose if slash else tenant, name) for whose, slash, name in (one.rpartition("/") for one in written)]
+    tenants = dict.fromkeys(whose for whose, _ in pairs)
+    if None in tenants and len(tenants) > 1:
+        raise _missing(next(name for whose, name in pairs if whose is None))
+    if is_written:
+        tenants.setdefault(tenant)
+    if len(tenants) > 1:
+        raise UsageError(
+            f"the names are of several tenants: {', '.join(filter(None, tenants))}",
+            hint="one command changes the objects of one tenant; run it once for each",
+        )
+    return [name for _, name in pairs], next(iter(tenants))
+
+
+def _missing(name: str) -> UsageError:
+    hint = "write TENANT/NAME, or give -t TENANT, VGPUCTL_TENANT or a default tenant in the configuration"
+    return UsageError(f"the tenant of {name} is not given", hint=hint)

@@ -43,7 +43,7 @@ from vgpuctl.model.vm import CloudInit, check_name
 from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, parse_source
 from vgpuctl.quota.resources import parse_assignment
 from vgpuctl.specs.document import read_document
-from vgpuctl.specs.tenant import read_tenant_file
+from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
 from vgpuctl.store.address import parse_url
 from vgpuctl.usecases.layout.rollout import batches, parse_serial
@@ -274,7 +274,7 @@ READERS: dict[str, Reader] = {
     ),
     "variable file": Reader(_variables, (_LAYOUT.encode(), json.dumps(yaml.safe_load(_LAYOUT)).encode())),
     "VM file": _files(lambda path: read_vm_file(path, tenant="acme"), _VM_FILE),
-    "tenant file": _files(lambda path: read_tenant_file(path, default_backend=Backend.LIBVIRT), _TENANT_FILE),
+    "tenant file": _files(lambda path: read_tenant_files(path, default_backend=Backend.LIBVIRT), _TENANT_FILE),
     "lab file": _files(
         read_lab_file, "hosts: {gpu1: [a40, l40s@1]}\nmemory: 4GiB\nsimulated: {count: 3, latency_ms: 2}\n"
     ),

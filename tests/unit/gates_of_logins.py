@@ -102,7 +102,7 @@ LOGINS = [
         "a secret that a tenant's file names is read beside it or in folders of the operator",
         "SecretFiles",
         "specs/secret_file.py",
-        "specs/tenant.py:read_tenant_file",
+        "specs/tenant.py:read_tenant_files",
         "specs/node_pool.py:_read_named",
         "usecases/licence/create_licence_pool.py:read_token_file",
         calls_only=True,

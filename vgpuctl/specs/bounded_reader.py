@@ -23,6 +23,9 @@ from vgpuctl.agent.wire.strict_json import DEEPEST, LONGEST_NUMBER, JsonRefused,
 MOST_BYTES = 16 * 2**20
 LONGEST_WAIT_S = 10.0
 """For the writer of a pipe, as of `<(…)` in a shell."""
+LONGEST_STDIN_WAIT_S = 300.0
+STDIN = "-"
+"""The path that means standard input."""
 _CHUNK = 2**20
 MOST_NODES = 1_000_000
 """Of a document with every alias and merge key written out."""
@@ -33,27 +36,35 @@ _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Malformed(ValueError):
-    """A file that is not read. line: from 1, None when it is about the whole file; hint: what to do."""
+    """A file that is not read. line, column: from 1, None when it is about the whole file; hint: what to do."""
 
-    def __init__(self, what: str, line: int | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, what: str, line: int | None = None, hint: str | None = None, *, column: int | None = None
+    ) -> None:
         super().__init__(what if line is None else f"line {line}: {what}")
         self.what = what
         self.line = line
+        self.column = column
         self.hint = hint
 
 
 def read_bounded(path: Path) -> bytes:
-    """Read a file or pipe of at most MOST_BYTES. Raises Malformed, also with what the system answered.
+    """Read a file or pipe of at most MOST_BYTES; `-` is standard input.
+
+    Raises Malformed, also with what the system answered.
 
     A tenant can put a pipe in the place of a file: one that nobody writes to is given up.
     """
     try:
-        # O_NONBLOCK: the open of a pipe must not wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
-        try:
-            content = _read(descriptor)
-        finally:
-            os.close(descriptor)
+        if str(path) == STDIN:
+            content = _read(0, LONGEST_STDIN_WAIT_S)
+        else:
+            # O_NONBLOCK: the open of a pipe must not wait for a writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+            try:
+                content = _read(descriptor, LONGEST_WAIT_S)
+            finally:
+                os.close(descriptor)
     except (OSError, ValueError) as exc:  # ValueError: the name holds a NUL
         if isinstance(exc, Malformed):
             raise
@@ -63,15 +74,20 @@ def read_bounded(path: Path) -> bytes:
     return content
 
 
-def _read(descriptor: int) -> bytes:
-    deadline = time.monotonic() + LONGEST_WAIT_S
+def shown_name(path: Path | str) -> str:
+    """The name of a file in errors."""
+    return "stdin" if str(path) == STDIN else str(path)
+
+
+def _read(descriptor: int, longest_s: float) -> bytes:
+    deadline = time.monotonic() + longest_s
     content = bytearray()
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
     while len(content) <= MOST_BYTES:
         if not is_file:
             ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise Malformed(f"the pipe did not end within {LONGEST_WAIT_S:g} s", hint="who writes to it?")
+                raise Malformed(f"the pipe did not end within {longest_s:g} s", hint="who writes to it?")
         chunk = os.read(descriptor, _CHUNK)
         if not chunk:
             break
@@ -129,7 +145,7 @@ def read_json(text: str, *, hook: Callable[[dict[str, Any]], Any] | None = None)
     except NotJson:
         raise
     except JsonRefused as exc:
-        raise Malformed(str(exc), exc.line) from exc
+        raise Malformed(str(exc), exc.line, column=exc.column) from exc
 
 
 def check(text: str) -> None:
@@ -247,7 +263,7 @@ def _explain(text: str, exc: yaml.YAMLError) -> Malformed:
         hint = "the line is indented with a tab; YAML wants spaces"
     elif "{{" in written:
         hint = "quote a value that begins with {{"
-    return Malformed(f"not valid YAML: {exc.problem}{context}", mark.line + 1, hint)
+    return Malformed(f"not valid YAML: {exc.problem}{context}", mark.line + 1, hint, column=mark.column + 1)
 
 
 def _too_deep(line: int | None) -> Malformed:

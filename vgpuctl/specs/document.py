@@ -4,7 +4,6 @@
 Values are what ansible's loader makes of them; its tags `!unsafe` is kept, `!vault` is refused.
 """
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,9 @@ from vgpuctl.specs.lines import line_in, root_node
 from vgpuctl.specs.origin import Origin, UntrustedText, located, malformed, read_bytes
 
 _VAULT_HINT = "keep secrets in the SSH agent or in files of mode 0600; vgpuctl does not read vaults"
+
+
+_VAULT_IN_JSON = "__ansible_vault"
 
 
 class _Loader(bounded_reader.BoundedLoader):
@@ -46,11 +48,11 @@ class YamlDocument:
 
     def origin(self, *keys: object) -> Origin:
         """Name the place of a key path in this file; its line is looked up only when it is printed."""
-        return _PlaceInDocument(self.path, None, self, keys)
+        return _PlaceInDocument(self.path, document=self, keys=keys)
 
     def line_of(self, keys: Sequence[object]) -> int | None:
         """Find the line (from 1) of the deepest key of the path that the file holds; an index counts in a list."""
-        return line_in(self._root, keys)
+        return line_in(self._root, keys) or (1 if self.data is None else None)
 
     @functools.cached_property
     def _root(self) -> Any:
@@ -64,20 +66,20 @@ class _PlaceInDocument(Origin):
 
     def __str__(self) -> str:
         line = self.document.line_of(self.keys) if self.document else None
-        return self.path if line is None else f"{self.path}:{line}"
+        return str(Origin(self.path, line))
 
     def within(self, *keys: object) -> Origin:
         return replace(self, keys=(*self.keys, *keys))
 
 
 def read_document(path: str) -> YamlDocument:
-    """Read a YAML or JSON file. Raises InventoryError with file, line and what is wrong."""
-    return parse_document(path, decode(path, read_bytes(path)))
+    """Read a YAML or JSON file; `-` is standard input. Raises InventoryError with file, line and what is wrong."""
+    return parse_document(bounded_reader.shown_name(path), decode(path, read_bytes(path)))
 
 
 def read_documents(path: str) -> list[YamlDocument]:
-    """Read every document of a YAML or JSON file, also empty ones. Raises InventoryError."""
-    return _parse(path, decode(path, read_bytes(path)), single=False)
+    """Read every document of a YAML or JSON file, also empty ones; `-` is standard input. Raises InventoryError."""
+    return _parse(bounded_reader.shown_name(path), decode(path, read_bytes(path)), single=False)
 
 
 def decode(path: str, content: bytes) -> str:
@@ -96,14 +98,17 @@ def _parse(path: str, text: str, *, single: bool) -> list[YamlDocument]:
     with located(path):
         try:
             if text.lstrip()[:1] in ("{", "["):
-                with contextlib.suppress(NotJson):
+                try:
                     return [YamlDocument(path, text, bounded_reader.read_json(text, hook=_revive))]
+                except NotJson as exc:
+                    if path.endswith(".json") and exc.line is not None:
+                        raise bounded_reader.Malformed(str(exc), exc.line, column=exc.column) from exc
             with bounded_reader.yaml_errors(text):
                 bounded_reader.check(text)
                 loader = _Loader(text)
                 contents = bounded_reader.read_yaml(loader, single=single)
         except _VaultFound as exc:
-            origin = Origin(path, exc.line or None)
+            origin = Origin(path, exc.line or _line_with(text, _VAULT_IN_JSON))
             raise malformed(origin, "the value is encrypted by ansible-vault (!vault)", hint=_VAULT_HINT) from exc
     warnings = tuple(
         f"{Origin(path, line)}: key {key!r} is written twice in one mapping; the last one counts"
@@ -112,8 +117,12 @@ def _parse(path: str, text: str, *, single: bool) -> list[YamlDocument]:
     return [YamlDocument(path, text, data, warnings, number) for number, data in enumerate(contents)]
 
 
+def _line_with(text: str, word: str) -> int:
+    return text.count("\n", 0, max(text.find(word), 0)) + 1
+
+
 def _revive(value: dict[str, Any]) -> Any:
-    if "__ansible_vault" in value:
+    if _VAULT_IN_JSON in value:
         raise _VaultFound(0)
     if isinstance(value.get("__ansible_unsafe"), str):
         return UntrustedText(value["__ansible_unsafe"])

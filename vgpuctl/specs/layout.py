@@ -61,6 +61,7 @@ _PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 _UNIT = re.compile(r"(?!-)[A-Za-z0-9:_.\\@-]+")
 _UNIT_ENDING = re.compile(r".+\.(?:service|socket|timer|target)")
 _COUNT = Whole(1, 256)
+_SCHEDULER_KEYS = ("policy", "time_slice_ms", "time_slice_us")
 _WITH_VGPUS = (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
 _WITH_MIG = (LayoutKind.MIG, LayoutKind.MIG_VGPU)
 
@@ -126,7 +127,7 @@ def _parse_unit(text: str, /, *, what: str) -> str:
 
 
 def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
-    one, keys = GPU.build(values), entry.mapping()
+    one, keys = GPU.build(values), entry.named(GPU.keys)
     _check_scheduler(one, keys)
     _check_types(one, keys)
     check_params(one.vgpu_params, (*one.types, *dict(one.shares)), keys)
@@ -163,7 +164,7 @@ def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
 def _check_scheduler(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
     if one.scheduler is None:
         return
-    policy, inside = one.scheduler.policy, keys["scheduler"].mapping()
+    policy, inside = one.scheduler.policy, keys["scheduler"].named(_SCHEDULER_KEYS)
     if one.size_mode is SizeMode.MIXED and not policy.works_with_mixed_size():
         raise inside["policy"].refuse(
             f"is {policy}, which contradicts size_mode mixed-size",

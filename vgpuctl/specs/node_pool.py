@@ -227,7 +227,7 @@ def read_pool_entry(
     Raises InventoryError with the line.
     """
     values = read_file_entry(NODE_POOL, entry, beside=[VM_KEY])
-    vm = entry.mapping().get(VM_KEY)
+    vm = entry.named((VM_KEY,)).get(VM_KEY)
     inner = {"name": values["name"], "tenant": tenant, **({} if vm is None else read_file_entry(POOL_VM, vm))}
     with (vm or entry).located():
         request = build_vm(inner)

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.specs.bounded_reader import Malformed, read_bounded
+from vgpuctl.specs.bounded_reader import Malformed, read_bounded, shown_name
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A file and, where it is known, the line in it (from 1)."""
+    """A file and, where they are known, the line in it and the column of that line (both from 1)."""
 
     path: str
     line: int | None = None
+    column: int | None = None
 
     def __str__(self) -> str:
-        return self.path if self.line is None else f"{self.path}:{self.line}"
+        return ":".join(str(one) for one in (self.path, self.line, self.column) if one is not None)
 
     def within(self, *keys: object) -> "Origin":
         """Name the place of a key path (names, and indexes of lists) inside the value that was written here."""
@@ -42,7 +43,7 @@ def located(path: str) -> Iterator[None]:
     try:
         yield
     except Malformed as exc:
-        raise malformed(Origin(path, exc.line), exc.what, hint=exc.hint) from exc
+        raise malformed(Origin(shown_name(path), exc.line, exc.column), exc.what, hint=exc.hint) from exc
 
 
 def read_bytes(path: str) -> bytes:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an entry of a file to the values of a table's fields, by attribute; what was not given is left out."""
 
-from collections.abc import Sequence
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from vgpuctl.specs.field import (
@@ -19,12 +22,13 @@ from vgpuctl.specs.field import (
     default_at,
 )
 from vgpuctl.specs.flags import collect, store_value
+from vgpuctl.specs.keys import fields_by_flag, suggest_key
 from vgpuctl.specs.value import Value
 
 
 def check_version(root: Value, version: int) -> None:
     """Refuse a file of another schema before any of its keys."""
-    entries = root.mapping()
+    entries = root.named(("version",))
     if "version" not in entries:
         raise root.refuse("has no 'version'", hint=f"begin it with `version: {version}`")
     found = entries["version"].whole(0, 1 << 31)
@@ -49,29 +53,49 @@ def read_file_entry(table: Table[Any], entry: Value, *, beside: Sequence[str] = 
     if table.kinds_by is not None:
         table = _table_of_kind(table, table.field(table.kinds_by), entry)
     values: dict[str, Any] = {}
-    sections = {section.key: section for section in table.sections}
-    entries = entry.fields((*table.keys, *beside), required=table.required[""])
+    by_flag = fields_by_flag(table)
+    suggest = functools.partial(suggest_key, known=(*table.keys, *beside), table=table)
+    known = (*table.keys, *beside)
+    entries = entry.fields((*known, *by_flag), required=table.required[""], suggest=suggest)
     if table.exactly_one and len(entries) != 1:
         raise entry.refuse(f"has {' and '.join(entries) or 'no key'}", hint=f"give one of {', '.join(table.keys)}")
+    given: dict[str, Value] = {}
     for key, value in entries.items():
         if key in beside:
             continue
-        if key not in sections:
-            field = table.field(key)
-            store_value(values, field, read_field(table, field, value))
-        elif value.content is not None:
-            section = sections[key]
-            values.setdefault(section.path, {})
-            known = [field.key.removeprefix(f"{key}.") for field in table.inside(section)]
-            for inner, inner_value in value.fields(known, required=table.required[key]).items():
-                field = table.field(f"{key}.{inner}")
-                store_value(values, field, read_field(table, field, inner_value))
+        for field, written in _fields_of(table, by_flag, key, value, values):
+            if field.key in given:
+                raise written.refuse(f"says the same as {given[field.key].name}", hint="write one of them")
+            given[field.key] = written
+            store_value(values, field, read_field(table, field, written))
+    for section in table.sections:
+        lacking = [key for key in table.required[section.key] if f"{section.key}.{key}" not in given]
+        if lacking and any(key.startswith(f"{section.key}.") for key in given):
+            raise entry.refuse(f"has no '{section.key}.{lacking[0]}'")
     return values
+
+
+def _fields_of(
+    table: Table[Any], by_flag: Mapping[str, Field], key: str, value: Value, values: dict[str, Any]
+) -> Iterator[tuple[Field, Value]]:
+    """The fields that one key gives, each with its value: those of a section, or one by its key or its flag's name."""
+    section = next((one for one in table.sections if one.key == key), None)
+    flagged = by_flag.get(key)
+    if flagged is not None and (section is None or not isinstance(value.content, dict | NoneType)):
+        yield dataclasses.replace(flagged, may_stand_alone=True), value
+    elif section is None:
+        yield table.field(key), value
+    elif value.content is not None:
+        values.setdefault(section.path, {})
+        known = [field.key.removeprefix(f"{key}.") for field in table.inside(section)]
+        suggest = functools.partial(suggest_key, known=known, table=table, section=key)
+        for inner, one in value.fields(known, required=table.required[key], suggest=suggest).items():
+            yield table.field(f"{key}.{inner}"), one
 
 
 def _table_of_kind(table: Table[Any], by: Field, entry: Value) -> Table[Any]:
     """The table of the entry's kind. Refuses keys that belong to other kinds, and a missing one of this kind."""
-    entries = entry.mapping()
+    entries = entry.named(table.keys)
     if by.key not in entries:
         raise entry.refuse(f"has no {by.key!r}")
     kind = read_field(table, by, entries[by.key])

@@ -17,12 +17,15 @@ from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.resources import parse_amount, parse_resource
-from vgpuctl.specs.document import read_document
+from vgpuctl.specs.bounded_reader import shown_name
+from vgpuctl.specs.document import read_documents
 from vgpuctl.specs.field import Field, Table, Text, Truth, Whole
+from vgpuctl.specs.file_kinds import FileKind, refuse_other_kind
 from vgpuctl.specs.flags import read_text
 from vgpuctl.specs.guest_rules import fits_system
 from vgpuctl.specs.network import NETWORK, build_network
 from vgpuctl.specs.node_pool import read_pool_entry
+from vgpuctl.specs.origin import malformed
 from vgpuctl.specs.reading import check_version, read_field, read_file_entry
 from vgpuctl.specs.secret_file import SecretFiles
 from vgpuctl.specs.value import Value
@@ -66,22 +69,41 @@ IN_FILE = tuple(kind for kind in KINDS if kind.written is not Written.IN_NETWORK
 IN_NETWORKS = tuple(kind for kind in KINDS if kind.written is Written.IN_NETWORKS)
 AMOUNTS = ("quotas", "guaranteed")
 _BESIDE = (*AMOUNTS, "networks", "secrets", "vms", "node_pools", *(kind.section for kind in IN_FILE))
+_KEYS = (*HEAD.keys, *_BESIDE)
 
 
-def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequence[Path] = ()) -> TenantFile:
-    """Read one tenant's file. default_backend: of networks that name none.
+def read_tenant_files(path: Path, *, default_backend: Backend, secrets_from: Sequence[Path] = ()) -> list[TenantFile]:
+    """Read the tenants of one file, one in each YAML document; `-` is standard input.
 
-    secrets_from: folders of the operator in which it may name secrets, beside its own folder.
-    Raises InventoryError with file and line for unknown keys, wrong values and secrets that may not be read.
+    default_backend: of networks that name none. secrets_from: folders of the operator in which it may name secrets,
+    beside its own folder. Raises InventoryError with file and line for unknown keys, wrong values, a tenant that is
+    there twice, and secrets that may not be read.
     """
-    document = read_document(str(path))
-    if document.warnings:
-        raise InventoryError(document.warnings[0], hint="write each key once")
-    root = Value(document.data, document.origin(), "", name="file", subject="this file")
-    entries = root.mapping()
+    documents = read_documents(str(path))
+    files = SecretFiles(path, secrets_from)
+    found: dict[str, Value] = {}
+    tenants: list[TenantFile] = []
+    for document in documents:
+        if document.warnings:
+            raise InventoryError(document.warnings[0], hint="write each key once")
+        if document.data is None and (tenants or len(documents) > 1):
+            continue
+        root = Value(document.data, document.origin(), "", name="file", subject="this file")
+        tenant = _read_tenant(root, files, default_backend=default_backend)
+        first = found.setdefault(tenant.tenant, root)
+        if first is not root:
+            raise malformed(root.origin, f"tenant {tenant.tenant} is in this file twice, first at {first.origin}")
+        tenants.append(tenant)
+    if not tenants:
+        raise InventoryError(f"{shown_name(path)} holds no tenant", hint="write one tenant in each document")
+    return tenants
+
+
+def _read_tenant(root: Value, files: SecretFiles, *, default_backend: Backend) -> TenantFile:
+    refuse_other_kind(root, FileKind.TENANT)
+    entries = root.named(_KEYS)
     check_version(root, VERSION)
     head = HEAD.build(read_file_entry(HEAD, root, beside=_BESIDE))
-    files = SecretFiles(path, secrets_from)
     vms = tuple(_vms(entries, head, files))
     return TenantFile(
         head.tenant,
@@ -128,7 +150,7 @@ def _written(kind: ObjectKind, entries: dict[str, Value]) -> Iterator[tuple[str 
     """The objects of a kind in the file, with their names where these are keys of a mapping."""
     if kind.written is Written.IN_NETWORKS:
         for name, network in _mapping(entries.get("networks")):
-            inside = network.mapping()
+            inside = network.named([kind.section])
             if kind.section in inside:
                 yield name, inside[kind.section]
         return

@@ -3,7 +3,7 @@
 
 import contextlib
 import difflib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -76,13 +76,37 @@ class Value:
         except UsageError as error:
             raise InventoryError(f"{self.origin}: {error.message}", hint=error.hint) from error
 
-    def fields(self, known: Sequence[str], *, required: Collection[str] = ()) -> "dict[str, Value]":
-        """The entries of a mapping with these keys at most. Raises InventoryError for another and for a missing one."""
-        entries = self.mapping()
+    def named(self, known: Collection[str]) -> "dict[str, Value]":
+        """The entries of a mapping, also these keys that were written with `-` for `_`.
+
+        Raises InventoryError for a key in both spellings.
+        """
+        found: dict[str, Value] = {}
+        for written, value in self.mapping().items():
+            plain = written.replace("-", "_")
+            key = plain if written not in known and plain in known else written
+            if key in found:
+                raise value.refuse(f"says the same as {found[key].name}", hint="write one of them")
+            found[key] = value
+        return found
+
+    def fields(
+        self,
+        known: Sequence[str],
+        *,
+        required: Collection[str] = (),
+        suggest: Callable[[str], str | None] | None = None,
+    ) -> "dict[str, Value]":
+        """The entries of a mapping with these keys at most. Raises InventoryError for another and for a missing one.
+
+        suggest: the key that was meant by another; the nearest one without it.
+        """
+        entries = self.named(known)
         for key, value in entries.items():
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"it can have {', '.join(known)}"
+                nearest = difflib.get_close_matches(key, known, n=1)
+                meant = suggest(key) if suggest is not None else nearest[0] if nearest else None
+                hint = f"did you mean {meant}?" if meant else f"it can have {', '.join(known)}"
                 raise value.refuse(f"is not a key of {self.subject}", hint=hint)
         for key in required:
             if key not in entries:

@@ -24,8 +24,10 @@ from vgpuctl.model.times import format_duration, parse_duration
 from vgpuctl.model.units import exact_mib, format_mib, parse_mib
 from vgpuctl.model.vm import Preemption, RestartPolicy, VmRequest, check_name, parse_workload
 from vgpuctl.specs import comparison
+from vgpuctl.specs.bounded_reader import shown_name
 from vgpuctl.specs.document import YamlDocument, read_documents
 from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Table, Text, Truth, Whole
+from vgpuctl.specs.file_kinds import FileKind, refuse_other_kind
 from vgpuctl.specs.flags import read_flags, refuse_lone_flags
 from vgpuctl.specs.guest_rules import refuse_impossible_guest
 from vgpuctl.specs.reading import read_file_entry
@@ -236,7 +238,7 @@ def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
     except InventoryError as error:
         raise UsageError(error.message, hint=error.hint) from error
     if not found:
-        raise UsageError(f"{path} holds no VM", hint="write one VM per document, or a list under `vms:`")
+        raise UsageError(f"{shown_name(path)} holds no VM", hint="write one VM per document, or a list under `vms:`")
     seen: dict[tuple[str, str], Value] = {}
     for entry, request in found:
         first = seen.setdefault((request.tenant, request.name), entry)
@@ -253,7 +255,9 @@ def _entries(document: YamlDocument) -> Iterator[Value]:
     if isinstance(data, dict) and set(data) == {"vms"}:
         yield from Value(data["vms"], document.origin("vms"), "", name="vms", subject="a VM").items()
     elif data is not None:
-        yield Value(data, document.origin(), "", name="vm", subject="a VM")
+        entry = Value(data, document.origin(), "", name="vm", subject="a VM")
+        refuse_other_kind(entry, FileKind.VM)
+        yield entry
 
 
 def _read_one(entry: Value, tenant: str | None) -> VmRequest:

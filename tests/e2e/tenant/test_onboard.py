@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tenant from one file, on simulated hosts and a real OVN central: made, left alone, changed, pruned, deleted."""
 
+import json
 import os
 import re
 import subprocess
@@ -250,13 +251,13 @@ REFUSED = [
 def test_a_wrong_file_is_refused_with_its_line_before_anything_is_done(tmp_path: Path) -> None:
     from vgpuctl.errors import InventoryError
     from vgpuctl.model.network import Backend
-    from vgpuctl.specs.tenant import read_tenant_file
+    from vgpuctl.specs.tenant import read_tenant_files
 
     file = tmp_path / "tenant.yml"
     for text, said in REFUSED:
         file.write_text(text)
         with pytest.raises(InventoryError) as caught:
-            read_tenant_file(file, default_backend=Backend.LIBVIRT)
+            read_tenant_files(file, default_backend=Backend.LIBVIRT)
         assert said in caught.value.message, caught.value.message
         assert caught.value.message.startswith(str(file))
 
@@ -289,3 +290,19 @@ def test_a_secret_elsewhere_is_read_only_from_folders_of_the_operator(
                   "--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider")  # fmt: skip
     allowed = ("onboard", str(file), "--secrets-from", str(vault))
     assert "vm web-1" in _words(operator.json(*allowed, "--dry-run"))["created"]
+
+
+def test_several_tenants_come_from_standard_input(operator: Operator) -> None:
+    """One in each document; the JSON of several is a list, and a wrong one stops all before the first is changed."""
+    text = "version: 1\ntenant: red\nquotas: {vms: 1}\n---\nversion: 1\ntenant: blue\nquotas: {vms: 2}\n"
+    argv = [*operator.command, "onboard", "-", "--json"]
+    wrong = f"{text}quota: 1\n"
+    refused = subprocess.run(argv, input=wrong, env=operator.environment, text=True, capture_output=True, check=False)
+    assert "stdin:8: file.quota is not a key of this file" in refused.stderr
+    assert "did you mean quotas?" in refused.stderr
+    assert operator.json("list-tenants") == []
+    for changed in (True, False):
+        done = subprocess.run(argv, input=text, env=operator.environment, text=True, capture_output=True, check=True)
+        told = json.loads(done.stdout)
+        assert [(one["tenant"], one["changed"]) for one in told["tenants"]] == [("red", changed), ("blue", changed)]
+        assert told["changed"] is changed

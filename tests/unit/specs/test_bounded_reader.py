@@ -15,7 +15,7 @@ from vgpuctl.inventory.owners_file import read_owners
 from vgpuctl.model.network import Backend
 from vgpuctl.specs import bounded_reader
 from vgpuctl.specs.bounded_reader import MOST_BYTES, Malformed, read_bounded, read_documents, read_json
-from vgpuctl.specs.tenant import read_tenant_file
+from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
 from vgpuctl_lab.lab_file import read_lab_file
 
@@ -27,7 +27,7 @@ def _inventory(path: Path) -> Any:
 READERS: dict[str, Callable[[Path], Any]] = {
     "inventory": _inventory,
     "VM file": lambda path: read_vm_file(path, tenant="acme"),
-    "tenant file": lambda path: read_tenant_file(path, default_backend=Backend.LIBVIRT),
+    "tenant file": lambda path: read_tenant_files(path, default_backend=Backend.LIBVIRT),
     "lab file": read_lab_file,
     "owners": lambda path: read_owners(str(path)),
 }
@@ -51,19 +51,19 @@ HOSTILE = {
         "a0: &a0 [x]\n" + "".join(f"a{level}: &a{level} [*a{level - 1}]\n" for level in range(1, 150)),
         "nested too deeply",
     ),
-    "a day that is not": ("a: 1\nwhen: 2024-99-99\n", ":2: "),
-    "a timestamp that is none": ("a: !!timestamp x\n", ":1: "),
+    "a day that is not": ("a: 1\nwhen: 2024-99-99\n", ":2:7: "),
+    "a timestamp that is none": ("a: !!timestamp x\n", ":1:4: "),
     "a zone out of range": ("a: 0001-01-01T00:00:00+23:59\n", ""),
-    "a float that is none": ("a:\n  b: !!float x\n", ":2: "),
-    "an int that is none": ("a: !!int ''\n", ":1: "),
-    "a bool that is none": ("a: !!bool maybe\n", ":1: "),
+    "a float that is none": ("a:\n  b: !!float x\n", ":2:6: "),
+    "an int that is none": ("a: !!int ''\n", ":1:4: "),
+    "a bool that is none": ("a: !!bool maybe\n", ":1:4: "),
     "a number of 5,000 digits": ("a: " + "9" * 5_000, "a number of 5000 characters"),
     "a hexadecimal number of 5,000 digits": ("a: 0x" + "f" * 5_000, "characters"),
     "a number to the base of 60": ("a: 1" + ":59" * 5_000, "characters"),
     "a JSON number of 5,000 digits": ('{"a": ' + "9" * 5_000 + "}", "characters"),
     "a list as a key": ("? [a]\n: b\n", "unhashable"),
     "a mapping as a key": ("{{a: 1}: 2}\n", "unhashable"),
-    "an unknown tag": ("a: !!python/object/apply:os.system [id]\n", ":1: "),
+    "an unknown tag": ("a: !!python/object/apply:os.system [id]\n", ":1:4: "),
     "a NUL": ("a: \0\n", ":1: "),
     "half a character": ('{"a": "\\ud800"}', "lone surrogate"),
     "an infinite JSON number": ('{"a": 1e999}', "too large"),

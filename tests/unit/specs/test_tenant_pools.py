@@ -12,7 +12,7 @@ from vgpuctl.model.network import Backend
 from vgpuctl.model.node_pool import GpuSharing, NodePool, NodeRole
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.specs.node_pool import declared_pool, list_fixed_differences
-from vgpuctl.specs.tenant import read_tenant_file
+from vgpuctl.specs.tenant import read_tenant_files
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv ops@acme.example"
 
@@ -20,7 +20,8 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwO
 def _read(folder: Path, text: str) -> tuple[NodePool, ...]:
     file = folder / "acme.yml"
     file.write_text("version: 1\ntenant: acme\n" + text)
-    return read_tenant_file(file, default_backend=Backend.LIBVIRT).node_pools
+    (tenant,) = read_tenant_files(file, default_backend=Backend.LIBVIRT)
+    return tenant.node_pools
 
 
 def _secret(folder: Path, name: str, content: str) -> None:

@@ -11,7 +11,7 @@ from vgpuctl.cli.network.vpc_objects import make
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.network import Backend
 from vgpuctl.model.vpc import VpcKind, VpcSpec
-from vgpuctl.specs.tenant import read_tenant_file
+from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, describe, is_same, list_differences
 
 GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -48,7 +48,8 @@ GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
 def _in_file(folder: Path, text: str) -> tuple[VpcSpec, ...]:
     file = folder / "tenant.yml"
     file.write_text(f"version: 1\ntenant: acme\n{text}\n")
-    return read_tenant_file(file, default_backend=Backend.OVN).objects
+    (tenant,) = read_tenant_files(file, default_backend=Backend.OVN)
+    return tenant.objects
 
 
 @pytest.mark.parametrize("kind", LISTED)

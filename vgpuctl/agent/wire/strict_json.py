@@ -17,11 +17,12 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD]")
 
 
 class JsonRefused(ValueError):
-    """A text that is not read. line: from 1, None where it is not known."""
+    """A text that is not read. line, column: from 1, None where they are not known."""
 
-    def __init__(self, what: str, line: Optional[int] = None) -> None:
+    def __init__(self, what: str, line: Optional[int] = None, column: Optional[int] = None) -> None:
         super().__init__(what)
         self.line = line
+        self.column = column
 
 
 class NotJson(JsonRefused):
@@ -43,7 +44,7 @@ def read_strict_json(text: str, hook: Optional[Callable[[Dict[str, Any]], Any]] 
             text, object_pairs_hook=build, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number
         )
     except json.JSONDecodeError as exc:
-        raise NotJson(f"not valid JSON: {exc.msg}", exc.lineno) from exc
+        raise NotJson(f"not valid JSON: {exc.msg}", exc.lineno, exc.colno) from exc
     except RecursionError as exc:
         raise JsonRefused(f"nested too deeply: more than {DEEPEST} levels") from exc
     _refuse_depth(value)

@@ -18,9 +18,8 @@ def vm_flags(function: Command) -> Command:
     """Add NAME, the flags of a VM and -f."""
     function = field_options(VM)(function)
     file = click.Path(path_type=Path)
-    function = click.option("-f", "--file", "file", type=file, metavar="FILE", help="Read VMs from a YAML file.")(
-        function
-    )
+    text = "Read VMs from a YAML file; `-` is standard input."
+    function = click.option("-f", "--file", "file", type=file, metavar="FILE", help=text)(function)
     return click.argument("name", required=False)(function)
 
 

@@ -36,27 +36,37 @@ def command(
 ) -> None:
     """Create or change a tenant from its file: quotas, networks and their objects, VMs, node pools.
 
+    A file with several YAML documents has one tenant in each; all are read before the first is changed. FILE `-` is
+    standard input.
     The same command again changes nothing, and finishes an interrupted run.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.network import Backend
-    from vgpuctl.specs.tenant import read_tenant_file
+    from vgpuctl.specs.tenant import read_tenant_files
     from vgpuctl.usecases.tenant.onboard import count, onboard
 
     with services(**where) as opened:
         backend = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
-        wanted = read_tenant_file(file, default_backend=backend, secrets_from=secrets_from)
-        outcomes = onboard(opened, wanted, dry_run=dry_run, prune=prune)
+        tenants = read_tenant_files(file, default_backend=backend, secrets_from=secrets_from)
+        results = [(one.tenant, onboard(opened, one, dry_run=dry_run, prune=prune)) for one in tenants]
     if as_json:
-        changed = any(one.outcome in ("created", "changed", "removed", "leaving") for one in outcomes)
-        print_json({"tenant": wanted.tenant, "changed": changed and not dry_run, "objects": outcomes})
+        told = [
+            {"tenant": tenant, "changed": not dry_run and _has_changes(outcomes), "objects": outcomes}
+            for tenant, outcomes in results
+        ]
+        print_json(told[0] if len(told) == 1 else {"changed": any(one["changed"] for one in told), "tenants": told})
         return
-    print_table(
-        ["KIND", "NAME", "OUTCOME"], [(one.kind, one.name, one.outcome) for one in outcomes], empty="nothing to do"
-    )
-    if diff:
-        for one in outcomes:
-            for line in one.detail:
-                print_line(f"{one.kind} {one.name}: {line}")
-    said = ", ".join(f"{number} {word}" for word, number in count(outcomes).items())
-    say(f"{wanted.tenant}: {said}" + (" (nothing was written)" if dry_run else ""))
+    for tenant, outcomes in results:
+        print_table(
+            ["KIND", "NAME", "OUTCOME"], [(one.kind, one.name, one.outcome) for one in outcomes], empty="nothing to do"
+        )
+        if diff:
+            for one in outcomes:
+                for line in one.detail:
+                    print_line(f"{one.kind} {one.name}: {line}")
+        said = ", ".join(f"{number} {word}" for word, number in count(outcomes).items())
+        say(f"{tenant}: {said}" + (" (nothing was written)" if dry_run else ""))
+
+
+def _has_changes(outcomes: list[Any]) -> bool:
+    return any(one.outcome in ("created", "changed", "removed", "leaving") for one in outcomes)

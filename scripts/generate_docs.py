@@ -22,6 +22,7 @@ from vgpuctl.agent.wire.labelled import OBJECT_LABELS
 from vgpuctl.agent.wire.measure_states import STATES
 from vgpuctl.agent.wire.measures import MEASURES, Measure
 from vgpuctl.cli.main import command
+from vgpuctl.cli.support.conventions import CONNECTION
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
@@ -31,6 +32,7 @@ from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.scheduler.advice.advice import AdviceKind
 from vgpuctl.sharing.xids import CLASSES
 from vgpuctl.specs.chassis import CHASSIS
+from vgpuctl.specs.configuration import CONTEXT, VARIABLES
 from vgpuctl.specs.fencing import FENCING
 from vgpuctl.specs.field import Table
 from vgpuctl.specs.fields_page import describe_fields
@@ -77,6 +79,8 @@ def pages() -> dict[Path, str]:
     made[advice] = _with_advice_kinds(advice.read_text(encoding="utf-8"))
     events = ROOT / "docs" / "events.md"
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
+    configuration = ROOT / "docs" / "configuration.md"
+    made[configuration] = _with_settings(_with_connection(configuration.read_text(encoding="utf-8")))
     health = ROOT / "docs" / "health.md"
     made[health] = _with_findings(made[health])
     made[monitoring] = _with_alerts(made[monitoring])
@@ -162,6 +166,27 @@ def _with_advice_kinds(page: str) -> str:
     """The page with the table of the kinds of advice between its two marks."""
     rows = [f"| `{kind.value}` | {kind.meaning} |" for kind in AdviceKind]
     return _between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
+
+
+def _with_connection(page: str) -> str:
+    """The page with the table of the options that help pages leave out, each once, between its two marks."""
+    context = click.Context(command)
+    commands = [command.get_command(context, name) for name in command.list_commands(context)]
+    options = {
+        one.name: one
+        for found in commands
+        if found is not None
+        for one in found.params
+        if isinstance(one, click.Option) and one.name in CONNECTION
+    }
+    rows = (f"| `{', '.join(one.opts)}` | {one.help} |" for one in sorted(options.values(), key=lambda one: one.opts))
+    return _between(page, "options of the connection", "options", ("| option | meaning |", "|---|---|", *rows))
+
+
+def _with_settings(page: str) -> str:
+    """The page with the table of the settings of a configuration file between its two marks."""
+    rows = (f"| `{one.key}` | `{VARIABLES[one.key]}` | {one.help} |" for one in CONTEXT.fields)
+    return _between(page, "settings", "settings", ("| key | variable | meaning |", "|---|---|---|", *rows))
 
 
 def _with_event_kinds(page: str) -> str:

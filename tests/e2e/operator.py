@@ -24,12 +24,16 @@ class Done:
 
 @dataclass(frozen=True)
 class Operator:
-    """Runs `vgpuctl`; nothing of the developer's own settings leaks in."""
+    """Runs `vgpuctl`; nothing of the developer's own settings leaks in.
+
+    without: variables of `environment` that are left out.
+    """
 
     home: Path
     inventory: Path
     database: str
     variables: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
 
     @property
     def command(self) -> list[str]:
@@ -39,7 +43,7 @@ class Operator:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the command: the test's inventory, store and home."""
-        return {
+        given = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
@@ -50,8 +54,11 @@ class Operator:
             # An emulated host shares two processors with all other tests.
             "VGPUCTL_COMMAND_TIMEOUT": "300",
             "VGPUCTL_CLUSTER_NETWORKS": "127.0.0.0/8",
+            # No file of the developer's own counts.
+            "VGPUCTL_CONFIG": "",
             **self.variables,
         }
+        return {name: value for name, value in given.items() if name not in self.without}
 
     def start(
         self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), **options: Any

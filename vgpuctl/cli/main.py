@@ -17,6 +17,7 @@ import click
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
 from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY, SECTIONS
+from vgpuctl.cli.support.configuration import ConfiguredDefaults
 from vgpuctl.cli.support.conventions import apply_conventions
 from vgpuctl.cli.support.log_options import accept_log_options
 from vgpuctl.cli.support.output import Styled, drop_output, print_document, print_json_error, print_line
@@ -76,14 +77,29 @@ class _LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(longest), text) for name, text in commands.items()])
 
 
+class _EveryDefaults(dict[str, Any]):
+    """click's `default_map` of the group: the defaults of each command, made when the command is run."""
+
+    def __init__(self, context: click.Context) -> None:
+        super().__init__()
+        self._context = context
+
+    def get(self, name: str, default: Any = None) -> Any:
+        group = self._context.command
+        command = group.get_command(self._context, name) if isinstance(group, click.Group) else None
+        return default if command is None else ConfiguredDefaults(command)
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="vgpuctl")
-def command() -> None:
+@click.pass_context
+def command(context: click.Context) -> None:
     """Share GPUs of KVM hosts among tenants' VMs.
 
     Hosts come from an Ansible-style inventory (-i, or VGPUCTL_INVENTORY) and are reached over SSH.
     Data goes to stdout, everything else to stderr; every command has --json.
     """
+    context.default_map = _EveryDefaults(context)
 
 
 accept_log_options(command, hidden=False)

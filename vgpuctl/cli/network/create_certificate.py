@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-certificate: identities for OVN's databases."""
 
-import os
 from pathlib import Path
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.configuration import configured
 from vgpuctl.cli.support.output import print_json, print_line
 
 
@@ -27,7 +27,7 @@ def command(names: tuple[str, ...], folder: Path | None, database: str | None, a
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.create_certificate import create_certificates
 
-    named = os.environ.get("VGPUCTL_AUTHORITY_FOLDER")
+    named = configured("authority_folder")
     with services(database=database) as opened:
         made = create_certificates(opened, names, folder or (Path(named) if named else None))
     if as_json:

@@ -12,7 +12,7 @@ from vgpuctl.cli.support.qualified_names import split_names
 
 CONNECTION = frozenset(
     {"inventories", "database", "known_hosts", "connect_timeout_s", "command_timeout_s", "forks"}
-    | {"verbosity", "log_file", "is_quiet", "history", "history_file", "prometheus"}
+    | {"verbosity", "context_name", "log_file", "is_quiet", "history", "history_file", "prometheus"}
 )
 """Parameters of the connection to hosts and store: one page documents them, and `--help-all` shows them."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from vgpuctl.cli.support.configuration import choose_context
 from vgpuctl.cli.support.output import be_quiet, print_document, print_line
 
 _DEBUG = 2
@@ -28,6 +29,15 @@ def accept_log_options(command: click.Command, *, hidden: bool) -> None:
             hidden=hidden,
             callback=_log_on_stderr,
             help="Log progress on stderr; -vv adds each call to a host, libvirt and the store with its duration.",
+        ),
+        click.Option(
+            ["--context", "context_name"],
+            metavar="NAME",
+            is_eager=True,
+            expose_value=False,
+            hidden=hidden,
+            callback=choose_context,
+            help="Use this context of the configuration files (docs/configuration.md).  [env: VGPUCTL_CONTEXT]",
         ),
         click.Option(
             ["-q", "--quiet", "is_quiet"],

@@ -27,7 +27,12 @@ limit = click.option(
     "-l", "--limit", metavar="PATTERN", help="Only matching hosts: names, groups, globs, !not, &and, @file."
 )
 forks = click.option(
-    "--forks", type=WholeRange(1, 500), default=10, show_default=True, help="Hosts contacted at the same time."
+    "--forks",
+    type=WholeRange(1, 500),
+    envvar="VGPUCTL_FORKS",
+    default=10,
+    show_default=True,
+    help="Hosts contacted at the same time.  [env: VGPUCTL_FORKS]",
 )
 database = click.option(
     "--database",
@@ -184,9 +189,10 @@ def ssh(function: Command) -> Command:
             "--connect-timeout",
             "connect_timeout_s",
             type=DecimalRange(0.1, 600),
+            envvar="VGPUCTL_CONNECT_TIMEOUT",
             default=10.0,
             show_default=True,
-            help="Seconds to wait for a host's SSH port.",
+            help="Seconds to wait for a host's SSH port.  [env: VGPUCTL_CONNECT_TIMEOUT]",
         ),
         click.option(
             "--command-timeout",
@@ -200,8 +206,9 @@ def ssh(function: Command) -> Command:
         click.option(
             "--known-hosts",
             type=click.Path(path_type=Path, dir_okay=False),
+            envvar="VGPUCTL_KNOWN_HOSTS",
             metavar="FILE",
-            help="File of known host keys.  [default: ssh_config's UserKnownHostsFile]",
+            help="File of known host keys.  [default: ssh_config's UserKnownHostsFile]  [env: VGPUCTL_KNOWN_HOSTS]",
         ),
     ):
         function = option(function)

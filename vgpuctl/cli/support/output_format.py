@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -49,8 +50,8 @@ def choose(form: OutputFormat) -> None:
 def as_json(function: Command) -> Command:
     """Add `-o text|json|yaml` and `--json`; the command gets `as_json`, true where a program reads the data."""
 
-    def read(_context: click.Context, _parameter: click.Parameter, given: str | None) -> bool:
-        return _read(given, OutputFormat.TEXT).is_for_programs()
+    def read(context: click.Context, parameter: click.Parameter, given: str | None) -> bool:
+        return _read(context, parameter, given, OF_ONE).is_for_programs()
 
     return _options(OF_ONE, "as_json", read)(function)
 
@@ -58,24 +59,22 @@ def as_json(function: Command) -> Command:
 def list_format(function: Command) -> Command:
     """Add `-o table|wide|json|yaml|name|csv` and `--json`; the command gets `form`."""
 
-    def read(_context: click.Context, _parameter: click.Parameter, given: str | None) -> OutputFormat:
-        return _read(given, OutputFormat.TABLE)
+    def read(context: click.Context, parameter: click.Parameter, given: str | None) -> OutputFormat:
+        return _read(context, parameter, given, OF_LIST)
 
     return _options(OF_LIST, "form", read)(function)
 
 
 def _options(forms: tuple[OutputFormat, ...], name: str, read: Callable[..., Any]) -> Callable[[Command], Command]:
     """Make the two options; --json is read first."""
-    default, *others = (str(form) for form in forms)
-    named = f"{', '.join(others[:-1])} or {others[-1]}"
     output = click.option(
         "-o",
         "--output",
         name,
-        type=click.Choice([str(form) for form in forms]),
+        envvar="VGPUCTL_OUTPUT",
         callback=read,
         metavar="FORM",
-        help=f"Form of the output: {default}, {named}.  [default: {default}]",
+        help=f"Form of the output: {_listed(forms)}.  [default: {forms[0]}]  [env: VGPUCTL_OUTPUT]",
     )
     short = click.option(
         "--json", is_flag=True, is_eager=True, expose_value=False, callback=_read_short, help="Short for -o json."
@@ -87,15 +86,27 @@ def _options(forms: tuple[OutputFormat, ...], name: str, read: Callable[..., Any
     return decorate
 
 
+def _listed(forms: tuple[OutputFormat, ...]) -> str:
+    *others, last = (str(form) for form in forms)
+    return f"{', '.join(others)} or {last}"
+
+
 def _read_short(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
     choose(OutputFormat.JSON if given else OutputFormat.TEXT)
 
 
-def _read(given: str | None, default: OutputFormat) -> OutputFormat:
+def _read(
+    context: click.Context, parameter: click.Parameter, given: str | None, forms: tuple[OutputFormat, ...]
+) -> OutputFormat:
+    """The form that was asked for. A usual form (of the environment, or of a file) that the command lacks is left."""
+    is_written = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
     if chosen() is OutputFormat.JSON:
-        if given not in (None, OutputFormat.JSON):
+        if is_written and given != OutputFormat.JSON:
             raise click.UsageError(f"--json and -o {given} exclude each other.")
         return OutputFormat.JSON
-    form = default if given is None else OutputFormat(given)
+    is_known = given in tuple(OutputFormat)
+    if given is not None and given not in forms and (is_written or not is_known):
+        raise click.BadParameter(f"{given!a} is no form of this output; take {_listed(forms)}.", context, parameter)
+    form = OutputFormat(given) if given in forms else forms[0]
     choose(form)
     return form

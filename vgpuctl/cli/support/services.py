@@ -2,13 +2,13 @@
 """From a command's options to services and back: the few lines that every command would otherwise repeat."""
 
 import inspect
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
+from vgpuctl.cli.support.configuration import configured
 from vgpuctl.cli.support.output import say
 from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
@@ -39,19 +39,19 @@ def services(
             known_hosts,
             connect_timeout_s,
             command_timeout_s,
-            key_file=_path("VGPUCTL_KEY_FILE"),
-            ovn_northbound=os.environ.get("VGPUCTL_OVN_NORTHBOUND") or None,
-            ovn_key=_path("VGPUCTL_OVN_KEY"),
-            ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),
-            ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
-            authority_folder=_path("VGPUCTL_AUTHORITY_FOLDER"),
+            key_file=_path("key_file"),
+            ovn_northbound=configured("ovn_northbound"),
+            ovn_key=_path("ovn_key"),
+            ovn_certificate=_path("ovn_certificate"),
+            ovn_authority=_path("ovn_authority"),
+            authority_folder=_path("authority_folder"),
             command=_command_name(),
-            history=history or _path("VGPUCTL_HISTORY"),
-            prometheus=prometheus or os.environ.get("VGPUCTL_PROMETHEUS") or None,
-            performance=_path("VGPUCTL_PERFORMANCE"),
-            slurm_folder=_path("VGPUCTL_SLURM_FOLDER"),
-            reachable_networks=_list("VGPUCTL_REACHABLE_NETWORKS"),
-            cluster_networks=_list("VGPUCTL_CLUSTER_NETWORKS"),
+            history=history or _path("history"),
+            prometheus=prometheus or configured("prometheus"),
+            performance=_path("performance"),
+            slurm_folder=_path("slurm_folder"),
+            reachable_networks=_list("reachable_networks"),
+            cluster_networks=_list("cluster_networks"),
         ),
         _tell,
     )
@@ -72,13 +72,14 @@ def take_service_options(given: dict[str, Any]) -> dict[str, Any]:
     return {name: given.pop(name) for name in inspect.signature(services).parameters if name in given}
 
 
-def _path(variable: str) -> Path | None:
-    named = os.environ.get(variable)
+def _path(key: str) -> Path | None:
+    named = configured(key)
     return Path(named) if named else None
 
 
-def _list(variable: str) -> list[str]:
-    return os.environ.get(variable, "").replace(",", " ").split()
+def _list(key: str) -> list[str]:
+    found = configured(key) or ()
+    return found.replace(",", " ").split() if isinstance(found, str) else list(found)
 
 
 def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: int) -> None:

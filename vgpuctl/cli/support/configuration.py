@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the configuration files as defaults of options, and for what has no option (docs/configuration.md).
+
+No file is read before an option or a setting needs a default.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.configuration import Configuration
+
+_chosen_context: str | None = None
+
+
+def choose_context(_context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    """Take the context of --context."""
+    global _chosen_context
+    if name is not None:
+        _chosen_context = name
+
+
+@functools.cache
+def configuration() -> "Configuration":
+    """What the files say. Raises InventoryError for one that is wrong, NotFound for an unknown context."""
+    from vgpuctl.usecases.support.configuration import load_configuration
+
+    try:
+        folder = Path.cwd()
+    except OSError:
+        folder = Path("/")
+    found = load_configuration(os.environ, folder, _chosen_context)
+    for one in found.ignored:
+        say(f"warning: configuration file ignored: {one}")
+    return found
+
+
+def configured(key: str) -> Any:
+    """A setting without an option, from its variable or from a file; None where nobody gives it."""
+    from vgpuctl.specs.configuration import VARIABLES
+
+    given = os.environ.get(VARIABLES[key])
+    if given is not None:
+        return given or None
+    found = configuration().settings.get(key)
+    return None if found is None else found.value
+
+
+class ConfiguredDefaults(MutableMapping[str, Any]):
+    """The `default_map` of a command: the settings whose variable one of its options reads.
+
+    A help page shows the defaults of the code, also while a file is wrong.
+    """
+
+    def __init__(self, command: click.Command) -> None:
+        self._variables = {
+            one.name: one.envvar
+            for one in command.params
+            if isinstance(one, click.Option) and isinstance(one.envvar, str) and one.name is not None
+        }
+
+        self._is_help = any(one in ("-h", "--help", "--help-all") for one in sys.argv)
+
+    def __getitem__(self, name: str) -> Any:
+        from vgpuctl.specs.configuration import VARIABLES
+
+        variable = self._variables[name]
+        for key, found in configuration().settings.items():
+            if VARIABLES[key] == variable:
+                return list(found.value) if isinstance(found.value, tuple) else found.value
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        if self._is_help:
+            return False
+        try:
+            self[str(name)]
+        except KeyError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._variables if name in self)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise TypeError("files give these defaults")
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("files give these defaults")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of vgpuctl that a configuration file may hold, and what a run of it has of them, from where."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ContextSettings:
+    """The settings of a context; None where it says nothing. Paths are absolute."""
+
+    inventory: tuple[str, ...] | None = None
+    database: str | None = None
+    tenant: str | None = None
+    output: str | None = None
+    forks: int | None = None
+    known_hosts: str | None = None
+    connect_timeout: float | None = None
+    command_timeout: float | None = None
+    key_file: str | None = None
+    history: str | None = None
+    prometheus: str | None = None
+    performance: str | None = None
+    ovn_northbound: str | None = None
+    ovn_key: str | None = None
+    ovn_certificate: str | None = None
+    ovn_authority: str | None = None
+    authority_folder: str | None = None
+    slurm_folder: str | None = None
+    reachable_networks: tuple[str, ...] | None = None
+    cluster_networks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Configured:
+    """One setting that somebody gave. origin: `FILE:LINE`, with the context, or the variable of the environment."""
+
+    key: str
+    value: str | int | float | tuple[str, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """A named group of settings. path: its file."""
+
+    name: str
+    path: str
+    settings: Mapping[str, Configured]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the configuration files say together. settings: by key, of the chosen context and of every file.
+
+    context: the chosen one, and chosen_by: what chose it. ignored: files that could not be trusted, with the reason.
+    """
+
+    settings: Mapping[str, Configured]
+    contexts: Mapping[str, Context]
+    context: str | None = None
+    chosen_by: str | None = None
+    files: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()

@@ -239,6 +239,17 @@ def test_vendor_vfio_lists_types_with_sizes_from_their_names(tmp_path: Path) -> 
     assert creatable(gpu) == {"A40-1Q": 8, "A40-2Q": 8, "A40-8Q": 6, "A40-48Q": 1}
 
 
+def test_the_ids_of_vfs_are_those_of_the_first_readable_one(tmp_path: Path) -> None:
+    first = machine.device_path(vf_address(0))
+    ids = {f"{first}/device": "0x2236\n", f"{first}/subsystem_vendor": "0x10de\n", f"{first}/subsystem_device": "0x0\n"}
+    gpu = read_gpu(tmp_path, *profile_card({}), ids)
+    assert (gpu.device_id, gpu.vf_device_id, gpu.vf_subsystem_id) == ("2235", "2236", "10de:0000")
+    without = tmp_path / "without"
+    without.mkdir()
+    gpu = read_gpu(without, a40(total_vfs=8))
+    assert (gpu.vf_device_id, gpu.vf_subsystem_id) == (None, None)
+
+
 def test_a_used_vf_keeps_its_type_listed_by_name(tmp_path: Path) -> None:
     gpu = read_gpu(tmp_path, *profile_card({0: "562", 3: "562"}), CONFIG_FILE)
     assert creatable(gpu) == {"A40-1Q": 0, "A40-2Q": 0, "A40-8Q": 4, "A40-48Q": 0}

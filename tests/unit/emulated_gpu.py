@@ -155,7 +155,12 @@ class EmulatedGpu:
             memory_mib=self.board.memory_reported_mib or self.board.memory_mib,
             mig_mode=None,
             heterogeneous=True if self.is_mixed else None,
+            vf_device_id=self._vf_device_id() if self.vf_count else None,
         )
+
+    def _vf_device_id(self) -> str:
+        sriov = self.board.sriov
+        return (sriov.vf_pci if sriov and sriov.vf_pci else self.board.pci)[5:]
 
     def _id_of(self, name: str) -> str:
         known = catalog.type_by_name(self.board, name)

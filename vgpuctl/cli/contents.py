@@ -38,6 +38,9 @@ SECTIONS = (
             "apply-hosts": "Bring every host into its declared layout.",
             "import-layout": "Convert another tool's file to a declared layout.",
             "export-layout": "Convert a declared layout to another tool's file.",
+            "export-nova": "Write what OpenStack Nova needs of hosts' GPUs.",
+            "export-proxmox": "Write what Proxmox VE needs of hosts' GPUs.",
+            "export-kubevirt": "Write what KubeVirt needs of hosts' GPUs.",
         },
     ),
     CommandSection(

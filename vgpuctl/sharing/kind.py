@@ -34,6 +34,15 @@ class Takes(Enum):
     VGPU = "a vGPU, of a size that its type names"
 
 
+class HandedAs(Enum):
+    """The form in which another tool hands out a share of the kind in place of vgpuctl."""
+
+    CARD = "the whole card, bound to vfio-pci"
+    MDEV = "a mediated device, made by the name of its type"
+    TYPED_VF = "a VF that carries a vGPU type and stays on its vendor's driver"
+    PLAIN_VF = "a VF, bound to vfio-pci"
+
+
 @dataclass(frozen=True)
 class GuestDevice:
     """One host device of a domain: a PCI function by its address, or a mediated device by its UUID.
@@ -68,6 +77,10 @@ class SharingKind(Protocol):
     @property
     def layouts(self) -> frozenset[LayoutKind]:
         """The declared layouts that serve the kind."""
+
+    @property
+    def handed_as(self) -> HandedAs:
+        """The form in which Nova, Proxmox and KubeVirt hand out a share; the exports ask it."""
 
     # The scheduler asks while it places, counts or explains, with facts of the store.
 

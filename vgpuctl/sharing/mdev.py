@@ -13,7 +13,7 @@ from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, Sharing, VgpuStep
 from vgpuctl.errors import GuestError
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
-from vgpuctl.sharing.kind import GuestDevice, VgpuKind
+from vgpuctl.sharing.kind import GuestDevice, HandedAs, VgpuKind
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.vgpu import Vgpu
@@ -23,6 +23,7 @@ class MediatedDevice(Vgpu):
     """The kinds `mdev` and `mdev-vf`."""
 
     has_uuid = True
+    handed_as = HandedAs.MDEV
     # libvirt, formatdomain, "Host device assignment": `display` and `ramfb` of mediated devices.
     console_since = {VgpuDisplay.ON: (4, 6, 0), VgpuDisplay.RAMFB: (5, 10, 0)}
 

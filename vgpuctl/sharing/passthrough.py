@@ -17,7 +17,7 @@ from vgpuctl.sharing.bound_by_libvirt import VFIO_PCI, BoundByLibvirt, bind_back
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_display, refuse_use
 from vgpuctl.sharing.gpu_state import GpuState
-from vgpuctl.sharing.kind import GuestDevice, SharingKind, Takes
+from vgpuctl.sharing.kind import GuestDevice, HandedAs, SharingKind, Takes
 from vgpuctl.sharing.occupancy import LiveGpu
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.plan import Plan
@@ -33,6 +33,7 @@ class Passthrough(BoundByLibvirt):
 
     sharing = Sharing.PASSTHROUGH
     takes = Takes.CARD
+    handed_as = HandedAs.CARD
     is_on_vf = False
     layouts = frozenset((LayoutKind.PASSTHROUGH,))
 

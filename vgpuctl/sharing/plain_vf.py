@@ -17,7 +17,7 @@ from vgpuctl.sharing.bound_by_libvirt import BoundByLibvirt, bind_back, release_
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_use
 from vgpuctl.sharing.gpu_state import GpuState
-from vgpuctl.sharing.kind import GuestDevice, SharingKind, Takes
+from vgpuctl.sharing.kind import GuestDevice, HandedAs, SharingKind, Takes
 from vgpuctl.sharing.live_checks import vf_surprise
 from vgpuctl.sharing.occupancy import LiveGpu, vf_at
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
@@ -30,6 +30,7 @@ class PlainVf(BoundByLibvirt):
 
     sharing = Sharing.VF
     takes = Takes.FUNCTION
+    handed_as = HandedAs.PLAIN_VF
     is_on_vf = True
     layouts = frozenset((LayoutKind.VF,))
 

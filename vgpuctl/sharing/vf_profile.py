@@ -13,7 +13,7 @@ from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.lease import Share
 from vgpuctl.model.version import version_of
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.kind import GuestDevice, VgpuKind
+from vgpuctl.sharing.kind import GuestDevice, HandedAs, VgpuKind
 from vgpuctl.sharing.occupancy import ExistingVgpu, vf_at
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.plan import Plan
@@ -28,6 +28,7 @@ class VfProfile(Vgpu):
     """The kind `vf-profile`."""
 
     sharing = Sharing.VF_PROFILE
+    handed_as = HandedAs.TYPED_VF
     has_uuid = False
     needs_group = True
     # libvirt NEWS, 10.3.0: `display` and `ramfb` of PCI devices.

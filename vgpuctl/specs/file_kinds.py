@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind of file a document is, told by its keys, so that a mix-up is named before any key is refused."""
+"""The kind of a document, recognised by its keys, so that a mix-up is named before any key is refused."""
 
 from enum import StrEnum
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""import-layout and export-layout on simulated hosts: what other tools' files say becomes a layout, and goes back."""
+"""Layouts from and for other tools on simulated hosts, and exports for tools that hand out the GPUs themselves."""
 
 import json
 from collections.abc import Iterator
@@ -62,3 +62,32 @@ def test_mdevctl_definitions_name_the_shares_that_exist(layouts: LayoutFleet, tm
     assert "is there and says otherwise" in operator.is_refused(*export)["message"]
     refused = operator.is_refused("export-layout", "sim-001", "--for", "mig-parted")
     assert refused["exit_code"] == 2 and refused["context"][0] == f"{T4}: kind vgpu is more than MIG on or off"
+
+
+def test_other_tools_are_told_of_the_same_gpus(layouts: LayoutFleet, tmp_path: Path) -> None:
+    """A T4 with mdevs and a whole H100: files to stdout and to a folder, remarks on stderr, and nothing on the host."""
+    operator = layouts.operator
+    gpus = [
+        {"match": {"address": T4}, "kind": "vgpu", "types": ["T4-4Q"]},
+        {"match": {"address": H100}, "kind": "passthrough"},
+    ]
+    layouts.declare(sim_001={"gpus": gpus})
+    operator.does("apply-hosts", "--no-boot")
+    before = layouts.states()
+    found = operator.json("export-nova", "sim-001", "--refresh")
+    assert (found["hosts"], found["remarks"], found["written"]) == (["sim-001"], [], [])
+    texts = {one["path"]: one["text"] for one in found["files"]}
+    assert f"device_addresses = {T4}" in texts["nova/sim-001.conf"]
+    assert f'"address": "{H100}"' in texts["nova/sim-001.conf"]
+    printed = operator.does("export-proxmox").out
+    assert f"path={T4}" in printed and "hostpci0: mapping=vgpu-tesla-t4,mdev=nvidia-" in printed
+    written = operator.does("export-kubevirt", "--to", str(tmp_path / "out"))
+    assert written.out.split() == [str(tmp_path / "out" / "kubevirt" / name) for name in ("kubevirt.yaml", "gpus.yaml")]
+    assert "mdevNameSelector: GRID T4-4Q" in (tmp_path / "out" / "kubevirt" / "kubevirt.yaml").read_text()
+    assert "does not offer A40-8Q" in operator.does("export-nova", "--profile", "A40-8Q").err
+    assert operator.is_refused("export-nova", "sim-009")["exit_code"] == 3
+    layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "off"}]})
+    refused = operator.is_refused("export-kubevirt")
+    assert "no GPU of these hosts can be exported" in refused["message"]
+    assert any("its layout off gives nothing to VMs" in one for one in refused["context"])
+    assert layouts.states() == before

@@ -131,6 +131,7 @@ class _GpuReader:
         if is_alone and not is_shared:
             kinds = (str(Sharing.PASSTHROUGH), *kinds)
         information = self._part(lambda: nvidia.read_information(host, address), {})
+        example = self._part(lambda: pci.read(host, readable[0].address) if readable else None, None)
         return Gpu(
             address=address,
             vendor_id=function.vendor_id,
@@ -166,6 +167,8 @@ class _GpuReader:
             displays=self._part(lambda: display.read(host, address), ()),
             persistence=self._part(lambda: self._shared.nodes.persistence(address), ()),
             topology=self._part(lambda: topology.read(host, address, nvml.topology if nvml else None), None),
+            vf_device_id=example.device_id if example else None,
+            vf_subsystem_id=example.subsystem_id if example else None,
         )
 
     def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:

@@ -236,7 +236,8 @@ class Gpu:
     card changes hands.
     strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
     not look. displays: what the host shows on the card, as sentences about "it".
-    topology: None when the agent did not look.
+    topology: None when the agent did not look. vf_device_id, vf_subsystem_id: of its VFs, as device_id and subsystem_id
+    are; None without VFs.
     """
 
     address: str
@@ -273,6 +274,8 @@ class Gpu:
     displays: Tuple[str, ...] = ()
     persistence: Tuple[Holder, ...] = ()
     topology: Optional[GpuTopology] = None
+    vf_device_id: Optional[str] = None
+    vf_subsystem_id: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export-nova: what OpenStack Nova needs to hand out the GPUs of hosts."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.tool_export import export_options, show_export
+
+
+@click.command("export-nova")
+@export_options
+@options.many_hosts
+@options.as_json
+def command(
+    hosts: tuple[str, ...], profile: str | None, folder: Path | None, refresh: bool, as_json: bool, **where: Any
+) -> None:
+    """Write what OpenStack Nova needs to hand out the GPUs of hosts: parts of nova.conf, aliases, flavors' properties.
+
+    The form of each GPU is its declared layout's, else what it offers now. What Nova cannot do is said on stderr and as
+    comments. VFs with a vGPU type need Nova 31.0.0 (2025.1). Nothing is written to hosts.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.layout.export_nova import export_nova
+
+    with services(**where) as opened:
+        found = export_nova(opened, hosts, profile=profile, refresh=refresh)
+    show_export(found, folder, as_json=as_json)

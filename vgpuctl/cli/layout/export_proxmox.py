@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export-proxmox: what Proxmox VE needs to hand out the GPUs of hosts."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.tool_export import export_options, show_export
+
+
+@click.command("export-proxmox")
+@export_options
+@options.many_hosts
+@options.as_json
+def command(
+    hosts: tuple[str, ...], profile: str | None, folder: Path | None, refresh: bool, as_json: bool, **where: Any
+) -> None:
+    """Write what Proxmox VE needs to hand out the GPUs of hosts: resource mappings, and hostpci lines of VMs.
+
+    The form of each GPU is its declared layout's, else what it offers now. What Proxmox cannot do is said on stderr and
+    as comments. Nothing is written to hosts.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.layout.export_proxmox import export_proxmox
+
+    with services(**where) as opened:
+        found = export_proxmox(opened, hosts, profile=profile, refresh=refresh)
+    show_export(found, folder, as_json=as_json)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and output of the commands that write files for tools in place of vgpuctl."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+from vgpuctl.cli.support.services import report_failures
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.support.tool_exports import ToolExport
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def export_options(function: Command) -> Command:
+    """Add HOST…, --profile, --to and --refresh."""
+    for option in (
+        click.option(
+            "--to",
+            "folder",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="FOLDER",
+            help="Write files below this folder.  [default: stdout]",
+        ),
+        click.option(
+            "--profile", metavar="TYPE", help="vGPU type to hand out, such as A40-8Q.  [default: those of the layout]"
+        ),
+    ):
+        function = option(function)
+    return click.argument("hosts", nargs=-1, metavar="[HOST]...")(options.refresh(function))
+
+
+def show_export(found: "ToolExport", folder: Path | None, *, as_json: bool) -> None:
+    """Print or write the files; remarks go to stderr. Raises the failures of hosts that did not answer."""
+    from vgpuctl.usecases.support.tool_exports import save_files
+
+    for remark in found.remarks:
+        say(f"limit: {remark}")
+    written = save_files(found.files, folder) if folder is not None else []
+    if as_json:
+        print_json({"hosts": found.hosts, "files": found.files, "remarks": found.remarks, "written": written})
+    elif folder is None:
+        print_document("\n".join(f"# ---- {one.path}\n{one.text}" for one in found.files), nl=False)
+    else:
+        for path in written:
+            print_line(path)
+    report_failures(found.failures, answered=len(found.hosts))

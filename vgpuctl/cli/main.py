@@ -219,7 +219,7 @@ def _report(error: VgpuctlError, arguments: list[str]) -> int:
         return error.exit_code
     first, *others = [_cut(line) for line in error.message.split("\n")]
     print_line(Styled("error", "red", is_bold=True), f": {first}", err=True)
-    brief = None if "--all" in arguments else getattr(error, "brief", None)
+    brief = None if "--all-refusals" in arguments else getattr(error, "brief", None)
     for line in (*others, *(error.context if brief is None else brief)):
         print_line(f"  {_cut(line)}", err=True)
     if error.hint:

@@ -56,7 +56,7 @@ class LabError(VgpuctlError):
 
 
 class PartialFailure(VgpuctlError):
-    """Some hosts did what was asked and some did not."""
+    """Some hosts or VMs did what was asked and some did not."""
 
     reference = "partial-failure"
     exit_code = 10

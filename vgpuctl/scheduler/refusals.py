@@ -40,7 +40,7 @@ def summarise(rejections: Sequence[Rejection], *, is_whole: bool = False) -> lis
     groups = [[one] for one in told] if is_whole else group_refusals(told)
     lines = [f"{where(group)}: {why(group)} ({group[0].code})" for group in groups]
     if any(len(group) > 1 for group in groups):
-        lines.append(f"--all shows each of the {counted(sum(map(len, groups)), 'refusal')}")
+        lines.append(f"--all-refusals shows each of the {counted(sum(map(len, groups)), 'refusal')}")
     return lines
 
 

@@ -37,13 +37,13 @@ def test_refusals_are_grouped_unless_all_are_asked_for(operator: Operator) -> No
     create = ("create-vm", "web", "--gpu", "passthrough:H100", *VM)
     lines = operator.run(*create).err.splitlines()
     assert any("GPUs of 4 hosts: " in line for line in lines), lines
-    assert any("--all shows each of the" in line for line in lines)
-    every = operator.run(*create, "--all").err.splitlines()
+    assert any("--all-refusals shows each of the" in line for line in lines)
+    every = operator.run(*create, "--all-refusals").err.splitlines()
     assert len(every) > len(lines)
     grouped = operator.run("explain-vm", "web", "--gpu", "passthrough:H100", *VM)
     assert "GPUs of 4 hosts" in grouped.out
-    assert "--all shows" in grouped.err
-    assert "sim-003" in operator.run("explain-vm", "web", "--gpu", "passthrough:H100", *VM, "--all").out
+    assert "--all-refusals shows" in grouped.err
+    assert "sim-003" in operator.run("explain-vm", "web", "--gpu", "passthrough:H100", *VM, "--all-refusals").out
     assert "GPUs of 4 hosts" in operator.does("capacity", "--gpu", "passthrough:H100").err
 
 

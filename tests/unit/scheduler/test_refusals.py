@@ -16,7 +16,7 @@ def test_refusals_are_grouped_by_reason_with_counts_the_nearest_first() -> None:
     assert summarise([*far, *near]) == [
         "a1 0000:41:00.0: no room (gpu-full)",
         "150 GPUs of 150 hosts: it is a T4 (wrong-board)",
-        "--all shows each of the 151 refusals",
+        "--all-refusals shows each of the 151 refusals",
     ]
     assert len(summarise([*far, *near], is_whole=True)) == 151
 

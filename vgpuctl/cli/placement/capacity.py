@@ -45,7 +45,7 @@ from vgpuctl.cli.support.services import report_failures
 )
 @options.many_hosts
 @options.refresh
-@click.option("--all", "shows_all", is_flag=True, help="If none fits, show every refusal instead of groups.")
+@click.option("--all-refusals", "shows_all", is_flag=True, help="If none fits, show every refusal instead of groups.")
 @options.as_json
 def command(
     gpus: Sequence[str],

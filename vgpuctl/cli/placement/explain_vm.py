@@ -21,7 +21,9 @@ from vgpuctl.model.plural import counted
 @options.prometheus
 @options.many_hosts
 @options.refresh
-@click.option("--all", "shows_all", is_flag=True, help="Show the answer of every host and GPU instead of groups.")
+@click.option(
+    "--all-refusals", "shows_all", is_flag=True, help="Show the answer of every host and GPU instead of groups."
+)
 @options.as_json
 def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **given: Any) -> None:
     """Explain which hosts and GPUs take a VM, which refuse it, the reasons and the remedies.
@@ -127,4 +129,4 @@ def _show_groups(answers: Any) -> None:
         empty="no host was read",
     )
     if len(groups) < len(as_given):
-        say(f"--all shows each of the {counted(len(as_given), 'answer')}")
+        say(f"--all-refusals shows each of the {counted(len(as_given), 'answer')}")

@@ -16,6 +16,7 @@ from vgpuctl.cli.support.output import Styled, print_csv, print_json, print_line
 from vgpuctl.cli.support.output_format import OutputFormat, list_format
 from vgpuctl.cli.support.terminal import terminal_width
 from vgpuctl.errors import UsageError
+from vgpuctl.model.natural_order import natural
 
 Row = TypeVar("Row")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,7 +30,6 @@ _COMPARES: dict[str, Callable[[float, float], bool]] = {
 }
 _INTERVAL_S = 2.0
 _AGE = re.compile(r"(?:[0-9]{1,9}[smhdw]){1,5} ago")
-_DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Listing(Generic[Row]):
             is_falling = written.startswith("-")
             known = [row for row in rows if column.compared(row) is not None]
             unknown = [row for row in rows if column.compared(row) is None]
-            known.sort(key=lambda row: natural(column.compared(row)), reverse=is_falling)
+            known.sort(key=lambda row: _ordered(column.compared(row)), reverse=is_falling)
             rows = known + unknown
         return rows
 
@@ -286,12 +286,9 @@ def _without_ages(texts: Sequence[str]) -> list[str]:
     return [_AGE.sub("", one) for one in texts]
 
 
-def natural(value: object) -> tuple[Any, ...]:
-    """The key of natural order: numbers by size, texts with their numbers by size (`gpu2` before `gpu10`)."""
-    if isinstance(value, int | float):
-        return (0, value)
-    texts = _DIGITS.split(_joined(value).lower())
-    return (1, tuple((int(one), "") if index % 2 else (-1, one) for index, one in enumerate(texts)))
+def _ordered(value: object) -> tuple[Any, ...]:
+    """Numbers by size, before texts in natural order."""
+    return (0, value) if isinstance(value, int | float) else (1, natural(_joined(value)))
 
 
 def _names(written: str | None) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ as_json = output_format.as_json
 dry_run = click.option("--dry-run", is_flag=True, help="Show the steps without changing anything.")
 yes = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 every_refusal = click.option(
-    "--all", expose_value=False, is_flag=True, help="Show every refusal of a host or GPU instead of groups."
+    "--all-refusals", expose_value=False, is_flag=True, help="Show every refusal of a host or GPU instead of groups."
 )
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 
@@ -92,6 +92,11 @@ def tenant_filter_of(text: str) -> Callable[[Command], Command]:
         return one(every(function))
 
     return decorate
+
+
+def has_all_tenants(context: click.Context) -> bool:
+    """True if --all-tenants was given to a command with `tenant_filter_of`."""
+    return bool(context.meta.get(_ALL_TENANTS))
 
 
 tenant = tenant_of("The tenant the VM belongs to.")

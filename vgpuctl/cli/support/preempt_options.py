@@ -82,8 +82,8 @@ def read_policy(reclaim: str | None, preempt_mode: str | None, grace_s: int | No
     return {name: value for name, value in given.items() if value is not None}
 
 
-def consent_of(*, may_preempt: bool, grace_s: int | None, shutdown_timeout_s: float) -> "Consent":
-    """The consent that the flags give; without --preempt the user at a terminal is asked."""
+def consent_of(*, may_preempt: bool, grace_s: int | None, shutdown_timeout_s: float, may_ask: bool = True) -> "Consent":
+    """The consent that the flags give; without --preempt the user at a terminal is asked, if may_ask."""
     from vgpuctl.usecases.vm.preemption_consent import Consent, describe_victim
 
     def ask(victims: "Sequence[Candidate]") -> bool:
@@ -96,7 +96,7 @@ def consent_of(*, may_preempt: bool, grace_s: int | None, shutdown_timeout_s: fl
         return True
 
     # A stream that was closed before the start is None.
-    has_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    has_terminal = may_ask and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
     return Consent(may_preempt, ask if has_terminal else None, grace_s, shutdown_timeout_s)
 
 
@@ -123,8 +123,8 @@ def show_victims(victims: "Sequence[Candidate]") -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def telling_exposed(opened: "Services", tenant: str) -> Iterator[list["Vm"]]:
-    """Name the VMs of a tenant that others may reclaim after the block and could not before; yields them at its end.
+def telling_exposed(opened: "Services", *tenants: str) -> Iterator[list["Vm"]]:
+    """Name the VMs of tenants that others may reclaim after the block and could not before; yields them at its end.
 
     Their owner is to be told: what changes is a policy, a guarantee, or which VMs the guarantee covers.
     """
@@ -132,9 +132,9 @@ def telling_exposed(opened: "Services", tenant: str) -> Iterator[list["Vm"]]:
 
     found: list[Vm] = []
     with opened.store.reading() as session:
-        before = {vm.uuid for vm in reclaimable_vms(session, tenant)}
+        before = {vm.uuid for tenant in tenants for vm in reclaimable_vms(session, tenant)}
     yield found
     with opened.store.reading() as session:
-        found += [vm for vm in reclaimable_vms(session, tenant) if vm.uuid not in before]
+        found += [vm for tenant in tenants for vm in reclaimable_vms(session, tenant) if vm.uuid not in before]
     for vm in found:
         say(f"{vm.domain_name}: runs on borrowed quota that others may reclaim from now on; tell its owner")

@@ -93,17 +93,25 @@ def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: i
 
 
 def report_hosts(
-    failures: Sequence[tuple[str, VgpuctlError]], *, fine: int, what: str, left: Sequence[str] = ()
+    failures: Sequence[tuple[str, VgpuctlError]],
+    *,
+    fine: int,
+    what: str,
+    left: Sequence[str] = (),
+    noun: str = "host",
 ) -> None:
     """End a run over hosts whose lines were printed: nothing for a run where all went well.
 
     Raises the error of the only host there was, else PartialFailure with a line per host. left: hosts not begun.
+    noun: `VM` for a run over VMs.
     """
     if failures:
-        _raise_together(failures, what, others=fine + len(left))
+        _raise_together(failures, what, others=fine + len(left), noun=noun)
 
 
-def _raise_together(failures: Sequence[tuple[str, VgpuctlError]], what: str, *, others: int) -> NoReturn:
+def _raise_together(
+    failures: Sequence[tuple[str, VgpuctlError]], what: str, *, others: int, noun: str = "host"
+) -> NoReturn:
     """Raise the only error as it is; for several that are all there is, one with their exit code."""
     if len(failures) == 1 and not others:
         raise failures[0][1]
@@ -111,6 +119,6 @@ def _raise_together(failures: Sequence[tuple[str, VgpuctlError]], what: str, *, 
     if not others and all(isinstance(error, HostError) for _name, error in failures):
         kind = HostError
     raise kind(
-        f"{len(failures)} of {counted(len(failures) + others, 'host')} {what}",
+        f"{len(failures)} of {counted(len(failures) + others, noun)} {what}",
         context=[error.line_of(name) + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures],
     )

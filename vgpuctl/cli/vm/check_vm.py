@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check-vm: is the promise of a VM's GPU shares kept?"""
+"""check-vm: is the promise of VMs' GPU shares kept?"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,15 +7,16 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.numbers import DecimalRange
-from vgpuctl.cli.support.output import print_json, print_line, say
+from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
 if TYPE_CHECKING:
     from vgpuctl.model.proof import Proof
+    from vgpuctl.model.vm import Vm
 
 
 @click.command("check-vm")
-@click.argument("name")
-@options.tenant
+@vms()
 @click.option(
     "--timeout",
     "timeout_s",
@@ -27,26 +28,36 @@ if TYPE_CHECKING:
 )
 @options.one_host
 @options.as_json
-def command(name: str, tenant: str, timeout_s: float, as_json: bool, **where: Any) -> None:
-    """Check whether a running VM has the GPU shares it was promised, and keep the answer as evidence.
+def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> None:
+    """Check whether running VMs have the GPU shares they were promised, and keep the answers as evidence.
 
     The host's driver says whether a guest driver is loaded, licensed and has its framebuffer. Where the tenant's file
-    has `guest_probe: true`, a probe in the guest is asked too, through the guest agent. Exit code 1 when the promise
+    has `guest_probe: true`, a probe in the guest is asked too, through the guest agent. Exit code 1 when a promise
     is not kept.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.support.each_vm import on_each_vm
     from vgpuctl.usecases.vm.check_vm import check_vm
 
     with services(**where) as opened:
-        vm, leases = find_vm(opened, tenant, name)
-        proof = check_vm(opened, vm, leases, timeout_s=timeout_s)
-    if as_json:
-        print_json(proof)
-    else:
-        _print(name, proof)
-    if proof.verdict == "not-kept":
+        found = chosen.find(opened)
+        leases = {vm.uuid: held for vm, held in found}
+
+        def check(vm: "Vm") -> "Proof":
+            return check_vm(opened, vm, leases[vm.uuid], timeout_s=timeout_s)
+
+        done = on_each_vm(opened, [vm for vm, _leases in found], check)
+    proofs = [(one.vm, one.value) for one in done if one.value is not None]
+    if not as_json:
+        for vm, proof in proofs:
+            _print(vm.label, proof)
+    chosen.answer(done, outcome=lambda proof: str(proof.verdict), json=_json if as_json else None)
+    if any(proof.verdict == "not-kept" for _vm, proof in proofs):
         raise click.exceptions.Exit(1)
+
+
+def _json(_vm: "Vm", proof: "Proof") -> object:
+    return proof
 
 
 def _print(name: str, proof: "Proof") -> None:

@@ -1,31 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""force-off: force a VM off."""
+"""force-off: force VMs off."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
 
 
 @click.command("force-off")
-@click.argument("name")
-@options.tenant
+@vms("Force off")
 @options.one_host
 @options.as_json
-def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Force a VM off, without asking its guest; its GPU shares are kept for its next start.
+def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
+    """Force VMs off, without asking their guests; their GPU shares are kept for the next start.
 
-    Data that the guest has not written is lost, as when a machine's plug is pulled.
+    Data that a guest has not written is lost, as when a machine's plug is pulled.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.force_off import force_off
 
     with services(**where) as opened:
-        vm, changed = force_off(opened, find_vm(opened, tenant, name)[0])
-        if not changed:
-            say(f"{vm.domain_name}: no change, it is stopped")
-    if as_json:
-        print_json({"changed": changed, "vm": vm})
+
+        def end(found: "Vm") -> "tuple[Vm, bool]":
+            vm, changed = force_off(opened, found)
+            if not changed:
+                say(f"{vm.label}: no change, it is stopped")
+            return vm, changed
+
+        done = chosen.each(opened, end)
+    chosen.answer(
+        done, outcome=lambda one: "forced off" if one[1] else "unchanged", json=changed_json if as_json else None
+    )

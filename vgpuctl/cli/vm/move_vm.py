@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""move-vm: a VM goes cold to another host."""
+"""move-vm: VMs go cold to another host."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.vm_selection import VmChoice, vms
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
 
 
 @click.command("move-vm")
-@click.argument("name")
-@options.tenant
+@vms("Move")
 @click.option("--to", metavar="HOST", help="Host to move to.  [default: the one that the scheduler chooses]")
 @options.reason("Reason, for the event.", required=False)
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.")
@@ -20,8 +23,7 @@ from vgpuctl.cli.support.output import print_json, say
 @options.one_host
 @options.as_json
 def command(
-    name: str,
-    tenant: str,
+    chosen: VmChoice,
     to: str | None,
     reason: str,
     shutdown_timeout_s: float,
@@ -30,33 +32,42 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Move a VM to another host: it is stopped, and starts there with the same disk, addresses, name and UUID.
+    """Move VMs to another host: each is stopped, and starts there with the same disk, addresses, name and UUID.
 
     It gets GPU shares equal to those it has, which are held on the new host before it is stopped. A disk on storage
     that both hosts share stays where it is; any other is copied through this machine. A VM that was stopped stays so.
+    Several VMs are moved one after the other.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.support.each_vm import on_each_vm
     from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm, plan_move
 
     with services(**where) as opened:
-        vm, _leases = find_vm(opened, tenant, name)
-        plan = None
-        if to == vm.host:
-            left = cut_short(opened, [vm])
-            for _vm, held in () if dry_run else left:
-                finish_move(opened, vm, held)
-        elif dry_run:
-            plan = plan_move(opened, vm, to=to)
-        else:
-            plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason, drain_s=drain_s)
-    if plan is None:
-        if as_json:
-            print_json({"changed": bool(left), "from": vm.host, "to": vm.host, "storage": "none", "plan": None})
-        else:
-            say(f"{vm.label}: {'its move is finished' if left and not dry_run else 'no change'}, it is on {vm.host}")
-    elif as_json:
-        print_json({"changed": True, "from": vm.host, "to": plan.placement.host, "storage": plan.storage, "plan": plan})
-    else:
-        verb = "would move" if dry_run else "moved"
-        say(f"{vm.label}: {verb} from {vm.host} to {plan.placement.host}, storage: {plan.storage}")
+
+        def move(vm: "Vm") -> dict[str, Any]:
+            plan = None
+            if to == vm.host:
+                left = cut_short(opened, [vm])
+                for _vm, held in () if dry_run else left:
+                    finish_move(opened, vm, held)
+            elif dry_run:
+                plan = plan_move(opened, vm, to=to)
+            else:
+                plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason, drain_s=drain_s)
+            if plan is None:
+                say(
+                    f"{vm.label}: {'its move is finished' if left and not dry_run else 'no change'}, it is on {vm.host}"
+                )
+                return {"changed": bool(left), "from": vm.host, "to": vm.host, "storage": "none", "plan": None}
+            verb, target = "would move" if dry_run else "moved", plan.placement.host
+            say(f"{vm.label}: {verb} from {vm.host} to {target}, storage: {plan.storage}")
+            return {"changed": True, "from": vm.host, "to": target, "storage": plan.storage, "plan": plan}
+
+        found = chosen.find(opened, asks=not dry_run)
+        done = on_each_vm(opened, [vm for vm, _leases in found], move, is_in_turn=True)
+    word = "to be moved" if dry_run else "moved"
+    chosen.answer(
+        done,
+        outcome=lambda moved: word if moved["changed"] else "unchanged",
+        json=(lambda _vm, moved: moved) if as_json else None,
+    )

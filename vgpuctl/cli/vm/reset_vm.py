@@ -1,30 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reset-vm: reset a running VM."""
+"""reset-vm: reset running VMs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json
+from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
 
 
 @click.command("reset-vm")
-@click.argument("name")
-@options.tenant
+@vms("Reset")
 @options.one_host
 @options.as_json
-def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Reset a running VM, as the reset button of a machine does; its guest is not asked.
+def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
+    """Reset running VMs, as the reset button of a machine does; their guests are not asked.
 
-    QEMU keeps running, and its devices stay as they are; `restart-vm` applies what waits for a start.
+    QEMU keeps running, and the devices stay as they are; `restart-vm` applies what waits for a start.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.reset_vm import reset_vm
 
     with services(**where) as opened:
-        vm, _ = find_vm(opened, tenant, name)
-        reset_vm(opened, vm)
-    if as_json:
-        print_json({"changed": True, "vm": vm})
+
+        def reset(vm: "Vm") -> "tuple[Vm, bool]":
+            reset_vm(opened, vm)
+            return vm, True
+
+        done = chosen.each(opened, reset)
+    chosen.answer(done, outcome=lambda _one: "reset", json=changed_json if as_json else None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""show-vm: one VM as store, libvirt, QEMU and kernel see it."""
+"""show-vm: VMs as store, libvirt, QEMU and kernel see them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,7 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm, VmRequest
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show-vm")
-@click.argument("name")
-@options.tenant
+@vms()
 @click.option("--history", is_flag=True, help="Print the events of the VM and its shares, also of a deleted one.")
 @click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
 @options.history_file
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @options.one_host
 @options.as_json
 def command(
-    name: str,
-    tenant: str,
+    chosen: VmChoice,
     history: bool,
     with_xml: bool,
     history_file: Path | None,
@@ -35,23 +34,40 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it, and the last hour of its vGPUs."""
+    """Show VMs: what the store, libvirt, QEMU and the host's kernel say about each, and the last hour of its vGPUs."""
     from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.support.each_vm import on_each_vm
+    from vgpuctl.usecases.vm.show_vm import show_vm
+
+    if history:
+        _print_history(chosen, as_json=as_json, **where)
+        return
+    with services(history=history_file, prometheus=prometheus, **where) as opened:
+        found = chosen.find(opened)
+        leases = {vm.uuid: held for vm, held in found}
+
+        def show(vm: "Vm") -> "ShownVm":
+            return show_vm(opened, vm, leases[vm.uuid])
+
+        done = on_each_vm(opened, [vm for vm, _leases in found], show)
+    shown = [one.value for one in done if one.value is not None]
+    for number, one in enumerate([] if as_json else shown):
+        if number:
+            print_line("")
+        _print(one, with_xml=with_xml)
+    chosen.answer(done, outcome=lambda _one: "shown", json=_json if as_json else None)
+
+
+def _json(_vm: "Vm", shown: "ShownVm") -> object:
+    return shown
+
+
+def _print(shown: "ShownVm", *, with_xml: bool) -> None:
     from vgpuctl.model.guest_memory import format_page_size
     from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, format_time_to_second
     from vgpuctl.model.units import format_mib
-    from vgpuctl.usecases.support.find_vm import find_vm
-    from vgpuctl.usecases.vm.show_vm import show_vm
 
-    if history:
-        _print_history(name, tenant, as_json=as_json, **where)
-        return
-    with services(history=history_file, prometheus=prometheus, **where) as opened:
-        shown = show_vm(opened, *find_vm(opened, tenant, name))
-    if as_json:
-        print_json(shown)
-        return
     vm = shown.vm
     print_line(
         f"VM        {vm.request.name} of tenant {vm.request.tenant}{_node(shown)}, {vm.state}" + _reason(vm.problem)
@@ -193,14 +209,18 @@ def _reason(problem: str | None) -> str:
     return f": {problem}" if problem else ""
 
 
-def _print_history(name: str, tenant: str, *, as_json: bool, **where: Any) -> None:
+def _print_history(chosen: VmChoice, *, as_json: bool, **where: Any) -> None:
     from vgpuctl.cli.support.event_output import event_json, print_event_table
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.store.list_events import vm_history
 
     with services(**where) as opened:
-        found = vm_history(opened, tenant, name)
+        named = chosen.selection.plain_names()
+        if not chosen.selection.is_by_name:
+            named = [(vm.request.tenant, vm.request.name) for vm, _leases in chosen.find(opened)]
+        histories = [vm_history(opened, tenant, name) for tenant, name in named]
+    found = sorted((event for one in histories for event in one), key=lambda event: (event.at, event.id))
     if as_json:
         print_json([event_json(one) for one in found])
     else:
-        print_event_table(found, empty=f"the store has no event of VM {name} of tenant {tenant}")
+        print_event_table(found, empty="the store has no event of " + ", ".join("/".join(one) for one in named))

@@ -1,45 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""start-vm: start a VM that is stopped or paused."""
+"""start-vm: start VMs that are stopped or paused."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telling_exposed
+from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
 
 
 @click.command("start-vm")
-@click.argument("name")
-@options.tenant
+@vms("Start")
 @preempt_flags
 @options.one_host
 @options.every_refusal
 @options.as_json
 def command(
-    name: str,
-    tenant: str,
+    chosen: VmChoice,
     may_preempt: bool,
     grace_s: int | None,
     shutdown_timeout_s: float,
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Start a VM, with its GPU shares built again where the host lost them.
+    """Start VMs, with their GPU shares built again where the host lost them.
 
     The guest of a VM that libvirt has paused, for example after an error of its disk, goes on with its shares.
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
+    With several VMs, each starts by itself, and nobody is asked about preemption.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.support.each_vm import on_each_vm
     from vgpuctl.usecases.vm.start_vm import start_vm
 
     with services(**where) as opened:
-        consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
-        with telling_exposed(opened, tenant):
-            ((vm, changed),) = start_vm(opened, [find_vm(opened, tenant, name)[0]], consent=consent)
-        if not changed:
-            say(f"{vm.domain_name}: no change, it is running on {vm.host}")
-    if as_json:
-        print_json({"changed": changed, "vm": vm})
+        consent = consent_of(
+            may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s, may_ask=chosen.is_one
+        )
+
+        def start(found: "Vm") -> "tuple[Vm, bool]":
+            ((vm, changed),) = start_vm(opened, [found], consent=consent)
+            if not changed:
+                say(f"{vm.label}: no change, it is running on {vm.host}")
+            return vm, changed
+
+        found = [vm for vm, _leases in chosen.find(opened)]
+        with telling_exposed(opened, *dict.fromkeys(vm.request.tenant for vm in found)):
+            done = on_each_vm(opened, found, start)
+    chosen.answer(
+        done, outcome=lambda one: "started" if one[1] else "unchanged", json=changed_json if as_json else None
+    )

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stop-vm: stop a running VM."""
+"""stop-vm: stop running VMs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
 from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
 
 
 @click.command("stop-vm")
-@click.argument("name")
-@options.tenant
+@vms("Stop")
 @click.option(
     "--hold",
     type=click.Choice(["keep", "release"]),
@@ -30,8 +33,7 @@ from vgpuctl.errors import UsageError
 @options.one_host
 @options.as_json
 def command(
-    name: str,
-    tenant: str,
+    chosen: VmChoice,
     hold: str,
     hold_for: str | None,
     timeout_s: float,
@@ -39,20 +41,24 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Stop a VM and keep or release its GPU shares."""
+    """Stop VMs and keep or release their GPU shares."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
-    from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.stop_vm import stop_vm
 
     keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
     if keep_s is not None and hold == "release":
         raise UsageError("--hold-for goes with shares that are kept", hint="leave --hold release out")
     with services(**where) as opened:
-        found, _ = find_vm(opened, tenant, name)
-        vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
-        if not changed:
-            say(f"{vm.domain_name}: no change, it is stopped")
-    if as_json:
-        print_json({"changed": changed, "vm": vm})
+
+        def stop(found: "Vm") -> "tuple[Vm, bool]":
+            vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
+            if not changed:
+                say(f"{vm.label}: no change, it is stopped")
+            return vm, changed
+
+        done = chosen.each(opened, stop)
+    chosen.answer(
+        done, outcome=lambda one: "stopped" if one[1] else "unchanged", json=changed_json if as_json else None
+    )

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """apply-hosts: bring every host into its declared layout, in batches, each host for itself."""
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.layout import HostLayout
@@ -11,6 +10,7 @@ from vgpuctl.usecases.layout.layout_lines import AppliedHost, HostBegun, Line
 from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
 from vgpuctl.usecases.layout.rollout import FailureBudget, batches
 from vgpuctl.usecases.support import interruptions
+from vgpuctl.usecases.support.at_work import AtWork
 from vgpuctl.usecases.support.services import Services
 
 Event = Line | HostBegun | AppliedHost
@@ -38,7 +38,7 @@ def apply_hosts(
         with lock:
             tell(event)
 
-    at_work = _AtWork()
+    at_work = AtWork("host", "to end the step at work")
 
     def work(name: str) -> AppliedHost:
         if budget.is_spent:
@@ -71,34 +71,3 @@ def apply_hosts(
     finally:
         interruptions.leave()
     return found
-
-
-class _AtWork:
-    """The hosts under way, so that an interrupted run ends each of them in order before the process ends."""
-
-    def __init__(self) -> None:
-        self.stop = threading.Event()
-        self._count = 0
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def one(self) -> Iterator[bool]:
-        """Count one host for the length of the block. Gives False when no further one is to be begun."""
-        with self._changed:
-            self._count += 1
-            is_begun = not self.stop.is_set()
-        try:
-            yield is_begun
-        finally:
-            with self._changed:
-                self._count -= 1
-                self._changed.notify_all()
-
-    def end(self, say: Callable[[str], None]) -> None:
-        """Have every host end after its step, undo what it is to undo and start again what it stopped. Waits for it."""
-        with self._changed:
-            self.stop.set()
-            if self._count:
-                say(f"interrupted: waiting for {self._count} host{'s'[: self._count > 1]} to end the step at work")
-            while self._count:
-                self._changed.wait(timeout=0.2)

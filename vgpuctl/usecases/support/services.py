@@ -156,6 +156,7 @@ class Services:
         self._clusters: dict[object, ClusterLink | None] = {}
         self._lock = threading.Lock()
         self._store_lock = threading.Lock()
+        self._northbound_lock = threading.Lock()
 
     @property
     def inventory(self) -> "Inventory":
@@ -201,6 +202,11 @@ class Services:
                 self._store = self._open_store()
             return self._store
 
+    def open_for_threads(self) -> None:
+        """Open what threads of a fan-out share: the store and the inventory. Raises the errors of both."""
+        self.open_store()
+        _ = self.inventory
+
     @property
     def store_place(self) -> "StorePlace":
         """Where the store is, or will be."""
@@ -218,14 +224,15 @@ class Services:
 
     def require_northbound(self) -> "Northbound":
         """Connect to OVN's northbound database unless it is connected. Raises UsageError when none was named."""
-        if self._northbound is None:
-            if self._open_northbound is None:
-                raise UsageError(
-                    "this needs OVN, and its northbound database was not named",
-                    hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock",
-                )
-            self._northbound = self._open_northbound().__enter__()
-        return self._northbound
+        with self._northbound_lock:
+            if self._northbound is None:
+                if self._open_northbound is None:
+                    raise UsageError(
+                        "this needs OVN, and its northbound database was not named",
+                        hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock",
+                    )
+                self._northbound = self._open_northbound().__enter__()
+            return self._northbound
 
     @property
     def authority(self) -> "Authority | None":

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands on one or several VMs: how they are named, the question before, and the answer of all of them."""
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.services import report_hosts
+from vgpuctl.errors import UsageError
+from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.support.each_vm import VmResult
+    from vgpuctl.usecases.support.find_vms import Found, VmSelection
+    from vgpuctl.usecases.support.services import Services
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class VmChoice:
+    """The VMs that a command line names. verb: of the question before several are changed, None where none is asked.
+
+    yes: the question was answered on the command line.
+    """
+
+    selection: "VmSelection"
+    verb: str | None
+    yes: bool
+    begun_at: float
+
+    @property
+    def is_one(self) -> bool:
+        """True if exactly one VM is named, by a plain name: its errors and its JSON stand for themselves."""
+        return self.selection.is_one
+
+    def find(self, opened: "Services", *, if_exists: bool = False, asks: bool = True) -> "list[Found]":
+        """The VMs with their live leases. Asks before VMs are changed that were not named one by one, unless not asks.
+
+        if_exists: a name or glob that fits no VM is a remark.
+        """
+        from vgpuctl.usecases.support.find_vms import find_vms
+
+        found = find_vms(opened, self.selection, if_exists=if_exists)
+        if found and asks and self.verb is not None and not (self.selection.is_by_name or self.yes):
+            for vm, _leases in found:
+                say(f"{vm.label}: {vm.state} on {vm.host}")
+            confirm(f"{self.verb} {counted(len(found), 'VM')}?")
+        return found
+
+    def each(self, opened: "Services", work: "Callable[[Vm], Value]") -> "list[VmResult[Value]]":
+        """Find the VMs and do the work on each of them; see `on_each_vm`."""
+        from vgpuctl.usecases.support.each_vm import on_each_vm
+
+        return on_each_vm(opened, [vm for vm, _leases in self.find(opened)], work)
+
+    def answer(
+        self,
+        results: "Sequence[VmResult[Value]]",
+        *,
+        outcome: Callable[[Value], str],
+        json: "Callable[[Vm, Value], object] | None",
+    ) -> None:
+        """Print the JSON, of one VM as an object and else as a list, then as `finish`.
+
+        json: of a result; None where no JSON is wanted.
+        """
+        if json is not None:
+            answers = [json(one.vm, cast("Value", one.value)) for one in results if one.error is None]
+            if not self.is_one:
+                print_json(answers)
+            elif answers:
+                print_json(answers[0])
+        self.finish(results, outcome=outcome)
+
+    def finish(self, results: "Sequence[VmResult[Value]]", *, outcome: Callable[[Value], str]) -> None:
+        """Print the line that sums several VMs up. outcome: the word of a result.
+
+        Raises the error of the only VM, or PartialFailure with a line per VM that failed.
+        """
+        fine = [cast("Value", one.value) for one in results if one.error is None]
+        failures = [(one.vm.label, one.error) for one in results if one.error is not None]
+        if not self.is_one:
+            words = Counter(map(outcome, fine))
+            words.update({"failed": len(failures)} if failures else {})
+            parts = ", ".join(f"{count} {word}" for word, count in words.items()) or "none"
+            say(f"{counted(len(results), 'VM')}: {parts}, {time.monotonic() - self.begun_at:.1f} s")
+        report_hosts(failures, fine=len(fine), what="failed", noun="VM")
+
+
+def changed_json(_vm: "Vm", done: "tuple[Vm, bool]") -> object:
+    """The answer of a command that changed a VM, or found it so."""
+    vm, changed = done
+    return {"changed": changed, "vm": vm}
+
+
+def vms(verb: str | None = None, *, yes: bool = True) -> Callable[[Command], Command]:
+    """NAME... and the options that choose VMs; the command gets `chosen`.
+
+    verb: of the question before VMs are changed that were not named one by one. yes: False for a command with a --yes
+    of its own.
+    """
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(vm_names: tuple[str, ...], tenant: str | None, is_all: bool, **given: Any) -> Any:
+            from vgpuctl.usecases.support.find_vms import VmSelection
+
+            if bool(vm_names) == is_all:
+                raise UsageError(
+                    "NAME and --all exclude each other" if is_all else "no VM is named",
+                    hint="name VMs, or give --all with -t TENANT, or with -A for all tenants",
+                )
+            is_every_tenant = options.has_all_tenants(click.get_current_context())
+            selection = VmSelection(vm_names, tenant, is_all, is_every_tenant)
+            is_sure = given.pop("yes") if verb is not None and yes else True
+            return function(chosen=VmChoice(selection, verb, is_sure, time.monotonic()), **given)
+
+        made = cast(Command, command)
+        if verb is not None and yes:
+            made = options.yes(made)
+        every = click.option("--all", "is_all", is_flag=True, help="All VMs of the tenant, or with -A of all tenants.")
+        made = options.tenant_filter_of("The tenant of names without one, and of --all.")(every(made))
+        return click.argument("vm_names", nargs=-1, metavar="NAME...")(made)
+
+    return decorate

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding the VMs that a command line names: by names, by globs, or all of a tenant or of every tenant."""
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vgpuctl.errors import NotFound, UsageError
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.natural_order import natural
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.support.find_vm import find_vm
+from vgpuctl.usecases.support.services import Services
+
+Found = tuple[Vm, tuple[Lease, ...]]
+
+
+@dataclass(frozen=True)
+class VmSelection:
+    """What a command line says of its VMs.
+
+    names: `NAME` or `TENANT/NAME`; each part may be a glob with `*`, `?` and `[…]`. tenant: of names without one, and
+    of is_all. is_every_tenant: globs without a tenant, and is_all, are of every tenant.
+    """
+
+    names: tuple[str, ...] = ()
+    tenant: str | None = None
+    is_all: bool = False
+    is_every_tenant: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        """True if exactly one VM is named, by a plain name."""
+        return not self.is_all and len(self.names) == 1 and not is_glob(self.names[0])
+
+    @property
+    def is_by_name(self) -> bool:
+        """True if every VM is named by its plain name."""
+        return not self.is_all and not any(map(is_glob, self.names))
+
+    def plain_names(self) -> list[tuple[str, str]]:
+        """The tenant and name of each plain name, once. Raises UsageError for one without a tenant."""
+        return list(dict.fromkeys(self._split(one, every=None) for one in self.names if not is_glob(one)))
+
+    def globs(self) -> list[tuple[str, str]]:
+        """The globs of tenant and name of each glob, and of is_all. Raises UsageError for one without a tenant."""
+        written = [one for one in self.names if is_glob(one)] + ["*"] * self.is_all
+        return [self._split(one, every="*" if self.is_every_tenant else None) for one in written]
+
+    def _split(self, written: str, *, every: str | None) -> tuple[str, str]:
+        whose, slash, name = written.rpartition("/")
+        tenant = whose if slash else self.tenant or every
+        if tenant is None:
+            raise UsageError(
+                f"the tenant of {written if name != '*' else '--all'} is not given",
+                hint="write TENANT/NAME, or give -t TENANT, VGPUCTL_TENANT or a default tenant in the configuration"
+                + ("" if not is_glob(written) else "; -A is for all tenants"),
+            )
+        return tenant, name
+
+
+def is_glob(written: str) -> bool:
+    """True if a name is a pattern. No name of a VM or a tenant has these characters."""
+    return any(one in written for one in "*?[")
+
+
+def find_vms(services: Services, selection: VmSelection, *, if_exists: bool = False) -> list[Found]:
+    """The VMs of a selection with their live leases, each once, in natural order of tenant and name.
+
+    if_exists: report a name or glob that fits no VM, instead of raising NotFound. is_all fits none or more.
+    """
+    found = {vm.uuid: (vm, leases) for vm, leases in _named(services, selection, if_exists=if_exists)}
+    if globs := selection.globs():
+        with services.store.reading() as session:
+            every = session.vms()
+            for tenant, name in globs:
+                if not is_glob(tenant):
+                    session.tenant(tenant)
+                fitting = [vm for vm in every if _fits(vm, tenant, name)]
+                if not fitting and not (if_exists or selection.is_all):
+                    raise NotFound(f"no VM fits {tenant}/{name}", hint=_see(tenant))
+                if not fitting:
+                    services.say(f"{tenant}/{name}: no VM fits, nothing to do")
+                found |= {vm.uuid: (vm, tuple(session.leases(vm_uuid=vm.uuid))) for vm in fitting}
+    return sorted(found.values(), key=lambda one: (natural(one[0].request.tenant), natural(one[0].request.name)))
+
+
+def _named(services: Services, selection: VmSelection, *, if_exists: bool) -> Iterator[Found]:
+    for tenant, name in selection.plain_names():
+        try:
+            yield find_vm(services, tenant, name)
+        except NotFound as error:
+            if not if_exists:
+                raise
+            services.say(f"{error.message}, nothing to do")
+
+
+def _fits(vm: Vm, tenant: str, name: str) -> bool:
+    return fnmatch.fnmatchcase(vm.request.tenant, tenant) and fnmatch.fnmatchcase(vm.request.name, name)
+
+
+def _see(tenant: str) -> str:
+    return f"see `vgpuctl list-vms {'--all-tenants' if is_glob(tenant) else f'--tenant {tenant}'}`"

@@ -21,8 +21,11 @@ from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.agent.wire.labelled import OBJECT_LABELS
 from vgpuctl.agent.wire.measure_states import STATES
 from vgpuctl.agent.wire.measures import MEASURES, Measure
+from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
+from vgpuctl.catalog.lookup import boards, types_of
 from vgpuctl.cli.main import command
 from vgpuctl.cli.support.conventions import CONNECTION
+from vgpuctl.model.capture import SUFFIX, read_capture
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
@@ -87,10 +90,35 @@ def pages() -> dict[Path, str]:
     made.update(_monitoring_files())
     telemetry = ROOT / "docs" / "telemetry.md"
     made[telemetry] = _with_measures(telemetry.read_text(encoding="utf-8"))
+    hardware = ROOT / "docs" / "hardware.md"
+    made[hardware] = _between(hardware.read_text(encoding="utf-8"), "boards", "boards", _board_rows())
     for name, schema in SCHEMAS.items():
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
     return made
+
+
+def _board_rows() -> Iterable[str]:
+    """One row for each board: how its GPUs are shared, and where the knowledge is from."""
+    captures = [read_capture(file) for file in sorted((ROOT / "tests" / "data" / "captures").glob(f"*{SUFFIX}"))]
+    drivers: dict[str, set[str]] = {}
+    for capture in captures:
+        manifest = capture.manifest
+        for one in manifest.boards:
+            is_nvidia = one.vendor_id == NVIDIA_VENDOR and manifest.nvidia_driver is not None
+            shown = f"{manifest.nvidia_driver}" if is_nvidia else f"kernel {manifest.kernel}"
+            drivers.setdefault(one.board or "", set()).add(f"({shown})" if manifest.is_emulated else shown)
+    yield "| board | generation | shared by | vGPU types | captured with driver |"
+    yield "|---|---|---|---|---|"
+    for key, board in sorted(boards().items(), key=lambda one: one[1].name):
+        types = types_of(board)
+        named = sum(one.type_id is not None for one in types)
+        known = f"published text ({named} of {len(types)})" if named else "by rule"
+        shared = {"none": "whole card", "mdev-pf": "mdev", "sriov-vf": "VFs"}[board.interface]
+        known = "-" if board.interface == "none" else known
+        shared += ", MIG" if board.mig.capable else ""
+        captured = ", ".join(sorted(drivers.get(key, ()))) or "-"
+        yield f"| {board.name} | {board.architecture} | {shared} | {known} | {captured} |"
 
 
 def _with_alerts(page: str) -> str:

@@ -31,6 +31,8 @@ from vgpuctl.agent.wire.steps import (
     TakeOutUplink,
 )
 
+RECORDED_CALLS = ("facts", "health", "diagnostics", "readings")
+
 
 def answer(host: Host, request: Request) -> Reply:
     """Do what a request asks; a Problem becomes part of the reply."""
@@ -73,6 +75,8 @@ def answer(host: Host, request: Request) -> Reply:
             from vgpuctl.agent.readings import host as host_readings
 
             return Reply(__version__, host.writes, readings=host_readings.read(host))
+        if request.call == "record":
+            return Reply(__version__, host.writes, recording=record(host))
         if request.call == "tunnels":
             from vgpuctl.agent.facts import tunnels
 
@@ -97,6 +101,17 @@ def read_facts(host: Host) -> HostFacts:
     nvml, problem = Nvml.open(host)
     with nvml if nvml is not None else nullcontext():
         return host_facts.read(host, nvml, problem)
+
+
+def record(host: Host) -> str:
+    """Read everything that commands read of a host, and return what the machine answered, in Base64."""
+    from vgpuctl.agent.recording.host import recording_of
+
+    recording = recording_of(host)
+    for call in RECORDED_CALLS:
+        # A refusal is an answer of the machine too, and stands in the recording.
+        answer(recording, Request(call))
+    return recording.packed()
 
 
 def read_holders(host: Host, target: str) -> Tuple[Holder, ...]:

@@ -37,8 +37,11 @@ class Host(KernelFiles, DiskFiles):
     """One machine under `root`, which may be a test's folder.
 
     versions: of programs, by path, as asked once. stopping: set from outside to end every wait early.
-    hanging: threads of calls of a driver that have not returned, by what they ask.
+    hanging: threads of calls of a driver that have not returned, by what they ask. keeps_notes: False for a process
+    that may write nothing to the machine, not even what spares the next one work.
     """
+
+    keeps_notes = True
 
     def __init__(self, root: str = "/") -> None:
         super().__init__(root)
@@ -105,6 +108,10 @@ class Host(KernelFiles, DiskFiles):
         import pynvml
 
         return pynvml
+
+    def is_emulated(self) -> bool:
+        """Tell whether the lab's module plays this machine's GPUs. A simulated machine answers here."""
+        return self.exists("/proc/vgpulab")
 
     def python(self) -> str:
         """Return the version of the Python that runs the agent."""

@@ -27,6 +27,7 @@ SECTIONS = (
             "show-gpu": "Show one GPU: health, shares, readings, events, its last hour.",
             "list-profiles": "List the vGPU types and what can still be created.",
             "check-hosts": "Check hosts for drift and known failures.",
+            "record-host": "Record what vgpuctl reads of a host, for the lab to replay.",
             "adopt-host": "Adopt the running VMs and the layout of a host.",
         },
     ),

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from vgpuctl.agent.wire.boot import BootFiles
 from vgpuctl.agent.wire.decode import WireError
@@ -32,12 +32,15 @@ from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.hosts.python_check import FIND_PROGRAM, LAST_LINE, SYSTEM_PYTHON, choose_python, too_old
 from vgpuctl.hosts.readings_check import check_readings
 from vgpuctl.logs import timed
+from vgpuctl.model.capture import recording_from
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.printable import printable
 
 ANSWER_TIMEOUT_S = 60.0
 # A change may wait for a driver, for instance while it enables VFs or winds a vGPU down.
 _APPLY_FACTOR = 5
+# Facts, health, diagnostics and readings in one answer.
+_RECORD_FACTOR = 4
 # A network file system delivers an image of 100 GiB at 100 MiB/s in 17 minutes.
 DIGEST_TIMEOUT_S = 1800.0
 _CHANGES = ("apply", "boot", "certificate", "textfile", "guest-state")
@@ -175,6 +178,16 @@ class AgentClient:
         if reply.state is None:
             raise self._broken("it answered `guest-state` without any")
         return reply.state
+
+    def record(self) -> dict[str, Any]:
+        """Let the agent read everything that commands read, and return what the machine answered. Raises as `facts`."""
+        reply = self._ask(Request("record"), self._timeout_s * _RECORD_FACTOR)
+        if reply.recording is None:
+            raise self._broken("it answered `record` without any")
+        try:
+            return recording_from(reply.recording)
+        except WireError as error:
+            raise self._broken(f"its recording cannot be read: {error}") from error
 
     def diagnostics(self) -> HostDiagnostics:
         """Read the diagnostics: logs, units, Secure Boot. Raises as `facts`."""

@@ -79,6 +79,14 @@ def command(context: click.Context, folder: Path | None) -> None:
     " by +, *4 means four.  [default: a40:1]",
 )
 @click.option(
+    "--from",
+    "captures",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="CAPTURE",
+    help="Replay a capture of `record-host` as a simulated host named as the file; several times.",
+)
+@click.option(
     "--latency-ms",
     type=DecimalRange(0, 60_000),
     default=0,
@@ -95,10 +103,13 @@ def up(
     memory: str,
     simulated: int | None,
     mix: str | None,
+    captures: tuple[Path, ...],
     latency_ms: float,
     as_json: bool,
 ) -> None:
     """Start emulated hosts and print the path of their inventory. A host that is up stays as it is.
+
+    With --from: a host that answers readings as the captured one did. It refuses every change (docs/captures.md).
 
     A host that was up before a crash of this machine starts again from its disk.
     """
@@ -106,9 +117,13 @@ def up(
     from vgpuctl_lab.lab_file import LabFile, read_lab_file
 
     if file is not None:
-        if hosts or simulated is not None or mix is not None or latency_ms or memory != _MEMORY:
+        if hosts or simulated is not None or mix is not None or captures or latency_ms or memory != _MEMORY:
             raise UsageError("--file with another option of what to start", hint="say it all in the file")
         wanted = read_lab_file(file)
+    elif captures:
+        if hosts or simulated is not None or mix is not None or memory != _MEMORY:
+            raise UsageError("--from with another kind of host", hint="run `lab up` once for each kind")
+        wanted = LabFile((), 0, 0, "", latency_ms)
     elif simulated is not None:
         if hosts:
             raise UsageError("--host and --simulated at once", hint="run `lab up` once for each kind, or use --file")
@@ -124,6 +139,8 @@ def up(
         many = lab.simulated.up(
             wanted.simulated_count, mix=wanted.mix, latency_ms=wanted.latency_ms, folder=_folder(folder), say=say
         )
+    if captures:
+        many = lab.simulated.replay(captures, latency_ms=latency_ms, folder=_folder(folder), say=say)
     inventories = [str(one[0].inventory) for one in (few, many) if one]
     if as_json:
         described = {"hosts": [_described(host) for host in few], "simulated": [_described(host) for host in many]}

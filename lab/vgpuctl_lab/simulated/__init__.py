@@ -14,6 +14,7 @@ from vgpuctl_lab.simulated.fleet import (
     up,
 )
 from vgpuctl_lab.simulated.mix import DEFAULT_MIX
+from vgpuctl_lab.simulated.replay import replay
 
 __all__ = [
     "DEFAULT_MIX",
@@ -24,6 +25,7 @@ __all__ = [
     "kernel_log",
     "names",
     "reboot",
+    "replay",
     "shell_command",
     "status",
     "up",

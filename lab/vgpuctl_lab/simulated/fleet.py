@@ -106,20 +106,34 @@ def up(
     if latency_ms < 0:
         raise UsageError(f"a latency of {latency_ms:g} ms")
     parts = share_out(parse_mix(mix), hosts)
+    named = {f"sim-{number:03}": part for number, part in enumerate(parts, start=1)}
+
+    def make_hosts(lab: SimulatedFolder, new: Sequence[str]) -> None:
+        versions = _versions() if new else {}
+        for name in new:
+            shape = shape_of(name, named[name], versions, with_vfs=with_vfs)
+            make_host(lab, name, named[name].text, shape, latency_ms)
+
+    return bring_up(list(named), make_hosts, folder=folder, say=say)
+
+
+def bring_up(
+    wanted: Sequence[str],
+    make_hosts: Callable[[SimulatedFolder, Sequence[str]], None],
+    *,
+    folder: LabFolder | None,
+    say: Say | None,
+) -> list[SimulatedHostStatus]:
+    """Bring hosts up by their names. make_hosts: writes the folders of those that are new. Raises LabError."""
     parent = folder or default_folder()
     parent.claim()
     lab = simulated_folder(parent)
     tell = say or (lambda _line: None)
     with lab.locked():
         began = time.monotonic()
-        wanted = [f"sim-{number:03}" for number in range(1, hosts + 1)]
         new = [name for name in wanted if not (lab.host(name) / "state.json").exists()]
         _prepare(lab)
-        versions = _versions() if new else {}
-        for name, part in zip(wanted, parts, strict=True):
-            if name in new:
-                shape = shape_of(name, part, versions, with_vfs=with_vfs)
-                _make_host(lab, name, part.text, shape, latency_ms)
+        make_hosts(lab, new)
         tell(f"{len(new)} new hosts written ({time.monotonic() - began:.1f} s)")
         _ensure_daemon(lab)
         try:
@@ -253,11 +267,21 @@ def _prepare(lab: SimulatedFolder) -> None:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
 
-def _make_host(lab: SimulatedFolder, name: str, cards: str, shape: shapes.Shape, latency_ms: float) -> None:
-    """Write a host's folder; `state.json` comes last and says that it is complete."""
+def make_host(
+    lab: SimulatedFolder,
+    name: str,
+    cards: str,
+    shape: shapes.Shape,
+    latency_ms: float,
+    *,
+    files: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write a host's folder; `state.json` comes last and says that it is complete. files: others in it, by name."""
     folder = lab.host(name)
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "home").mkdir(parents=True, mode=0o700)
+    for file, content in (files or {}).items():
+        write_private(folder / file, content)
     ensure_key(folder / "host_key", name)
     write_private(folder / "latency_ms", f"{latency_ms}\n")
     write_private(folder / "cards", " ".join(cards.split("+")) + "\n")

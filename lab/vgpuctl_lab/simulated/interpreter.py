@@ -23,7 +23,10 @@ else:
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
 PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
 MODEL_VARIABLE = "VGPUCTL_SIMULATED_MODEL"
-_ADAPTER = "vgpuctl_lab.simulated.machine.host_adapter"
+CAPTURE = "capture.json"
+"""In the folder of a host that replays a capture."""
+_ADAPTER = "vgpuctl_lab.simulated.machine.host_adapter", "SimulatedHost"
+_REPLAY = "vgpuctl_lab.simulated.machine.replayed_host", "ReplayedHost"
 _HOST = "vgpuctl.agent.host"
 _LIBRARY = "libvirt.so.0"
 _RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
@@ -66,8 +69,10 @@ class AdapterLoader(Loader):
             package = ModuleType(name)
             package.__path__ = [place]
             sys.modules.setdefault(name, package)
-        adapter = __import__(_ADAPTER, fromlist=["SimulatedHost"])
-        module.Host = lambda root="/": adapter.SimulatedHost(folder)  # type: ignore[attr-defined]
+        kind = _REPLAY if os.path.exists(f"{folder}/{CAPTURE}") else _ADAPTER  # noqa: PTH110 - pathlib is slow to load
+        adapter = getattr(__import__(kind[0], fromlist=[kind[1]]), kind[1])
+        opens_here = {"__init__": lambda host, root="/": adapter.__init__(host, folder)}
+        module.Host = type("Host", (adapter,), opens_here)  # type: ignore[attr-defined]
 
 
 def _give_library(folder: Path) -> None:

@@ -13,6 +13,7 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -46,8 +47,10 @@ from vgpuctl_lab.simulated.libvirt_xml import (
 )
 from vgpuctl_lab.simulated.machine import domains
 from vgpuctl_lab.simulated.machine.domains import StartRefused
+from vgpuctl_lab.simulated.machine.replayed_host import read_libvirt
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.monitor import query_pci
+from vgpuctl_lab.simulated.replayed_libvirt import answer_of
 from vgpuctl_lab.simulated.volumes import VolumeContents
 
 _LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
@@ -89,6 +92,7 @@ class LibvirtProxy:
         self._types: dict[str, str] = {}
         self._volumes = VolumeContents(definitions.with_name("volumes"))
         self._licences = GuestLicences(machine)
+        self._captured = read_libvirt(machine.folder)
         self._serial = 0
         self._waiting: dict[int, asyncio.Future[Packet]] = {}
         self._streams: dict[int, asyncio.Queue[Packet]] = {}
@@ -204,6 +208,10 @@ class LibvirtProxy:
     def _work_of(self, packet: Packet) -> Callable[[Packet], Awaitable[Packet]]:
         if packet.program == QEMU_PROGRAM:
             return self._ask_monitor
+        if self._captured is not None:
+            captured = answer_of(self._captured, packet)
+            if captured is not None:
+                return partial(_given, captured)
         if packet.procedure in _WRITES_TO_DISK and "disk-full" in self._machine.state().host_faults:
             return self._refuse_for_want_of_space
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
@@ -407,6 +415,10 @@ class LibvirtProxy:
                 if not future.done():
                     future.set_exception(ConnectionError("the lab's libvirtd is gone"))
             self.drop_clients()
+
+
+async def _given(answer: Packet, _packet: Packet) -> Packet:
+    return answer
 
 
 async def read_packet(reader: StreamReader) -> Packet:

@@ -34,6 +34,8 @@ def _run_shell() -> None:
     """Run the real sh. A script from stdin with the argument `/` reads the simulated machine's files instead."""
     if sys.argv[1:] != ["-s", "/"] or HOST_VARIABLE not in os.environ:
         os.execv(_SH, ["sh", *sys.argv[1:]])
+    if (Path(os.environ[HOST_VARIABLE]) / "capture.json").exists():
+        sys.exit("not in this capture: what plain sh reads of a host")
     with tempfile.TemporaryDirectory(prefix="vgpuctl-simulated-") as folder:
         _module("disk").write_disk(_machine(), Path(folder))
         done = subprocess.run([_SH, "-s", folder], check=False)

@@ -222,6 +222,7 @@ READING = {
     "show-inventory": "",
     "list-hosts": "",
     "inspect-host": "sim-001",
+    "record-host": "sim-001 --to {home}/sim-001.capture.json.gz",
     "list-gpus": "",
     "list-profiles": "",
     "show-gpu": "sim-001 0000:41:00.0",

@@ -69,7 +69,7 @@ def _first_version(host: Host, programs: Sequence[str]) -> Optional[str]:
         path = host.find_program(program)
         if path is None:
             continue
-        kept = host.versions.get(path) or program_versions.recall(path)
+        kept = host.versions.get(path) or (program_versions.recall(path) if host.keeps_notes else None)
         if kept:
             host.versions[path] = kept
             return kept
@@ -80,6 +80,7 @@ def _first_version(host: Host, programs: Sequence[str]) -> Optional[str]:
         match = _VERSION.search(done.output)
         if done.status == 0 and match:
             host.versions[path] = match[0]
-            program_versions.remember(path, match[0])
+            if host.keeps_notes:
+                program_versions.remember(path, match[0])
             return match[0]
     return None

@@ -51,23 +51,33 @@ class XidCounts:
 
 
 def count(host: Host, boot_id: str) -> XidCounts:
-    """Count the Xids that came since the last count of any agent. Raises Problem where nobody can count."""
+    """Count the Xids that came since the last count of any agent. Raises Problem where nobody can count.
+
+    A host that keeps no notes is counted from the oldest message that the log still has.
+    """
+    if not host.keeps_notes:
+        return _count_on(host, XidCounts({}), -1)[0]
     with _locked(host) as place:
         before, last, loaded_at_s = _read(place, boot_id)
-        log = host.numbered_log(after=last)
-        if not log.is_open:
-            raise Problem(ProblemCode.UNREADABLE, "the kernel's log /dev/kmsg cannot be read", path="/dev/kmsg")
-        records, first = log.numbered(wanted=_WANTED)
-        lost = first - last - 1 if first is not None and last >= 0 and first > last + 1 else 0
-        fresh = [one for one in records if one.number > last and one.is_kernels]
-        counts = _add(before, fresh)
-        for one in fresh:
-            if one.text.startswith(_LOADED):
-                loaded_at_s = one.at_s
-        found = XidCounts(counts, loaded_at_s, lost)
-        if log.last > last:
-            _write(place, boot_id, found, log.last)
+        found, reached = _count_on(host, XidCounts(before, loaded_at_s), last)
+        if reached > last:
+            _write(place, boot_id, found, reached)
         return found
+
+
+def _count_on(host: Host, before: XidCounts, last: int) -> Tuple[XidCounts, int]:
+    """Count on from the message of a number. Also the number of the last message there is. Raises Problem."""
+    log = host.numbered_log(after=last)
+    if not log.is_open:
+        raise Problem(ProblemCode.UNREADABLE, "the kernel's log /dev/kmsg cannot be read", path="/dev/kmsg")
+    records, first = log.numbered(wanted=_WANTED)
+    lost = first - last - 1 if first is not None and last >= 0 and first > last + 1 else 0
+    fresh = [one for one in records if one.number > last and one.is_kernels]
+    loaded_at_s = before.driver_loaded_at_s
+    for one in fresh:
+        if one.text.startswith(_LOADED):
+            loaded_at_s = one.at_s
+    return XidCounts(_add(before.counts, fresh), loaded_at_s, lost), log.last
 
 
 def _add(

@@ -47,6 +47,7 @@ CALLS = (
     "facts-and-health",
     "readings",
     "guest-state",
+    "record",
 )
 
 
@@ -96,7 +97,7 @@ class Reply:
     """An answer of the agent.
 
     writes: how often this agent process has written to the machine so far. changes: what `apply` did, also
-    before a problem stopped it.
+    before a problem stopped it. recording: of `record`, compressed JSON in Base64.
     """
 
     agent: str
@@ -111,6 +112,7 @@ class Reply:
     health: Optional[HostHealth] = None
     readings: Optional[HostReadings] = None
     state: Optional[GuestState] = None
+    recording: Optional[str] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:

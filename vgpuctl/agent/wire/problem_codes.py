@@ -58,6 +58,8 @@ class ProblemCode(str, Enum):
     """A program did not end within its time limit."""
     ECHO_REFUSED = "echo-refused"
     """The kernel does not let the agent send echo requests."""
+    NOT_IN_CAPTURE = "not-in-capture"
+    """The host replays a capture, which does not have this answer, and which takes no change."""
     INTERRUPTED = "interrupted"
     """The connection closed while the agent was waiting."""
     INTERNAL_ERROR = "internal-error"

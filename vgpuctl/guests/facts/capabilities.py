@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capabilities of a host's libvirt: Hyper-V enlightenments that it reports, flags that its version knows."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate
@@ -9,6 +11,7 @@ from vgpuctl.logs import timed
 
 # libvirt 8.9.0 (NEWS): before, the flag is refused.
 _TPM_FLAGS_SINCE = 8_009_000
+_DISPLAY_CLASS = "0x03"
 
 
 class Connected(Protocol):
@@ -33,6 +36,40 @@ def hyperv_features(connected: Connected, *, kvm: bool) -> frozenset[str] | None
             return None
         raise translate(refused, what) from refused
     return reported_hyperv(xml)
+
+
+def read_capabilities(connected: Connected) -> dict[str, str | None]:
+    """Read what libvirt says of the host and of guests on it, by the question; None where it has no answer.
+
+    Only PCI devices of the display class (03) are described.
+    """
+    library, connection = libvirt_module(), connected.connection
+
+    def asked(what: str, ask: Callable[[], str]) -> str | None:
+        try:
+            with timed("libvirt-call", action=f"ask libvirt on {connected.host} for its {what}"):
+                return ask()
+        except library.libvirtError:
+            # libvirt's test driver, and a driver that is not there.
+            return None
+
+    found = {
+        "version": asked("version", lambda: str(connection.getLibVersion())),
+        "capabilities": asked("capabilities", connection.getCapabilities),
+    }
+    for kind in ("kvm", "qemu"):
+        found[f"domain-capabilities {kind}"] = asked(
+            "domain capabilities", partial(connection.getDomainCapabilities, None, "x86_64", "q35", kind, 0)
+        )
+    try:
+        devices = connection.listAllDevices(library.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV)
+    except library.libvirtError:
+        devices = []
+    for device in devices:
+        xml = asked("node devices", partial(device.XMLDesc, 0))
+        if xml is not None and (read_xml(xml).findtext("capability/class") or "").startswith(_DISPLAY_CLASS):
+            found[f"node-device {device.name()}"] = xml
+    return found
 
 
 def reported_hyperv(xml: str) -> frozenset[str] | None:

@@ -109,6 +109,10 @@ class SimulatedHost(Host):
             else:
                 state.owners.pop(path, None)
 
+    def is_emulated(self) -> bool:
+        """It has no card at all."""
+        return True
+
     def is_root(self) -> bool:
         """Every login may change the machine."""
         return True

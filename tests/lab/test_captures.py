@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every capture in the tree is replayed: this vgpuctl still reads of each host what it read when it was recorded."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.captures import replayed
+from vgpuctl.agent.dispatch import answer, read_facts
+from vgpuctl.agent.wire.envelope import Request
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.model.anonymous import Anonymiser, NameKind
+from vgpuctl.model.capture import SUFFIX, Capture, read_capture
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.planner.layout import plan_host
+
+FOLDER = Path(__file__).parents[1] / "data" / "captures"
+FILES = sorted(FOLDER.glob(f"*{SUFFIX}"))
+
+
+@pytest.fixture(params=FILES, ids=lambda file: file.name.removesuffix(SUFFIX))
+def file(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.param
+    return found
+
+
+def test_there_are_captures() -> None:
+    kinds = {board.sharing for file in FILES for board in read_capture(file).manifest.boards}
+    assert {kind for sharing in kinds for kind in sharing} >= {"vf-profile", "mdev-vf", "mdev", "vf", "passthrough"}
+
+
+def test_a_captured_host_is_read_as_before(file: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    capture = read_capture(file)
+    facts = read_facts(replayed(capture, tmp_path / "replay"))
+    found = _summary(capture, facts)
+    golden = file.with_name(file.name.removesuffix(SUFFIX) + ".summary.json")
+    if request.config.getoption("--regenerate"):
+        golden.write_text(json.dumps(found, indent=2) + "\n")
+    assert found == json.loads(golden.read_text())
+
+
+def test_every_call_is_answered_without_a_gap(file: Path, tmp_path: Path) -> None:
+    host = replayed(read_capture(file), tmp_path / "replay")
+    for call in read_capture(file).manifest.calls:
+        reply = answer(host, Request(call))
+        assert reply.problem is None, (call, reply.problem)
+        assert "not in this capture" not in repr(reply), call
+
+
+def test_a_layout_is_planned_for_a_captured_host(file: Path, tmp_path: Path) -> None:
+    facts = read_facts(replayed(read_capture(file), tmp_path / "replay"))
+    plan = plan_host(HostLayout(gpus=()), facts, (), frozenset())
+    assert plan.differences == ()
+
+
+def test_no_capture_names_its_site(file: Path) -> None:
+    """Every value in the file is a replacement, or is the same everywhere."""
+    capture = read_capture(file)
+    anonymiser = Anonymiser({})
+    anonymiser.look_at([capture.machine, capture.libvirt], with_names=False)
+    left = [
+        (kind, value)
+        for kind, value, _ in anonymiser.replaced()
+        if not value.startswith(("198.18.", "2001:db8:", "02:00:00:")) and "-0000-4000-8000-0000" not in value
+        if not (kind == NameKind.MACHINE_ID and "0000000000000000" in value)
+        if kind != NameKind.SECRET
+    ]
+    assert left == []
+
+
+def _summary(capture: Capture, facts: HostFacts) -> dict[str, Any]:
+    return {
+        "is_emulated": capture.manifest.is_emulated,
+        "kernel": facts.kernel,
+        "driver": facts.nvidia_driver,
+        "libvirt": facts.libvirt_version,
+        "unread_functions": [one.problem for one in facts.unread_functions],
+        "gpus": [_gpu(gpu) for gpu in facts.gpus],
+    }
+
+
+def _gpu(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "address": gpu.address,
+        "ids": f"{gpu.vendor_id}:{gpu.device_id} {gpu.subsystem_id}",
+        "name": gpu.name,
+        "driver": gpu.driver,
+        "sharing": list(gpu.sharing),
+        "memory_mib": gpu.memory_mib,
+        "vfs": dict(Counter(f"{vf.driver} {'taken' if vf.current_type or vf.mdev_uuid else 'free'}" for vf in gpu.vfs)),
+        "types": {one.name: one.creatable for one in gpu.types},
+        "instances": [f"{one.profile}@{one.start}" for one in gpu.mig.instances] if gpu.mig else None,
+        "companions": len(gpu.companions),
+        "problems": list(gpu.problems),
+    }

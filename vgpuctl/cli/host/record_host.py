@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""record-host: a capture of a host for the lab, with its names replaced."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import plain, print_json, print_table, say
+
+
+@click.command("record-host")
+@click.argument("host")
+@click.option(
+    "--to",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write the capture, for example a40.capture.json.gz.",
+)
+@click.option("--note", default="", metavar="TEXT", help="A sentence about the host, to be read with the capture.")
+@click.option("--show", is_flag=True, help="List every value that was replaced, with its replacement.")
+@options.one_host
+@options.as_json
+def command(host: str, file: Path, note: str, show: bool, as_json: bool, **where: Any) -> None:
+    """Record everything that vgpuctl reads of HOST, and write it to FILE with names replaced.
+
+    The lab replays the file: the option --from of `vgpuctl lab up`. Nothing is changed on HOST, and no lock is taken.
+    Names of hosts, VMs, tenants and users, addresses, UUIDs, serial numbers and secrets are replaced; of command lines,
+    logs and VM definitions only the parts that vgpuctl looks at are kept. Look at the result before you send it
+    (docs/captures.md).
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.host.record_host import record_host
+
+    with services(**where) as opened:
+        done = record_host(opened, host, file, note=note)
+    counts = {one.kind: one.count for one in done.manifest.replaced}
+    if as_json:
+        shown = {"replacements": [list(one) for one in done.replaced]} if show else {}
+        print_json({"file": str(done.file), "size_bytes": done.size_bytes, "manifest": plain(done.manifest), **shown})
+        return
+    if show:
+        print_table(
+            ["KIND", "VALUE", "REPLACEMENT"], [list(one) for one in done.replaced], empty="nothing was replaced"
+        )
+    else:
+        print_table(["REPLACED", "VALUES"], sorted(counts.items()), empty="nothing was replaced")
+    say(f"{done.file}: {done.size_bytes} bytes, {len(done.manifest.boards)} GPUs; read it before you send it")

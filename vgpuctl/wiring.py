@@ -53,6 +53,7 @@ class Settings:
     performance: Path | None = None
     slurm_folder: Path | None = None
     cluster_networks: Sequence[str] = ()
+    inventory_reader: str | None = None
 
 
 def open_services(
@@ -64,16 +65,16 @@ def open_services(
     """
 
     def load() -> "Inventory":
-        from vgpuctl.inventory.load import load_inventory
+        from vgpuctl.inventory.load import load_inventory, reader_named
 
         if not settings.inventories:
             raise UsageError("no inventory given", hint="give -i PATH, or set VGPUCTL_INVENTORY")
-        return load_inventory(settings.inventories)
+        return load_inventory(settings.inventories, reader_named(settings.inventory_reader))
 
     def inventory_mark() -> object:
         from vgpuctl.inventory.fingerprint import fingerprint
 
-        return fingerprint(settings.inventories)
+        return fingerprint(settings.inventories, settings.inventory_reader)
 
     def store() -> "Store":
         from vgpuctl.actor import find_actor

@@ -7,7 +7,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
-from vgpuctl.specs.origin import UntrustedText
+from vgpuctl.specs.origin import EncryptedText, UntrustedText
 
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
 _PORT = ("ansible_port", "ansible_ssh_port")
@@ -26,9 +26,14 @@ _TRUE = ("true", "yes", "on", "y", "t", "1")
 _FALSE = ("false", "no", "off", "n", "f", "0")
 
 
-def target_of(name: str, variables: VariableSet, groups: tuple[str, ...]) -> HostTarget:
-    """Read a host's target. Raises InventoryError naming host, variable and the place that set it."""
-    read = _VariableReader(name, variables)
+def target_of(
+    name: str, variables: VariableSet, groups: tuple[str, ...], decrypt: Callable[[str], str] | None = None
+) -> HostTarget:
+    """Read a host's target. Raises InventoryError naming host, variable and the place that set it.
+
+    decrypt: opens the text of a vault.
+    """
+    read = _VariableReader(name, variables, decrypt)
     read.check_choices("ansible_connection", _OVER_SSH, hint="vgpuctl reaches every host over SSH")
     read.check_choices("ansible_become_method", ("sudo",), hint="vgpuctl becomes another user by sudo only")
     arguments = [text for text in (read.text((argument,)) for argument in _SSH_ARGUMENTS) if text]
@@ -55,9 +60,10 @@ def target_of(name: str, variables: VariableSet, groups: tuple[str, ...]) -> Hos
 class _VariableReader:
     """Typed reads of one host's variables."""
 
-    def __init__(self, host: str, variables: VariableSet) -> None:
+    def __init__(self, host: str, variables: VariableSet, decrypt: Callable[[str], str] | None) -> None:
         self._host = host
         self._variables = variables
+        self._decrypt = decrypt
 
     def text(self, names: tuple[str, ...]) -> str | None:
         name, value = self._find(names)
@@ -110,6 +116,8 @@ class _VariableReader:
         for name in names:
             if self._variables.values.get(name) is not None:
                 found, value = name, self._variables.values[name]
+        if isinstance(value, EncryptedText) and self._decrypt is not None:
+            value = UntrustedText(self._decrypt(value))
         if (
             isinstance(value, str)
             and not isinstance(value, UntrustedText)

@@ -2,20 +2,29 @@
 """Fingerprint of an inventory's files, by which a long run finds that somebody has changed one of them."""
 
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vgpuctl.inventory import sources
+from vgpuctl.inventory.ansible_source import InventoryReader
 
+ASKED_AGAIN_S = 300
+"""Seconds after which a long run asks ansible-core again."""
 _BESIDE = ("group_vars", "host_vars")
 
 
-def fingerprint(inventory_sources: Sequence[str | Path]) -> frozenset[tuple[str, int, int, int]]:
+def fingerprint(
+    inventory_sources: Sequence[str | Path], reader: str | None = None
+) -> frozenset[tuple[str, int, int, int]]:
     """Path, inode, size and time of change of every file that load_inventory may read; no file is opened.
 
-    Hidden files do not count, nor does what cannot be looked at: load_inventory says why.
+    Hidden files do not count, nor does what cannot be looked at: load_inventory says why. reader: with `ansible` the
+    time counts as well, for what a script or a plugin finds is in no file.
     """
     found: set[tuple[str, int, int, int]] = set()
+    if reader == InventoryReader.ANSIBLE:
+        found.add(("", 0, 0, int(time.monotonic() // ASKED_AGAIN_S)))
     entered: set[tuple[int, int]] = set()
     beside = {Path.cwd()}
     for source in map(sources.resolve, inventory_sources):

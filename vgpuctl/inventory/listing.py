@@ -8,7 +8,7 @@ from typing import Any
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.tree import InventoryTree
-from vgpuctl.specs.origin import UntrustedText
+from vgpuctl.specs.origin import EncryptedText, UntrustedText
 
 PROFILE = "inventory_legacy"
 
@@ -79,6 +79,8 @@ def as_ansible_list(tree: InventoryTree, hosts: Mapping[str, Mapping[Any, Any]])
 def _plain(value: Any, host: str, way: tuple[str, ...]) -> Any:
     """Turn a variable into what JSON knows, as ansible does."""
     try:
+        if isinstance(value, EncryptedText):
+            return {"__ansible_vault": str(value)}
         if isinstance(value, UntrustedText):
             return {"__ansible_unsafe": str(value)}
         if isinstance(value, Mapping):

@@ -6,8 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory import connection, host_variables, listing, patterns, sources
+from vgpuctl.inventory.ansible_source import InventoryReader, read_by_ansible
 from vgpuctl.inventory.tree import Group, InventoryTree, TreeHost, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
 from vgpuctl.model.fencing import Fencing
@@ -23,31 +24,48 @@ from vgpuctl.specs.placing import PLACING_VARIABLE
 Read = TypeVar("Read")
 
 
-def load_inventory(inventory_sources: Sequence[str | Path]) -> "Inventory":
+def load_inventory(
+    inventory_sources: Sequence[str | Path], reader: InventoryReader = InventoryReader.VGPUCTL
+) -> "Inventory":
     """Read inventory files, folders and comma lists (`gpu1,gpu2,`); where they disagree the later one wins.
 
     As with ansible, `group_vars` and `host_vars` count beside each source, and in the working folder on top of those.
+    reader: with `ansible` the installed ansible-core reads all of it, also scripts and plugins.
     Raises InventoryError with file, line and what is wrong.
     """
     wanted = [sources.resolve(source) for source in inventory_sources if str(source)]
     if not wanted:
         raise InventoryError("no inventory was given", hint="use -i PATH or set VGPUCTL_INVENTORY")
+    if reader is InventoryReader.ANSIBLE:
+        return Inventory(*read_by_ansible(wanted, Path.cwd()))
     tree = InventoryTree()
     for source in wanted:
         sources.add_source(source, tree)
     tree.settle()
     folders = [Path(source) for source in wanted if not sources.is_comma_list(source)]
     beside = [folder if folder.is_dir() else folder.parent for folder in folders]
-    return Inventory(tree, [VariableFiles(folder) for folder in beside], VariableFiles(Path.cwd()))
+    return Inventory(tree, files=[VariableFiles(folder) for folder in (*beside, Path.cwd())])
+
+
+def reader_named(text: str | None) -> InventoryReader:
+    """The reader of a name; vgpuctl's own without one. Raises UsageError."""
+    if text is not None and text not in tuple(InventoryReader):
+        raise UsageError(f"{text[:40]!a} reads no inventory", hint=f"use {' or '.join(InventoryReader)}")
+    return InventoryReader.VGPUCTL if text is None else InventoryReader(text)
 
 
 class Inventory:
-    """Hosts, groups and variables. Variable files are read when a host's variables are first asked for."""
+    """Hosts, groups and variables. Variable files are read when a host's variables are first asked for.
 
-    def __init__(self, tree: InventoryTree, beside: Sequence[VariableFiles], here: VariableFiles) -> None:
+    decrypt: opens the texts of vaults in variables of the login. files: weakest first.
+    """
+
+    def __init__(
+        self, tree: InventoryTree, decrypt: Callable[[str], str] | None = None, *, files: Sequence[VariableFiles] = ()
+    ) -> None:
         self._tree = tree
-        self._beside = tuple(beside)
-        self._here = here
+        self._files = tuple(files)
+        self._decrypt = decrypt
         self._variables: dict[str, VariableSet] = {}
         self._read: dict[tuple[str, int, str, str], Any] = {}
 
@@ -64,7 +82,7 @@ class Inventory:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about probable mistakes: skipped keys, keys written twice, a host named like a group."""
         found = list(self._tree.warnings)
-        for files in (*self._beside, self._here):
+        for files in self._files:
             found.extend(files.warnings)
         return tuple(dict.fromkeys(found))
 
@@ -103,7 +121,7 @@ class Inventory:
 
     def target(self, host: str) -> HostTarget:
         """Where a host is and how to log in. Raises InventoryError naming host, variable and the file that set it."""
-        return connection.target_of(host, self._merged(self._host(host)), self.groups_of(host))
+        return connection.target_of(host, self._merged(self._host(host)), self.groups_of(host), self._decrypt)
 
     def layout(self, host: str) -> HostLayout | None:
         """A host's declared layout, its variable `vgpu` (docs/layout.md); None when none is declared.
@@ -178,12 +196,12 @@ class Inventory:
         merged = VariableSet()
         for group in (top, *groups):
             merged.update(group.variables)
-        for files in (*self._beside, self._here):
+        for files in self._files:
             merged.update(files.group("all"))
-        for files in (*self._beside, self._here):
+        for files in self._files:
             for group in groups:
                 merged.update(files.group(group.name))
         merged.update(host.variables)
-        for files in (*self._beside, self._here):
+        for files in self._files:
             merged.update(files.host(host.name))
         return merged

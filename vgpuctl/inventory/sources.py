@@ -12,7 +12,7 @@ from vgpuctl.inventory import host_names
 from vgpuctl.inventory.folder_walk import FolderWalk
 from vgpuctl.inventory.ini_source import add_ini
 from vgpuctl.inventory.tree import InventoryTree
-from vgpuctl.inventory.yaml_source import add_yaml
+from vgpuctl.inventory.yaml_source import READ_BY_ANSIBLE, add_yaml
 from vgpuctl.specs.document import YamlDocument, decode, parse_document
 from vgpuctl.specs.origin import Origin, malformed, read_bytes
 
@@ -152,10 +152,7 @@ def _looks_like_ini(content: bytes, *, prefers_yaml: bool) -> bool:
 
 
 def _needs_ansible(path: str, what: str) -> InventoryError:
-    return InventoryError(
-        f"inventory {path}: {what}",
-        hint=f"`ansible-inventory -i {path} --list --yaml --export > hosts.yml` writes what it holds as YAML",
-    )
+    return InventoryError(f"inventory {path}: {what}", hint=READ_BY_ANSIBLE)
 
 
 def _add_comma_list(source: str, tree: InventoryTree) -> None:

@@ -8,6 +8,7 @@ from vgpuctl.inventory.tree import InventoryTree
 from vgpuctl.specs.document import YamlDocument
 from vgpuctl.specs.origin import malformed
 
+READ_BY_ANSIBLE = "--inventory-reader ansible reads it by the installed ansible-core (docs/ansible.md)"
 _SECTIONS = ("hosts", "vars", "children")
 
 
@@ -17,7 +18,7 @@ def add_yaml(document: YamlDocument, tree: InventoryTree) -> None:
         raise malformed(
             document.origin("plugin"),
             f"this configures the inventory plugin {document.data['plugin']!r}, which vgpuctl does not run",
-            hint=f"`ansible-inventory -i {document.path} --list --yaml --export > hosts.yml` writes what it finds",
+            hint=READ_BY_ANSIBLE,
         )
     tree.warnings.extend(document.warnings)
     for name, content in document.data.items():

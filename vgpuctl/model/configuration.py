@@ -10,6 +10,7 @@ class ContextSettings:
     """The settings of a context; None where it says nothing. Paths are absolute."""
 
     inventory: tuple[str, ...] | None = None
+    inventory_reader: str | None = None
     database: str | None = None
     tenant: str | None = None
     output: str | None = None

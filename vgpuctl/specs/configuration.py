@@ -21,6 +21,11 @@ CONTEXT = Table(
     ContextSettings,
     (
         Field("inventory", _PATHS, "Inventory files, folders or hosts", is_list=True, may_stand_alone=True),
+        Field(
+            "inventory_reader",
+            text_like("vgpuctl|ansible", "a reader", hint="vgpuctl or ansible"),
+            "Who reads the inventory; `ansible` also runs scripts and plugins",
+        ),
         Field("database", _DATABASE, "URL of the store, or @FILE with such a URL"),
         Field("tenant", _NAME, "Tenant of commands that name none"),
         Field("output", text_like("|".join(FORMS), "a form of output", hint=", ".join(FORMS)), "Form of the output"),
@@ -95,7 +100,7 @@ def _read(document: YamlDocument, path: Path) -> ConfigurationFile:
 
 def _settings(entry: Value, path: Path, whose: str) -> dict[str, Configured]:
     found = {}
-    for key, value in entry.mapping().items():
+    for key, value in entry.named(VARIABLES).items():
         if key in VARIABLES and value.content is not None:
             content: Any = tuple(value.content) if isinstance(value.content, list) else value.content
             field = CONTEXT.field(key)

@@ -5,7 +5,7 @@ Values are what ansible's loader makes of them; its tags `!unsafe` is kept, `!va
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -14,7 +14,7 @@ import yaml
 from vgpuctl.agent.wire.strict_json import NotJson
 from vgpuctl.specs import bounded_reader
 from vgpuctl.specs.lines import line_in, root_node
-from vgpuctl.specs.origin import Origin, UntrustedText, located, malformed, read_bytes
+from vgpuctl.specs.origin import EncryptedText, Origin, UntrustedText, located, malformed, read_bytes
 
 _VAULT_HINT = "keep secrets in the SSH agent or in files of mode 0600; vgpuctl does not read vaults"
 
@@ -88,18 +88,23 @@ def decode(path: str, content: bytes) -> str:
         return bounded_reader.decode(content)
 
 
-def parse_document(path: str, text: str) -> YamlDocument:
-    """Parse text that was read from `path`: as JSON where it is JSON, else as YAML. Raises InventoryError."""
-    (document,) = _parse(path, text, single=True)
+def parse_document(path: str, text: str, *, may_be_encrypted: bool = False) -> YamlDocument:
+    """Parse text that was read from `path`: as JSON where it is JSON, else as YAML. Raises InventoryError.
+
+    may_be_encrypted: values of a vault in JSON become EncryptedText in place of an error.
+    """
+    (document,) = _parse(path, text, single=True, revive=_keep_encrypted if may_be_encrypted else _revive)
     return document
 
 
-def _parse(path: str, text: str, *, single: bool) -> list[YamlDocument]:
+def _parse(
+    path: str, text: str, *, single: bool, revive: Callable[[dict[str, Any]], Any] | None = None
+) -> list[YamlDocument]:
     with located(path):
         try:
             if text.lstrip()[:1] in ("{", "["):
                 try:
-                    return [YamlDocument(path, text, bounded_reader.read_json(text, hook=_revive))]
+                    return [YamlDocument(path, text, bounded_reader.read_json(text, hook=revive or _revive))]
                 except NotJson as exc:
                     if path.endswith(".json") and exc.line is not None:
                         raise bounded_reader.Malformed(str(exc), exc.line, column=exc.column) from exc
@@ -127,6 +132,12 @@ def _revive(value: dict[str, Any]) -> Any:
     if isinstance(value.get("__ansible_unsafe"), str):
         return UntrustedText(value["__ansible_unsafe"])
     return value
+
+
+def _keep_encrypted(value: dict[str, Any]) -> Any:
+    if isinstance(value.get(_VAULT_IN_JSON), str):
+        return EncryptedText(value[_VAULT_IN_JSON])
+    return _revive(value)
 
 
 def _construct_unsafe(loader: Any, node: yaml.Node) -> Any:

@@ -32,6 +32,12 @@ class UntrustedText(str):
     __slots__ = ()
 
 
+class EncryptedText(UntrustedText):
+    """The text of an ansible-vault, as it stands in a variable that nobody has decrypted yet."""
+
+    __slots__ = ()
+
+
 def malformed(origin: Origin, what: str, *, hint: str | None = None) -> InventoryError:
     """Build the error for something wrong at one place: `FILE:LINE: WHAT`."""
     return InventoryError(f"{origin}: {what}", hint=hint)

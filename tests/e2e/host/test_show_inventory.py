@@ -3,6 +3,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,23 @@ def test_warnings_go_to_stderr(reader: Operator, tmp_path: Path) -> None:
     assert (
         done.err == f"warning: {path}:2: 'ansible_user' in group 'g' is skipped; only hosts, vars and children count\n"
     )
+
+
+def test_ansible_core_reads_a_script_when_asked_for(reader: Operator, tmp_path: Path) -> None:
+    """By option, by variable, and by a configuration file; a layout from a script is a layout."""
+    script = tmp_path / "hosts.py"
+    script.write_text(f'#!{sys.executable}\nprint(\'{{"gpus": {{"hosts": ["gpu1"]}}}}\')\n')
+    script.chmod(0o755)
+    refused = reader.is_refused("show-inventory", "-i", str(script))
+    assert "--inventory-reader ansible" in refused["hint"]
+    listed = reader.json("show-inventory", "-i", str(script), "--inventory-reader", "ansible")
+    assert listed["gpus"] == {"hosts": ["gpu1"]}
+    asked = replace(reader, variables={"VGPUCTL_INVENTORY_READER": "ansible"})
+    assert asked.json("show-inventory", "-i", str(script)) == listed
+    (tmp_path / "config.yaml").write_text("inventory-reader: ansible\n")
+    configured = replace(reader, variables={"VGPUCTL_CONFIG": str(tmp_path / "config.yaml")})
+    assert configured.json("show-inventory", "-i", str(script)) == listed
+    (tmp_path / "config.yaml").write_text("inventory_reader: ansibel\n")
+    assert "config.yaml:1: " in configured.is_refused("show-inventory", "-i", str(script))["message"]
+    wrong = replace(reader, variables={"VGPUCTL_INVENTORY_READER": "awk"})
+    assert wrong.run("show-inventory", "-i", str(script)).code == 2

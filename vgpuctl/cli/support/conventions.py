@@ -11,7 +11,7 @@ from vgpuctl.cli.support.output import print_document
 from vgpuctl.cli.support.qualified_names import split_names
 
 CONNECTION = frozenset(
-    {"inventories", "database", "known_hosts", "connect_timeout_s", "command_timeout_s", "forks"}
+    {"inventories", "inventory_reader", "database", "known_hosts", "connect_timeout_s", "command_timeout_s", "forks"}
     | {"verbosity", "context_name", "log_file", "is_quiet", "history", "history_file", "prometheus"}
 )
 """Parameters of the connection to hosts and store: one page documents them, and `--help-all` shows them."""

@@ -14,7 +14,8 @@ from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-inventory = click.option(
+_INVENTORY_READER = "vgpuctl.inventory_reader"
+_sources = click.option(
     "-i",
     "--inventory",
     "inventories",
@@ -23,6 +24,32 @@ inventory = click.option(
     metavar="PATH",
     help="Inventory file, folder or comma-separated hosts; several times, later ones win.  [env: VGPUCTL_INVENTORY]",
 )
+
+
+def _keep_reader(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    context.meta[_INVENTORY_READER] = name
+
+
+def inventory(function: Command) -> Command:
+    """The sources of the inventory, and who reads them."""
+    reader = click.option(
+        "--inventory-reader",
+        envvar="VGPUCTL_INVENTORY_READER",
+        type=click.Choice(["vgpuctl", "ansible"]),
+        expose_value=False,
+        callback=_keep_reader,
+        help="Who reads the inventory; ansible also runs scripts and plugins.  [default: vgpuctl]"
+        "  [env: VGPUCTL_INVENTORY_READER]",
+    )
+    return _sources(reader(function))
+
+
+def inventory_reader() -> str | None:
+    """The reader that the command names, by option, variable or file; None where nobody does."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(_INVENTORY_READER)
+
+
 limit = click.option(
     "-l", "--limit", metavar="PATTERN", help="Only matching hosts: names, groups, globs, !not, &and, @file."
 )

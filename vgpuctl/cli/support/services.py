@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from vgpuctl.cli.support.configuration import configured
+from vgpuctl.cli.support.options import inventory_reader
 from vgpuctl.cli.support.output import say
 from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
@@ -52,6 +53,7 @@ def services(
             slurm_folder=_path("slurm_folder"),
             reachable_networks=_list("reachable_networks"),
             cluster_networks=_list("cluster_networks"),
+            inventory_reader=inventory_reader() or configured("inventory_reader"),
         ),
         _tell,
     )

@@ -7,13 +7,11 @@ A program talks to a tenant's slurmctld, so what it prints is a tenant's: it is 
 import functools
 import os
 import re
-import selectors
 import shutil
-import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from vgpuctl.bounded_program import Ended, ProgramTooLate, ProgramTooLong, run_bounded
 from vgpuctl.clusters.slurm.config_file import SlurmConfig
 from vgpuctl.errors import ClusterRefused, ClusterUnreachable
 from vgpuctl.logs import timed
@@ -55,54 +53,31 @@ class SlurmPrograms:
         # Slurm reads more variables than these; none of ours concerns a tenant's cluster.
         environment = {"SLURM_CONF": str(self._config.checked()), "PATH": "/usr/bin:/bin", "LC_ALL": "C"}
         with timed("slurm", program=program, cluster=self._name) as fields:
-            status, output, complaint = self._bounded([path, *arguments], environment, what)
-            fields["exit"] = status
-        if status == 0:
-            return output
-        said = printable(" ".join((complaint.strip() or output.strip()).split()))[-_SHOWN:]
-        said = said or f"nothing, and ended with {status}"
-        if _SILENT.search(complaint):
+            ended = self._bounded([path, *arguments], environment, what)
+            fields["exit"] = ended.status
+        if ended.status == 0:
+            return ended.output
+        said = printable(" ".join((ended.complaint.strip() or ended.output.strip()).split()))[-_SHOWN:]
+        said = said or f"nothing, and ended with {ended.status}"
+        if _SILENT.search(ended.complaint):
             raise ClusterUnreachable(
                 f"cannot {what} in {self._name}: slurmctld does not answer; {program} says: {said}",
                 hint=f"see that slurmctld runs, and that the slurm.conf of {self._name} names it",
             )
         raise ClusterRefused(f"cannot {what} in {self._name}: {program} says: {said}")
 
-    def _bounded(self, argv: Sequence[str], environment: Mapping[str, str], what: str) -> tuple[int, str, str]:
-        """Run to the end. Returns exit status, output and complaints."""
-        give_up = time.monotonic() + self._answer_s
+    def _bounded(self, argv: Sequence[str], environment: Mapping[str, str], what: str) -> Ended:
+        """Run to the end."""
         try:
-            process = subprocess.Popen(
-                argv, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            return run_bounded(argv, environment=environment, longest_s=self._answer_s, most_bytes=MOST_BYTES)
         except OSError as error:
             raise ClusterUnreachable(f"cannot {what} in {self._name}: {argv[0]}: {error.strerror}") from error
-        assert process.stdout is not None and process.stderr is not None
-        read = {process.stdout: bytearray(), process.stderr: bytearray()}
-        with process, selectors.DefaultSelector() as selector:
-            try:
-                for stream in read:
-                    selector.register(stream, selectors.EVENT_READ)
-                while selector.get_map():
-                    for key, _events in selector.select(max(0.0, give_up - time.monotonic())):
-                        stream = process.stdout if key.fileobj is process.stdout else process.stderr
-                        piece = os.read(stream.fileno(), 65_536)
-                        read[stream] += piece
-                        if not piece:
-                            selector.unregister(stream)
-                    if sum(map(len, read.values())) > MOST_BYTES:
-                        raise ClusterRefused(
-                            f"cannot {what} in {self._name}: {Path(argv[0]).name} writes more than {MOST_BYTES} bytes"
-                        )
-                    if time.monotonic() > give_up:
-                        raise self._late(argv, what)
-                status = process.wait(max(0.0, give_up - time.monotonic()))
-            except subprocess.TimeoutExpired as error:
-                raise self._late(argv, what) from error
-            finally:
-                if process.returncode is None:
-                    process.kill()
-        return status, read[process.stdout].decode(errors="replace"), read[process.stderr].decode(errors="replace")
+        except ProgramTooLong as error:
+            raise ClusterRefused(
+                f"cannot {what} in {self._name}: {Path(argv[0]).name} writes more than {MOST_BYTES} bytes"
+            ) from error
+        except ProgramTooLate as error:
+            raise self._late(argv, what) from error
 
     def _late(self, argv: Sequence[str], what: str) -> ClusterUnreachable:
         return ClusterUnreachable(

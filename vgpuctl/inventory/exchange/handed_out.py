@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GPUs of a host give to a tool that hands them out in place of vgpuctl (docs/exports.md).
+"""The devices of a host for a tool that hands out its GPUs in place of vgpuctl (docs/exports.md).
 
-A declared layout says the form of each GPU; a GPU without one is taken as it stands. What a tool cannot be told goes to
-the remarks, one sentence each.
+A declared layout says the form of each GPU; a GPU without one is taken as it stands. Limits go to the
+remarks, one sentence each.
 """
 
 import re
@@ -100,7 +100,7 @@ def slug(text: str, joint: str) -> str:
 def handed_out(
     host: str, facts: HostFacts, layout: Sequence[GpuLayout], profile: str | None, remarks: list[str]
 ) -> list[HandedOut]:
-    """What each GPU of a host gives. profile: the vGPU type to hand out where the layout names none or several."""
+    """The devices of each GPU of a host. profile: the vGPU type to hand out where the layout names none or several."""
     found = []
     for gpu in facts.gpus:
         title = f"GPU {gpu.address} of {host}"

@@ -16,7 +16,7 @@ from vgpuctl.yaml_text import yaml_text
 
 @dataclass
 class _Permitted:
-    """What the custom resource gets. devices, mdevs: resource by selector. nodes: mdev types by node."""
+    """The content of the custom resource. devices, mdevs: resource by selector. nodes: mdev types by node."""
 
     devices: dict[str, str] = field(default_factory=dict)
     mdevs: dict[str, str] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class _Permitted:
 
 
 def export_kubevirt(devices: Sequence[HandedOut], remarks: list[str]) -> list[ToolFile]:
-    """Write the custom resource's part and example VMs. What KubeVirt cannot be told goes to `remarks`."""
+    """Write the custom resource's part and example VMs. Limits of KubeVirt go to `remarks`."""
     permitted = _Permitted()
     for one in devices:
         if one.how is HandedAs.MDEV:

@@ -21,7 +21,7 @@ _DEVICE_TYPES = {HandedAs.TYPED_VF: "type-VF", HandedAs.PLAIN_VF: "type-VF"}
 
 
 class _Collected:
-    """What all hosts together need: aliases by name, and the property that each flavor asks with."""
+    """The part of all hosts together: aliases by name, and the properties of flavors."""
 
     def __init__(self) -> None:
         self.aliases: dict[str, dict[str, str]] = {}
@@ -29,7 +29,7 @@ class _Collected:
 
 
 def export_nova(devices: Sequence[HandedOut], remarks: list[str]) -> list[ToolFile]:
-    """Write the files of all hosts. What Nova cannot be told goes to `remarks`."""
+    """Write the files of all hosts. Limits of Nova go to `remarks`."""
     collected = _Collected()
     by_host: defaultdict[str, list[HandedOut]] = defaultdict(list)
     for one in devices:

@@ -32,7 +32,7 @@ class _Mapping:
 
 
 def export_proxmox(devices: Sequence[HandedOut], remarks: list[str]) -> list[ToolFile]:
-    """Write the mappings of all hosts, and example lines. What Proxmox cannot be told goes to `remarks`."""
+    """Write the mappings of all hosts, and example lines. Limits of Proxmox go to `remarks`."""
     mappings: dict[str, _Mapping] = {}
     for one in devices:
         if one.device_id is None:

@@ -26,6 +26,7 @@ from vgpuctl.catalog.lookup import boards, types_of
 from vgpuctl.cli.main import command
 from vgpuctl.cli.support.conventions import CONNECTION
 from vgpuctl.model.capture import SUFFIX, read_capture
+from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
@@ -35,7 +36,7 @@ from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.scheduler.advice.advice import AdviceKind
 from vgpuctl.sharing.xids import CLASSES
 from vgpuctl.specs.chassis import CHASSIS
-from vgpuctl.specs.configuration import CONTEXT, VARIABLES
+from vgpuctl.specs.configuration import CONTEXT
 from vgpuctl.specs.fencing import FENCING
 from vgpuctl.specs.field import Table
 from vgpuctl.specs.fields_page import describe_fields

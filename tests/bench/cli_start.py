@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.stored_fleet import fill, open_stored
+
 BARE = "import click\n@click.command()\ndef command(): 'A bare click application.'\ncommand(['--help'])\n"
 
 
@@ -38,13 +40,27 @@ def main() -> None:
             "bare click --help": [sys.executable, "-c", BARE],
             "vgpuctl --help": [sys.executable, "-m", "vgpuctl", "--help"],
             "vgpuctl list-vms --json, empty store": [sys.executable, "-m", "vgpuctl", "list-vms", "--json"],
+            "completion of 1,000 VMs, 60 hosts": [sys.executable, "-m", "vgpuctl"],
         }
+        stored = Path(folder) / "stored"
+        stored.mkdir()
+        hosts = tuple(f"gpu{number:03}" for number in range(60))
+        with open_stored(stored, hosts) as services:
+            fill(services, hosts, cards=8, shares=1000)
+        completing = {
+            **environment,
+            "VGPUCTL_DATABASE_URL": f"sqlite:///{stored}/store.db",
+            "_VGPUCTL_COMPLETE": "bash_complete",
+            "COMP_WORDS": "vgpuctl show-vm acme/",
+            "COMP_CWORD": "2",
+        }
+        environments = {"completion of 1,000 VMs, 60 hosts": completing}
         taken: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
-        for command in commands.values():
-            measure(command, environment)
+        for name, command in commands.items():
+            measure(command, environments.get(name, environment))
         for _ in range(rounds):
             for name, command in commands.items():
-                taken[name].append(measure(command, environment))
+                taken[name].append(measure(command, environments.get(name, environment)))
     base_wall = statistics.median(wall for wall, _cpu in taken["bare click --help"])
     base_cpu = statistics.median(cpu for _wall, cpu in taken["bare click --help"])
     print(f"{'command':40} {'wall s':>8} {'ratio':>6} {'CPU s':>8} {'ratio':>6}   median of {rounds}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of vgpuctl that a configuration file may hold, and what a run of it has of them, from where."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,6 +33,13 @@ class ContextSettings:
     cluster_networks: tuple[str, ...] | None = None
 
 
+_EXCEPTIONS = {"database": "VGPUCTL_DATABASE_URL"}
+VARIABLES = {
+    one.name: _EXCEPTIONS.get(one.name, f"VGPUCTL_{one.name.upper()}") for one in dataclasses.fields(ContextSettings)
+}
+"""The variable of the environment for each setting; it counts more than a file."""
+
+
 @dataclass(frozen=True)
 class Configured:
     """One setting that somebody gave. origin: `FILE:LINE`, with the context, or the variable of the environment."""
@@ -48,6 +56,16 @@ class Context:
     name: str
     path: str
     settings: Mapping[str, Configured]
+
+
+@dataclass(frozen=True)
+class ConfigurationFile:
+    """One file. context: the context that it chooses, with the place that says so."""
+
+    path: str
+    settings: Mapping[str, Configured]
+    contexts: Mapping[str, Context]
+    context: tuple[str, str] | None
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 """Read a configuration file: settings, and named contexts with settings of their own (docs/configuration.md)."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vgpuctl.model.configuration import Configured, Context, ContextSettings
+from vgpuctl.model.configuration import VARIABLES, ConfigurationFile, Configured, Context, ContextSettings
 from vgpuctl.specs.document import YamlDocument, parse_document, read_document
 from vgpuctl.specs.field import Field, Number, Table, Text, Type, Whole, text_like
 from vgpuctl.specs.reading import read_entry, read_file_entry
@@ -47,22 +46,8 @@ CONTEXT = Table(
         Field("cluster_networks", Text(), "Networks of clusters' servers", is_list=True, may_stand_alone=True),
     ),
 )
-_EXCEPTIONS = {"database": "VGPUCTL_DATABASE_URL"}
-VARIABLES = {one.key: _EXCEPTIONS.get(one.key, f"VGPUCTL_{one.key.upper()}") for one in CONTEXT.fields}
-"""The variable of the environment for each setting; it counts more than a file."""
-
 _CHOSEN, _CONTEXTS = "context", "contexts"
 _LINE = re.compile(rf"^{_CHOSEN}[ \t]*:.*$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class ConfigurationFile:
-    """One file. context: the context that it chooses, with the place that says so."""
-
-    path: str
-    settings: Mapping[str, Configured]
-    contexts: Mapping[str, Context]
-    context: tuple[str, str] | None
 
 
 def read_configuration(path: Path) -> ConfigurationFile:

@@ -4,12 +4,14 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from platformdirs import user_data_path
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import SQLAlchemyError
 
 from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 _SQLITE = "sqlite:///"
 _READ_ONLY = "?mode=ro"
@@ -39,7 +41,7 @@ class SqliteAddress:
 class PostgresqlAddress:
     """A PostgreSQL database, with the psycopg driver."""
 
-    url: URL = field(repr=False)
+    url: "URL" = field(repr=False)
 
     @property
     def shown(self) -> str:
@@ -66,6 +68,8 @@ def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
     """
     if text.startswith("sqlite:"):
         return _parse_sqlite(text)
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
         url = _make_url(text)
     except (SQLAlchemyError, ValueError) as exc:
@@ -77,8 +81,10 @@ def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
     return PostgresqlAddress(url.set(drivername="postgresql+psycopg"))
 
 
-def _make_url(text: str) -> URL:
+def _make_url(text: str) -> "URL":
     """Read a URL, also libpq's form with several hosts: postgresql://USER@HOST1:PORT,HOST2:PORT/DATABASE."""
+    from sqlalchemy import make_url
+
     found = _SEVERAL_HOSTS.fullmatch(text)
     if found is None:
         return make_url(text)

@@ -251,6 +251,7 @@ READING = {
     "export-monitoring": "{home}/monitoring",
     "web": "--print /",
     "list-queue": "",
+    "completion": "bash",
     "list-contexts": "",
     "list-controllers": "",
     "show-config": "",

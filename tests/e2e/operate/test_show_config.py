@@ -76,3 +76,21 @@ def test_a_wrong_file_is_named_with_its_line_and_help_still_works(operator: Oper
         refused["message"].startswith(f"{operator.home}/config.yaml:2: ") and refused["hint"] == "did you mean forks?"
     )
     assert "Usage:" in operator.does("list-tenants", "--help").out
+
+
+def test_names_are_completed_from_the_store_of_the_context(operator: Operator) -> None:
+    for tenant in ("acme", "aperture", "umbrella"):
+        operator.does("create-tenant", tenant, "--context", "two")
+
+    def completed(line: str) -> list[str]:
+        words = {"_VGPUCTL_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        done = replace(operator, variables={**operator.variables, **words}).run()
+        assert (done.code, done.err) == (0, ""), done
+        return [one.partition(",")[2] for one in filter(None, done.out.splitlines())]
+
+    assert completed("vgpuctl set-quota --context two a") == ["acme", "aperture"]
+    assert completed("vgpuctl set-quota --context one ") == []
+    assert completed("vgpuctl list-vms --context t") == ["two"]
+    assert completed("vgpuctl list-vms -o w") == ["wide"]
+    assert "complete -o nosort" in operator.does("completion", "bash").out
+    assert "#compdef vgpuctl" in operator.does("completion", "zsh").out

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import InventoryError, NotFound, UsageError
-from vgpuctl.specs.configuration import CONTEXT, VARIABLES, with_context
+from vgpuctl.model.configuration import VARIABLES
+from vgpuctl.specs.configuration import CONTEXT, with_context
 from vgpuctl.usecases.operate.show_config import show_config
 from vgpuctl.usecases.support.configuration import load_configuration
 
@@ -115,7 +116,7 @@ def test_a_wrong_file_is_refused_with_its_line(text: str, line: int, message: st
     user.write_text(text)
     with pytest.raises(InventoryError) as caught:
         _values(user.parent)
-    assert caught.value.message.startswith(f"{user}:{line}: ")
+    assert caught.value.message.startswith(f"{user}:{line}:")
     assert message in caught.value.message
 
 

@@ -45,7 +45,7 @@ def configuration() -> "Configuration":
 
 def configured(key: str) -> Any:
     """A setting without an option, from its variable or from a file; None where nobody gives it."""
-    from vgpuctl.specs.configuration import VARIABLES
+    from vgpuctl.model.configuration import VARIABLES
 
     given = os.environ.get(VARIABLES[key])
     if given is not None:
@@ -70,7 +70,7 @@ class ConfiguredDefaults(MutableMapping[str, Any]):
         self._is_help = any(one in ("-h", "--help", "--help-all") for one in sys.argv)
 
     def __getitem__(self, name: str) -> Any:
-        from vgpuctl.specs.configuration import VARIABLES
+        from vgpuctl.model.configuration import VARIABLES
 
         variable = self._variables[name]
         for key, found in configuration().settings.items():

@@ -6,6 +6,7 @@ A command is given these when it is loaded, so that none can be without them.
 
 import click
 
+from vgpuctl.cli.support.completion import complete_values
 from vgpuctl.cli.support.log_options import accept_log_options
 from vgpuctl.cli.support.output import print_document
 from vgpuctl.cli.support.qualified_names import split_names
@@ -27,6 +28,7 @@ def apply_conventions(command: click.Command) -> None:
     accept_log_options(command, hidden=True)
     _hide_connection(command)
     split_names(command)
+    complete_values(command)
 
 
 def _hide_connection(command: click.Command) -> None:

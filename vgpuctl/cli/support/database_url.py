@@ -21,7 +21,7 @@ def database_url(context: click.Context, parameter: click.Parameter, value: str 
     if value is None:
         return None
     if value.startswith("@"):
-        return _read_url(Path(value[1:]))
+        return read_url_file(Path(value[1:]))
     if (
         _PASSWORD.search(value)
         and parameter.name is not None
@@ -34,7 +34,8 @@ def database_url(context: click.Context, parameter: click.Parameter, value: str 
     return value
 
 
-def _read_url(path: Path) -> str:
+def read_url_file(path: Path) -> str:
+    """The URL in a file. Raises UsageError for one that cannot be read, or has a password and is open to others."""
     from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
 
     try:

@@ -4,7 +4,7 @@
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -14,8 +14,9 @@ from vgpuctl.cli.support.output import say
 from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
 from vgpuctl.model.plural import counted
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.wiring import Settings, open_services
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.support.services import Services
 
 
 def services(
@@ -29,8 +30,10 @@ def services(
     command_timeout_s: float = 60.0,
     history: Path | None = None,
     prometheus: str | None = None,
-) -> Services:
+) -> "Services":
     """Open the services that these options describe; use it in a `with` block."""
+    from vgpuctl.wiring import Settings, open_services
+
     return open_services(
         Settings(
             inventories,

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpuctl.model.configuration import Configuration
-from vgpuctl.specs.configuration import CONTEXT, VARIABLES
+from vgpuctl.model.configuration import VARIABLES, Configuration
+from vgpuctl.specs.configuration import CONTEXT
 
 _PASSWORD = re.compile(r"(://[^/:@]*):[^/]*@|((?:ssl)?password=)[^&\s]*", re.IGNORECASE)
 

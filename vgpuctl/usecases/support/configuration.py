@@ -13,8 +13,7 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from vgpuctl.errors import NotFound, UsageError
-from vgpuctl.model.configuration import Configuration
-from vgpuctl.specs.configuration import ConfigurationFile, read_configuration
+from vgpuctl.model.configuration import Configuration, ConfigurationFile
 
 ONLY_FILE = "VGPUCTL_CONFIG"
 """Names the one file to read; empty for none."""
@@ -38,11 +37,20 @@ def load_configuration(environment: Mapping[str, str], folder: Path, context: st
     if only is not None:
         if only and not Path(only).expanduser().is_file():
             raise UsageError(f"{ONLY_FILE} names {only}, which is no file", hint=f"set {ONLY_FILE}= for no file")
-        files = [read_configuration(Path(only).expanduser())] if only else []
+        files = _read([Path(only).expanduser()] if only else [])
     else:
         places = [*_project_files(folder, ignored), user_file(), _MACHINE_FILE]
-        files = [read_configuration(one) for one in places if one.is_file()]
+        files = _read([one for one in places if one.is_file()])
     return _together(files, _chosen(files, environment, context), tuple(ignored))
+
+
+def _read(paths: Sequence[Path]) -> list[ConfigurationFile]:
+    """Read the files; without one, nothing that reads YAML is imported."""
+    if not paths:
+        return []
+    from vgpuctl.specs.configuration import read_configuration
+
+    return [read_configuration(one) for one in paths]
 
 
 def _project_files(folder: Path, ignored: list[str]) -> Sequence[Path]:

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of what the store has, for completion in a shell. The driver alone reads them: SQLAlchemy's import takes long.
+
+Nothing is made, migrated or locked. A store that cannot be read has no names.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from vgpuctl.errors import UsageError
+from vgpuctl.typed_json import decode
+
+_BUSY_S = 0.1
+_MOST = 1000
+_SQLITE = "sqlite:"
+
+
+class NameKind(StrEnum):
+    """What a name is of. The kinds with a query of tenant and name can be of one tenant."""
+
+    TENANT = "tenant"
+    VM = "VM"
+    QUEUED = "queued VM"
+    HOST = "host"
+    GPU = "GPU"
+    PROFILE = "profile"
+    NETWORK = "network"
+    EXTERNAL_NETWORK = "external network"
+    SECURITY_GROUP = "security group"
+    LOAD_BALANCER = "load balancer"
+    IMAGE = "image"
+    DISK = "disk"
+    POOL = "pool of hosts"
+    NODE_POOL = "node pool"
+    RESERVATION = "reservation"
+    LICENCE_POOL = "licence pool"
+
+
+_OF_TENANTS = {
+    NameKind.VM: "SELECT tenant, name FROM vms UNION SELECT tenant, name FROM queue",
+    NameKind.QUEUED: "SELECT tenant, name FROM queue",
+    NameKind.NETWORK: "SELECT tenant, name FROM networks",
+    NameKind.SECURITY_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'security-group'",
+    NameKind.LOAD_BALANCER: "SELECT tenant, name FROM vpc_objects WHERE kind = 'load-balancer'",
+    NameKind.DISK: "SELECT tenant, label FROM volumes WHERE label <> ''",
+    NameKind.NODE_POOL: "SELECT tenant, name FROM node_pools",
+    NameKind.RESERVATION: "SELECT tenant, name FROM reservations",
+}
+_PLAIN = {
+    NameKind.TENANT: "SELECT name FROM tenants",
+    NameKind.HOST: "SELECT name FROM hosts",
+    NameKind.EXTERNAL_NETWORK: "SELECT name FROM external_networks",
+    NameKind.IMAGE: "SELECT name FROM images",
+    NameKind.POOL: "SELECT name FROM pools",
+    NameKind.LICENCE_POOL: "SELECT name FROM licence_pools",
+}
+_FACTS = "SELECT name, facts FROM hosts WHERE facts IS NOT NULL"
+
+
+class _Type(msgspec.Struct):
+    name: str
+
+
+class _Gpu(msgspec.Struct):
+    address: str
+    types: list[_Type] = []
+
+
+class _Facts(msgspec.Struct):
+    gpus: list[_Gpu] = []
+
+
+def names(url: str, kind: NameKind, *, tenant: str | None = None, host: str | None = None) -> list[str]:
+    """The names of one kind, at most 1000, sorted. url: of the store, without `@FILE`.
+
+    tenant: only its objects, by their plain names; else `TENANT/NAME`. host: only GPUs of this host. Empty where the
+    store cannot be read, or is of another version.
+    """
+    try:
+        return read_names(url, kind, tenant=tenant, host=host)
+    except Exception:  # noqa: BLE001 - of two drivers; a shell that completes has no place for an error
+        return []
+
+
+def read_names(url: str, kind: NameKind, *, tenant: str | None = None, host: str | None = None) -> list[str]:
+    """The same, with the driver's error where the store cannot be read."""
+    if kind in (NameKind.GPU, NameKind.PROFILE):
+        return sorted(_of_facts(_rows(url, _FACTS), kind, host))[:_MOST]
+    rows = _rows(url, f"{_OF_TENANTS.get(kind) or _PLAIN[kind]} LIMIT {_MOST}")
+    if kind in _PLAIN:
+        return sorted(str(name) for (name,) in rows)
+    if tenant is not None:
+        return sorted(str(name) for whose, name in rows if whose == tenant)
+    return sorted(f"{whose}/{name}" for whose, name in rows)
+
+
+def _of_facts(rows: Sequence[Sequence[Any]], kind: NameKind, host: str | None) -> Iterator[str]:
+    found = set()
+    for name, text in rows:
+        if host not in (None, name):
+            continue
+        for gpu in decode(text, _Facts).gpus:
+            if kind is NameKind.GPU:
+                found.add(gpu.address)
+            else:
+                found.update(one.name.rpartition(" ")[2] for one in gpu.types)
+    yield from found
+
+
+def _rows(url: str, query: str) -> Sequence[Sequence[Any]]:
+    if url.startswith(_SQLITE):
+        from vgpuctl.store.address import SqliteAddress, parse_url
+
+        address = parse_url(url)
+        if not isinstance(address, SqliteAddress):
+            raise UsageError("no file")
+        file = sqlite3.connect(f"{address.path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
+        with closing(file) as database:
+            return database.execute(query).fetchall()
+    import psycopg
+
+    with psycopg.connect(url.replace("postgresql+psycopg:", "postgresql:", 1), connect_timeout=2) as connection:
+        return connection.execute(query.encode()).fetchall()

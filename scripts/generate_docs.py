@@ -23,7 +23,9 @@ from vgpuctl.agent.wire.measure_states import STATES
 from vgpuctl.agent.wire.measures import MEASURES, Measure
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.lookup import boards, types_of
+from vgpuctl.cli.contents import SECTIONS
 from vgpuctl.cli.main import command
+from vgpuctl.cli.operate.help import commands_of
 from vgpuctl.cli.support.conventions import CONNECTION
 from vgpuctl.model.capture import SUFFIX, read_capture
 from vgpuctl.model.configuration import VARIABLES
@@ -69,7 +71,10 @@ def pages() -> dict[Path, str]:
     """Every generated page, by path."""
     commands = ROOT / "docs" / "commands"
     context = click.Context(command, info_name="vgpuctl", max_content_width=110, terminal_width=110)
-    made = {commands / "vgpuctl.md": _page("vgpuctl", command.get_help(context))}
+    every = "\n\n".join(commands_of(one) for one in SECTIONS)
+    made = {
+        commands / "vgpuctl.md": _page("vgpuctl", f"{command.get_help(context)}\n\nAll commands by subject\n\n{every}")
+    }
     for name in command.list_commands(context):
         made.update(_command_pages(commands, name, command.get_command(context, name), context))
     made[ROOT / "docs" / "errors.md"] = _errors_page()

@@ -116,6 +116,6 @@ def test_help_without_the_lab_does_not_list_it_and_its_command_names_the_package
 
 def test_the_lab_beside_vgpuctl_adds_its_command(wheels: tuple[Path, Path], libraries: Path, tmp_path: Path) -> None:
     installed = _unpack(tmp_path, *wheels)
-    assert "lab   " in _run(installed, libraries, "--help").stdout
+    assert "  lab  " in _run(installed, libraries, "--help").stdout
     shown = _run(installed, libraries, "lab", "up", "--help")
     assert (shown.returncode, "--simulated N" in shown.stdout) == (0, True), shown.stderr

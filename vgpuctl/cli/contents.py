@@ -4,16 +4,7 @@
 A command is `command` in the module of its name, except for those in MADE_BY.
 """
 
-from typing import NamedTuple
-
-
-class CommandSection(NamedTuple):
-    """A group of commands in `vgpuctl --help`. folder: where their modules are, under cli/ and usecases/."""
-
-    title: str
-    folder: str
-    commands: dict[str, str]
-
+from vgpuctl.cli.support.command_section import CommandSection
 
 SECTIONS = (
     CommandSection(
@@ -30,6 +21,9 @@ SECTIONS = (
             "record-host": "Record what vgpuctl reads of a host, for the lab to replay.",
             "adopt-host": "Adopt the running VMs and the layout of a host.",
         },
+        "hosts",
+        "Hosts come from an Ansible-style inventory and are reached over SSH; they need Python and libvirt.",
+        ("logins", "ssh", "doctor", "health"),
     ),
     CommandSection(
         "Layout of hosts",
@@ -43,6 +37,9 @@ SECTIONS = (
             "export-proxmox": "Write what Proxmox VE needs of hosts' GPUs.",
             "export-kubevirt": "Write what KubeVirt needs of hosts' GPUs.",
         },
+        "layout",
+        "A host's variable `vgpu` declares what each of its GPUs is for; plan shows the steps, apply takes them.",
+        ("layout", "exchange", "upgrades"),
     ),
     CommandSection(
         "VMs",
@@ -67,6 +64,9 @@ SECTIONS = (
             "check-vm": "Check whether a VM has the GPU shares it was promised.",
             "render-vm": "Print the domain XML of a VM without creating it.",
         },
+        "vms",
+        "A VM belongs to a tenant and is named TENANT/NAME; it holds GPU shares that its leases in the store record.",
+        ("vm-file", "guest-systems", "guest-drivers", "resizing", "proof"),
     ),
     CommandSection(
         "Displays and consoles of VMs",
@@ -77,6 +77,9 @@ SECTIONS = (
             "set-console": "Change what the console of a VM shows from its next start on.",
             "console": "Connect this terminal to a VM's serial console.",
         },
+        "displays",
+        "A VM has a serial console and, where it was created with --display, a picture.",
+        ("display",),
     ),
     CommandSection(
         "Disks of VMs",
@@ -93,6 +96,9 @@ SECTIONS = (
             "delete-snapshot": "Delete a snapshot; the disks keep what they hold.",
             "eject-iso": "Eject the install media of a VM.",
         },
+        "disks",
+        "A VM has its own disk and any number of data disks, which a tenant can keep.",
+        ("disks", "volumes"),
     ),
     CommandSection(
         "Images",
@@ -102,6 +108,9 @@ SECTIONS = (
             "list-images": "List the images that VMs can name.",
             "delete-image": "Remove an image from the catalogue.",
         },
+        "images",
+        "Images are volumes on hosts that VMs name by a catalogue name, verified by their checksum.",
+        ("images",),
     ),
     CommandSection(
         "Placement, queue and reservations",
@@ -116,6 +125,9 @@ SECTIONS = (
             "list-reservations": "List reservations with their times.",
             "cancel-reservation": "Cancel a reservation.",
         },
+        "placement",
+        "The scheduler chooses host and GPU; a VM that does not fit can wait in the queue, and shares can be reserved.",
+        ("placement", "scheduling"),
     ),
     CommandSection(
         "Tenants",
@@ -133,6 +145,9 @@ SECTIONS = (
             "list-pools": "List pools of hosts and their tenants.",
             "delete-pool": "Delete a pool; its hosts serve every tenant again.",
         },
+        "tenants",
+        "A tenant owns VMs, networks and disks under quotas; pools keep hosts for some tenants.",
+        ("onboarding", "scheduling"),
     ),
     CommandSection(
         "Node pools of clusters",
@@ -145,6 +160,9 @@ SECTIONS = (
             "delete-node-pool": "Drain and delete all nodes of a pool, and the pool.",
             "render-node": "Show labels, join files and device plugin configuration of a node.",
         },
+        "node-pools",
+        "A node pool is a set of equal VMs that are nodes of a tenant's Kubernetes or Slurm cluster.",
+        ("node-pools", "node-config"),
     ),
     CommandSection(
         "Kubernetes clusters",
@@ -154,6 +172,9 @@ SECTIONS = (
             "serve-autoscaler": "Serve node pools to a Kubernetes cluster-autoscaler.",
             "serve-extender": "Place pods that share GPUs, for kube-scheduler, until interrupted.",
         },
+        "kubernetes",
+        "Kubernetes clusters of tenants ask for nodes by cluster-autoscaler, and place pods that share GPUs.",
+        ("kubernetes", "extender"),
     ),
     CommandSection(
         "Slurm clusters",
@@ -164,6 +185,9 @@ SECTIONS = (
             "slurm-suspend": "Let the nodes go that Slurm suspends (SuspendProgram).",
             "slurm-fail": "Give nodes up that did not register in time (ResumeFailProgram).",
         },
+        "slurm",
+        "Slurm's own programs ask for nodes and let them go.",
+        ("slurm",),
     ),
     CommandSection(
         "Licences",
@@ -174,6 +198,9 @@ SECTIONS = (
             "list-licence-pools": "List licence pools: seats, who holds them, who waits.",
             "delete-licence-pool": "Delete a licence pool of which no seat is taken.",
         },
+        "licences",
+        "A VM with a vGPU takes a seat of a licence pool.",
+        ("licences",),
     ),
     CommandSection(
         "Networks",
@@ -206,6 +233,9 @@ SECTIONS = (
             "list-vpc-objects": "List gateways, floating IPs, security groups and other VPC objects.",
             "create-certificate": "Create keys and certificates for OVN's databases.",
         },
+        "networks",
+        "Each tenant has networks of its own in OVN, with gateways, floating IPs and security groups.",
+        ("networks", "network-interfaces"),
     ),
     CommandSection(
         "Maintenance of hosts and GPUs",
@@ -221,6 +251,9 @@ SECTIONS = (
             "release-gpu": "Release a GPU or VF from quarantine.",
             "gc": "Remove leftovers that the store does not know.",
         },
+        "maintenance",
+        "Take a host or GPU out of service without breaking a promise, and bring it back.",
+        ("maintenance", "repair", "upgrades"),
     ),
     CommandSection(
         "Monitoring",
@@ -235,6 +268,9 @@ SECTIONS = (
             "fit-performance": "Fit the model of throughput of VMs that share GPUs.",
             "web": "Serve read-only pages of the fleet.",
         },
+        "monitoring",
+        "What each share uses of what was promised: at the terminal, in a browser, in Prometheus.",
+        ("terminal", "web", "monitoring", "telemetry", "advice"),
     ),
     CommandSection(
         "Operation",
@@ -246,9 +282,13 @@ SECTIONS = (
             "show-config": "Show each setting, its value and what set it.",
             "list-contexts": "List the contexts of the configuration files.",
             "use-context": "Choose the context of the following commands.",
+            "help": "Show a subject, all commands, or a command's help.",
             "completion": "Print the script for completion in a shell.",
             "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",
         },
+        "operation",
+        "`vgpuctl controller` keeps promises over time; these commands run it, configure the command line and repair.",
+        ("configuration", "repair", "reliability", "errors"),
     ),
     CommandSection(
         "Events and the store",
@@ -261,8 +301,18 @@ SECTIONS = (
             "restore-store": "Restore the store from a backup.",
             "reconcile-store": "Compare a restored store with the hosts.",
         },
+        "store",
+        "The store has tenants, VMs, leases and events: a file, or PostgreSQL for several operators.",
+        ("store", "events"),
     ),
 )
+DAILY = (
+    *("list-hosts", "list-gpus", "check-hosts", "plan-hosts", "apply-hosts"),
+    *("create-tenant", "set-quota", "show-usage"),
+    *("create-vm", "list-vms", "show-vm", "start-vm", "stop-vm", "delete-vm", "explain-vm"),
+    *("capacity", "top", "list-events", "drain-host", "repair"),
+)
+"""The twenty commands of a usual day, which the front page shows."""
 COMMANDS = {name: text for section in SECTIONS for name, text in section.commands.items()}
 FOLDERS = {name: section.folder for section in SECTIONS for name in section.commands}
 _VPC_OBJECTS = {

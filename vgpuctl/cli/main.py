@@ -10,15 +10,17 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
-from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY, SECTIONS
+from vgpuctl.cli.contents import COMMANDS, DAILY, FOLDERS, MADE_BY, SECTIONS
 from vgpuctl.cli.support.configuration import ConfiguredDefaults
 from vgpuctl.cli.support.conventions import apply_conventions
+from vgpuctl.cli.support.examples import Example, examples_text
 from vgpuctl.cli.support.log_options import accept_log_options
 from vgpuctl.cli.support.output import Styled, drop_output, print_document, print_json_error, print_line
 from vgpuctl.cli.support.output_format import OutputFormat, choose, chosen
@@ -49,6 +51,7 @@ class _LazyGroup(click.Group):
             return None
         assert isinstance(command, click.Command)
         apply_conventions(command)
+        command.epilog = command.epilog or examples_text(examples_of(name))
         return command
 
     def resolve_command(
@@ -62,19 +65,36 @@ class _LazyGroup(click.Group):
             if (package := plugins.PACKAGES.get(args[0])) is not None:
                 missing = f"The command {args[0]} is in the package {package}, which is not installed."
                 raise click.UsageError(f"{missing} Install it with `pip install {package}`.", context) from None
-            near = difflib.get_close_matches(args[0], self.list_commands(context), n=3)
+            near = _in_two_words(args, self.list_commands(context))
+            near = near or difflib.get_close_matches(args[0], self.list_commands(context), n=3)
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", context) from None
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        longest = max(map(len, COMMANDS))
-        added = {name: plugin.text for name, plugin in plugins.installed().items()}
-        for title, commands in [(one.title, one.commands) for one in SECTIONS] + [
-            ("From other packages", added)
-        ] * bool(added):
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(longest), text) for name, text in commands.items()])
+        with formatter.section("Daily commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in DAILY])
+        with formatter.section("Subjects"):
+            formatter.write_dl([(one.subject, one.title) for one in SECTIONS])
+        added = plugins.installed()
+        if added:
+            with formatter.section("From other packages"):
+                formatter.write_dl([(name, plugin.text) for name, plugin in added.items()])
+
+
+def examples_of(name: str) -> Sequence[Example]:
+    """The examples of a command, in the table of its folder."""
+    if name not in FOLDERS:
+        return ()
+    table: dict[str, Sequence[Example]] = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.examples").EXAMPLES
+    return table.get(name, ())
+
+
+def _in_two_words(words: Sequence[str], commands: Sequence[str]) -> list[str]:
+    """The command that `list vms`, `vm list` or `vms` stands for, as other tools write it."""
+    parts = [one for one in words[:2] if not one.startswith("-")]
+    both = [one for one in ("-".join(parts), "-".join(parts[::-1])) if one in commands]
+    return both or [one for one in (f"list-{parts[0]}", f"show-{parts[0]}") if one in commands]
 
 
 class _EveryDefaults(dict[str, Any]):
@@ -90,7 +110,11 @@ class _EveryDefaults(dict[str, Any]):
         return default if command is None else ConfiguredDefaults(command)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=_LazyGroup,
+    epilog="`vgpuctl help SUBJECT` shows the commands of a subject, `vgpuctl help all` every command.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="vgpuctl")
 @click.pass_context
 def command(context: click.Context) -> None:
@@ -100,6 +124,7 @@ def command(context: click.Context) -> None:
     Data goes to stdout, everything else to stderr; every command has --json.
     """
     context.default_map = _EveryDefaults(context)
+    context.obj = SECTIONS
 
 
 accept_log_options(command, hidden=False)

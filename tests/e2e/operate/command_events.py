@@ -252,6 +252,7 @@ READING = {
     "web": "--print /",
     "list-queue": "",
     "completion": "bash",
+    "help": "networks",
     "list-contexts": "",
     "list-controllers": "",
     "show-config": "",

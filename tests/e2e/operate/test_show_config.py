@@ -93,4 +93,5 @@ def test_names_are_completed_from_the_store_of_the_context(operator: Operator) -
     assert completed("vgpuctl list-vms --context t") == ["two"]
     assert completed("vgpuctl list-vms -o w") == ["wide"]
     assert "complete -o nosort" in operator.does("completion", "bash").out
+    assert "create-network" in operator.does("help", "networks").out
     assert "#compdef vgpuctl" in operator.does("completion", "zsh").out

@@ -101,6 +101,7 @@ BY_PARAMETER: dict[str, Source] = {
     "address": _GPU,
     "gpus": _PROFILE,
     "what": _PROFILE,
+    "profile": _PROFILE,
     "profiles": _PROFILE,
     "network": _NETWORK,
     "external_network": _EXTERNAL,
@@ -128,6 +129,7 @@ BY_PARAMETER: dict[str, Source] = {
     "os": _systems,
     "kinds": _kinds_of_events,
     "command": _commands,
+    "subject": _commands,
     "priority": _priorities,
 }
 _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (

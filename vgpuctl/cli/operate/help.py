@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""help: a subject with its commands and pages, every command, or the help page of one."""
+
+import difflib
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpuctl.cli.support.output import print_document
+from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.cli.support.command_section import CommandSection
+
+_EVERY = "all"
+
+
+@click.command("help")
+@click.argument("subject", required=False)
+@click.pass_context
+def command(context: click.Context, subject: str | None) -> None:
+    """Show a SUBJECT with its commands and pages, `all` commands by subject, or the help page of a command."""
+    root = context.find_root()
+    assert isinstance(root.command, click.Group)
+    sections: tuple[CommandSection, ...] = root.obj
+    by_subject = {one.subject: one for one in sections}
+    if subject is None:
+        print_document(root.command.get_help(root))
+    elif subject == _EVERY:
+        print_document("\n\n".join(commands_of(one) for one in sections))
+    elif subject in by_subject:
+        print_document(_page_of(by_subject[subject]))
+    elif (found := root.command.get_command(root, subject)) is not None:
+        with click.Context(found, info_name=subject, parent=root) as inner:
+            print_document(found.get_help(inner))
+    else:
+        known = [*by_subject, *root.command.list_commands(root), _EVERY]
+        near = difflib.get_close_matches(subject, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"subjects: {', '.join(by_subject)}"
+        raise UsageError(f"there is no subject and no command {subject!r}", hint=hint)
+
+
+def _page_of(section: "CommandSection") -> str:
+    pages = ", ".join(f"docs/{one}.md" for one in section.pages)
+    return f"{section.about}\n\n{commands_of(section)}\n\nRead on: {pages}"
+
+
+def commands_of(section: "CommandSection") -> str:
+    """The commands of a subject with their first lines of help."""
+    longest = max(map(len, section.commands))
+    lines = (f"  {name.ljust(longest)}  {text}" for name, text in section.commands.items())
+    return "\n".join((f"{section.title}:", *lines))

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Examples of a command, shown at the end of its help page and run by tests/e2e/examples."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Example:
+    """One command line as a user types it, without `vgpuctl`, and what it does."""
+
+    line: str
+    meaning: str
+
+    @property
+    def arguments(self) -> list[str]:
+        """What a shell makes of the line."""
+        return shlex.split(self.line)
+
+
+def examples_text(examples: Sequence[Example]) -> str | None:
+    """The end of a help page; None without examples."""
+    if not examples:
+        return None
+    shown = "\n".join(f"  # {one.meaning}\n  $ vgpuctl {one.line}" for one in examples)
+    return f"\b\nExamples:\n{shown}"

@@ -20,7 +20,7 @@ _MOST = 1000
 _SQLITE = "sqlite:"
 
 
-class NameKind(StrEnum):
+class CompletedKind(StrEnum):
     """What a name is of. The kinds with a query of tenant and name can be of one tenant."""
 
     TENANT = "tenant"
@@ -42,22 +42,22 @@ class NameKind(StrEnum):
 
 
 _OF_TENANTS = {
-    NameKind.VM: "SELECT tenant, name FROM vms UNION SELECT tenant, name FROM queue",
-    NameKind.QUEUED: "SELECT tenant, name FROM queue",
-    NameKind.NETWORK: "SELECT tenant, name FROM networks",
-    NameKind.SECURITY_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'security-group'",
-    NameKind.LOAD_BALANCER: "SELECT tenant, name FROM vpc_objects WHERE kind = 'load-balancer'",
-    NameKind.DISK: "SELECT tenant, label FROM volumes WHERE label <> ''",
-    NameKind.NODE_POOL: "SELECT tenant, name FROM node_pools",
-    NameKind.RESERVATION: "SELECT tenant, name FROM reservations",
+    CompletedKind.VM: "SELECT tenant, name FROM vms UNION SELECT tenant, name FROM queue",
+    CompletedKind.QUEUED: "SELECT tenant, name FROM queue",
+    CompletedKind.NETWORK: "SELECT tenant, name FROM networks",
+    CompletedKind.SECURITY_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'security-group'",
+    CompletedKind.LOAD_BALANCER: "SELECT tenant, name FROM vpc_objects WHERE kind = 'load-balancer'",
+    CompletedKind.DISK: "SELECT tenant, label FROM volumes WHERE label <> ''",
+    CompletedKind.NODE_POOL: "SELECT tenant, name FROM node_pools",
+    CompletedKind.RESERVATION: "SELECT tenant, name FROM reservations",
 }
 _PLAIN = {
-    NameKind.TENANT: "SELECT name FROM tenants",
-    NameKind.HOST: "SELECT name FROM hosts",
-    NameKind.EXTERNAL_NETWORK: "SELECT name FROM external_networks",
-    NameKind.IMAGE: "SELECT name FROM images",
-    NameKind.POOL: "SELECT name FROM pools",
-    NameKind.LICENCE_POOL: "SELECT name FROM licence_pools",
+    CompletedKind.TENANT: "SELECT name FROM tenants",
+    CompletedKind.HOST: "SELECT name FROM hosts",
+    CompletedKind.EXTERNAL_NETWORK: "SELECT name FROM external_networks",
+    CompletedKind.IMAGE: "SELECT name FROM images",
+    CompletedKind.POOL: "SELECT name FROM pools",
+    CompletedKind.LICENCE_POOL: "SELECT name FROM licence_pools",
 }
 _FACTS = "SELECT name, facts FROM hosts WHERE facts IS NOT NULL"
 
@@ -75,7 +75,7 @@ class _Facts(msgspec.Struct):
     gpus: list[_Gpu] = []
 
 
-def names(url: str, kind: NameKind, *, tenant: str | None = None, host: str | None = None) -> list[str]:
+def names(url: str, kind: CompletedKind, *, tenant: str | None = None, host: str | None = None) -> list[str]:
     """The names of one kind, at most 1000, sorted. url: of the store, without `@FILE`.
 
     tenant: only its objects, by their plain names; else `TENANT/NAME`. host: only GPUs of this host. Empty where the
@@ -87,9 +87,9 @@ def names(url: str, kind: NameKind, *, tenant: str | None = None, host: str | No
         return []
 
 
-def read_names(url: str, kind: NameKind, *, tenant: str | None = None, host: str | None = None) -> list[str]:
+def read_names(url: str, kind: CompletedKind, *, tenant: str | None = None, host: str | None = None) -> list[str]:
     """The same, with the driver's error where the store cannot be read."""
-    if kind in (NameKind.GPU, NameKind.PROFILE):
+    if kind in (CompletedKind.GPU, CompletedKind.PROFILE):
         return sorted(_of_facts(_rows(url, _FACTS), kind, host))[:_MOST]
     rows = _rows(url, f"{_OF_TENANTS.get(kind) or _PLAIN[kind]} LIMIT {_MOST}")
     if kind in _PLAIN:
@@ -99,13 +99,13 @@ def read_names(url: str, kind: NameKind, *, tenant: str | None = None, host: str
     return sorted(f"{whose}/{name}" for whose, name in rows)
 
 
-def _of_facts(rows: Sequence[Sequence[Any]], kind: NameKind, host: str | None) -> Iterator[str]:
+def _of_facts(rows: Sequence[Sequence[Any]], kind: CompletedKind, host: str | None) -> Iterator[str]:
     found = set()
     for name, text in rows:
         if host not in (None, name):
             continue
         for gpu in decode(text, _Facts).gpus:
-            if kind is NameKind.GPU:
+            if kind is CompletedKind.GPU:
                 found.add(gpu.address)
             else:
                 found.update(one.name.rpartition(" ")[2] for one in gpu.types)

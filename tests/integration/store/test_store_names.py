@@ -8,7 +8,7 @@ import pytest
 from tests.integration.store import samples
 from tests.stored_fleet import AT
 from tests.unit.fleet_factory import emulated_a40, host_facts
-from vgpuctl.store.names import NameKind, names, read_names
+from vgpuctl.store.names import CompletedKind, names, read_names
 from vgpuctl.store.store import Store
 
 
@@ -27,22 +27,22 @@ def filled(store: Store) -> Store:
 
 
 def test_names_of_each_kind_are_those_of_the_store(filled: Store, url: str) -> None:
-    assert names(url, NameKind.TENANT) == ["acme", "umbrella"]
-    assert names(url, NameKind.VM) == ["acme/web-1", "acme/web-2", "umbrella/web-1"]
-    assert names(url, NameKind.VM, tenant="acme") == ["web-1", "web-2"]
-    assert names(url, NameKind.HOST) == ["gpu1", "gpu2"]
-    assert names(url, NameKind.GPU) == ["0000:40:00.0", "0000:41:00.0"]
-    assert names(url, NameKind.GPU, host="gpu2") == ["0000:41:00.0"]
-    assert "A40-8Q" in names(url, NameKind.PROFILE)
+    assert names(url, CompletedKind.TENANT) == ["acme", "umbrella"]
+    assert names(url, CompletedKind.VM) == ["acme/web-1", "acme/web-2", "umbrella/web-1"]
+    assert names(url, CompletedKind.VM, tenant="acme") == ["web-1", "web-2"]
+    assert names(url, CompletedKind.HOST) == ["gpu1", "gpu2"]
+    assert names(url, CompletedKind.GPU) == ["0000:40:00.0", "0000:41:00.0"]
+    assert names(url, CompletedKind.GPU, host="gpu2") == ["0000:41:00.0"]
+    assert "A40-8Q" in names(url, CompletedKind.PROFILE)
 
 
-@pytest.mark.parametrize("kind", list(NameKind))
-def test_the_query_of_every_kind_fits_the_store_s_tables(kind: NameKind, store: Store, url: str) -> None:
+@pytest.mark.parametrize("kind", list(CompletedKind))
+def test_the_query_of_every_kind_fits_the_store_s_tables(kind: CompletedKind, store: Store, url: str) -> None:
     assert read_names(url, kind) == []
 
 
 @pytest.mark.parametrize("url", ["sqlite:////nowhere/store.db", "sqlite:///", "postgresql://nobody@127.0.0.1:1/none"])
 def test_a_store_that_cannot_be_read_has_no_names_and_is_not_made(url: str, tmp_path: Path) -> None:
-    assert names(url, NameKind.VM) == []
-    assert names(f"sqlite:///{tmp_path}/store.db", NameKind.VM) == []
+    assert names(url, CompletedKind.VM) == []
+    assert names(f"sqlite:///{tmp_path}/store.db", CompletedKind.VM) == []
     assert list(tmp_path.iterdir()) == []

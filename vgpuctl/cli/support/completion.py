@@ -22,7 +22,7 @@ Source = Callable[[click.Context, str], Sequence[str]]
 def _of_store(kind: str) -> Source:
     def read(context: click.Context, incomplete: str) -> Sequence[str]:
         from vgpuctl.store.address import default_url
-        from vgpuctl.store.names import NameKind, names
+        from vgpuctl.store.names import CompletedKind, names
 
         url = _given(context, "database") or default_url()
         if str(url).startswith("@"):
@@ -30,7 +30,7 @@ def _of_store(kind: str) -> Source:
 
             url = read_url_file(Path(str(url)[1:]))
         tenant = None if "/" in incomplete else _given(context, "tenant")
-        found = names(str(url), NameKind(kind), tenant=tenant, host=context.params.get("host"))
+        found = names(str(url), CompletedKind(kind), tenant=tenant, host=context.params.get("host"))
         return [one for one in found if one not in _written(context)]
 
     return read
@@ -114,6 +114,7 @@ BY_PARAMETER: dict[str, Source] = {
     "kernel_initrd": _IMAGE,
     "vm": VM,
     "vms": VM,
+    "vm_names": VM,
     "add_vms": VM,
     "remove_vms": VM,
     "forget": VM,

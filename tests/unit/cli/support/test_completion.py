@@ -13,7 +13,7 @@ database_role disk_pool disk_size dns drain_timeout driver duration every export
 guaranteed guest_driver guest_driver_version guest_drivers guest_metrics hold_for hostlist hugepages
 inventories join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token
 join_token_expires kernel kernel_command_line labels lease limit limits listen mac management memory month
-named new_name nics node objects older_than os_name params partition path pattern physical_network pool
+named new_name nics node note objects older_than os_name params partition path pattern physical_network pool
 prefer_labels print_config programs prometheus reason replay require_labels required resume_file rights role
 rules runbooks serial server since size snapshot sort_by taints until user vgpu_params volume workload zone
 """

@@ -138,3 +138,8 @@ def test_shown_settings_name_their_origin_and_no_password(user: Path) -> None:
     assert shown["database"].value == "postgresql://ops:***@db/fleet"
     assert (shown["key_file"].value, shown["key_file"].origin) == (None, "default")
     assert VARIABLES["database"] == "VGPUCTL_DATABASE_URL"
+
+
+def test_a_key_with_dashes_counts_as_well(user: Path) -> None:
+    user.write_text("command-timeout: 7\n")
+    assert _values(user.parent)["command_timeout"] == 7

@@ -15,6 +15,7 @@ from vgpuctl.inventory.exchange import import_mig_parted, import_vgpu_device_man
 from vgpuctl.inventory.exchange.kubernetes import read_tool_file
 from vgpuctl.inventory.owners_file import read_owners
 from vgpuctl.model.network import Backend
+from vgpuctl.specs.configuration import read_configuration
 from vgpuctl.specs.performance_table import read_performance_table
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
@@ -34,7 +35,9 @@ READING = (
     "specs/vm.py",
     "specs/tenant.py",
     "specs/performance_table.py",
+    "specs/configuration.py",
     "specs/web_config.py",
+    "inventory/ansible_source.py",
     "inventory/sources.py",
     "inventory/ini_source.py",
     "inventory/variable_files.py",
@@ -43,7 +46,8 @@ READING = (
     "inventory/exchange/mdevctl.py",
     "clusters/kubernetes/kubeconfig.py",
 )
-"""Modules that read files of users. mdevctl's needs a host; its tests are in test_exchange.py. A kubeconfig is a secret
+"""Modules that read files of users. ansible_source reads the output of a program. mdevctl's needs a host; its tests are
+in test_exchange.py. A kubeconfig is a secret
 by then, without a file."""
 
 
@@ -248,6 +252,16 @@ CASES: list[tuple[str, Read, str, list[tuple[str, int]]]] = [
             ("tls_server_config:\n  cert_file: a\n  key_file: b\n  cert: c\n", 4),
             ("tls_server_config:\n  cert_file: 7\n  key_file: b\n", 2),
             ("basic_auth_users:\n  alice: secret\n", 2),
+        ],
+    ),
+    (
+        "configuration file",
+        read_configuration,
+        "config.yaml",
+        [
+            ("forks: 3\ntennant: acme\n", 2),
+            ("contexts:\n  prod:\n    forks: many\n", 3),
+            ("contexts:\n  prod:\n    output: loud\n", 3),
         ],
     ),
     (

@@ -75,6 +75,7 @@ VOLUMES = [
                     "usecases/vm/move_volumes.py:carry_volumes",
                     "usecases/vm/move_volumes.py:drop_left_volumes",
                     "usecases/image/answers.py:drop_answers",
+                    "usecases/disk/kept_vms.py:delete_kept",
                 ),
             ),
             (

@@ -61,6 +61,7 @@ SECTIONS = (
             "attach-gpu": "Give a VM one more GPU share.",
             "detach-gpu": "Take a GPU share from a VM.",
             "delete-vm": "Delete VMs and release their devices.",
+            "restore-vm": "Make a deleted VM again with its kept disks.",
             "check-vm": "Check whether a VM has the GPU shares it was promised.",
             "render-vm": "Print the domain XML of a VM without creating it.",
         },

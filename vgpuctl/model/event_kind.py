@@ -49,6 +49,8 @@ class EventKind(enum.StrEnum):
     GPU_ATTACHED = "gpu-attached", "A VM has one more GPU, now or from its next start on."
     GPU_DETACHED = "gpu-detached", "A VM has one GPU less, once its guest has released it or it has stopped."
     VM_DELETED = "vm-deleted", "A VM was deleted with its devices and volumes."
+    VM_RESTORED = "vm-restored", "A deleted VM was made again with the disks that were kept of it."
+    KEPT_DISKS_DELETED = "kept-disks-deleted", "The kept disks of a deleted VM were deleted."
     VM_REPAIRED = "vm-repaired", "What a dead run left of a VM was finished or rolled back."
     VM_QUEUED = "vm-queued", "A VM waits in the queue."
     VM_WAITS = "vm-waits", "A VM of the queue was tried, and waits for another reason than before."

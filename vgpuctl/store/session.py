@@ -6,6 +6,7 @@ from vgpuctl.store.controllers import ControllerRows
 from vgpuctl.store.database_roles import DatabaseRoleRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.images import ImageRows
+from vgpuctl.store.kept_vms import KeptVmRows
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.operations import OperationRows
@@ -33,13 +34,15 @@ class Session(
     ProofRows,
     HostRecordRows,
     ImageRows,
+    KeptVmRows,
     ControllerRows,
     CareRows,
     DatabaseRoleRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
-    networks, leases, licences, node pools, reclaimed quota, hosts, images, restrictions, the queue, events, proofs, the
-    journal, controllers, what the store says of itself, and the rights of PostgreSQL's roles.
+    deleted VMs whose disks are kept, networks, leases, licences, node pools, reclaimed quota, hosts, images,
+    restrictions, the queue, events, proofs, the journal, controllers, what the store says of itself, and the rights of
+    PostgreSQL's roles.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

@@ -23,9 +23,9 @@ from vgpuctl.store.schema.tenants import (
     tenants,
     usage,
 )
-from vgpuctl.store.schema.vms import image_copies, images, leases, proofs, vms, volumes
+from vgpuctl.store.schema.vms import image_copies, images, kept_vms, leases, proofs, vms, volumes
 
-SCHEMA_VERSION = "0025"
+SCHEMA_VERSION = "0026"
 VERSION_TABLE = "vgpuctl_version"
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "hosts",
     "image_copies",
     "images",
+    "kept_vms",
     "leases",
     "licence_pools",
     "licence_seats",

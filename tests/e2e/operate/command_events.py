@@ -68,6 +68,11 @@ def _stop_web(scene: "Scene") -> None:
     scene.does(f"stop-vm web {ACME} --timeout 0")
 
 
+def _keep_disk(scene: "Scene") -> None:
+    scene.does(f"create-vm kept {SIZE} --network none --disk 64MiB --host sim-002")
+    scene.does(f"delete-vm kept {ACME} --yes --timeout 0 --keep-disk")
+
+
 def _insert_medium(scene: "Scene") -> None:
     """Let a VM have a medium, whose image no simulated host has."""
     with open_store(scene.operators["owner"].database) as store, store.transaction() as session:
@@ -198,6 +203,7 @@ SCENARIO = (
     Step(f"resize-vm web {ACME} --vcpus 2 --restart --shutdown-timeout 0", EventKind.VM_RESIZED, "acme.web"),
     Step(f"attach-gpu web A40-8Q {ACME}", EventKind.GPU_ATTACHED, "acme.web"),
     Step(f"detach-gpu web 1 {ACME}", EventKind.GPU_DETACHED, "acme.web"),
+    Step(f"restore-vm kept {ACME} --no-start", EventKind.VM_RESTORED, "acme.kept", first=_keep_disk),
     Step(f"delete-vm web {ACME} --yes --timeout 0", EventKind.VM_DELETED, "acme.web"),
     Step(f"view desk {ACME} --web --timeout 1", EventKind.VM_VIEWED, "acme.desk", _create_desk),
     Step(f"screenshot desk {{home}}/desk.png {ACME}", EventKind.VM_VIEWED, "acme.desk"),

@@ -22,20 +22,22 @@ from vgpuctl.cli.support.named import find_each
 def command(
     names: tuple[str, ...], tenant: str, yes: bool, if_exists: bool, dry_run: bool, as_json: bool, **where: Any
 ) -> None:
-    """Delete data disks with their content. Refused for a disk that a VM has, which is named."""
+    """Delete data disks with their content, or the kept disks of a deleted VM by its name.
+
+    Refused for a disk that a VM has, which is named.
+    """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.disk.delete_disk import delete_disk
-    from vgpuctl.usecases.disk.tenant_disks import named_disk
+    from vgpuctl.usecases.disk.delete_disk import deletable_disk, delete_kept_or_disk, describe, name_of
 
     with services(**where) as opened:
-        found = find_each(tenant, names, partial(named_disk, opened, tenant), what="disk", if_exists=if_exists)
+        found = find_each(tenant, names, partial(deletable_disk, opened, tenant), what="disk", if_exists=if_exists)
         delete_each(
             found,
-            partial(delete_disk, opened),
+            partial(delete_kept_or_disk, opened),
             what="disk",
             whose=f" of tenant {tenant} with all data",
-            name=lambda disk: disk.volume.label,
-            describe=lambda disk: f"disk {disk.volume.label}: {disk.state}, {disk.volume.name} on {disk.volume.host}",
+            name=name_of,
+            describe=describe,
             yes=yes,
             dry_run=dry_run,
             as_json=as_json,

@@ -12,8 +12,9 @@ from vgpuctl.cli.support.output import print_json, print_table
 @options.database
 @options.as_json
 def command(tenant: str | None, database: str | None, as_json: bool) -> None:
-    """List the data disks of tenants: attached, detaching, or free for a VM on their host."""
+    """List the data disks of tenants: attached, detaching, free for a VM on their host, or kept of a deleted VM."""
     from vgpuctl.cli.support.services import services
+    from vgpuctl.model.times import format_time
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.disk.list_disks import list_disks
 
@@ -23,7 +24,7 @@ def command(tenant: str | None, database: str | None, as_json: bool) -> None:
         print_json(listed)
         return
     print_table(
-        ["TENANT", "DISK", "SIZE", "STATE", "VM", "HOST", "POOL", "KEPT"],
+        ["TENANT", "DISK", "SIZE", "STATE", "VM", "HOST", "POOL", "KEPT", "UNTIL"],
         [
             (
                 one.tenant,
@@ -34,6 +35,7 @@ def command(tenant: str | None, database: str | None, as_json: bool) -> None:
                 one.host,
                 one.pool,
                 "yes" if one.keep else "no",
+                None if one.until is None else format_time(one.until),
             )
             for one in listed
         ],

@@ -13,11 +13,21 @@ from vgpuctl.model.plural import counted
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
 
+_USUAL_TIME = "7d"
+
 
 @click.command("delete-vm")
 @vms()
 @options.yes
 @click.option("--if-exists", is_flag=True, help="Ignore VMs that do not exist.")
+@click.option(
+    "--keep-disk",
+    "keep",
+    is_flag=False,
+    flag_value=_USUAL_TIME,
+    metavar="DURATION",
+    help=f"Keep the disks for this time, so that restore-vm can bring the VM back.  [without DURATION: {_USUAL_TIME}]",
+)
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=30.0)
 @options.no_drain
 @options.dry_run
@@ -27,6 +37,7 @@ def command(
     chosen: VmChoice,
     yes: bool,
     if_exists: bool,
+    keep: str | None,
     timeout_s: float,
     drain_s: float | None,
     dry_run: bool,
@@ -35,22 +46,27 @@ def command(
 ) -> None:
     """Delete VMs with their disks and release their devices."""
     from vgpuctl.cli.support.services import services
+    from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.cluster.leave_cluster import leaving_together
     from vgpuctl.usecases.support.each_vm import on_each_vm
-    from vgpuctl.usecases.vm.delete_vm import delete_vm, refuse_kept_below
+    from vgpuctl.usecases.vm.delete_vm import check_keeping, delete_vm, refuse_kept_below
 
+    keep_s = None if keep is None else parse_duration(keep, what="--keep-disk")
     with services(**where) as opened:
         found = chosen.find(opened, if_exists=if_exists)
         for vm, leases in found:
             refuse_kept_below(opened, vm)
+            if keep_s is not None:
+                check_keeping(opened, vm)
             devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
             say(f"{vm.label}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
         doomed = [] if dry_run else [vm for vm, _leases in found]
         if doomed and not yes:
-            confirm(f"Delete {counted(len(doomed), 'VM')} with disks?")
+            disks = "with disks" if keep is None else f"and keep the disks for {keep}"
+            confirm(f"Delete {counted(len(doomed), 'VM')} {disks}?")
 
         def delete(vm: "Vm") -> None:
-            delete_vm(opened, vm, timeout_s=timeout_s, drain_s=drain_s)
+            delete_vm(opened, vm, timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
 
         with leaving_together(opened, doomed if len(doomed) > 1 else [], "its VM is deleted"):
             done = on_each_vm(opened, doomed, delete)

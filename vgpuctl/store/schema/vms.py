@@ -70,6 +70,22 @@ volumes = Table(
     UniqueConstraint("vm_uuid", "host", "kind", "label"),
 )
 
+kept_vms = Table(
+    "kept_vms",
+    metadata,
+    Column("uuid", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("request_version", Integer, nullable=False),
+    Column("domain", Text),
+    Column("guest_driver", Text),
+    Column("kept_at", Double, nullable=False),
+    Column("until", Double, nullable=False),
+    UniqueConstraint("tenant", "name"),
+)
+
 images = Table(
     "images",
     metadata,

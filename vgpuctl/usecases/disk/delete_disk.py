@@ -1,10 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""delete-disk: delete a data disk that no VM has."""
+"""delete-disk: delete a data disk that no VM has, or the kept disks of a deleted VM."""
 
+from vgpuctl.errors import UsageError
+from vgpuctl.model.kept_vm import KeptVm
+from vgpuctl.model.times import format_time
 from vgpuctl.model.volume import Volume
-from vgpuctl.usecases.disk.tenant_disks import TenantDisk, disk_operation, refuse_attached, settle_detach
+from vgpuctl.usecases.disk.kept_vms import delete_kept
+from vgpuctl.usecases.disk.tenant_disks import (
+    TenantDisk,
+    disk_operation,
+    find_disk,
+    named_disk,
+    refuse_attached,
+    settle_detach,
+)
 from vgpuctl.usecases.image.volumes import remove_recorded
 from vgpuctl.usecases.support.services import Services
+
+
+def deletable_disk(services: Services, tenant: str, name: str) -> TenantDisk | KeptVm:
+    """The data disk of a tenant with this name, or the deleted VM of this name whose disks are kept.
+
+    The disks of a VM are not kept while its tenant has a data disk of its name. Raises NotFound with near names.
+    """
+    with services.store.reading() as session:
+        kept = session.kept_vm(tenant, name)
+        disk = find_disk(session, tenant, name)
+    if kept is not None and disk is not None:
+        raise UsageError(
+            f"{tenant}/{name} is a data disk on {disk.volume.host}, and also a deleted VM whose disks are kept",
+            hint=f"restore that VM first: `vgpuctl restore-vm {tenant}/{name} --no-start`",
+        )
+    return kept if kept is not None else named_disk(services, tenant, name)
+
+
+def delete_kept_or_disk(services: Services, found: TenantDisk | KeptVm) -> None:
+    """Delete what `deletable_disk` found, and raise what `delete_disk` and `delete_kept` raise."""
+    if isinstance(found, KeptVm):
+        delete_kept(services, found, "deleted by command")
+    else:
+        delete_disk(services, found)
+
+
+def name_of(found: TenantDisk | KeptVm) -> str:
+    """The name that the user gave."""
+    return found.request.name if isinstance(found, KeptVm) else found.volume.label
+
+
+def describe(found: TenantDisk | KeptVm) -> str:
+    """The line that says what goes."""
+    if isinstance(found, KeptVm):
+        return (
+            f"disks of the deleted VM {found.request.name} on {found.host}, kept until {format_time(found.until)} UTC:"
+        )
+    return f"disk {found.volume.label}: {found.state}, {found.volume.name} on {found.volume.host}"
 
 
 def delete_disk(services: Services, disk: TenantDisk) -> Volume:

@@ -39,9 +39,12 @@ class TenantDisk:
 
 
 def tenant_disks(session: Session, tenant: str | None = None) -> list[TenantDisk]:
-    """All data disks of a tenant, or of all; by tenant and name."""
+    """All data disks of a tenant, or of all, by tenant and name; without those kept with a deleted VM."""
     vms = {vm.uuid: vm for vm in session.vms(tenant=tenant)}
-    volumes = [one for one in session.volumes(tenant=tenant) if one.kind is VolumeKind.DATA]
+    deleted = {kept.uuid for kept in session.kept_vms(tenant=tenant)}
+    volumes = [
+        one for one in session.volumes(tenant=tenant) if one.kind is VolumeKind.DATA and one.vm_uuid not in deleted
+    ]
     found = [
         TenantDisk(one, _holder(one, vms.get(one.vm_uuid)))
         for one in volumes

@@ -35,5 +35,6 @@ def delete_image(services: Services, name: str) -> Image:
 
 def _requests(session: Session) -> Iterator[VmRequest]:
     yield from (vm.request for vm in session.vms())
+    yield from (kept.request for kept in session.kept_vms())
     for entry in session.queue():
         yield from entry.requests

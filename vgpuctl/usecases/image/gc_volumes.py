@@ -36,7 +36,8 @@ def stray_volumes(
     known = {vm.uuid: vm.host for vm in session.vms()}
     moving = {one.subject for one in session.open_operations() if may_run(one)}
     recorded = session.volumes(host=host)
-    gone = [one for one in recorded if known.get(one.vm_uuid) != host and one.vm_uuid not in moving and not one.is_kept]
+    spared = moving | {kept.uuid for kept in session.kept_vms(host=host)}
+    gone = [one for one in recorded if known.get(one.vm_uuid) != host and one.vm_uuid not in spared and not one.is_kept]
     users = users_of(staying)
     names = {(volume.pool, volume.name) for volume in gone}
     bases = {

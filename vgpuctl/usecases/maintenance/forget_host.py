@@ -8,6 +8,7 @@ from vgpuctl.model.network import Network
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
+from vgpuctl.usecases.disk.kept_vms import forget_kept
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.placement.reservations import record_cancellation
 from vgpuctl.usecases.share.release import settle_leases
@@ -61,6 +62,8 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
     with services.store.transaction() as session:
         for volume in session.volumes(host=host):
             session.forget_volume(volume)
+        for kept in session.kept_vms(host=host):
+            forget_kept(session, kept, "its host was forgotten")
         for network in known.networks:
             session.delete_network(network.id)
         for reservation in known.reservations:

@@ -230,7 +230,8 @@ def _stray_state(
     session: Session, host: str, state: GuestState, staying: Sequence[DomainFact]
 ) -> Iterator[tuple[Vm | None, Garbage]]:
     moving = [one.subject.removeprefix("move:") for one in session.open_operations() if may_run(one)]
-    return stray_state(host, state, {vm.uuid: vm for vm in session.vms()}, moving, staying)
+    known = {vm.uuid: vm for vm in (*session.vms(), *(kept.as_vm() for kept in session.kept_vms()))}
+    return stray_state(host, state, known, moving, staying)
 
 
 def _share_of(vgpu: ExistingVgpu, facts: HostFacts) -> Share:

@@ -2,8 +2,8 @@
 """controller: keeps the store true and the queue served. Any number may run; each may die anywhere.
 
 It watches the hosts that it has claimed (watch_hosts.py, division.py) and, in rounds, ends VMs whose declared time is
-over, repairs what dead runs left, settles the nodes of clusters and serves the queue (serve_queue.py). The store says
-what is to be done, and every step can be done again.
+over, deletes kept disks whose time is over, repairs what dead runs left, settles the nodes of clusters and serves the
+queue (serve_queue.py). The store says what is to be done, and every step can be done again.
 """
 
 import threading
@@ -14,6 +14,7 @@ from vgpuctl.errors import ConcurrentChange, VgpuctlError
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.quota.queue_order import has_aged
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.disk.kept_vms import delete_overdue
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
 from vgpuctl.usecases.operate.repair import repair
 from vgpuctl.usecases.operate.serve_queue import Served, hosts_when_empty, serve
@@ -55,6 +56,10 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
     """
     services.store.require_writable()
     done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]
+    done += [
+        Served(kept.label, "kept disks deleted" if error is None else f"failed: {error.message}")
+        for kept, error in delete_overdue(services)
+    ]
     done += _fix(services, shutdown_timeout_s)
     settled = settle_nodes(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop)
     done += [Served(one.name, one.outcome) for one in settled]

@@ -8,6 +8,7 @@ from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
 from vgpuctl.guests.libvirtd.host_networks import networks_of
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.kept_vm import KeptVm
 from vgpuctl.model.network import Network
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.plural import counted
@@ -19,6 +20,7 @@ from vgpuctl.model.volume import Volume
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.usecases.disk.kept_disks import kept_disks
+from vgpuctl.usecases.disk.kept_vms import delete_kept
 from vgpuctl.usecases.image.gc_volumes import OLD_ENDINGS
 from vgpuctl.usecases.image.volumes import remove_volumes
 from vgpuctl.usecases.network.delete_network import delete_network
@@ -49,6 +51,7 @@ class Belongings:
     reservations: tuple[Reservation, ...] = ()
     disks: tuple[Volume, ...] = ()
     node_pools: tuple[NodePool, ...] = ()
+    deleted_vms: tuple[KeptVm, ...] = ()
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
@@ -56,6 +59,7 @@ class Belongings:
             *(f"node pool {pool.name} of cluster {pool.cluster}, with its nodes" for pool in self.node_pools),
             *(f"VM {vm.request.name} on {vm.host}, {vm.state}, with its disk" for vm in self.vms),
             *(f"disk {disk.label} on {disk.host}, which is kept" for disk in self.disks),
+            *(f"disks of the deleted VM {kept.request.name} on {kept.host}" for kept in self.deleted_vms),
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
             *(f"reservation {one.name} on {one.host}: {describe(one)}" for one in self.reservations),
             *(f"{spec.kind} {spec.key}" for spec in self.objects),
@@ -80,6 +84,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(one for one in session.reservations() if one.tenant == tenant),
             tuple(one for one in session.volumes(tenant=tenant) if one.keep),
             tuple(session.node_pools(tenant)),
+            tuple(session.kept_vms(tenant=tenant)),
         )
 
 
@@ -96,10 +101,12 @@ def offboard_tenant(
     """
     with services.store.operation("offboard-tenant", f"tenant:{tenant}", tenant, exclusive=True):
         found = belongings(services, tenant)
-        if found.disks and not deletes_disks:
+        kept_disks_of = [f"disk {disk.label} on {disk.host}" for disk in found.disks]
+        kept_disks_of += [f"disks of the deleted VM {kept.request.name} on {kept.host}" for kept in found.deleted_vms]
+        if kept_disks_of and not deletes_disks:
             raise StateError(
-                f"tenant {tenant} keeps {counted(len(found.disks), 'disk')} beyond the VMs",
-                context=[f"disk {disk.label} on {disk.host}" for disk in found.disks],
+                f"tenant {tenant} keeps {counted(len(kept_disks_of), 'disk')} beyond the VMs",
+                context=kept_disks_of,
                 hint="copy what is needed; --delete-disks deletes them with the tenant",
             )
         for node_pool in found.node_pools:
@@ -116,6 +123,8 @@ def offboard_tenant(
             kept = kept_disks(session, tenant)
         for host in sorted({disk.host for disk in kept}):
             remove_volumes(services, services.host(host), [disk for disk in kept if disk.host == host])
+        for deleted in found.deleted_vms:
+            delete_kept(services, deleted, "its tenant is offboarded")
         if found.objects:
             change_objects(services, tenant, lambda session: Decision(gone=all_objects(session, tenant)))
         if services.has_northbound:

@@ -8,10 +8,12 @@ from vgpuctl.model.disk_chain import chains, snapshot_of
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Backend
+from vgpuctl.model.times import format_time
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
 from vgpuctl.usecases.disk.kept_disks import keep_disks
+from vgpuctl.usecases.disk.kept_vms import refuse_keeping, restore_command, without_kept
 from vgpuctl.usecases.disk.snapshots import delete_command
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.image.volumes import recorded_volumes, remove_volumes
@@ -34,11 +36,13 @@ def delete_vm(
     timeout_s: float = SHUTDOWN_TIMEOUT_S,
     keeps_disks: bool = True,
     drain_s: float | None = None,
+    keep_s: float | None = None,
 ) -> None:
     """Shut `vm` down (forced off after timeout_s), undefine it and return every device to the pool.
 
     keeps_disks: False when its kept disks are to be deleted too, which the caller does: their snapshots then do not
     matter. drain_s: the longest wait for the work on a node of a cluster (leave_cluster), by default its pool's.
+    keep_s: seconds for which its disks are kept, so that `restore-vm` can make it again; None for not at all.
     It leaves the queue first, with those it was to be created with: no controller creates or starts it again.
     Raises HostError or GuestError; what was done stays done, and the same command goes on from there. Raises
     ConcurrentChange, with nothing done, while a controller serves its entry of the queue.
@@ -52,6 +56,9 @@ def delete_vm(
             _leave_queue(session, vm)
             session.set_vm_state(vm.uuid, VmState.DELETING)
             leases = session.leases(vm_uuid=vm.uuid)
+            if keep_s is not None:
+                refuse_keeping(session, vm)
+                session.keep_vm(vm, until=session.now() + keep_s)
         if not is_fenced:
             _shut_down(services, vm, timeout_s)
         remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
@@ -67,6 +74,12 @@ def refuse_kept_below(services: Services, vm: Vm) -> None:
                 f"cannot delete {vm.label}: its disk {chain.disk.label} is kept and has snapshots, the newest {newest}",
                 hint=f"delete them first: `{delete_command(vm, newest)}`",
             )
+
+
+def check_keeping(services: Services, vm: Vm) -> None:
+    """Raise StateError for a VM whose disks cannot be kept. Writes nothing."""
+    with services.store.reading() as session:
+        refuse_keeping(session, vm)
 
 
 def _shut_down(services: Services, vm: Vm, timeout_s: float) -> None:
@@ -89,19 +102,29 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
         disconnect(services, vm, only=[Backend.OVN])
         keep_disks(services, vm, recorded_volumes(services, vm))
         with services.store.transaction() as session:
+            kept_until = session.kept_until(vm.uuid)
             settle_leases(session, leases)
             drop_all(session, vm)
         text += ", which is fenced: nothing was done there"
     else:
         host = services.host(vm.host)
-        guest.remove_domain(host, vm)
+        with services.store.reading() as session:
+            kept_until = session.kept_until(vm.uuid)
+        guest.remove_domain(host, vm, keeps_state=kept_until is not None)
         disconnect(services, vm)
         # Only now has no QEMU the disks that another VM may take.
-        remove_volumes(services, host, keep_disks(services, vm, recorded_volumes(services, vm)))
+        going = keep_disks(services, vm, recorded_volumes(services, vm))
+        remove_volumes(services, host, going if kept_until is None else without_kept(going))
         release_shares(services, host, leases)
         with services.store.reading() as session:
             held = held_shares(session, vm)
         give_back_held(services, vm, held)
+    if kept_until is not None:
+        text += f"; its disks are kept until {format_time(kept_until)}"
+        services.say(
+            f"{vm.domain_name}: its disks stay on {vm.host} until {format_time(kept_until)} UTC;"
+            f" `{restore_command(vm.request.tenant, vm.request.name)}` brings it back"
+        )
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)
         session.add_vm_event(event, vm, text, before=values_of(vm, leases), after={"state": "gone"})

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""restore-vm: make a deleted VM again with its kept disks."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telling_exposed
+
+
+@click.command("restore-vm")
+@click.argument("name")
+@options.tenant
+@click.option("--no-start", is_flag=True, help="Leave the VM stopped.")
+@preempt_flags
+@options.dry_run
+@options.one_host
+@options.every_refusal
+@options.as_json
+def command(
+    name: str,
+    tenant: str,
+    no_start: bool,
+    may_preempt: bool,
+    grace_s: int | None,
+    shutdown_timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Make the deleted VM NAME again with the disks that `delete-vm --keep-disk` kept, and start it.
+
+    It has its former UUID and settings, and runs on the host that has its disks, with new GPU shares there. Without
+    room for them it stays stopped; its disks are its own again in any case.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.times import format_time
+    from vgpuctl.usecases.vm.restore_vm import find_kept, restore_vm
+
+    with services(**where) as opened:
+        consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
+        kept = find_kept(opened, tenant, name)
+        with telling_exposed(opened, tenant):
+            restored = restore_vm(opened, kept, starts=not no_start, consent=consent, dry_run=dry_run)
+    if dry_run:
+        until = format_time(restored.kept_until)
+        say(f"{tenant}/{name}: would be restored on {restored.vm.host}; its disks are kept until {until} UTC")
+        for why in restored.without:
+            say(f"{tenant}/{name}: {why}")
+    if as_json:
+        print_json({"changed": not dry_run, "dry_run": dry_run, "vm": restored.vm, "without": restored.without})

@@ -279,6 +279,7 @@ SECTIONS = (
         {
             "controller": "Keep the store true, serve the queue and start VMs again, until interrupted.",
             "list-controllers": "List the controllers and the hosts that each one watches.",
+            "support-bundle": "Write one file for a bug report, without secrets.",
             "repair": "Finish or roll back interrupted runs.",
             "show-config": "Show each setting, its value and what set it.",
             "list-contexts": "List the contexts of the configuration files.",

@@ -14,6 +14,8 @@ from typing import Any
 
 REMOVED = "removed"
 _LEAST_WORD = 2
+_LEAST_SECRET = 4
+_SECRET_KEY = re.compile(r"(?i)(?:password|passwd|passphrase|secret|token|api_?key|private_?key|psk)s?$")
 # Words of the system itself. As names they tell nothing, and replaced they would change what a text means.
 _VOCABULARY = frozenset(
     re.findall(
@@ -58,6 +60,7 @@ _PATTERNS = {
     "jwt": r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?",
     "userinfo": r"(?<=://)[^/\s@'\"]+(?=@)",
     "bearer": r"(?<=Bearer )[\w.~+/=-]{8,}|(?<=Basic )[\w+/=]{8,}",
+    "option": r"(?<=sshpass -p )\S+|(?<=--password )\S+|(?<=--token )\S+|(?<=--secret )\S+",
     "k8stoken": r"\b[a-z0-9]{6}\.(?=[a-z]*\d)[a-z0-9]{16}\b|\bK10[0-9a-f]{16,}[\w:.-]*",
     "secret": r"(?i:(?<![A-Za-z0-9])[\w-]*(?:password|passwd|passphrase|secret|token|api_?-?key|private_?-?key|psk)"
     r"[\"']?\s*[=:]\s*(?P<quoted>[\"']?))(?P<secretvalue>(?!\[|\{|null\b|None\b|true\b|false\b)[^\s\"',;}\]]+)",
@@ -82,7 +85,7 @@ _OF_GROUP = {
     "ipv6": NameKind.IPV6,
     "ipv4": NameKind.IPV4,
     "home": NameKind.USER,
-    **dict.fromkeys(("pem", "sshkey", "jwt", "userinfo", "bearer", "k8stoken"), NameKind.SECRET),
+    **dict.fromkeys(("literal", "pem", "sshkey", "jwt", "userinfo", "bearer", "option", "k8stoken"), NameKind.SECRET),
 }
 
 
@@ -99,14 +102,26 @@ class _Found:
 class Anonymiser:
     """Replaces what tells a site. Look at every text first, then replace: replacements follow the values' order.
 
-    names: words of each kind that have no form of their own, such as the names of hosts. mark: eight hexadecimal
-    digits in replaced UUIDs, so that two captures have none in common.
+    names: words of each kind that have no form of their own, such as the names of hosts. secrets: texts that are
+    removed wherever they stand. mark: eight hexadecimal digits in replaced UUIDs, so that two captures have none in
+    common. only_secrets: remove secrets, and leave every name.
     """
 
-    def __init__(self, names: Mapping[NameKind, Iterable[str]], *, mark: str = "00000000") -> None:
+    def __init__(
+        self,
+        names: Mapping[NameKind, Iterable[str]],
+        *,
+        secrets: Iterable[str] = (),
+        mark: str = "00000000",
+        only_secrets: bool = False,
+    ) -> None:
         self._mark = mark
+        self._only_secrets = only_secrets
+        self._secrets = frozenset(one for one in secrets if len(one) >= _LEAST_SECRET)
         self._names = {kind: frozenset(_usable(names.get(kind, ()))) for kind in _WORDS}
-        self._words = {with_names: _expression(self._names, with_names=with_names) for with_names in (True, False)}
+        self._words = {
+            with_names: _expression(self._names, self._secrets, with_names=with_names) for with_names in (True, False)
+        }
         self._kind_of_word = {word.lower(): kind for kind in reversed(_WORDS) for word in self._names[kind]}
         self._seen: dict[NameKind, set[str]] = {kind: set() for kind in NameKind}
         self._replacements: dict[tuple[NameKind, str], str] = {}
@@ -128,12 +143,18 @@ class Anonymiser:
             return self._replace_text(value, with_names=with_names)
         if isinstance(value, dict):
             return {
-                self._replace_text(str(key), with_names=with_names): self.replace(one, with_names=with_names)
+                self._replace_text(str(key), with_names=with_names): self._replace_at(str(key), one, with_names)
                 for key, one in value.items()
             }
         if isinstance(value, (list, tuple)):
             return [self.replace(one, with_names=with_names) for one in value]
         return value
+
+    def _replace_at(self, key: str, value: Any, with_names: bool) -> Any:
+        if isinstance(value, str) and value and _SECRET_KEY.search(key):
+            self._seen[NameKind.SECRET].add(value)
+            return REMOVED
+        return self.replace(value, with_names=with_names)
 
     def counts(self) -> dict[str, int]:
         """Return how many different values of each kind were found."""
@@ -163,9 +184,12 @@ class Anonymiser:
             value, kind = match[group], _OF_GROUP.get(group)
             if kind is None:
                 kind = self._kind_of_word[value.lower()]
-            if _is_site_own(kind, value):
+            if self._is_wanted(kind, value):
                 found.append(_Found(kind, value, *match.span(group)))
         return found
+
+    def _is_wanted(self, kind: NameKind, value: str) -> bool:
+        return _is_site_own(kind, value) and (kind is NameKind.SECRET or not self._only_secrets)
 
     def _replacement(self, kind: NameKind, value: str) -> str:
         if not self._replacements:
@@ -216,10 +240,13 @@ def _usable(words: Iterable[str]) -> set[str]:
     return {word for word in words if len(word) >= _LEAST_WORD and word.lower() not in _VOCABULARY}
 
 
-def _expression(names: Mapping[NameKind, frozenset[str]], *, with_names: bool) -> re.Pattern[str]:
+def _expression(
+    names: Mapping[NameKind, frozenset[str]], secrets: frozenset[str], *, with_names: bool
+) -> re.Pattern[str]:
     kinds = _WORDS if with_names else (NameKind.HOST, NameKind.DOMAIN)
     words = sorted({word for kind in kinds for word in names[kind]}, key=lambda word: (-len(word), word))
-    patterns = dict(_PATTERNS)
+    literal = "|".join(re.escape(one) for one in sorted(secrets, key=lambda one: (-len(one), one)))
+    patterns = {**({"literal": literal} if literal else {}), **_PATTERNS}
     if words:
         alternatives = "|".join(map(re.escape, words))
         patterns["word"] = rf"(?<![A-Za-z0-9])(?i:{alternatives})(?![A-Za-z0-9])"

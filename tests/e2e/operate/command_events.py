@@ -228,6 +228,7 @@ READING = {
     "show-inventory": "",
     "list-hosts": "",
     "inspect-host": "sim-001",
+    "support-bundle": "sim-001 --to {home}/bundle.tar.gz",
     "record-host": "sim-001 --to {home}/sim-001.capture.json.gz",
     "list-gpus": "",
     "list-profiles": "",

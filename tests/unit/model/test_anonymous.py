@@ -59,6 +59,8 @@ def test_each_kind_keeps_its_format(text: str, wanted: str) -> None:
         "eyJhbGciOiJIUzI1NiJ9.hunter2hunter2.sig",
         "K10aaaaaaaaaaaaaaaaaaaa::server:hunter2hunter2",
         "token: 'hunter2hunter2'",
+        "ProxyCommand sshpass -p hunter2hunter2 ssh jump",
+        "curl --password hunter2hunter2 x",
     ],
 )
 def test_secrets_are_removed(secret: str) -> None:

@@ -26,6 +26,7 @@ class CompletedKind(StrEnum):
     TENANT = "tenant"
     VM = "VM"
     QUEUED = "queued VM"
+    DELETED = "deleted VM"
     HOST = "host"
     GPU = "GPU"
     PROFILE = "profile"
@@ -43,6 +44,7 @@ class CompletedKind(StrEnum):
 
 _OF_TENANTS = {
     CompletedKind.VM: "SELECT tenant, name FROM vms UNION SELECT tenant, name FROM queue",
+    CompletedKind.DELETED: "SELECT tenant, name FROM kept_vms",
     CompletedKind.QUEUED: "SELECT tenant, name FROM queue",
     CompletedKind.NETWORK: "SELECT tenant, name FROM networks",
     CompletedKind.SECURITY_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'security-group'",

@@ -88,7 +88,7 @@ _NETWORK, _IMAGE, _PROFILE = _of_store("network"), _of_store("image"), _of_store
 _EXTERNAL, _GROUP, _BALANCER = _of_store("external network"), _of_store("security group"), _of_store("load balancer")
 _HOST_POOL, _NODE_POOL, _DISK = _of_store("pool of hosts"), _of_store("node pool"), _of_store("disk")
 _RESERVATION, _LICENCES, _QUEUED = _of_store("reservation"), _of_store("licence pool"), _of_store("queued VM")
-_GPU = _of_store("GPU")
+_GPU, _DELETED = _of_store("GPU"), _of_store("deleted VM")
 
 BY_PARAMETER: dict[str, Source] = {
     "tenant": TENANT,
@@ -145,6 +145,7 @@ _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (
     ),
     (_QUEUED, ("leave-queue",)),
     (_DISK, ("delete-disk",)),
+    (_DELETED, ("restore-vm",)),
     (_NETWORK, ("show-network", "delete-network", "delete-direct-connect")),
     (_EXTERNAL, ("delete-external-network",)),
     (_GROUP, ("create-security-rule", "delete-security-rule", "delete-security-group")),

@@ -110,4 +110,4 @@ def test_the_history_of_a_vm_outlives_it(fleet_operator: Operator) -> None:
     assert checked["evidence"]["reset"], "how the GPU was given back"
     assert "vm-deleted" in fleet_operator.does("show-vm", "web-1", "--tenant", "acme", "--history").out
     other = fleet_operator.does("show-vm", "web-2", "--tenant", "acme", "--history")
-    assert "no event of VM web-2" in other.err
+    assert "no event of acme/web-2" in other.err

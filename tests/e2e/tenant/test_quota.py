@@ -73,7 +73,7 @@ def test_usage_survives_the_vm_in_every_form_of_output(operator: Operator) -> No
     assert (line["tenant"], line["profile"], line["shares"], line["attached"]) == ("acme", "A40-8Q", 3, 1)
     assert line["framebuffer_gib_hours"] == pytest.approx(8 * line["share_hours"])
     assert line["gpu_hours"] == pytest.approx(line["share_hours"] / 6)
-    rows = list(csv.DictReader(io.StringIO(operator.does("show-usage", "--csv", "--profile", "A40-8Q").out)))
+    rows = list(csv.DictReader(io.StringIO(operator.does("show-usage", "-o", "csv", "--profile", "A40-8Q").out)))
     assert [(row["tenant"], row["profile"], row["attached"]) for row in rows] == [("acme", "A40-8Q", "1")]
     assert "A40-8Q" in operator.does("show-usage").out
     intervals = operator.json("show-usage", "--intervals")["intervals"]

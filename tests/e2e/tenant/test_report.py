@@ -93,7 +93,7 @@ def test_one_tenant_is_the_same_as_among_all(used: Operator) -> None:
 
 def test_csv_has_the_lines_of_show_usage(used: Operator) -> None:
     rows = list(csv.DictReader(io.StringIO(used.does("report", "--month", MONTH, "--csv").out)))
-    wanted = list(csv.DictReader(io.StringIO(used.does("show-usage", "--month", MONTH, "--csv").out)))
+    wanted = list(csv.DictReader(io.StringIO(used.does("show-usage", "--month", MONTH, "-o", "csv").out)))
     assert [{name: row[name] for name in wanted[0]} for row in rows] == wanted
     assert {row["measured_hours"] for row in rows} == {""}
 

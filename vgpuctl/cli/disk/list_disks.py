@@ -1,43 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-disks: the data disks of tenants."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.model.times import format_time
+from vgpuctl.model.units import format_mib, parse_mib
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.list_disks import ListedDisk
+
+_LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.tenant),
+        Column("DISK", lambda one: one.name),
+        Column(
+            "SIZE",
+            lambda one: None if one.size_bytes is None else format_mib(one.size_bytes // 2**20),
+            key=lambda one: None if one.size_bytes is None else one.size_bytes // 2**20,
+            number=lambda text: parse_mib(text, what="--filter"),
+        ),
+        Column("STATE", lambda one: one.state, colour=lambda one: colour_of_state(one.state)),
+        Column("VM", lambda one: one.vm),
+        Column("HOST", lambda one: one.host, drops=2),
+        Column("POOL", lambda one: one.pool, drops=3),
+        Column("KEPT", lambda one: "yes" if one.keep else "no", drops=1),
+        Column(
+            "UNTIL",
+            lambda one: None if one.until is None else format_time(one.until),
+            key=lambda one: one.until,
+            is_rare=True,
+        ),
+        Column("VOLUME", lambda one: one.volume, is_wide=True),
+    ),
+    name=lambda one: f"{one.tenant}/{one.name}",
+    json=lambda one: one,
+    empty="no data disk yet: attach one with `vgpuctl attach-disk`, or create a VM with --data-disk",
+)
 
 
 @click.command("list-disks")
 @options.tenant_filter
 @options.database
-@options.as_json
-def command(tenant: str | None, database: str | None, as_json: bool) -> None:
+@_LISTING.options
+def command(tenant: str | None, database: str | None, output: ListOutput) -> None:
     """List the data disks of tenants: attached, detaching, free for a VM on their host, or kept of a deleted VM."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.times import format_time
-    from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.disk.list_disks import list_disks
 
     with services(database=database) as opened:
-        listed = list_disks(opened, tenant)
-    if as_json:
-        print_json(listed)
-        return
-    print_table(
-        ["TENANT", "DISK", "SIZE", "STATE", "VM", "HOST", "POOL", "KEPT", "UNTIL"],
-        [
-            (
-                one.tenant,
-                one.name,
-                None if one.size_bytes is None else format_mib(one.size_bytes // 2**20),
-                one.state,
-                one.vm,
-                one.host,
-                one.pool,
-                "yes" if one.keep else "no",
-                None if one.until is None else format_time(one.until),
-            )
-            for one in listed
-        ],
-        empty="no data disk yet: attach one with `vgpuctl attach-disk`, or create a VM with --data-disk",
-    )
+        _LISTING.show(output, lambda: list_disks(opened, tenant))

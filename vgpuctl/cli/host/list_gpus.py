@@ -1,75 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-gpus: the GPUs of all hosts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
 from vgpuctl.cli.support.services import report_failures
 from vgpuctl.model.plural import counted
+from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.host.list_gpus import ListedGpu
+    from collections.abc import Callable
 
-
-@click.command("list-gpus")
-@click.option("--free", is_flag=True, help="Only GPUs that can still take a VM.")
-@options.many_hosts
-@options.refresh
-@options.as_json
-def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
-    """List the GPUs of all hosts: how they can be shared, what is promised and what is wrong with them.
-
-    SEEN is when the host last showed the GPU. A GPU that its host no longer shows is `missing` for a week.
-    """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.host.list_gpus import list_gpus
-
-    with services(**where) as opened:
-        gpus, seen = list_gpus(opened, refresh=refresh)
-    if free:
-        gpus = [
-            listed
-            for listed in gpus
-            if not listed.gpu.problems
-            and listed.observation.state != "missing"
-            and listed.libvirt_problem is None
-            and listed.closed is None
-            and (any(type_.creatable for type_ in listed.gpu.types) or (listed.gpu.sharing and not listed.leases))
-        ]
-    if as_json:
-        print_json(gpus)
-    else:
-        print_table(
-            ["HOST", "GPU", "BOARD", "SHARING", "VFS", "NUMA", "DRIVER", "LEASES", "CLOSED", "SEEN", "PROBLEMS"],
-            [
-                (
-                    listed.host,
-                    listed.gpu.address,
-                    listed.board,
-                    ",".join(listed.gpu.sharing) or None,
-                    f"{len(listed.gpu.vfs)}/{listed.gpu.total_vfs}" if listed.gpu.total_vfs else None,
-                    listed.gpu.numa_node,
-                    listed.gpu.driver,
-                    ", ".join(_leases(listed)) or None,
-                    "; ".join(
-                        [
-                            *([] if listed.closed is None else [f"{listed.closed.code}: {listed.closed.reason}"]),
-                            *listed.closed_vfs.values(),
-                        ]
-                    )
-                    or None,
-                    listed.seen,
-                    "; ".join(_problems(listed)) or None,
-                )
-                for listed in gpus
-            ],
-            empty="no GPU found",
-        )
-    report_failures(seen.failures, answered=len(seen.capacities))
+    from vgpuctl.usecases.host.list_gpus import GpuMemory, ListedGpu
+    from vgpuctl.usecases.support.survey import Survey
 
 
 def _leases(listed: "ListedGpu") -> Iterator[str]:
@@ -88,3 +35,106 @@ def _problems(listed: "ListedGpu") -> Iterator[str]:
         yield f"libvirt: {listed.libvirt_problem}"
     if listed.layout_differences:
         yield f"layout: {counted(len(listed.layout_differences), 'difference')}"
+
+
+def _closed(listed: "ListedGpu") -> tuple[str, ...] | None:
+    whole = [] if listed.closed is None else [f"{listed.closed.code}: {listed.closed.reason}"]
+    return (*whole, *listed.closed_vfs.values()) or None
+
+
+def _health(listed: "ListedGpu") -> str | None:
+    if listed.observation.state == "missing":
+        return "missing"
+    if listed.health is None:
+        return None
+    return ", ".join(dict.fromkeys(one.code for one in listed.health)) or "ok"
+
+
+def _colour(listed: "ListedGpu") -> str | None:
+    if listed.health or any(_problems(listed)) or listed.observation.state == "missing":
+        return "red"
+    return None if listed.closed is None else "yellow"
+
+
+def _memory(heading: str, of: "Callable[[GpuMemory], int]", drops: int = 0) -> "Column[ListedGpu]":
+    """A column of a part of the memory, with its share of the whole."""
+
+    def cell(listed: "ListedGpu") -> str | None:
+        memory = listed.memory
+        if memory is None:
+            return None
+        part = of(memory)
+        share = "" if heading == "MEMORY" or not memory.total_mib else f" {part / memory.total_mib:.0%}"
+        return format_mib(part) + share
+
+    return Column(
+        heading,
+        cell,
+        key=lambda one: None if one.memory is None else of(one.memory),
+        number=lambda text: parse_mib(text, what="--filter"),
+        drops=drops,
+    )
+
+
+_LISTING: "Listing[ListedGpu, ListedGpu]" = Listing(
+    columns=(
+        Column("HOST", lambda one: one.host),
+        Column("GPU", lambda one: one.gpu.address),
+        Column("BOARD", lambda one: one.board, drops=4),
+        Column("DECLARED", lambda one: one.declared, drops=3),
+        _memory("MEMORY", lambda one: one.total_mib, drops=2),
+        _memory("USED", lambda one: one.used_mib, drops=1),
+        _memory("FREE", lambda one: one.free_mib),
+        Column("LARGEST", lambda one: one.memory and one.memory.largest, is_wide=True),
+        Column("HEALTH", _health, colour=_colour, is_text=True),
+        Column("CLOSED", _closed, is_text=True, is_rare=True),
+        Column("PROBLEMS", lambda one: tuple(_problems(one)) or None, is_text=True, is_rare=True),
+        Column("LEASES", lambda one: tuple(_leases(one)) or None, drops=6),
+        Column("SEEN", lambda one: one.seen, is_text=True, drops=5),
+        Column("SHARING", lambda one: ",".join(one.gpu.sharing) or None, drops=7),
+        Column("DRIVER", lambda one: one.gpu.driver, drops=8),
+        Column("VFS", lambda one: f"{len(one.gpu.vfs)}/{one.gpu.total_vfs}" if one.gpu.total_vfs else None, drops=9),
+        Column("NUMA", lambda one: one.gpu.numa_node, drops=10),
+        Column("UUID", lambda one: one.gpu.uuid, is_wide=True),
+    ),
+    name=lambda one: f"{one.host}/{one.gpu.address}",
+    json=lambda one: one,
+    empty="no GPU found",
+)
+
+
+@click.command("list-gpus")
+@click.option("--free", is_flag=True, help="Only GPUs that can still take a VM.")
+@options.many_hosts
+@options.refresh
+@_LISTING.options
+def command(free: bool, refresh: bool, output: ListOutput, **where: Any) -> None:
+    """List the GPUs of all hosts: their memory, how they can be shared, what is promised and what is wrong with them.
+
+    DECLARED is the kind of the GPU's entry in the declared layout. SEEN is when the host last showed the GPU. A GPU
+    that its host no longer shows is `missing` for a week.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.host.list_gpus import list_gpus
+
+    surveys: list[Survey] = []
+    with services(**where) as opened:
+
+        def read() -> "Sequence[ListedGpu]":
+            gpus, seen = list_gpus(opened, refresh=refresh)
+            surveys.append(seen)
+            return [one for one in gpus if _is_free(one)] if free else gpus
+
+        _LISTING.show(output, read)
+    report_failures(surveys[-1].failures, answered=len(surveys[-1].capacities))
+
+
+def _is_free(listed: "ListedGpu") -> bool:
+    gpu = listed.gpu
+    return (
+        not gpu.problems
+        and listed.observation.state != "missing"
+        and listed.libvirt_problem is None
+        and listed.closed is None
+        and (any(type_.creatable for type_ in gpu.types) or bool(gpu.sharing and not listed.leases))
+    )

@@ -1,88 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-hosts: the hosts of the inventory and how they answer, or answered last."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
 from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
+    from vgpuctl.agent.wire.facts import HostFacts
+    from vgpuctl.sharing.offer import Refusal
     from vgpuctl.usecases.host.list_hosts import ListedHost
+    from vgpuctl.usecases.support.observations import ObservedHost
 
 
-@click.command("list-hosts")
-@click.option("--cached", is_flag=True, help="Show the hosts as they were last observed; contact none of them.")
-@options.many_hosts
-@options.as_json
-def command(cached: bool, as_json: bool, **where: Any) -> None:
-    """Contact every host and list its software; a host that does not answer is a row with the reason.
+class JsonHost(TypedDict):
+    """A host. facts: None while it does not answer. seen: when it last answered, in words."""
 
-    SEEN is when the host last answered, and since when it is unknown. A host without an answer from libvirt is shown as
-    `libvirt: no answer`; the reason follows the table.
-    """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.model.units import format_mib
-    from vgpuctl.usecases.host.list_hosts import list_hosts, list_observed_hosts
-
-    with services(**where) as opened:
-        hosts = list_observed_hosts(opened) if cached else list_hosts(opened)
-    if as_json:
-        print_json(
-            [
-                {
-                    "host": host.name,
-                    "layout": host.layout,
-                    "closed": host.closed,
-                    "facts": host.facts,
-                    "problem": host.problem and host.problem.message,
-                    "libvirt_problem": host.libvirt_problem and host.libvirt_problem.message,
-                    "observed": host.observed,
-                    "seen": host.seen,
-                }
-                for host in hosts
-            ]
-        )
-    else:
-        print_table(
-            [
-                *("HOST", "STATE", "SEEN", "CLOSED", "GPUS", "CPUS", "MEMORY"),
-                *("KERNEL", "LIBVIRT", "QEMU", "DRIVER", "LAYOUT"),
-            ],
-            [
-                (
-                    host.name,
-                    _state(host, cached=cached),
-                    host.seen,
-                    _closed(host),
-                    len(host.facts.gpus),
-                    host.facts.cpus,
-                    format_mib(host.facts.memory_mib),
-                    host.facts.kernel,
-                    host.facts.libvirt_version,
-                    host.facts.qemu_version,
-                    host.facts.nvidia_driver,
-                    host.layout,
-                )
-                if host.facts is not None
-                else (host.name, _state(host, cached=cached), host.seen, _closed(host), *[None] * 8)
-                for host in hosts
-            ],
-            empty="no host",
-        )
-    problems = [(host.name, host.problem or host.libvirt_problem) for host in hosts]
-    failures = [(name, problem) for name, problem in problems if problem is not None]
-    report_failures(failures, answered=len(hosts) - len(failures))
+    host: str
+    layout: str | None
+    closed: "Refusal | None"
+    facts: "HostFacts | None"
+    problem: str | None
+    libvirt_problem: str | None
+    observed: "ObservedHost | None"
+    seen: str
 
 
-def _state(host: "ListedHost", *, cached: bool) -> str | None:
-    """How the host answers; cached: how it was last observed."""
+def _json(host: "ListedHost") -> JsonHost:
+    return {
+        "host": host.name,
+        "layout": host.layout,
+        "closed": host.closed,
+        "facts": host.facts,
+        "problem": None if host.problem is None else host.problem.message,
+        "libvirt_problem": None if host.libvirt_problem is None else host.libvirt_problem.message,
+        "observed": host.observed,
+        "seen": host.seen,
+    }
+
+
+def _state(host: "ListedHost") -> str | None:
+    """How the host answers; of one that was not asked now, how it was last observed."""
     if host.problem is not None:
         return host.problem.reference
     is_silent = host.libvirt_problem is not None
-    if cached:
+    if not host.is_asked:
         if host.observed is None:
             return None
         if host.observed.state != "up":
@@ -91,5 +58,54 @@ def _state(host: "ListedHost", *, cached: bool) -> str | None:
     return "libvirt: no answer" if is_silent else "ok"
 
 
-def _closed(host: "ListedHost") -> str | None:
-    return None if host.closed is None else host.closed.reason
+def _colour(host: "ListedHost") -> str | None:
+    if host.problem is not None or host.libvirt_problem is not None:
+        return "red"
+    return "yellow" if host.closed is not None else colour_of_state(_state(host))
+
+
+_LISTING: "Listing[ListedHost, JsonHost]" = Listing(
+    columns=(
+        Column("HOST", lambda one: one.name),
+        Column("STATE", _state, colour=_colour),
+        Column("SEEN", lambda one: one.seen, is_text=True, drops=3),
+        Column("CLOSED", lambda one: one.closed and one.closed.reason, is_text=True, is_rare=True),
+        Column("GPUS", lambda one: one.facts and len(one.facts.gpus), drops=1),
+        Column("CPUS", lambda one: one.facts and one.facts.cpus, drops=4),
+        Column(
+            "MEMORY",
+            lambda one: one.facts and format_mib(one.facts.memory_mib),
+            key=lambda one: one.facts and one.facts.memory_mib,
+            number=lambda text: parse_mib(text, what="--filter"),
+            drops=5,
+        ),
+        Column("KERNEL", lambda one: one.facts and one.facts.kernel, drops=9),
+        Column("LIBVIRT", lambda one: one.facts and one.facts.libvirt_version, drops=7),
+        Column("QEMU", lambda one: one.facts and one.facts.qemu_version, drops=8),
+        Column("DRIVER", lambda one: one.facts and one.facts.nvidia_driver, drops=6),
+        Column("LAYOUT", lambda one: one.layout, drops=2),
+    ),
+    name=lambda one: one.name,
+    json=_json,
+    empty="no host",
+)
+
+
+@click.command("list-hosts")
+@click.option("--cached", is_flag=True, help="Show the hosts as they were last observed; contact none of them.")
+@options.many_hosts
+@_LISTING.options
+def command(cached: bool, output: ListOutput, **where: Any) -> None:
+    """Contact every host and list its software; a host that does not answer is a row with the reason.
+
+    SEEN is when the host last answered, and since when it is unknown. A host without an answer from libvirt is shown as
+    `libvirt: no answer`; the reason follows the table.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.host.list_hosts import list_hosts, list_observed_hosts
+
+    with services(**where) as opened:
+        hosts = _LISTING.show(output, lambda: list_observed_hosts(opened) if cached else list_hosts(opened))
+    problems = [(host.name, host.problem or host.libvirt_problem) for host in hosts]
+    failures = [(name, problem) for name, problem in problems if problem is not None]
+    report_failures(failures, answered=len(hosts) - len(failures))

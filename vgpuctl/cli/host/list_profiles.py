@@ -22,7 +22,7 @@ def _resolution(one: "ListedProfile") -> str | None:
     return None if limits is None or limits.max_resolution is None else "x".join(map(str, limits.max_resolution))
 
 
-_LISTING: "Listing[ListedProfile]" = Listing(
+_LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
     columns=(
         Column("HOST", lambda one: one.host),
         Column("GPU", lambda one: one.gpu),

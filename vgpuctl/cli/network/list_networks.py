@@ -1,40 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-networks: the store's networks; no host is contacted."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.state_colours import colour_of_state
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.network.list_networks import ShownNetwork
+
+
+def _cidr(one: "ShownNetwork") -> str:
+    return one.network.request.cidr + (" isolated" if one.network.request.isolated else "")
+
+
+_LISTING: "Listing[ShownNetwork, ShownNetwork]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.network.request.tenant),
+        Column("NETWORK", lambda one: one.network.request.name),
+        Column("STATE", lambda one: one.network.state, colour=lambda one: colour_of_state(one.network.state)),
+        Column("CIDR", _cidr),
+        Column("BACKEND", lambda one: one.network.request.backend, drops=4),
+        Column("HOST", lambda one: one.network.request.host, drops=3),
+        Column("VMS", lambda one: len(one.ports), drops=1),
+        Column("FREE", lambda one: one.free, drops=2),
+        Column("GATEWAY", lambda one: one.gateway, is_wide=True),
+        Column("BRIDGE", lambda one: one.bridge, is_wide=True),
+    ),
+    name=lambda one: f"{one.network.request.tenant}/{one.network.request.name}",
+    json=lambda one: one,
+    empty="no network yet: create one with `vgpuctl create-network`",
+)
 
 
 @click.command("list-networks")
 @options.tenant_filter
 @options.database
-@options.as_json
-def command(tenant: str | None, database: str | None, as_json: bool) -> None:
+@_LISTING.options
+def command(tenant: str | None, database: str | None, output: ListOutput) -> None:
     """List the tenants' networks with the number of VMs and free addresses."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.list_networks import list_networks
 
     with services(database=database) as opened:
-        networks = list_networks(opened, tenant=tenant)
-    if as_json:
-        print_json(networks)
-        return
-    print_table(
-        ["TENANT", "NETWORK", "STATE", "CIDR", "BACKEND", "HOST", "VMS", "FREE"],
-        [
-            (
-                shown.network.request.tenant,
-                shown.network.request.name,
-                shown.network.state,
-                shown.network.request.cidr + (" isolated" if shown.network.request.isolated else ""),
-                shown.network.request.backend,
-                shown.network.request.host,
-                len(shown.ports),
-                shown.free,
-            )
-            for shown in networks
-        ],
-        empty="no network yet: create one with `vgpuctl create-network`",
-    )
+        _LISTING.show(output, lambda: list_networks(opened, tenant=tenant))

@@ -17,7 +17,7 @@ def _setting(key: str, one: "ListedContext") -> object:
     return tuple(value) if isinstance(value, list | tuple) else value
 
 
-_LISTING: "Listing[ListedContext]" = Listing(
+_LISTING: "Listing[ListedContext, ListedContext]" = Listing(
     columns=(
         Column("CONTEXT", lambda one: one.name),
         Column("CHOSEN", lambda one: "yes" if one.is_chosen else None),

@@ -1,17 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-controllers: who watches which hosts."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.model.times import format_time
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.operate.list_controllers import ListedController
+
+
+class JsonControllers(TypedDict):
+    """unwatched: hosts that no running controller watches."""
+
+    controllers: "Sequence[ListedController]"
+    unwatched: Sequence[str]
+
+
+_JSON: "JsonOutput[JsonControllers]" = JsonOutput()
+_LISTING: "Listing[ListedController, ListedController]" = Listing(
+    columns=(
+        Column("MACHINE", lambda one: one.machine),
+        Column("PID", lambda one: one.pid),
+        Column("STATE", lambda one: one.state, colour=lambda one: colour_of_state(one.state) or "green"),
+        Column("SINCE (UTC)", lambda one: format_time(one.begun_at), key=lambda one: one.begun_at, drops=1),
+        Column("HOSTS", lambda one: len(one.hosts)),
+    ),
+    name=lambda one: f"{one.machine}/{one.pid}",
+    json=lambda one: one,
+    empty="no controller has run on this store, or the last one ended",
+)
 
 
 @click.command("list-controllers")
 @options.inventory
 @options.database
-@options.as_json
-def command(inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
+@_LISTING.options
+def command(inventories: tuple[str, ...], database: str | None, output: ListOutput) -> None:
     """List the controllers that share the store, whether each one runs, and how many hosts it watches.
 
     Each is given 10 seconds to count a beat; `silent` is one that did not. Hosts that no running controller watches are
@@ -19,18 +51,16 @@ def command(inventories: tuple[str, ...], database: str | None, as_json: bool) -
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.plural import counted
-    from vgpuctl.model.times import format_time
     from vgpuctl.usecases.operate.list_controllers import list_controllers
 
+    unwatched: Sequence[str] = ()
     with services(inventories=inventories, database=database) as opened:
-        controllers, unwatched = list_controllers(opened, has_inventory=bool(inventories))
-    if as_json:
-        print_json({"controllers": controllers, "unwatched": unwatched})
-        return
-    print_table(
-        ["MACHINE", "PID", "STATE", "SINCE (UTC)", "HOSTS"],
-        [(one.machine, one.pid, one.state, format_time(one.begun_at), len(one.hosts)) for one in controllers],
-        empty="no controller has run on this store, or the last one ended",
-    )
-    if unwatched:
+
+        def read() -> "Sequence[ListedController]":
+            nonlocal unwatched
+            controllers, unwatched = list_controllers(opened, has_inventory=bool(inventories))
+            return controllers
+
+        _LISTING.show(output, read, lambda rows: _JSON.print({"controllers": rows, "unwatched": unwatched}))
+    if unwatched and not output.form.is_for_programs():
         say(f"{counted(len(unwatched), 'host')} without a running controller: {', '.join(unwatched)}")

@@ -17,7 +17,7 @@ def _value(one: "ShownSetting") -> object:
     return tuple(one.value) if isinstance(one.value, list | tuple) else one.value
 
 
-_LISTING: "Listing[ShownSetting]" = Listing(
+_LISTING: "Listing[ShownSetting, ShownSetting]" = Listing(
     columns=(
         Column("SETTING", lambda one: one.setting),
         Column("VALUE", _value),

@@ -1,54 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-queue: who waits, where, why and until when."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.output import say
+from vgpuctl.model.queue import QueuePolicy
+from vgpuctl.model.times import format_duration, format_time
 
-_COLUMNS = ("#", "TENANT", "VM", "GPU", "PRIORITY", "FOR", "WAITS", "EXPECTED START (UTC)")
+if TYPE_CHECKING:
+    from vgpuctl.usecases.placement.list_queue import Waiting
+
+
+class JsonQueue(TypedDict):
+    """ageing_s: seconds of waiting that raise the priority by one."""
+
+    policy: QueuePolicy
+    ageing_s: float
+    queue: "Sequence[Waiting]"
+
+
+@dataclass(frozen=True)
+class _QueueRow:
+    """An entry. waits_s: seconds that it has waited."""
+
+    waiting: "Waiting"
+    waits_s: float
+
+
+def _gpus(row: _QueueRow) -> str | None:
+    wanted = (gpu.text for vm in row.waiting.entry.requests for gpu in vm.gpus)
+    return ", ".join(dict.fromkeys(wanted)) or None
+
+
+def _for(row: _QueueRow) -> str | None:
+    duration_s = row.waiting.entry.duration_s
+    return None if duration_s is None else format_duration(duration_s)
+
+
+def _expected(row: _QueueRow) -> str:
+    return "not known" if row.waiting.expected_at is None else format_time(row.waiting.expected_at)
+
+
+_JSON: "JsonOutput[JsonQueue]" = JsonOutput()
+_LISTING: "Listing[_QueueRow, Waiting]" = Listing(
+    columns=(
+        Column("POSITION", lambda one: one.waiting.position),
+        Column("TENANT", lambda one: one.waiting.entry.request.tenant),
+        Column("VM", lambda one: one.waiting.entry.vm_names),
+        Column("GPU", _gpus),
+        Column("PRIORITY", lambda one: one.waiting.entry.priority, drops=3),
+        Column("FOR", _for, key=lambda one: one.waiting.entry.duration_s, drops=4),
+        Column("WAITS", lambda one: format_duration(one.waits_s), key=lambda one: one.waits_s, drops=2),
+        Column("EXPECTED START (UTC)", _expected, key=lambda one: one.waiting.expected_at, drops=1),
+        Column("NODE POOL", lambda one: one.waiting.node_pool, is_rare=True, drops=5),
+        Column("CLUSTER", lambda one: one.waiting.cluster, is_rare=True, drops=6),
+        Column("REASON", lambda one: one.waiting.entry.reason, is_text=True),
+    ),
+    name=lambda one: f"{one.waiting.entry.request.tenant}/{one.waiting.entry.request.name}",
+    json=lambda one: one.waiting,
+    empty="nobody waits",
+)
 
 
 @click.command("list-queue")
 @options.tenant_filter
 @options.inventory
 @options.database
-@options.as_json
-def command(tenant: str | None, inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
+@_LISTING.options
+def command(tenant: str | None, inventories: tuple[str, ...], database: str | None, output: ListOutput) -> None:
     """List the VMs in the queue in their current order, with the reason and the expected start.
 
     The expected start follows from the declared ends (--for) of running VMs and of earlier entries; it is unknown
     where too few VMs have one. With an inventory, labels and maintenance count too. No host is contacted.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.times import format_duration, format_time
     from vgpuctl.usecases.placement.list_queue import list_queue
 
+    policy, ageing_s = QueuePolicy.FIFO, 0.0
     with services(inventories=inventories, database=database) as opened:
-        settings, queue = list_queue(opened, has_inventory=bool(inventories))
-        now = opened.store.now()
-    shown = [one for one in queue if tenant in (None, one.entry.request.tenant)]
-    if as_json:
-        print_json({"policy": settings.policy, "ageing_s": settings.ageing_s, "queue": shown})
-        return
-    has_nodes = any(one.node_pool for one in shown)
-    say(f"policy {settings.policy}, ageing {format_duration(settings.ageing_s)}")
-    print_table(
-        [*_COLUMNS, *(["NODE POOL", "CLUSTER"] if has_nodes else []), "REASON"],
-        [
-            (
-                one.position,
-                one.entry.request.tenant,
-                one.entry.vm_names,
-                ", ".join(dict.fromkeys(gpu.text for vm in one.entry.requests for gpu in vm.gpus)) or "-",
-                one.entry.priority,
-                None if one.entry.duration_s is None else format_duration(one.entry.duration_s),
-                format_duration(now - one.entry.queued_at),
-                "not known" if one.expected_at is None else format_time(one.expected_at),
-                *([one.node_pool, one.cluster] if has_nodes else []),
-                one.entry.reason,
-            )
-            for one in shown
-        ],
-        empty="nobody waits",
-    )
+
+        def read() -> Sequence[_QueueRow]:
+            nonlocal policy, ageing_s
+            settings, queue = list_queue(opened, has_inventory=bool(inventories))
+            policy, ageing_s = settings.policy, settings.ageing_s
+            now = opened.store.now()
+            return [
+                _QueueRow(one, now - one.entry.queued_at) for one in queue if tenant in (None, one.entry.request.tenant)
+            ]
+
+        _LISTING.show(output, read, lambda rows: _JSON.print({"policy": policy, "ageing_s": ageing_s, "queue": rows}))
+    if not output.form.is_for_programs():
+        say(f"policy {policy}, ageing {format_duration(ageing_s)}")

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-events: the audit trail of the store."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals
-from vgpuctl.cli.support.event_output import event_json, print_event_line, print_event_table
+from vgpuctl.cli.support.event_output import EVENTS, JsonEvent, print_event_line
+from vgpuctl.cli.support.listing import Listing, ListOutput
 from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
-from vgpuctl.cli.support.output import print_json
+
+if TYPE_CHECKING:
+    from vgpuctl.model.event import Event
+
+_LISTING: "Listing[Event, JsonEvent]" = EVENTS
 
 
 @click.command("list-events")
@@ -40,7 +47,7 @@ from vgpuctl.cli.support.output import print_json
     help="With --follow: seconds between looks at the store.",
 )
 @options.database
-@options.as_json
+@_LISTING.options
 def command(
     objects: tuple[str, ...],
     tenant: str | None,
@@ -57,7 +64,7 @@ def command(
     follow: bool,
     interval_s: float,
     database: str | None,
-    as_json: bool,
+    output: ListOutput,
 ) -> None:
     """List what happened: which command of which user changed what, and when.
 
@@ -86,13 +93,9 @@ def command(
         )
         most = limit or None
         if not follow:
-            found = list_events(opened, wanted, limit=most)
-            if as_json:
-                print_json([event_json(one) for one in found])
-            else:
-                print_event_table(found, empty="no event fits")
+            _LISTING.show(output, lambda: list_events(opened, wanted, limit=most))
             return
         stop = stop_on_signals()
         for events in follow_events(opened, wanted, stop, limit=most, interval_s=interval_s):
-            for one in events:
-                print_event_line(one, as_json=as_json)
+            for one in _LISTING.wanted(events, output):
+                print_event_line(one, as_json=output.form.is_for_programs())

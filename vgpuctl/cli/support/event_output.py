@@ -1,45 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events as a table, as lines for people and as JSON for collectors."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
-from vgpuctl.cli.support.output import plain, print_json, print_line, print_table
+from vgpuctl.cli.support.listing import Column, Listing
+from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.model.times import format_time_to_second
 
 if TYPE_CHECKING:
-    from vgpuctl.model.event import Event
+    from vgpuctl.model.event import Actor, Event, Values
 
 
-def event_json(event: "Event") -> dict[str, Any]:
-    """An event for programs: its fields, and its time once more as `2026-11-01T14:00:07Z`."""
-    from vgpuctl.model.times import format_time_to_second
+class JsonEvent(TypedDict):
+    """An event: its fields, and its time once more as `2026-11-01T14:00:07Z`."""
 
-    return {"time": format_time_to_second(event.at), **plain(event)}
+    time: str
+    id: int
+    at: float
+    kind: str
+    subject: str
+    detail: str
+    tenant: str | None
+    host: str | None
+    actor: "Actor"
+    database_role: str | None
+    before: "Values"
+    after: "Values"
+    evidence: "Values"
 
 
-def print_event_table(events: "Sequence[Event]", *, empty: str) -> None:
-    """Print events as a table."""
-    from vgpuctl.model.times import format_time_to_second
+def event_json(event: "Event") -> JsonEvent:
+    """An event for programs."""
+    return {
+        "time": format_time_to_second(event.at),
+        "id": event.id,
+        "at": event.at,
+        "kind": event.kind,
+        "subject": event.subject,
+        "detail": event.detail,
+        "tenant": event.tenant,
+        "host": event.host,
+        "actor": event.actor,
+        "database_role": event.database_role,
+        "before": event.before,
+        "after": event.after,
+        "evidence": event.evidence,
+    }
 
-    columns = ["TIME (UTC)", "EVENT", "OBJECT", "BY", "COMMAND", "DETAIL"]
-    rows = [
-        (
-            format_time_to_second(one.at),
-            one.kind,
-            one.subject,
-            one.who,
-            one.actor.command or None,
-            "; ".join(filter(None, (one.detail, *one.changes))) or None,
-        )
-        for one in events
-    ]
-    print_table(columns, rows, empty=empty)
+
+def _detail(event: "Event") -> str | None:
+    return "; ".join(filter(None, (event.detail, *event.changes))) or None
+
+
+EVENTS: "Listing[Event, JsonEvent]" = Listing(
+    columns=(
+        Column("TIME (UTC)", lambda one: format_time_to_second(one.at), key=lambda one: one.at),
+        Column("EVENT", lambda one: one.kind),
+        Column("OBJECT", lambda one: one.subject),
+        Column("BY", lambda one: one.who, drops=2),
+        Column("COMMAND", lambda one: one.actor.command or None, drops=1),
+        Column("DETAIL", _detail, is_text=True),
+        Column("ID", lambda one: one.id, is_wide=True),
+        Column("TENANT", lambda one: one.tenant, is_wide=True),
+        Column("HOST", lambda one: one.host, is_wide=True),
+    ),
+    name=lambda one: str(one.id),
+    json=event_json,
+    empty="no event fits",
+)
 
 
 def print_event_line(event: "Event", *, as_json: bool) -> None:
     """Print one event on one line and flush it."""
-    from vgpuctl.model.times import format_time_to_second
-
     if as_json:
         print_json(event_json(event), indent=None)
         return

@@ -19,6 +19,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.natural_order import natural
 
 Row = TypeVar("Row")
+JsonRow = TypeVar("JsonRow")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _CONDITION = re.compile(r"(?P<name>[\w-]+)(?P<operator>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
@@ -72,17 +73,21 @@ class ListOutput:
     conditions: tuple[str, ...] = ()
     is_watched: bool = False
 
+    def is_for_people(self) -> bool:
+        """True for a table, beneath which more may be printed."""
+        return self.form in (OutputFormat.TABLE, OutputFormat.WIDE)
+
 
 @dataclass(frozen=True)
-class Listing(Generic[Row]):
-    """A list of the command line.
+class Listing(Generic[Row, JsonRow]):
+    """A list of the command line; its second type is that of a row for programs, from which its schema is made.
 
     name: what `-o name` prints, and what other commands take. json: a row for programs. empty: the remark without rows.
     """
 
     columns: tuple[Column[Row], ...]
     name: Callable[[Row], str]
-    json: Callable[[Row], Any]
+    json: Callable[[Row], JsonRow]
     empty: str
     _by_name: dict[str, Column[Row]] = field(init=False, repr=False)
 
@@ -128,16 +133,22 @@ class Listing(Generic[Row]):
             command = option(command)
         return cast(Command, command)
 
-    def show(self, output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+    def show(
+        self,
+        output: ListOutput,
+        read: Callable[[], Sequence[Row]],
+        print_rows: Callable[[list[JsonRow]], None] = print_json,
+    ) -> Sequence[Row]:
         """Read the rows and print them in the form and order that the options ask for.
 
-        With --watch it goes on reading until it is interrupted. Returns what was read last, unfiltered.
+        print_rows: prints all rows for programs, where their document has more than the rows. With --watch it goes on
+        reading until it is interrupted. Returns what was read last, unfiltered.
         Raises UsageError for unknown columns, before it reads.
         """
         if not output.is_watched:
             self._check(output)
             rows = read()
-            self._print(self.wanted(rows, output), output)
+            self._print(self.wanted(rows, output), output, print_rows)
             return rows
         self._check(output)
         return _watch(self, output, read)
@@ -151,9 +162,9 @@ class Listing(Generic[Row]):
         """The rows that fit --filter, in the order of --sort-by."""
         return self._sorted(self._filtered(rows, output.conditions), output.sort_by)
 
-    def _print(self, rows: Sequence[Row], output: ListOutput) -> None:
+    def _print(self, rows: Sequence[Row], output: ListOutput, print_rows: Callable[[list[JsonRow]], None]) -> None:
         if output.form.is_for_programs():
-            print_json([self.json(row) for row in rows])
+            print_rows([self.json(row) for row in rows])
         elif output.form is OutputFormat.NAME:
             for row in rows:
                 print_line(self.name(row))
@@ -238,15 +249,14 @@ class Listing(Generic[Row]):
         return fits if operator == "=" else lambda row: not fits(row)
 
 
-def _watch(listing: Listing[Row], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+def _watch(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
     """Show the list every two seconds until it is interrupted, or `q` is pressed. Returns what was read last."""
-    is_table = output.form in (OutputFormat.TABLE, OutputFormat.WIDE)
-    if is_table and sys.stdout.isatty():
+    if output.is_for_people() and sys.stdout.isatty():
         return _on_screen(listing, output, read)
     return _as_lines(listing, output, read)
 
 
-def _on_screen(listing: Listing[Row], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+def _on_screen(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
     from vgpuctl.cli.support.live_screen import LiveScreen
 
     with LiveScreen().shown() as screen:
@@ -260,7 +270,7 @@ def _on_screen(listing: Listing[Row], output: ListOutput, read: Callable[[], Seq
                 return rows
 
 
-def _as_lines(listing: Listing[Row], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+def _as_lines(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
     """A row is known by its name; one that has gone is not printed, and ages alone are no change."""
     stop = stop_on_signals()
     shown: dict[str, list[str]] = {}

@@ -1,12 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-targets: the targets that Prometheus can discover."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.telemetry.list_targets import TargetGroup
+
+
+def _column(name: str, drops: int) -> "Column[TargetGroup]":
+    return Column(name.upper(), lambda one: one["labels"].get(f"__meta_vgpuctl_{name}") or None, drops=drops)
+
+
+_LISTING: "Listing[TargetGroup, TargetGroup]" = Listing(
+    columns=(
+        Column("TARGET", lambda one: one["targets"][0]),
+        _column("role", 3),
+        _column("tenant", 0),
+        _column("vm", 0),
+        _column("host", 1),
+        _column("profile", 2),
+    ),
+    name=lambda one: one["targets"][0],
+    json=lambda one: one,
+    empty="no targets",
+)
 
 
 @click.command("list-targets")
@@ -18,11 +40,11 @@ from vgpuctl.cli.support.output import print_json, print_table
     show_default=True,
     help="Exporter that serves the page of a tenant's shares.",
 )
-@options.as_json
+@_LISTING.options
 @options.inventory
 @options.limit
 @options.database
-def command(tenant: str | None, exporter: str, as_json: bool, **where: Any) -> None:
+def command(tenant: str | None, exporter: str, output: ListOutput, **where: Any) -> None:
     """List the targets for Prometheus: hosts to probe, and exporters in guests that their tenants allow.
 
     With --json it is the list that file_sd reads; the exporter serves the same at /sd/hosts and /sd/tenants/TENANT.
@@ -31,13 +53,4 @@ def command(tenant: str | None, exporter: str, as_json: bool, **where: Any) -> N
     from vgpuctl.usecases.telemetry.list_targets import list_targets
 
     with services(**where) as opened:
-        found = list_targets(opened, tenant=tenant, exporter=exporter)
-    if as_json:
-        print_json(found)
-        return
-    names = ("role", "tenant", "vm", "host", "profile")
-    print_table(
-        ("TARGET", *(name.upper() for name in names)),
-        [(one["targets"][0], *(one["labels"].get(f"__meta_vgpuctl_{name}") or "-" for name in names)) for one in found],
-        empty="no targets",
-    )
+        _LISTING.show(output, lambda: list_targets(opened, tenant=tenant, exporter=exporter))

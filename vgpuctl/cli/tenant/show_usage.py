@@ -1,11 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-usage: what tenants used, as table, JSON or CSV."""
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_csv, print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.errors import UsageError
+from vgpuctl.model.times import format_time, format_time_to_second
+
+if TYPE_CHECKING:
+    from vgpuctl.quota.usage import Interval, UsageLine
+
+
+class JsonUsage(TypedDict):
+    """Sums of a period; since, until: seconds since the epoch, UTC."""
+
+    since: float
+    until: float
+    usage: "Sequence[UsageLine]"
+
+
+class JsonIntervals(TypedDict):
+    """The intervals of a period, with --intervals."""
+
+    since: float
+    until: float
+    intervals: "Sequence[Interval]"
+
+
+def _hours(heading: str, of: "Callable[[UsageLine], float]", drops: int = 0) -> "Column[UsageLine]":
+    return Column(heading, lambda one: f"{of(one):.4f}", key=of, drops=drops)
+
+
+_JSON: "JsonOutput[JsonUsage | JsonIntervals]" = JsonOutput()
+_LISTING: "Listing[UsageLine, UsageLine]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.tenant),
+        Column("PROFILE", lambda one: one.profile),
+        Column("SHARES", lambda one: one.shares),
+        Column("ATTACHED", lambda one: one.attached, drops=2),
+        _hours("SHARE HOURS", lambda one: one.share_hours),
+        _hours("FRAMEBUFFER GIB HOURS", lambda one: one.framebuffer_gib_hours, drops=1),
+        _hours("MIG COMPUTE HOURS", lambda one: one.mig_compute_hours, drops=3),
+        _hours("GPU HOURS", lambda one: one.gpu_hours),
+    ),
+    name=lambda one: f"{one.tenant}/{one.profile}",
+    json=lambda one: one,
+    empty="nothing was used",
+)
+_INTERVALS: "Listing[Interval, Interval]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.tenant),
+        Column("VM", lambda one: one.vm_name),
+        Column("PROFILE", lambda one: one.profile),
+        Column("HOST", lambda one: one.host, drops=3),
+        Column("GPU", lambda one: one.gpu, drops=4),
+        Column("FRAMEBUFFER GIB", lambda one: f"{one.framebuffer_mib / 1024:g}", drops=5),
+        Column("CARD PART", lambda one: f"{one.card_part:.4g}", key=lambda one: one.card_part, drops=6),
+        Column("BEGUN AT", lambda one: format_time_to_second(one.begun_at), key=lambda one: one.begun_at),
+        Column(
+            "ENDED AT",
+            lambda one: None if one.ended_at is None else format_time_to_second(one.ended_at),
+            key=lambda one: one.ended_at,
+        ),
+    ),
+    name=lambda one: one.lease_id,
+    json=lambda one: one,
+    empty="nothing was used",
+)
 
 
 @click.command("show-usage")
@@ -20,20 +87,18 @@ from vgpuctl.errors import UsageError
 )
 @click.option("--until", metavar="TIME", help="End of the period.  [default: now]")
 @click.option("--month", metavar="YYYY-MM", help="Calendar month (UTC) instead of --since and --until.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values with a header.")
 @click.option("--intervals", is_flag=True, help="Print each interval of an attached share instead of sums.")
 @options.database
-@options.as_json
+@_LISTING.options
 def command(
     tenant: str | None,
     profiles: tuple[str, ...],
     since: str | None,
     until: str | None,
     month: str | None,
-    as_csv: bool,
     intervals: bool,
     database: str | None,
-    as_json: bool,
+    output: ListOutput,
 ) -> None:
     """Show what tenants used, by profile: hours of shares, of framebuffer (GiB), of MIG compute slices, of whole GPUs.
 
@@ -41,62 +106,40 @@ def command(
     Usage stays known after VMs are deleted.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.times import format_time, format_time_to_second, parse_month, parse_time
+    from vgpuctl.model.times import parse_month, parse_time
     from vgpuctl.quota.limits import month_of
-    from vgpuctl.usecases.tenant.show_usage import show_usage
+    from vgpuctl.usecases.tenant.show_usage import Usage, show_usage
 
     if month is not None and (since is not None or until is not None):
         raise UsageError("give either --month or --since and --until, not both")
-    if as_csv and as_json:
-        raise UsageError("give either --csv or --json, not both")
     named = None if month is None else parse_month(month, what="--month")
     with services(database=database) as opened:
         begin, end = month_of(opened.store.now() if named is None else named)
-        usage = show_usage(
-            opened,
-            since=begin if since is None else parse_time(since, what="--since"),
-            until=end if month is not None else None if until is None else parse_time(until, what="--until"),
-            tenant=tenant,
-            profiles=profiles,
-        )
-    if as_json:
-        rows = usage.intervals if intervals else usage.lines
-        print_json({"since": usage.since, "until": usage.until, "intervals" if intervals else "usage": rows})
-        return
-    if intervals:
-        heading = ["tenant", "vm", "profile", "host", "gpu", "framebuffer_gib", "card_part", "begun_at", "ended_at"]
-        cells: list[list[object]] = [
-            [
-                one.tenant,
-                one.vm_name,
-                one.profile,
-                one.host,
-                one.gpu,
-                f"{one.framebuffer_mib / 1024:g}",
-                f"{one.card_part:.4g}",
-                format_time_to_second(one.begun_at),
-                None if one.ended_at is None else format_time_to_second(one.ended_at),
-            ]
-            for one in usage.intervals
-        ]
-    else:
-        heading = ["tenant", "profile", "shares", "attached", "share_hours", "framebuffer_gib_hours"]
-        heading += ["mig_compute_hours", "gpu_hours"]
-        cells = [
-            [
-                line.tenant,
-                line.profile,
-                line.shares,
-                line.attached,
-                f"{line.share_hours:.4f}",
-                f"{line.framebuffer_gib_hours:.4f}",
-                f"{line.mig_compute_hours:.4f}",
-                f"{line.gpu_hours:.4f}",
-            ]
-            for line in usage.lines
-        ]
-    if as_csv:
-        print_csv(heading, cells)
-        return
-    say(f"{format_time(usage.since)} to {format_time(usage.until)} UTC")
-    print_table([name.upper().replace("_", " ") for name in heading], cells, empty="nothing was used")
+
+        usage = Usage(0.0, 0.0, (), ())
+
+        def read() -> Usage:
+            nonlocal usage
+            usage = show_usage(
+                opened,
+                since=begin if since is None else parse_time(since, what="--since"),
+                until=end if month is not None else None if until is None else parse_time(until, what="--until"),
+                tenant=tenant,
+                profiles=profiles,
+            )
+            return usage
+
+        if intervals:
+            _INTERVALS.show(
+                output,
+                lambda: read().intervals,
+                lambda rows: _JSON.print({"since": usage.since, "until": usage.until, "intervals": rows}),
+            )
+        else:
+            _LISTING.show(
+                output,
+                lambda: read().lines,
+                lambda rows: _JSON.print({"since": usage.since, "until": usage.until, "usage": rows}),
+            )
+    if output.is_for_people():
+        say(f"{format_time(usage.since)} to {format_time(usage.until)} UTC")

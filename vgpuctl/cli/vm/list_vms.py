@@ -1,23 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-vms: the store's VMs as they were last observed; no host is contacted without --refresh."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.listing import Column, Listing, ListOutput
 from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.support.state_colours import colour_of_state
 from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from vgpuctl.model.lease import Lease
-    from vgpuctl.model.vm import Vm
+    from vgpuctl.model.licence import LicenceSeat
+    from vgpuctl.model.vm import Vm, VmState
     from vgpuctl.usecases.support.observations import Observation
     from vgpuctl.usecases.vm.list_vms import ListedVm
 
 
-def _json(one: "ListedVm") -> dict[str, Any]:
+class JsonVm(TypedDict):
+    """A VM. declared: its state in the store; observed: the state that libvirt answered last, at observed_at.
+
+    unknown_since, problem: of the last attempt that got no answer. shares: of each lease, its device as last observed.
+    Times are seconds since the epoch, UTC.
+    """
+
+    vm: "Vm"
+    leases: "Sequence[Lease]"
+    declared: "VmState"
+    observed: str | None
+    observed_at: float | None
+    unknown_since: float | None
+    problem: str | None
+    domain_name: str | None
+    shares: "Sequence[Observation]"
+    licence: "LicenceSeat | None"
+    node_pool: str | None
+    cluster: str | None
+
+
+def _json(one: "ListedVm") -> JsonVm:
     return {
         "vm": one.vm,
         "leases": one.leases,
@@ -42,11 +66,11 @@ def _shares(one: "ListedVm") -> tuple[str, ...] | None:
     return tuple(map(_share, one.leases, one.shares)) or None
 
 
-_LISTING: "Listing[ListedVm]" = Listing(
+_LISTING: "Listing[ListedVm, JsonVm]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.vm.request.tenant),
         Column("VM", lambda one: one.vm.request.name),
-        Column("STATE", _state, is_text=True),
+        Column("STATE", _state, is_text=True, colour=lambda one: colour_of_state(_state(one))),
         Column("HOST", lambda one: one.vm.host),
         Column("VCPUS", lambda one: one.vm.request.vcpus, drops=2),
         Column(

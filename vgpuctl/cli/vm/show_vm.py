@@ -210,7 +210,8 @@ def _reason(problem: str | None) -> str:
 
 
 def _print_history(chosen: VmChoice, *, as_json: bool, **where: Any) -> None:
-    from vgpuctl.cli.support.event_output import event_json, print_event_table
+    from vgpuctl.cli.support.event_output import EVENTS, event_json
+    from vgpuctl.cli.support.listing import ListOutput
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.store.list_events import vm_history
 
@@ -222,5 +223,7 @@ def _print_history(chosen: VmChoice, *, as_json: bool, **where: Any) -> None:
     found = sorted((event for one in histories for event in one), key=lambda event: (event.at, event.id))
     if as_json:
         print_json([event_json(one) for one in found])
+    elif found:
+        EVENTS.show(ListOutput(), lambda: found)
     else:
-        print_event_table(found, empty="the store has no event of " + ", ".join("/".join(one) for one in named))
+        say("the store has no event of " + ", ".join("/".join(one) for one in named))

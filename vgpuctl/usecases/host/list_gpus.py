@@ -5,12 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.catalog.lookup import board_by_pci
+from vgpuctl.model.gpu_map import GpuMap
+from vgpuctl.model.health import HealthFinding
 from vgpuctl.model.host_constraints import HostRules
+from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.scheduler.gpu_map import map_gpus
+from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import closed_functions, refuse_closed_gpu, refuse_closed_host
+from vgpuctl.sharing.health import findings_of
 from vgpuctl.sharing.offer import Refusal
-from vgpuctl.usecases.support.gpu_health import look_at_health
+from vgpuctl.usecases.support.gpu_health import last_health, look_at_health
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -26,6 +34,17 @@ from vgpuctl.usecases.support.survey import Survey, survey
 
 
 @dataclass(frozen=True)
+class GpuMemory:
+    """The memory of a GPU in MiB. used: by shares of VMs and whatever else is on it. largest: the largest profile that
+    can still be created; None when there is none."""
+
+    total_mib: int
+    used_mib: int
+    free_mib: int
+    largest: str | None
+
+
+@dataclass(frozen=True)
 class ListedGpu:
     """One GPU with its board's name and the leases on it. libvirt_problem: why its host's libvirt does not answer.
 
@@ -34,6 +53,8 @@ class ListedGpu:
     closed: why it takes no new VM whatever is free: cordoned, in quarantine, or its host is closed. closed_vfs: the
     same of single VFs, by address.
     layout_differences: of its host to the declared layout when the controller last compared; None when it never did.
+    memory: None where the GPU was not read. declared: the kind of its entry in the declared layout; None without one.
+    health: findings of the last reading of its health; None when it was never read.
     """
 
     host: str
@@ -46,9 +67,47 @@ class ListedGpu:
     closed: Refusal | None = None
     closed_vfs: Mapping[str, str] = field(default_factory=dict)
     layout_differences: tuple[str, ...] | None = None
+    memory: GpuMemory | None = None
+    declared: LayoutKind | None = None
+    health: tuple[HealthFinding, ...] | None = None
 
 
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
+    """The GPUs as `read_gpus` finds them, with their memory, declared kind and health."""
+    gpus, seen = read_gpus(services, refresh=refresh)
+    with services.store.reading() as session:
+        health = {host: last_health(session, host) for host in {one.host for one in gpus}}
+    by_name = {one.name: one for one in seen.capacities}
+    maps = map_gpus(seen.capacities, [lease for one in gpus for lease in one.leases])
+    memory = {(one.host, one.gpu): _memory(one) for one in maps}
+    return [
+        replace(
+            one,
+            memory=memory.get((one.host, one.gpu.address)),
+            declared=_declared(by_name.get(one.host), one.gpu),
+            health=_health(health[one.host], one.gpu),
+        )
+        for one in gpus
+    ], seen
+
+
+def _memory(drawn: GpuMap) -> GpuMemory:
+    largest = None if drawn.largest is None else drawn.largest.profile
+    return GpuMemory(drawn.memory_mib, drawn.memory_mib - drawn.free_mib, drawn.free_mib, largest)
+
+
+def _declared(capacity: HostCapacity | None, gpu: Gpu) -> LayoutKind | None:
+    if capacity is None:
+        return None
+    entry = declared_of(gpu, capacity.facts.gpus, capacity.declared).entry
+    return None if entry is None else entry.layout.kind
+
+
+def _health(known: HostHealth | None, gpu: Gpu) -> tuple[HealthFinding, ...] | None:
+    return None if known is None else tuple(findings_of(known, gpu.address, known))
+
+
+def read_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
     """The GPUs of every host, from cached facts unless refresh; libvirt is asked on the hosts that are read."""
     seen = survey(services, services.hosts(), refresh=refresh)
     look(services, seen.read)

@@ -31,7 +31,7 @@ class ListedHost:
     maintenance.
     layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
     answer on a host whose agent does. observed: its last observation, which this look has made. seen: the same of its
-    agent in words, with its age.
+    agent in words, with its age. is_asked: it was contacted now.
     """
 
     name: str
@@ -42,6 +42,7 @@ class ListedHost:
     observed: ObservedHost | None = None
     closed: Refusal | None = None
     seen: str = ""
+    is_asked: bool = True
 
 
 def list_hosts(services: Services) -> Sequence[ListedHost]:
@@ -61,7 +62,7 @@ def list_observed_hosts(services: Services) -> Sequence[ListedHost]:
     names = services.hosts()
     with services.store.reading() as session:
         cached = session.all_facts()
-    hosts = [ListedHost(name, cached[name].facts if name in cached else None, None) for name in names]
+    hosts = [ListedHost(name, cached[name].facts if name in cached else None, None, is_asked=False) for name in names]
     return [_completed(services, host) for host in _with_observations(services, hosts)]
 
 

@@ -10,7 +10,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.topology import HostTopology, topology_of
-from vgpuctl.usecases.host.list_gpus import ListedGpu, list_gpus
+from vgpuctl.usecases.host.list_gpus import ListedGpu, read_gpus
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import Survey
 
@@ -41,7 +41,7 @@ class FleetMap:
 
 def read_map(services: Services, *, refresh: bool) -> FleetMap:
     """The map of every GPU of the hosts; one that its host no longer shows is drawn as closed."""
-    listed, seen = list_gpus(services, refresh=refresh)
+    listed, seen = read_gpus(services, refresh=refresh)
     with services.store.reading() as session:
         restrictions = tuple(session.restrictions())
     by_name = {one.name: replace(one, restrictions=restrictions) for one in seen.capacities}

@@ -33,7 +33,7 @@ HOSTS = (
     _Host("gpu2", 1024, ("A40",), "ein \u202eText"),
     _Host("gpu1", None),
 )
-LISTING: Listing[_Host] = Listing(
+LISTING: Listing[_Host, dict[str, str | None]] = Listing(
     columns=(
         Column("HOST", lambda one: one.name),
         Column(
@@ -190,7 +190,7 @@ class _Terminal(io.StringIO):
 def test_a_terminal_s_width_counts_and_a_pipe_s_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("NO_COLOR", "1")
-    listing: Listing[Any] = Listing(
+    listing: Listing[Any, Any] = Listing(
         (Column("NAME", str), Column("NOTE", lambda _one: "x" * 30, drops=1)), str, lambda one: one, ""
     )
     terminal = _Terminal()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every list of the command line: its columns and what a terminal of 80 columns shows of them."""
+
+import importlib
+
+import pytest
+
+from vgpuctl.cli.contents import COMMANDS, FOLDERS
+from vgpuctl.cli.support.listing import Listing
+from vgpuctl.cli.support.table_text import TableColumn, table_text
+
+LISTS = [*sorted(name for name in COMMANDS if name.startswith("list-")), "show-usage"]
+_NAMED = ("HOST", "VM", "GPU", "TENANT", "POOL", "NETWORK", "CIDR", "PROFILE", "ADDRESS", "TARGET", "NODE", "IMAGE")
+_TYPICAL = {
+    "HOST": "gpu-host-12",
+    "GPU": "0000:41:00.0",
+    "TENANT": "acme-corp",
+    "VM": "trainer-12",
+    "CIDR": "10.0.0.0/24",
+}
+"""Names of usual lengths; other cells are as wide as their heading."""
+
+
+def _listings(name: str) -> list["Listing[object, object]"]:
+    module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{name.replace('-', '_')}")
+    return [one for one in vars(module).values() if isinstance(one, Listing)]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_list_command_has_a_table_of_columns(name: str) -> None:
+    assert _listings(name)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_list_fits_80_columns_and_keeps_what_names_a_row(name: str) -> None:
+    for listing in _listings(name):
+        columns = [one for one in listing.columns if not one.is_wide]
+        headings = [TableColumn(one.heading, one.drops, one.is_text) for one in columns]
+        row = [_TYPICAL.get(one.heading, "x" * (40 if one.is_text else len(one.heading))) for one in columns]
+        made = table_text(headings, [row], 80)
+        assert max(len(line) for _, line in made.lines) <= 80
+        assert columns[0].heading not in made.left_out
+        assert len(columns) - len(made.left_out) >= min(len(columns), 4)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_names_and_addresses_are_never_shortened(name: str) -> None:
+    for listing in _listings(name):
+        assert not [one.heading for one in listing.columns if one.is_text and one.heading in _NAMED]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_no_two_columns_of_a_list_have_the_same_name(name: str) -> None:
+    for listing in _listings(name):
+        names = [one.name for one in listing.columns]
+        assert len(set(names)) == len(names)
+        assert all(names)

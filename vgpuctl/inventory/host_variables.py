@@ -4,6 +4,9 @@
 As every variable each comes whole from the place that counts most; mappings of several places are not mixed.
 """
 
+import difflib
+from collections.abc import Iterator
+
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.fencing import NO_FENCING, Fencing
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
@@ -15,6 +18,9 @@ from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE, VERSION
 from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
 from vgpuctl.specs.reading import check_version, read_entry
 from vgpuctl.specs.value import Value
+
+_NAMES = (LAYOUT_VARIABLE, PLACING_VARIABLE, HEALTH_VARIABLE, FENCING_VARIABLE)
+_NEAR = 0.85
 
 
 def layout_of(host: str, variables: VariableSet) -> HostLayout | None:
@@ -56,6 +62,16 @@ def fencing_of(host: str, variables: VariableSet) -> Fencing:
         return NO_FENCING
     fencing: Fencing = read_entry(FENCING, value)
     return fencing
+
+
+def misspelt(variables: VariableSet) -> Iterator[str]:
+    """Warnings about variables whose names are nearly one that is read here, and that would do nothing in silence."""
+    for name in variables.values:
+        if not isinstance(name, str) or not name.startswith("vgpu") or name in _NAMES:
+            continue
+        near = difflib.get_close_matches(name.replace("-", "_"), _NAMES, n=1, cutoff=_NEAR)
+        if near:
+            yield f"{variables.origins[name]}: variable {name[:80]!a} is not read; did you mean {near[0]}?"
 
 
 def _value(host: str, variables: VariableSet, name: str, subject: str) -> Value | None:

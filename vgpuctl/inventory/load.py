@@ -66,6 +66,7 @@ class Inventory:
         self._tree = tree
         self._files = tuple(files)
         self._decrypt = decrypt
+        self._misspelt: dict[str, None] = {}
         self._variables: dict[str, VariableSet] = {}
         self._read: dict[tuple[str, int, str, str], Any] = {}
 
@@ -80,8 +81,11 @@ class Inventory:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings about probable mistakes: skipped keys, keys written twice, a host named like a group."""
-        found = list(self._tree.warnings)
+        """Warnings about probable mistakes: skipped keys, keys written twice, a host named like a group.
+
+        Of hosts whose variables were asked for also names that are nearly those that vgpuctl reads.
+        """
+        found = [*self._tree.warnings, *self._misspelt]
         for files in self._files:
             found.extend(files.warnings)
         return tuple(dict.fromkeys(found))
@@ -181,7 +185,8 @@ class Inventory:
 
     def _merged(self, host: TreeHost) -> VariableSet:
         if host.name not in self._variables:
-            self._variables[host.name] = self._merge(host)
+            merged = self._variables[host.name] = self._merge(host)
+            self._misspelt |= dict.fromkeys(host_variables.misspelt(merged))
         return self._variables[host.name]
 
     def _merge(self, host: TreeHost) -> VariableSet:

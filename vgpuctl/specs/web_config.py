@@ -8,6 +8,7 @@ from typing import Any
 
 from vgpuctl.model.web_config import ClientAuth, TlsVersion, WebConfig, WebTls
 from vgpuctl.specs.document import YamlDocument, read_document
+from vgpuctl.specs.keys import suggest_key
 from vgpuctl.specs.origin import malformed
 
 _TLS, _USERS = "tls_server_config", "basic_auth_users"
@@ -81,6 +82,7 @@ def _mapping(
         raise malformed(document.origin(*keys), f"{what} is no mapping of names")
     for name in value if allowed is not None else ():
         if allowed is not None and name not in allowed:
-            hint = _ANYTHING_ELSE.format(", ".join(allowed))
+            meant = suggest_key(name, allowed)
+            hint = f"did you mean {meant}?" if meant else _ANYTHING_ELSE.format(", ".join(allowed))
             raise malformed(document.origin(*keys, name), f"{what} has the unknown key {name!a}", hint=hint)
     return value

@@ -356,3 +356,19 @@ def test_a_layout_in_an_ini_inventory_is_read_and_refused_with_its_line(tmp_path
     with pytest.raises(InventoryError) as refused:
         inventory.layout("h2")
     assert refused.value.message == f"{tmp_path}/hosts.ini:3: vgpu of host 'h2' is 1, a number, not a mapping"
+
+
+def test_a_variable_that_is_nearly_one_of_ours_is_warned_of(tmp_path: Path) -> None:
+    """Another name does nothing, so a misspelt one would be ignored in silence."""
+    (tmp_path / "hosts.ini").write_text("[g]\nh1 vgpu_url=x\nh2\n[g:vars]\nvgpu_placng={}\n")
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / "h1.yml").write_text("a: 1\nvgpus: {version: 1}\nvgpu-health: {}\n")
+    inventory = load_inventory([tmp_path / "hosts.ini"])
+    assert inventory.warnings == ()
+    for host in inventory.hosts():
+        inventory.verify(host)
+    assert inventory.warnings == (
+        f"{tmp_path}/hosts.ini:5: variable 'vgpu_placng' is not read; did you mean vgpu_placing?",
+        f"{tmp_path}/host_vars/h1.yml:2: variable 'vgpus' is not read; did you mean vgpu?",
+        f"{tmp_path}/host_vars/h1.yml:3: variable 'vgpu-health' is not read; did you mean vgpu_health?",
+    )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs bench clean
+.PHONY: help setup demo clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs bench \
+	release test-release release-notes lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +65,22 @@ bench: ## Measure what docs/performance.md reports
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.bench.cli_start
 	@.venv/bin/python -m tests.bench.create_vm
+
+release: ## Build wheels, sdists, the Debian package, SBOM and licences into dist/ (docs/releases.md)
+	@bash scripts/setup release
+	@bash scripts/release
+
+test-release: release ## Install what `make release` built in clean roots, boot it, upgrade a store (ten minutes)
+	@.venv/bin/python -m pytest -v --durations=0 tests/release/debian_package_proof.py tests/release/upgrade_proof.py
+
+release-notes: ## Gather docs/changes/ into CHANGELOG.md for the version of vgpuctl/__init__.py (docs/releases.md)
+	@bash scripts/setup release
+	@.venv/bin/towncrier build --yes
+
+lock: ## Choose the versions of the libraries in the Debian package again (packaging/requirements.txt)
+	@bash scripts/setup release
+	@.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --strip-extras --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file packaging/requirements.txt pyproject.toml
 
 clean: ## Remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info

@@ -2,20 +2,24 @@
 """The two wheels, built from the tracked files without a network: what each contains, and what runs with each."""
 
 import os
-import shutil
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import zipfile
-from importlib.metadata import version
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-# bdist_wheel is a part of setuptools since 70.1; lab/pyproject.toml needs 77.
+# bdist_wheel is a part of setuptools since 70.1; a licence as SPDX needs 77.
 _SETUPTOOLS = 77
-_BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
 
 
 def _tracked(folder: str) -> list[str]:
@@ -24,34 +28,39 @@ def _tracked(folder: str) -> list[str]:
     return [name for name in names if name and (ROOT / name).exists()]
 
 
-def _build(source: Path, output: Path) -> Path:
-    output.mkdir()
+def _release(output: Path, **environment: str) -> dict[str, bytes]:
+    """Build sdists and wheels as a release does. Returns the content of each by name."""
     done = subprocess.run(
-        [sys.executable, "-c", _BUILD, str(output)],
-        cwd=source,
+        [sys.executable, str(ROOT / "scripts" / "release_python.py"), str(output)],
+        env={**os.environ, **environment},
+        umask=int(environment.get("UMASK", "022"), 8),
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    (wheel,) = output.iterdir()
-    return wheel
+    return {path.name: path.read_bytes() for path in output.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheels of vgpuctl and vgpuctl-lab."""
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdists and wheels of vgpuctl and vgpuctl-lab."""
     if int(version("setuptools").partition(".")[0]) < _SETUPTOOLS:
         if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
             pytest.fail(f"setuptools {_SETUPTOOLS} builds the wheels: pip install -e '.[test]'")
         pytest.skip(f"setuptools {_SETUPTOOLS} builds the wheels: pip install -e '.[test]'")
-    folder = tmp_path_factory.mktemp("wheels")
-    for name in _tracked("."):
-        if not name.startswith(("tests/", "docs/")):
-            (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / "tree" / name, follow_symlinks=False)
-    return _build(folder / "tree", folder / "vgpuctl"), _build(folder / "tree" / "lab", folder / "lab")
+    folder = tmp_path_factory.mktemp("released")
+    _release(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(released: Path) -> tuple[Path, Path]:
+    """The wheels of vgpuctl and vgpuctl-lab."""
+    (ours,) = released.glob("vgpuctl-*.whl")
+    (lab,) = released.glob("vgpuctl_lab-*.whl")
+    return ours, lab
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +128,85 @@ def test_the_lab_beside_vgpuctl_adds_its_command(wheels: tuple[Path, Path], libr
     assert "  lab  " in _run(installed, libraries, "--help").stdout
     shown = _run(installed, libraries, "lab", "up", "--help")
     assert (shown.returncode, "--simulated N" in shown.stdout) == (0, True), shown.stderr
+
+
+def test_a_second_build_at_another_time_and_place_has_equal_bytes(released: Path, tmp_path: Path) -> None:
+    first = {path.name: path.read_bytes() for path in released.iterdir()}
+    again = _release(tmp_path / "again", TZ="Asia/Tokyo", UMASK="077", LC_ALL="C", HOME=str(tmp_path))
+    assert {name: again.get(name) == content for name, content in first.items()} == dict.fromkeys(first, True)
+    assert len(again) == 4
+
+
+def test_the_sdist_has_the_changes_and_no_tests(released: Path) -> None:
+    (sdist,) = released.glob("vgpuctl-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"CHANGELOG.md", "LICENSE", "README.md", "templates/vgpuctl-web.service", "vgpuctl/cli/main.py"} <= names
+    assert not [name for name in names if name.startswith(("tests", "docs", "lab", "packaging"))]
+
+
+def _closure(distributions: Iterable[str]) -> dict[str, Distribution]:
+    """The installed distributions that these need, with what those need, as their metadata say."""
+    found: dict[str, Distribution] = {}
+    waiting = [(Requirement(name), frozenset[str]()) for name in distributions]
+    while waiting:
+        requirement, extras = waiting.pop()
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": one}) for one in extras or {""}):
+            continue
+        key = canonicalize_name(requirement.name)
+        if key in found and not requirement.extras:
+            continue
+        found[key] = distribution(requirement.name)
+        wanted = frozenset({"", *requirement.extras})
+        waiting.extend((Requirement(one), wanted) for one in found[key].requires or ())
+    return found
+
+
+_IMPORT_ALL = """
+import importlib, pkgutil, vgpuctl
+for one in pkgutil.walk_packages(vgpuctl.__path__, "vgpuctl."):
+    if not one.name.endswith(("__main__", "migrations.env")) and ".in_guest." not in one.name:
+        importlib.import_module(one.name)
+        print(one.name)
+"""
+
+
+def test_the_wheel_names_all_libraries_that_it_imports(wheels: tuple[Path, Path], tmp_path: Path) -> None:
+    """A fresh environment has the libraries that the wheel's metadata name, and no other; pip reaches no index."""
+    home = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True, timeout=60)
+    (site,) = home.glob("lib/python3*/site-packages")
+    for one in _closure(_requirements()).values():
+        for name in {file.parts[0] for file in one.files or () if file.parts[0] not in ("..", "__pycache__")}:
+            if not (site / name).exists():
+                (site / name).symlink_to(Path(str(one.locate_file(name))))
+    # Its dependencies are checked; one that is missing cannot be fetched.
+    command = ["--python", str(home / "bin/python"), "install", "--no-index", "--no-compile", str(wheels[0])]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *command], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    shown = subprocess.run([home / "bin/vgpuctl", "--version"], capture_output=True, text=True, check=False, timeout=60)
+    assert shown.stdout.strip().endswith(wheels[0].name.split("-")[1]), shown.stderr
+    imported = subprocess.run(
+        [home / "bin/python", "-c", _IMPORT_ALL], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert imported.returncode == 0, imported.stderr
+    assert len(imported.stdout.split()) > 300
+
+
+def _requirements() -> list[str]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        named = tomllib.load(file)["project"]["dependencies"]
+    assert isinstance(named, list)
+    return [str(one) for one in named]
+
+
+def test_the_libraries_of_the_debian_package_are_chosen_and_new_enough() -> None:
+    text = (ROOT / "packaging" / "requirements.txt").read_text()
+    chosen = {canonicalize_name(name): number for name, number in re.findall(r"^(\S+)==(\S+) \\$", text, re.MULTILINE)}
+    wanted = [Requirement(one) for one in _requirements()]
+    assert [one for one in wanted if chosen.get(canonicalize_name(one.name)) is None] == []
+    assert [one for one in wanted if not one.specifier.contains(chosen[canonicalize_name(one.name)])] == []
+    assert text.count("--hash=sha256:") >= len(chosen)
+    assert "://" not in text

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.operate.test_interrupted import KILLED_RUN
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import operator
+from vgpuctl.store.store import open_store
 
 __all__ = ["operator"]
 
@@ -232,3 +233,20 @@ def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -
     assert operator.is_refused("create-vm", "never", "--queue", *WHOLE)["reference"] == "quota-exceeded"
     operator.does("set-quota", "acme", "shares:A40-48Q=none")
     assert queued(operator) == []
+
+
+def _forget_facts(operator: Operator) -> None:
+    with open_store(operator.database) as store, store.transaction() as session:
+        for name in session.all_facts():
+            session.forget_facts(name)
+
+
+def test_a_controller_reads_hosts_whose_facts_an_older_vgpuctl_wrote(operator: Operator) -> None:
+    operator.does("create-vm", "first", *WHOLE)
+    operator.does("create-vm", "second", "--queue", "--gpu", "A40-48Q", *SMALL[:-2], "--limit", "sim-001")
+    _forget_facts(operator)
+    (waits,) = operator.json(*ONCE)
+    assert waits["outcome"].startswith("waits: no GPU can take A40-48Q")
+    operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
+    _forget_facts(operator)
+    assert operator.json(*ONCE) == [{"name": "acme.second", "outcome": "started"}]

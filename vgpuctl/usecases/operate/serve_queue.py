@@ -82,6 +82,8 @@ def _no_room(services: Services, entry: QueueEntry, consent: Consent) -> str | N
             return None
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         leases = with_promises(session, session.leases(), as_one(requests))
+    if not capacities:
+        return None  # No facts are known, or an older vgpuctl wrote them: the try reads the hosts.
     fleet = Fleet(capacities, leases)
     if place_together(fleet, requests) is not None:
         return None

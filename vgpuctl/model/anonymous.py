@@ -16,13 +16,15 @@ REMOVED = "removed"
 _LEAST_WORD = 2
 _LEAST_SECRET = 4
 _SECRET_KEY = re.compile(r"(?i)(?:password|passwd|passphrase|secret|token|api_?key|private_?key|psk)s?$")
-# Words of the system itself. As names they tell nothing, and replaced they would change what a text means.
+# Words of the system itself and of the paths that the agent reads. As names they tell nothing, and replaced they
+# would change what a text means.
 _VOCABULARY = frozenset(
     re.findall(
         r"\w+",
         "localhost linux host debian ubuntu rocky almalinux rhel centos fedora suse opensuse gpu gpus nvidia intel amd"
         " vfio mdev pci kvm qemu libvirt libvirtd root system default none node kernel driver device server ovn ovs"
-        " systemd service true false null network disk vm vms user",
+        " systemd service true false null network disk vm vms user mig vgpu vf vfs sriov iommu nvml proc sys run etc"
+        " usr dev lib var bus devices drivers share log modules",
     )
 )
 # The namespace of the UEFI specification's own variables, and the two ends.

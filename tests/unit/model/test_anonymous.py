@@ -90,9 +90,14 @@ def test_what_is_the_same_everywhere_stays(text: str) -> None:
 
 
 def test_the_kernels_texts_keep_words_that_are_names_of_vms_elsewhere() -> None:
-    anonymiser = Anonymiser({NameKind.VM: {"vgpu"}, NameKind.HOST: {"rack7"}})
-    assert anonymiser.replace("/sys/vgpu/rack7", with_names=False) == "/sys/vgpu/host-001"
-    assert anonymiser.replace("vgpu") == "vm-001"
+    anonymiser = Anonymiser({NameKind.VM: {"a40"}, NameKind.HOST: {"rack7"}})
+    assert anonymiser.replace("/sys/a40/rack7", with_names=False) == "/sys/a40/host-001"
+    assert anonymiser.replace("a40") == "vm-001"
+
+
+def test_a_host_that_is_named_as_a_part_of_a_path_leaves_the_paths() -> None:
+    anonymiser = Anonymiser(host_words("mig.corp.example"))
+    assert anonymiser.replace("/sys/bus/mig at mig.corp.example") == "/sys/bus/mig at mig.site-1.example"
 
 
 def test_keys_and_values_of_json_are_replaced_alike() -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs bench \
-	release test-release release-notes lock clean
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs \
+	bench release test-release release-notes lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing: Debian packages and .venv
 	@bash scripts/setup test
@@ -13,6 +13,14 @@ setup: ## Install what is missing: Debian packages and .venv
 demo: ## Bring up an emulated GPU host, create two tenants' VMs on it and show them
 	@bash scripts/setup demo
 	@bash scripts/demo
+
+tutorial: ## Start twelve simulated hosts for docs/tutorial.md, in seconds
+	@bash scripts/setup demo
+	@.venv/bin/vgpuctl lab tutorial tutorial
+
+clean-tutorial: ## Take the tutorial's hosts and files away
+	@if [ -d tutorial/.lab ]; then .venv/bin/vgpuctl lab --folder tutorial/.lab down; fi
+	@rm -rf tutorial
 
 clean-demo: ## Take the demo's VMs, host and files away
 	@bash scripts/clean-demo

@@ -16,6 +16,7 @@ from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl_lab.cli import fault as lab_fault
 from vgpuctl_lab.cli import licence_server as lab_licence_server
 from vgpuctl_lab.cli import play as lab_play
+from vgpuctl_lab.cli import tutorial as lab_tutorial
 from vgpuctl_lab.cli.folders import lab_folder as _folder
 
 if TYPE_CHECKING:
@@ -247,6 +248,7 @@ command.add_command(lab_fault.command)
 command.add_command(lab_licence_server.command)
 command.add_command(lab_licence_server.licence_token)
 command.add_command(lab_play.command)
+command.add_command(lab_tutorial.command)
 
 
 def _simulated_row(host: "SimulatedHostStatus") -> tuple[object, ...]:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -354,6 +355,10 @@ def _ensure_daemon(lab: SimulatedFolder) -> None:
         if _is_kept(lab):
             with suppress(LabError):
                 _ask(lab, {"call": "status"})
+                with warnings.catch_warnings():
+                    # It goes on after this process, which Python warns of.
+                    warnings.simplefilter("ignore", ResourceWarning)
+                    del child
                 return
         if child.poll() is not None or time.monotonic() > limit:
             child.kill()

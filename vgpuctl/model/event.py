@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events: who changed what, when, what was there before and after, and the evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -87,6 +87,13 @@ class EventFilter:
 
 
 EVERY_EVENT = EventFilter()
+_OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*", "nic-*")
+"""Kinds of events whose subject is a VM. A network of the same tenant may have the VM's name."""
+
+
+def events_of_vms(subjects: Sequence[str]) -> EventFilter:
+    """The filter of the events of VMs, by their `TENANT.NAME`."""
+    return EventFilter(tuple(subjects), _OF_VMS)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,10 @@ class VmRows(QueueRows, LicenceRows):
             query = query.where(_VMS.c.host == host)
         return self._vms(query)
 
+    def vm_created_at(self, uuid: str) -> float | None:
+        """When a VM was created, in seconds since the epoch, UTC; None when it is not there any more."""
+        return next((row.created_at for row in self._read(select(_VMS.c.created_at).where(_VMS.c.uuid == uuid))), None)
+
     def vms_with_notice(self) -> list[Vm]:
         """VMs that are to be preempted, by tenant and name."""
         return self._vms(select(_VMS).where(_VMS.c.preempted_at.is_not(None)))

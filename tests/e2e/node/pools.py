@@ -39,7 +39,7 @@ def nodes(operator: Operator, pool: str = "gpu") -> dict[str, str]:
 
 def vms(operator: Operator) -> dict[str, Any]:
     """The VMs of acme, by name."""
-    return {one["vm"]["request"]["name"]: one["vm"] for one in operator.json("list-vms")}
+    return {one["vm"]["request"]["name"]: one["vm"] for one in operator.json("list-vms") if one["vm"]}
 
 
 def secret_file(folder: Path, name: str, content: str) -> str:

@@ -39,7 +39,7 @@ def queued(operator: Operator) -> list[dict[str, Any]]:
 
 
 def states(operator: Operator) -> dict[str, str]:
-    return {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms")}
+    return {one["name"]: one["declared"] for one in operator.json("list-vms") if one["vm"] is not None}
 
 
 def test_vms_wait_their_turn_and_start_when_there_is_room(operator: Operator) -> None:

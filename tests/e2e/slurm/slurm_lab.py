@@ -37,7 +37,7 @@ class SlurmLab:
 
     def vms(self) -> dict[str, Any]:
         """The VMs of acme, by name."""
-        return {one["vm"]["request"]["name"]: one["vm"] for one in self.operator.json("list-vms")}
+        return {one["vm"]["request"]["name"]: one["vm"] for one in self.operator.json("list-vms") if one["vm"]}
 
     def nodes(self) -> dict[str, str]:
         """The state of each node of all pools."""

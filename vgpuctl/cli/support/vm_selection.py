@@ -5,7 +5,7 @@ import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -18,6 +18,7 @@ from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.placement.queued_vms import QueuedVm
     from vgpuctl.usecases.support.each_vm import VmResult
     from vgpuctl.usecases.support.find_vms import Found, VmSelection
     from vgpuctl.usecases.support.services import Services
@@ -56,6 +57,18 @@ class VmChoice:
                 say(f"{vm.label}: {vm.state} on {vm.host}")
             confirm(f"{self.verb} {counted(len(found), 'VM')}?")
         return found
+
+    def queued(self, opened: "Services") -> "tuple[list[QueuedVm], VmChoice]":
+        """Those of the VMs that wait in the queue to be created, and the choice of the others."""
+        from vgpuctl.usecases.placement.queued_vms import find_queued
+
+        found, rest = find_queued(opened, self.selection)
+        return found, replace(self, selection=rest)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no VM is named any more."""
+        return not self.selection.names and not self.selection.is_all
 
     def each(self, opened: "Services", work: "Callable[[Vm], Value]") -> "list[VmResult[Value]]":
         """Find the VMs and do the work on each of them; see `on_each_vm`."""

@@ -44,16 +44,20 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Delete VMs with their disks and release their devices."""
+    """Delete VMs with their disks and release their devices. VMs that wait in the queue leave it, with their gangs."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.cluster.leave_cluster import leaving_together
+    from vgpuctl.usecases.placement.queued_vms import leave_each
     from vgpuctl.usecases.support.each_vm import on_each_vm
     from vgpuctl.usecases.vm.delete_vm import check_keeping, delete_vm, refuse_kept_below
 
     keep_s = None if keep is None else parse_duration(keep, what="--keep-disk")
     with services(**where) as opened:
+        queued, chosen = chosen.queued(opened)
         found = chosen.find(opened, if_exists=if_exists)
+        for one in queued:
+            say(f"{one.label}: queued" + ("" if not dry_run else " would leave the queue"))
         for vm, leases in found:
             refuse_kept_below(opened, vm)
             if keep_s is not None:
@@ -61,9 +65,14 @@ def command(
             devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
             say(f"{vm.label}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
         doomed = [] if dry_run else [vm for vm, _leases in found]
-        if doomed and not yes:
+        if not (dry_run or yes) and (doomed or queued):
             disks = "with disks" if keep is None else f"and keep the disks for {keep}"
-            confirm(f"Delete {counted(len(doomed), 'VM')} {disks}?")
+            of_vms = f"{counted(len(doomed), 'VM')} {disks}" if doomed else ""
+            waiting = f"{counted(len(queued), 'queued VM')}{' and ' if doomed else ''}" if queued else ""
+            confirm(f"Delete {waiting}{of_vms}?")
+
+        if not dry_run:
+            leave_each(opened, queued)
 
         def delete(vm: "Vm") -> None:
             delete_vm(opened, vm, timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
@@ -71,5 +80,7 @@ def command(
         with leaving_together(opened, doomed if len(doomed) > 1 else [], "its VM is deleted"):
             done = on_each_vm(opened, doomed, delete)
     if as_json:
-        print_json({"deleted": [one.vm.label for one in done if one.error is None], "dry_run": dry_run})
-    chosen.finish(done, outcome=lambda _one: "deleted")
+        deleted = [one.vm.label for one in done if one.error is None]
+        print_json({"deleted": [*deleted, *(one.label for one in queued if not dry_run)], "dry_run": dry_run})
+    if not chosen.is_empty:
+        chosen.finish(done, outcome=lambda _one: "deleted")

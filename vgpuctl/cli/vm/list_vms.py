@@ -15,21 +15,28 @@ from vgpuctl.model.units import format_mib, parse_mib
 if TYPE_CHECKING:
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.licence import LicenceSeat
+    from vgpuctl.model.queue import QueueEntry
     from vgpuctl.model.vm import Vm, VmState
     from vgpuctl.usecases.support.observations import Observation
-    from vgpuctl.usecases.vm.list_vms import ListedVm
+    from vgpuctl.usecases.vm.list_vms import VmRow
 
 
 class JsonVm(TypedDict):
-    """A VM. declared: its state in the store; observed: the state that libvirt answered last, at observed_at.
+    """A VM. vm: None for one that waits in the queue to be created. queued: its place there, with the reason.
 
-    unknown_since, problem: of the last attempt that got no answer. shares: of each lease, its device as last observed.
-    Times are seconds since the epoch, UTC.
+    state: as the table shows it. declared: the state in the store; observed: what libvirt answered last, at
+    observed_at. unknown_since, problem: of the last attempt that got no answer. shares: of each lease, its device as
+    last observed. Times are seconds since the epoch, UTC.
     """
 
-    vm: "Vm"
+    tenant: str
+    name: str
+    state: str
+    host: str | None
+    vm: "Vm | None"
+    queued: "QueueEntry | None"
     leases: "Sequence[Lease]"
-    declared: "VmState"
+    declared: "VmState | None"
     observed: str | None
     observed_at: float | None
     unknown_since: float | None
@@ -41,51 +48,68 @@ class JsonVm(TypedDict):
     cluster: str | None
 
 
-def _json(one: "ListedVm") -> JsonVm:
+def _json(row: "VmRow") -> JsonVm:
+    one = row.listed
     return {
-        "vm": one.vm,
-        "leases": one.leases,
-        "declared": one.vm.state,
-        "observed": one.seen.state,
-        "observed_at": one.seen.at,
-        "unknown_since": one.seen.unknown_since,
-        "problem": one.seen.problem,
-        "domain_name": one.seen.name,
-        "shares": one.shares,
-        "licence": one.licence,
-        "node_pool": one.node_pool,
-        "cluster": one.cluster,
+        "tenant": row.request.tenant,
+        "name": row.request.name,
+        "state": row.state,
+        "host": None if one is None else one.vm.host,
+        "vm": None if one is None else one.vm,
+        "queued": row.queued,
+        "leases": () if one is None else one.leases,
+        "declared": None if one is None else one.vm.state,
+        "observed": None if one is None else one.seen.state,
+        "observed_at": None if one is None else one.seen.at,
+        "unknown_since": None if one is None else one.seen.unknown_since,
+        "problem": None if one is None else one.seen.problem,
+        "domain_name": None if one is None else one.seen.name,
+        "shares": () if one is None else one.shares,
+        "licence": None if one is None else one.licence,
+        "node_pool": None if one is None else one.node_pool,
+        "cluster": None if one is None else one.cluster,
     }
 
 
-def _state(one: "ListedVm") -> str:
-    return one.state + (f": {one.vm.problem}" if one.vm.problem else "") + _notice(one.vm)
+def _state(row: "VmRow") -> str:
+    if row.listed is None:
+        return "queued" + ("" if row.queued is None or row.queued.reason is None else f": {row.queued.reason}")
+    vm = row.listed.vm
+    waits = "" if row.queued is None else ", queued to start again"
+    return row.state + waits + (f": {vm.problem}" if vm.problem else "") + _notice(vm)
 
 
-def _shares(one: "ListedVm") -> tuple[str, ...] | None:
-    return tuple(map(_share, one.leases, one.shares)) or None
+def _shares(row: "VmRow") -> tuple[str, ...] | None:
+    """The shares that it holds; of a queued VM those that it waits for."""
+    if row.listed is None:
+        return tuple(gpu.text for gpu in row.request.gpus) or None
+    return tuple(map(_share, row.listed.leases, row.listed.shares)) or None
 
 
-_LISTING: "Listing[ListedVm, JsonVm]" = Listing(
+def _licence(row: "VmRow") -> str | None:
+    return None if row.listed is None or row.listed.licence is None else row.listed.licence.pool
+
+
+_LISTING: "Listing[VmRow, JsonVm]" = Listing(
     columns=(
-        Column("TENANT", lambda one: one.vm.request.tenant),
-        Column("VM", lambda one: one.vm.request.name),
+        Column("TENANT", lambda one: one.request.tenant),
+        Column("VM", lambda one: one.request.name),
         Column("STATE", _state, is_text=True, colour=lambda one: colour_of_state(_state(one))),
-        Column("HOST", lambda one: one.vm.host),
-        Column("VCPUS", lambda one: one.vm.request.vcpus, drops=2),
+        Column("HOST", lambda one: one.listed and one.listed.vm.host),
+        Column("VCPUS", lambda one: one.request.vcpus, drops=2),
         Column(
             "MEMORY",
-            lambda one: format_mib(one.vm.request.memory_mib),
-            key=lambda one: one.vm.request.memory_mib,
+            lambda one: format_mib(one.request.memory_mib),
+            key=lambda one: one.request.memory_mib,
             number=lambda text: parse_mib(text, what="--filter"),
             drops=2,
         ),
         Column("GPU SHARES", _shares, drops=1),
-        Column("LICENCE", lambda one: None if one.licence is None else one.licence.pool, is_rare=True, drops=3),
-        Column("NODE POOL", lambda one: one.node_pool, is_rare=True, drops=3),
-        Column("CLUSTER", lambda one: one.cluster, is_rare=True, drops=4),
+        Column("LICENCE", _licence, is_rare=True, drops=3),
+        Column("NODE POOL", lambda one: one.listed and one.listed.node_pool, is_rare=True, drops=3),
+        Column("CLUSTER", lambda one: one.listed and one.listed.cluster, is_rare=True, drops=4),
     ),
-    name=lambda one: f"{one.vm.request.tenant}/{one.vm.request.name}",
+    name=lambda one: f"{one.request.tenant}/{one.request.name}",
     json=_json,
     empty="no VM yet: create one with `vgpuctl create-vm`",
 )
@@ -102,19 +126,20 @@ _LISTING: "Listing[ListedVm, JsonVm]" = Listing(
 def command(
     tenant: str | None, host: str | None, node_pool: str | None, refresh: bool, output: ListOutput, **where: Any
 ) -> None:
-    """List the VMs of the store with their GPU shares.
+    """List the VMs of the store with their GPU shares, and those that wait in the queue to be created.
 
     STATE is what libvirt answered when it was last asked, and how long ago; `unknown since` when the last attempt got
     no answer, and `declared` where the store wants another state. A share is marked `lost` when the host no longer has
     its device, and `taken` when something else holds it.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.list_vms import list_vms, refresh_vms
+    from vgpuctl.usecases.vm.list_vms import list_with_queued, refresh_vms
 
     with services(**where) as opened:
         failures = refresh_vms(opened, tenant=tenant, host=host, node_pool=node_pool) if refresh else {}
-        listed = _LISTING.show(output, lambda: list_vms(opened, tenant=tenant, host=host, node_pool=node_pool))
-    report_failures(list(failures.items()), answered=len({one.vm.host for one in listed} - set(failures)))
+        listed = _LISTING.show(output, lambda: list_with_queued(opened, tenant=tenant, host=host, node_pool=node_pool))
+    hosts = {one.listed.vm.host for one in listed if one.listed is not None}
+    report_failures(list(failures.items()), answered=len(hosts - set(failures)))
 
 
 def _share(lease: "Lease", seen: "Observation") -> str:

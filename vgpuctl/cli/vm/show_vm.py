@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-vm: VMs as store, libvirt, QEMU and kernel see them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from vgpuctl.cli.support.vm_selection import VmChoice, vms
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.usecases.network.shown_interfaces import ShownInterface
+    from vgpuctl.usecases.placement.queued_vms import QueuedVm
     from vgpuctl.usecases.vm.show_vm import LastRestart, ShownVm
 
 
@@ -42,7 +43,9 @@ def command(
     if history:
         _print_history(chosen, as_json=as_json, **where)
         return
+    is_one = chosen.is_one
     with services(history=history_file, prometheus=prometheus, **where) as opened:
+        queued, chosen = chosen.queued(opened)
         found = chosen.find(opened)
         leases = {vm.uuid: held for vm, held in found}
 
@@ -51,11 +54,36 @@ def command(
 
         done = on_each_vm(opened, [vm for vm, _leases in found], show)
     shown = [one.value for one in done if one.value is not None]
+    if as_json and queued:
+        _print_json_with_queued(queued, shown, is_one=is_one)
+    for waiting in [] if as_json else queued:
+        _print_queued(waiting)
     for number, one in enumerate([] if as_json else shown):
         if number:
             print_line("")
         _print(one, with_xml=with_xml)
-    chosen.answer(done, outcome=lambda _one: "shown", json=_json if as_json else None)
+    if not chosen.is_empty:
+        chosen.answer(done, outcome=lambda _one: "shown", json=_json if as_json and not queued else None)
+
+
+def _print_json_with_queued(queued: "Sequence[QueuedVm]", shown: "Sequence[ShownVm]", *, is_one: bool) -> None:
+    every = [*queued, *shown]
+    print_json(every[0] if is_one else every)
+
+
+def _print_queued(one: "QueuedVm") -> None:
+    from vgpuctl.model.plural import counted
+    from vgpuctl.model.priority import format_priority
+    from vgpuctl.model.times import format_time
+    from vgpuctl.model.units import format_mib
+
+    request, entry = one.request, one.entry
+    print_line(f"VM        {one.name} of tenant {one.tenant}, queued to be created" + _reason(entry.reason))
+    print_line(f"size      {counted(request.vcpus, 'vCPU')}, {format_mib(request.memory_mib)}")
+    print_line(f"GPU       {', '.join(gpu.text for gpu in request.gpus) or 'none'}")
+    print_line(f"queue     since {format_time(entry.queued_at)} UTC, priority {format_priority(entry.priority)}")
+    if len(entry.requests) > 1:
+        print_line(f"gang      {entry.vm_names}")
 
 
 def _json(_vm: "Vm", shown: "ShownVm") -> object:
@@ -81,6 +109,8 @@ def _print(shown: "ShownVm", *, with_xml: bool) -> None:
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
     renamed = "" if shown.observation.name is None else f", renamed there to {shown.observation.name}"
     print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}{renamed}")
+    if shown.created_at is not None:
+        print_line(f"created   {format_time(shown.created_at)} UTC")
     print_line(f"restart   {_restart_policy(vm)}")
     if shown.restart is not None:
         print_line(f"          {_last_restart(shown.restart)}")
@@ -104,6 +134,8 @@ def _print(shown: "ShownVm", *, with_xml: bool) -> None:
     if shown.proof is not None:
         print_line(f"promise   {shown.proof.verdict}, checked {format_time_to_second(shown.proof.at)} UTC")
     _print_last_hour(shown)
+    for event in shown.events:
+        print_line(f"event     {format_time_to_second(event.at)} {event.kind}" + _reason(event.detail))
     if with_xml and shown.xml:
         print_document(shown.xml)
     if shown.host_problem:

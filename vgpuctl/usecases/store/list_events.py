@@ -8,14 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import StoreUnusable, UsageError
-from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.event import Event, EventFilter, events_of_vms
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import host_name_of
 from vgpuctl.usecases.support.services import Services
 
 _PAGE = 1000
-_OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*", "nic-*")
-"""Kinds of events whose subject is a VM. A network of the same tenant may have the VM's name."""
 
 
 def list_events(services: Services, wanted: EventFilter, *, limit: int | None) -> Sequence[Event]:
@@ -89,4 +87,4 @@ def vm_history(services: Services, tenant: str, name: str) -> Sequence[Event]:
             renames = session.events(None, EventFilter((host_name_of(tenant, one),), (EventKind.VM_RENAMED,)))
             before = [str(rename.before["name"]) for rename in renames if rename.after.get("name") == one]
             names += [former for former in dict.fromkeys(before) if former not in names]
-        return session.events(None, EventFilter(tuple(host_name_of(tenant, one) for one in names), _OF_VMS))
+        return session.events(None, events_of_vms([host_name_of(tenant, one) for one in names]))

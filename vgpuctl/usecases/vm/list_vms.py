@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.natural_order import natural
+from vgpuctl.model.queue import QueueEntry
+from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.placement.queued_vms import queued_vms
 from vgpuctl.usecases.support.node_states import Memberships
 from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations, observed_shares
 from vgpuctl.usecases.support.services import Services
@@ -31,6 +34,40 @@ class ListedVm:
     licence: LicenceSeat | None = None
     node_pool: str | None = None
     cluster: str | None = None
+
+
+@dataclass(frozen=True)
+class VmRow:
+    """A VM of the store, or one that waits in the queue to be created; then queued is its entry and listed is None.
+
+    queued: also of a VM that waits to start again.
+    """
+
+    request: VmRequest
+    state: str
+    listed: ListedVm | None
+    queued: QueueEntry | None = None
+
+
+def list_with_queued(
+    services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None
+) -> Sequence[VmRow]:
+    """The VMs as `list_vms` finds them, and without a host or pool those of the queue, in natural order of names."""
+    listed = list_vms(services, tenant=tenant, host=host, node_pool=node_pool)
+    with services.store.reading() as session:
+        waiting = queued_vms(session, tenant) if host is None and node_pool is None else []
+        entries = {
+            (one.tenant, one.name): entry
+            for entry in session.queue()
+            if entry.kind.starts_again()
+            for one in entry.requests
+        }
+    rows = [
+        VmRow(one.vm.request, one.state, one, entries.get((one.vm.request.tenant, one.vm.request.name)))
+        for one in listed
+    ]
+    rows += [VmRow(one.request, one.state, None, one.entry) for one in waiting]
+    return sorted(rows, key=lambda one: (natural(one.request.tenant), natural(one.request.name)))
 
 
 def refresh_vms(

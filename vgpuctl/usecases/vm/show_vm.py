@@ -10,10 +10,11 @@ from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, InventoryError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, GuestPciDevice
+from vgpuctl.model.event import Event, events_of_vms
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.proof import Proof
-from vgpuctl.model.vm import RestartPolicy, Vm, VmState
+from vgpuctl.model.vm import RestartPolicy, Vm, VmState, host_name_of
 from vgpuctl.planner.plan import params_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kind import Takes
@@ -41,6 +42,7 @@ from vgpuctl.usecases.support.restarts import read_restarts
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.check_vm import last_proof
 
+_EVENTS = 5
 PAST_MEASURES = ("utilization_ratio", "share_utilization_ratio", "framebuffer_used_bytes", "steal_ratio")
 """Measures of a vGPU that are shown over the last hour."""
 
@@ -72,7 +74,7 @@ class ShownVm:
     last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one. vgpu_params: of
     each lease, the parameters of its vGPU as last read; None without any. licence: its seat, also one that is still to
     come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be asked.
-    node_pool, cluster: of a node.
+    node_pool, cluster: of a node. created_at: seconds since the epoch, UTC. events: its last ones, the oldest first.
     """
 
     vm: Vm
@@ -97,6 +99,8 @@ class ShownVm:
     vgpu_params: tuple[str | None, ...] = ()
     node_pool: str | None = None
     cluster: str | None = None
+    created_at: float | None = None
+    events: tuple[Event, ...] = ()
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -128,6 +132,8 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             licence=next(iter(session.licence_seats(vm_uuid=vm.uuid)), None),
             node_pool=pool.node_pool,
             cluster=pool.cluster,
+            created_at=session.vm_created_at(vm.uuid),
+            events=tuple(session.events(_EVENTS, events_of_vms([host_name_of(vm.request.tenant, vm.request.name)]))),
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))

@@ -68,7 +68,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         """Fill the inventory."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
-        vms = self._ask("list-vms")
+        vms = [one for one in self._ask("list-vms") if one["vm"] is not None]  # the others wait in the queue
         addresses = self._addresses() if vms else {}
         for one in vms:
             self._add(one, addresses.get((one["vm"]["request"]["tenant"], one["vm"]["request"]["name"]), {}))

@@ -138,7 +138,7 @@ class _Run:
     def _find(self) -> str:
         """Look the VM up. Returns its state."""
         for one in self._vgpuctl.read("list-vms", "--tenant", self._given["tenant"]):
-            if one["vm"]["request"]["name"] == self._given["name"]:
+            if one["vm"] is not None and one["vm"]["request"]["name"] == self._given["name"]:
                 self._vm, self._leases = one["vm"], one["leases"]
                 return str(one["vm"]["state"])
         return "absent"

@@ -64,10 +64,10 @@ _PATTERNS = {
     "bearer": r"(?<=Bearer )[\w.~+/=-]{8,}|(?<=Basic )[\w+/=]{8,}",
     "option": r"(?<=sshpass -p )\S+|(?<=--password )\S+|(?<=--token )\S+|(?<=--secret )\S+",
     "k8stoken": r"\b[a-z0-9]{6}\.(?=[a-z]*\d)[a-z0-9]{16}\b|\bK10[0-9a-f]{16,}[\w:.-]*",
-    "secret": r"(?i:(?<![A-Za-z0-9])[\w-]*(?:password|passwd|passphrase|secret|token|api_?-?key|private_?-?key|psk)"
+    "secret": r"(?i:(?:password|passwd|passphrase|secret|token|api_?-?key|private_?-?key|psk)"
     r"[\"']?\s*[=:]\s*(?P<quoted>[\"']?))(?P<secretvalue>(?!\[|\{|null\b|None\b|true\b|false\b)[^\s\"',;}\]]+)",
     "serial": r"(?i:\bserial(?:[ _-]?(?:number|no))?[\"']?\s*[=:]\s*[\"']?)(?P<serialvalue>[A-Za-z0-9][\w-]{3,})",
-    "email": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    "email": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+",
     "uuid": r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])",
     "machineid": r"(?<![0-9A-Fa-f])[0-9a-f]{32}(?![0-9A-Fa-f])",
     "mac": r"(?<![\w:])(?:[0-9A-Fa-f]{2}[:-]){5}(?:[0-9A-Fa-f]{2}[:-]){0,14}[0-9A-Fa-f]{2}(?![\w:])"
@@ -127,6 +127,7 @@ class Anonymiser:
         self._kind_of_word = {word.lower(): kind for kind in reversed(_WORDS) for word in self._names[kind]}
         self._seen: dict[NameKind, set[str]] = {kind: set() for kind in NameKind}
         self._replacements: dict[tuple[NameKind, str], str] = {}
+        self._known: dict[tuple[str, bool], tuple[_Found, ...]] = {}
 
     def look_at(self, value: Any, *, with_names: bool = True) -> None:
         """Note what is to be replaced in a text or in all texts of a JSON value.
@@ -177,7 +178,14 @@ class Anonymiser:
             at = found.end
         return "".join([*pieces, text[at:]])
 
-    def _find(self, text: str, *, with_names: bool) -> list[_Found]:
+    def _find(self, text: str, *, with_names: bool) -> tuple[_Found, ...]:
+        # Thousands of files of sysfs have the same few texts, and each is looked at before it is replaced.
+        known = self._known.get((text, with_names))
+        if known is None:
+            known = self._known[text, with_names] = tuple(self._search(text, with_names=with_names))
+        return known
+
+    def _search(self, text: str, *, with_names: bool) -> list[_Found]:
         found = []
         for match in self._words[with_names].finditer(text):
             group = match.lastgroup or ""

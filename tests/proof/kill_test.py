@@ -294,9 +294,7 @@ class KillTest:
             for _try in range(self._dice.randint(1, 3)):
                 done = run(operator, "list-vms", signals=[(self._dice.uniform(0.02, 0.7), signal.SIGKILL)])
                 self.counts[f"upgrade {'killed' if done.code == -9 else 'done'}"] += 1
-            rows = [
-                f"{one['tenant']}/{one['name']}" for one in operator.json("list-vms")
-            ]
+            rows = [f"{one['tenant']}/{one['name']}" for one in operator.json("list-vms")]
             if sorted(rows) != sorted(wanted):
                 self._blame(f"the upgrade from {revision} to {SCHEMA_VERSION} was killed: {rows} of {wanted} are left")
 

@@ -237,7 +237,7 @@ READING = {
     "plan-hosts": "",
     "plan-upgrade": "--driver 595.45.04",
     "import-layout": "--from-mig-parted {home}/mig.yml",
-    "export-layout": "sim-001 --to mdevctl",
+    "export-layout": "sim-001 --for mdevctl",
     "export-nova": "",
     "export-proxmox": "",
     "export-kubevirt": "",

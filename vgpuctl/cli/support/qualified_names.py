@@ -9,9 +9,11 @@ import click
 from click.core import ParameterSource
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.vpc import PortProtocol
 
 NAMES = ("name", "names")
 TENANT = "tenant"
+_PROTOCOL = "PROTOCOL/"
 
 
 def split_names(command: click.Command) -> None:
@@ -26,6 +28,7 @@ def split_names(command: click.Command) -> None:
     is_required, option.required = option.required, False
     (argument,) = arguments
     inner = command.callback
+    has_protocol = _PROTOCOL in (argument.metavar or "")
 
     @functools.wraps(inner)
     def callback(*args: Any, **given: Any) -> Any:
@@ -35,7 +38,10 @@ def split_names(command: click.Command) -> None:
         is_written = source is ParameterSource.COMMANDLINE
         if written:
             names, given[TENANT] = qualified(
-                written if argument.nargs != 1 else [written], given[TENANT], is_written=is_written
+                written if argument.nargs != 1 else [written],
+                given[TENANT],
+                is_written=is_written,
+                has_protocol=has_protocol,
             )
             given[argument.name] = tuple(names) if argument.nargs != 1 else names[0]
         if is_required and given[TENANT] is None:
@@ -45,13 +51,16 @@ def split_names(command: click.Command) -> None:
     command.callback = callback
 
 
-def qualified(written: Sequence[str], tenant: str | None, *, is_written: bool) -> tuple[list[str], str | None]:
+def qualified(
+    written: Sequence[str], tenant: str | None, *, is_written: bool, has_protocol: bool = False
+) -> tuple[list[str], str | None]:
     """Split each `TENANT/NAME`. Returns plain names and the tenant of all of them, None where nothing names it.
 
     tenant: of names without one. is_written: --tenant was given, and is no default: it must then be every name's.
-    Raises UsageError for names of several tenants.
+    has_protocol: a plain name may be `tcp/80`, as of a port forward. Raises UsageError for names of several tenants.
     """
-    pairs = [(whose if slash else tenant, name) for whose, slash, name in (one.rpartition("/") for one in written)]
+    split = [_split(one, has_protocol=has_protocol) for one in written]
+    pairs = [(tenant if whose is None else whose, name) for whose, name in split]
     tenants = dict.fromkeys(whose for whose, _ in pairs)
     if None in tenants and len(tenants) > 1:
         raise _missing(next(name for whose, name in pairs if whose is None))
@@ -63,6 +72,15 @@ def qualified(written: Sequence[str], tenant: str | None, *, is_written: bool) -
             hint="one command changes the objects of one tenant; run it once for each",
         )
     return [name for _, name in pairs], next(iter(tenants))
+
+
+def _split(written: str, *, has_protocol: bool) -> tuple[str | None, str]:
+    """The tenant that a name is written with, None without one, and the plain name."""
+    whose, slash, name = written.rpartition("/")
+    before, inner_slash, protocol = whose.rpartition("/")
+    if has_protocol and protocol in tuple(PortProtocol):
+        return before if inner_slash else None, f"{protocol}/{name}"
+    return whose if slash else None, name
 
 
 def _missing(name: str) -> UsageError:

@@ -67,6 +67,17 @@ def test_a_missing_tenant_is_asked_for(names: list[str]) -> None:
         _run(_several, *names)
 
 
+def test_the_protocol_of_a_port_forward_is_no_tenant() -> None:
+    for written, wanted in (
+        ("tcp/80", ("acme", "tcp/80")),
+        ("acme/tcp/80", ("acme", "tcp/80")),
+        ("acme/80", ("acme", "80")),
+        ("80", ("acme", "80")),
+    ):
+        names, tenant = qualified([written], "acme", is_written=True, has_protocol=True)
+        assert (tenant, names[0]) == wanted
+
+
 def test_names_without_a_tenant_stay() -> None:
     assert qualified(["web-1", "web-2"], None, is_written=False) == (["web-1", "web-2"], None)
 

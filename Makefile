@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs \
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
 	bench release test-release release-notes lock clean
 
 help: ## Show this list
@@ -68,6 +68,15 @@ lint: ## Style, types and import floors only
 
 docs: ## Write the generated pages under docs/ again
 	@.venv/bin/python scripts/generate_docs.py
+
+site: ## Build the documentation as a web site in build/site, without a network
+	@bash scripts/setup test
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo build/site/index.html
+
+man: ## Write the manual pages to build/man
+	@.venv/bin/python scripts/man_pages.py build/man
+	@echo build/man
 
 bench: ## Measure what docs/performance.md reports
 	@bash scripts/setup test

@@ -21,12 +21,7 @@ def split_names(command: click.Command) -> None:
 
     The command itself gets the tenant and plain names.
     """
-    arguments = [
-        one
-        for one in command.params
-        # `[PROTOCOL/]PORT` has a slash of its own.
-        if isinstance(one, click.Argument) and one.name in NAMES and "/" not in (one.metavar or "")
-    ]
+    arguments = [one for one in command.params if isinstance(one, click.Argument) and one.name in NAMES]
     option = next((one for one in command.params if isinstance(one, click.Option) and one.name == TENANT), None)
     if not arguments or option is None or command.callback is None:
         return

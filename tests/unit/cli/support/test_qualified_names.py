@@ -90,9 +90,3 @@ def test_every_command_hides_the_options_of_the_connection_and_shows_them_when_a
         options = [one for one in command.params if isinstance(one, click.Option)]
         assert all(one.hidden for one in options if one.name in CONNECTION), name
         assert any("--help-all" in one.opts for one in options), name
-
-
-def test_a_port_with_its_protocol_names_no_tenant() -> None:
-    command = command_line.get_command(click.Context(command_line), "delete-port-forward")
-    assert command is not None and command.callback is not None
-    assert not hasattr(command.callback, "__wrapped__")

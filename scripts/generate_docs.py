@@ -64,6 +64,9 @@ _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "placement": (PLACING, GPU_PLACING),
 }
 """Pages written by hand, and their tables of fields."""
+_RECORDED = ("create-vm web-1", "list-vms\n", "create-vm render-4", "map")
+"""Beginnings of the tutorial's commands that the README shows."""
+_RECORDED_WIDTH = 110
 ROOT = Path(__file__).parents[1]
 
 
@@ -90,6 +93,8 @@ def pages() -> dict[Path, str]:
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     configuration = ROOT / "docs" / "configuration.md"
     made[configuration] = _with_settings(_with_connection(configuration.read_text(encoding="utf-8")))
+    readme = ROOT / "README.md"
+    made[readme] = _between(readme.read_text(encoding="utf-8"), "recording", "recording", _recording())
     health = ROOT / "docs" / "health.md"
     made[health] = _with_findings(made[health])
     made[monitoring] = _with_alerts(made[monitoring])
@@ -200,6 +205,17 @@ def _with_advice_kinds(page: str) -> str:
     """The page with the table of the kinds of advice between its two marks."""
     rows = [f"| `{kind.value}` | {kind.meaning} |" for kind in AdviceKind]
     return _between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
+
+
+def _recording() -> Iterator[str]:
+    """Some commands of the tutorial with what they print, as its page has them."""
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    yield "```console"
+    for number, wanted in enumerate(_RECORDED):
+        begin = page.index(f"$ vgpuctl {wanted}")
+        shown = page[begin:].split("```")[0].split("\n$ ")[0].strip()
+        yield from [""] * bool(number) + [line[:_RECORDED_WIDTH] for line in shown.splitlines()]
+    yield "```"
 
 
 def _with_connection(page: str) -> str:

@@ -32,7 +32,7 @@ NOBODY = Actor("", "", "")
 class Event:
     """Something that happened, as the store keeps it. Events are added and never changed.
 
-    at: seconds since the epoch, UTC. subject: what it happened to, for example `acme.web-1` or a host's name.
+    at: seconds since the epoch, UTC. subject: what it happened to, for example `acme/web-1` or a host's name.
     database_role: the role that wrote the row on PostgreSQL, None on SQLite. before, after: the values that changed.
     evidence: what was read or proven, for example how a GPU was reset.
     """

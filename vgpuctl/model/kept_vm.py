@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from vgpuctl.model.vm import Vm, VmRequest, VmState, host_name_of
+from vgpuctl.model.vm import Vm, VmRequest, VmState, printed_name
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class KeptVm:
     @property
     def label(self) -> str:
         """The VM as its events name it."""
-        return host_name_of(self.request.tenant, self.request.name)
+        return printed_name(self.request.tenant, self.request.name)
 
     def as_vm(self) -> Vm:
         """The VM as it comes back: off, without shares."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import host_name_of, printed_name
 
 SMALLEST_PREFIX, LARGEST_PREFIX = 8, 29
 DEFAULT_MTU = 1500
@@ -71,7 +71,12 @@ class Network:
 
     @property
     def label(self) -> str:
-        """The network's name for people and in libvirt: tenants may use the same name."""
+        """The network's name for people: `TENANT/NAME`."""
+        return printed_name(self.request.tenant, self.request.name)
+
+    @property
+    def host_name(self) -> str:
+        """The network's name in libvirt: tenants may use the same name, libvirt may not."""
         return self.known_as or host_name_of(self.request.tenant, self.request.name)
 
     @property

@@ -9,7 +9,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.constraints import Together
 from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vm import VmRequest, host_name_of
+from vgpuctl.model.vm import VmRequest, printed_name
 
 USUAL_JOIN_TIMEOUT_S = 900.0
 USUAL_DRAIN_S = 300.0
@@ -250,7 +250,7 @@ class Node:
     @property
     def label(self) -> str:
         """The node for events: as its VM's."""
-        return host_name_of(self.tenant, self.name)
+        return printed_name(self.tenant, self.name)
 
 
 def parse_taint(text: str, /, *, what: str = "taint") -> Taint:

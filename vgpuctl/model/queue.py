@@ -74,7 +74,7 @@ class QueueEntry:
     @property
     def name(self) -> str:
         """Its name in messages: the VMs' names, with their tenant's."""
-        return f"{self.request.tenant}.{self.vm_names}"
+        return f"{self.request.tenant}/{self.vm_names}"
 
     @property
     def priority(self) -> int:

@@ -172,7 +172,7 @@ class VmRequest:
 
 @dataclass(frozen=True)
 class PreemptionNotice:
-    """The end of a VM's grace period (seconds since the epoch, UTC), and the VMs that preempt it: `acme.web-1`.
+    """The end of a VM's grace period (seconds since the epoch, UTC), and the VMs that preempt it: `acme/web-1`.
 
     is_final: the last check has passed. The VM is stopped then, also when the run that decided it dies.
     """
@@ -221,8 +221,8 @@ class Vm:
 
     @property
     def label(self) -> str:
-        """The VM for events: `TENANT.NAME`, also where its domain has another name."""
-        return host_name_of(self.request.tenant, self.request.name)
+        """The VM's name for people, in messages, events and JSON: `TENANT/NAME`, whatever its domain is called."""
+        return printed_name(self.request.tenant, self.request.name)
 
     @property
     def is_on_its_way(self) -> bool:
@@ -305,6 +305,11 @@ def host_name_of(tenant: str, name: str) -> str:
     a name (`a.b` with `c` is `a..b.c`, `a` with `b.c` is `a.b.c`).
     """
     return f"{tenant.replace('.', '..')}.{name}"
+
+
+def printed_name(tenant: str, name: str) -> str:
+    """Name an object of a tenant for people, in messages, events and JSON: `TENANT/NAME`, as commands take it."""
+    return f"{tenant}/{name}"
 
 
 def named_network(text: str | None) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from vgpuctl.model.event import Event, Value
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import host_name_of, printed_name
 from vgpuctl.quota.usage import Interval, add_up
 
 DAY_S = 86_400
@@ -158,7 +159,7 @@ def _outages(events: Iterable[Event]) -> tuple[dict[int, int], set[int]]:
 def _vms_hit(one: Event, intervals: Sequence[Interval], tenant: str) -> tuple[str, ...] | None:
     """The tenant's VMs that an event hit; None if it did not concern the tenant."""
     if one.tenant is not None:
-        return (_name(one.subject, tenant),) if one.tenant == tenant else None
+        return (_name(one.subject, tenant) or one.subject,) if one.tenant == tenant else None
     told = _names(one.evidence.get("vms"), tenant)
     host, _, device = one.subject.partition(" ")
     there = {
@@ -180,14 +181,16 @@ def _is_on(gpu: str, device: str) -> bool:
 
 
 def _names(value: Value, tenant: str) -> set[str]:
-    prefix = f"{tenant.replace('.', '..')}."
-    labels = value if isinstance(value, list) else []
+    found = {_name(one, tenant) for one in value} if isinstance(value, list) else set()
+    return {name for name in found if name is not None}
+
+
+def _name(label: str, tenant: str) -> str | None:
+    """The name of a tenant's VM, also from `acme.web-1` as an older vgpuctl wrote it; None for any other."""
+    prefixes = (printed_name(tenant, ""), host_name_of(tenant, ""))
     # `acme..x.y` is VM y of the tenant `acme.x`.
-    return {one.removeprefix(prefix) for one in labels if one.startswith(prefix) and one[len(prefix) :][:1] != "."}
-
-
-def _name(subject: str, tenant: str) -> str:
-    return subject.removeprefix(f"{tenant.replace('.', '..')}.")
+    names = (label.removeprefix(one) for one in prefixes if label.startswith(one))
+    return next((name for name in names if not name.startswith(".")), None)
 
 
 def tenants_of(intervals: Iterable[Interval]) -> Iterator[str]:

@@ -114,7 +114,7 @@ def _is_in(booking: Booking, windows: Sequence[Window]) -> bool:
 
 def leases_of(booking: Booking) -> list[Lease]:
     """A booking as the scheduler counts what is promised."""
-    tenant, _, name = booking.name.partition(".")
+    tenant, _, name = booking.name.partition("/")
     return [
         Lease(f"{booking.name}#{index}", booking.vm_uuid or booking.name, tenant, name or tenant, booking.host, index,
               held, LeaseState.RESERVED)

@@ -41,7 +41,7 @@ def with_mixed_sizes(
         gpus = tuple(_mixed(gpu, host.cards[address].state) if gpu.address == address else gpu for gpu in facts.gpus)
         capacity = replace(host.capacity, facts=replace(facts, gpus=gpus))
         others = [lease for lease in own if lease.share.gpu != address]
-        yield capacity, [*others, *moved], card.address, tuple(sorted({f"{one.tenant}.{one.vm_name}" for one in here}))
+        yield capacity, [*others, *moved], card.address, tuple(sorted({f"{one.tenant}/{one.vm_name}" for one in here}))
 
 
 def _refused_for_sizes(request: VmRequest, fleet: Fleet) -> list[tuple[int, str, str]]:

@@ -53,7 +53,7 @@ def changes_in_time(
 
 def describe_booking(booking: Booking) -> str:
     """`reservation training of umbrella`, or the VM's name."""
-    tenant, _, name = booking.name.partition(".")
+    tenant, _, name = booking.name.partition("/")
     return f"{name} of {tenant}" if booking.vm_uuid is None else f"VM {booking.name}"
 
 

@@ -10,7 +10,7 @@ from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, PrunedEvents, Value, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.times import format_time_to_second
-from vgpuctl.model.vm import Vm, host_name_of
+from vgpuctl.model.vm import Vm, host_name_of, printed_name
 from vgpuctl.store import codec, tables
 from vgpuctl.store.rows import Rows
 
@@ -146,11 +146,12 @@ def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
     )
     found += [column == value for column, value in equal if value is not None]
     if wanted.subjects:
-        found.append(columns.subject.in_(wanted.subjects))
+        found.append(columns.subject.in_([form for one in wanted.subjects for form in _forms(one)]))
     if wanted.kinds:
         found.append(or_(*(_fits(columns.kind, kind) for kind in wanted.kinds)))
     if wanted.tenant is not None and wanted.node_pool is not None:
-        nodes = rf"^{re.escape(host_name_of(wanted.tenant, wanted.node_pool))}-[0-9]{{3,4}}$"
+        names = "|".join(map(re.escape, _forms(printed_name(wanted.tenant, wanted.node_pool))))
+        nodes = rf"^({names})-[0-9]{{3,4}}$"
         label = f"{wanted.tenant}/{wanted.node_pool}"
         found.append(or_(columns.subject == label, columns.subject.regexp_match(nodes)))
     if wanted.user is not None:
@@ -160,6 +161,18 @@ def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
     if wanted.until is not None:
         found.append(columns.at < wanted.until)
     return found
+
+
+def _forms(subject: str) -> tuple[str, ...]:
+    """`acme/web-1` as events have it, and `acme.web-1` as an older vgpuctl wrote it."""
+    tenant, slash, name = subject.partition("/")
+    return (subject, host_name_of(tenant, name)) if slash else (subject,)
+
+
+def _printed(subject: str, tenant: str | None) -> str:
+    """The subject of an event, of an older vgpuctl too, as TENANT/NAME."""
+    before = "" if tenant is None else host_name_of(tenant, "")
+    return printed_name(tenant, subject.removeprefix(before)) if tenant and subject.startswith(before) else subject
 
 
 def _fits(column: Column[str], pattern: str) -> ColumnElement[bool]:
@@ -185,7 +198,7 @@ def _event(row: Row[Any]) -> Event:
         row.id,
         row.at,
         row.kind,
-        row.subject,
+        _printed(row.subject, row.tenant),
         row.detail,
         row.tenant,
         row.host,

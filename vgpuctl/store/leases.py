@@ -11,7 +11,7 @@ from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, Share
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.store import codec, tables
 from vgpuctl.store.events import EventRows
 from vgpuctl.store.operations import COLLECTING
@@ -113,7 +113,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
         before: Values | None = None,
         after: Values | None = None,
     ) -> None:
-        label = host_name_of(lease.tenant, lease.vm_name)
+        label = printed_name(lease.tenant, lease.vm_name)
         self.add_event(kind, label, detail, tenant=lease.tenant, host=lease.host, before=before, after=after)
 
     def ledger_faults(self) -> list[str]:
@@ -150,7 +150,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
         for lease_id in sorted(rows.keys() - open_ids):
             if LeaseState(rows[lease_id].state).is_attached():
                 lease = _lease(rows[lease_id])
-                what = f"{lease.share.profile} of {lease.tenant}.{lease.vm_name} was used, but not counted"
+                what = f"{lease.share.profile} of {lease.tenant}/{lease.vm_name} was used, but not counted"
                 faults.append((lease, lease_id, rows[lease_id].created_at, what))
         return faults
 

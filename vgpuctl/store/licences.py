@@ -16,7 +16,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_time_to_second
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.store import tables
 from vgpuctl.store.events import EventRows
 
@@ -169,7 +169,7 @@ class LicenceRows(EventRows):
 
     def describe_seat(self, seat: LicenceSeat) -> str:
         """Who has a seat, and when it comes back, in one line."""
-        label = host_name_of(seat.tenant, seat.vm_name)
+        label = printed_name(seat.tenant, seat.vm_name)
         if seat.released_at is None:
             return f"{seat.pool}: {label} holds a seat since {format_time_to_second(seat.taken_at)}"
         return f"{seat.pool}: the seat of {label} comes back at {format_time_to_second(seat.released_at)}"
@@ -177,7 +177,7 @@ class LicenceRows(EventRows):
     def _note_seat(
         self, kind: EventKind, seat: LicenceSeat, *, before: Values | None = None, after: Values | None = None
     ) -> None:
-        label = host_name_of(seat.tenant, seat.vm_name)
+        label = printed_name(seat.tenant, seat.vm_name)
         self.add_event(kind, label, tenant=seat.tenant, before=before, after=after)
 
 

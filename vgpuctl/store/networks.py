@@ -50,7 +50,7 @@ class NetworkRows(TenantRows):
                 state=network.state.value,
                 request=codec.encode(request),
                 created_at=self._clock(),
-                label=network.label,
+                label=network.host_name,
             ),
             conflict=f"another run has just created network {request.name} of tenant {request.tenant}",
         )
@@ -68,7 +68,7 @@ class NetworkRows(TenantRows):
         """The network of any tenant that hosts know by this name, None when there is none."""
         column = _NETWORKS.c.label
         found = map(_network, self._read(select(_NETWORKS).where((column == label) | column.is_(None))))
-        return next((network for network in found if network.label == label), None)
+        return next((network for network in found if network.host_name == label), None)
 
     def network(self, tenant: str, name: str) -> Network:
         """One network by its tenant and name. Raises NotFound, with names that are near."""
@@ -209,4 +209,4 @@ def _network(row: Row[Any]) -> Network:
             hint="the row is damaged, or a newer vgpuctl wrote it",
         ) from exc
     network = Network(row.id, request, NetworkState(row.state))
-    return network if row.label in (None, network.label) else replace(network, known_as=row.label)
+    return network if row.label in (None, network.host_name) else replace(network, known_as=row.label)

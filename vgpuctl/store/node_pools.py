@@ -186,7 +186,7 @@ def _node(row: Row[Any]) -> Node:
         row.name,
         row.vm_uuid,
         row.wanted_at,
-        codec.decode_texts(row.jobs, what=f"jobs of node {row.tenant}.{row.name}"),
+        codec.decode_texts(row.jobs, what=f"jobs of node {row.tenant}/{row.name}"),
         row.running_at,
         row.joined_at,
         row.is_ready,

@@ -23,7 +23,7 @@ class ReclaimRows(OperationRows):
         amounts: by name of the VM, in the units of quotas. Check `claimed_quota` in the same transaction.
         """
         self.end_own_operations(subject)
-        operation_id = self.begin_operation(KIND, subject, ", ".join(f"{tenant}.{name}" for name in amounts))
+        operation_id = self.begin_operation(KIND, subject, ", ".join(f"{tenant}/{name}" for name in amounts))
         for name, takes in amounts.items():
             for resource, amount in takes.items():
                 self._write(

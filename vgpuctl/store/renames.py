@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.vm import Vm, VmRequest, host_name_of
+from vgpuctl.model.vm import Vm, VmRequest, printed_name
 from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind, VpcSpec
 from vgpuctl.store import codec, tables
 from vgpuctl.store.leases import LeaseRows
@@ -49,7 +49,7 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
         ):
             change = update(table).where(table.c.vm_uuid == vm.uuid).values(vm_name=name)
             self._write(change if rule is None else change.where(rule))
-        for label in (host_name_of(tenant, old), host_name_of(tenant, name)):
+        for label in (printed_name(tenant, old), printed_name(tenant, name)):
             self.add_event(
                 EventKind.VM_RENAMED, label, tenant=tenant, host=vm.host, before={"name": old}, after={"name": name}
             )

@@ -17,7 +17,7 @@ from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.event import NOBODY, Actor, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueEntry
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
 from vgpuctl.store.claims import Claim, claim_by_operation, claim_row
@@ -170,7 +170,7 @@ class Store:
     def _note_queue(self, kind: EventKind, entry: QueueEntry, detail: str = "", *, after: Values) -> None:
         with self.transaction() as session:
             for one in entry.requests:
-                label = host_name_of(one.tenant, one.name)
+                label = printed_name(one.tenant, one.name)
                 before: Values = {"reason": entry.reason}
                 session.add_event(kind, label, detail, tenant=one.tenant, host=one.host, before=before, after=after)
 

@@ -9,7 +9,7 @@ from sqlalchemy import Row, delete, insert, select, update
 from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.model.volume import KEPT, Volume, VolumeKind, VolumeState
 from vgpuctl.store import codec, tables
 from vgpuctl.store.events import EventRows
@@ -127,7 +127,7 @@ class VolumeRows(EventRows):
     def _note_volume(
         self, kind: EventKind, volume: Volume, *, before: Values | None = None, after: Values | None = None
     ) -> None:
-        label = host_name_of(volume.tenant, volume.vm_name)
+        label = printed_name(volume.tenant, volume.vm_name)
         detail = str(volume.kind)
         self.add_event(kind, label, detail, tenant=volume.tenant, host=volume.host, before=before, after=after)
 

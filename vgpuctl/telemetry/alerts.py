@@ -55,7 +55,7 @@ class Alert:
 _CRITICAL, _WARNING, _INFO = AlertSeverity
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.host }}"
 _POOL = "node pool {{ $labels.tenant }}/{{ $labels.node_pool }}"
-_VM = "{{ $labels.tenant }}.{{ $labels.vm }} on {{ $labels.host }}"
+_VM = "{{ $labels.tenant }}/{{ $labels.vm }} on {{ $labels.host }}"
 
 
 def _new(series: str, window: str) -> str:

@@ -57,7 +57,7 @@ def instance_boxes(drawn: GpuMap) -> list[Box]:
 def _segment(one: Segment, gpu: GpuView, total: int) -> Box:
     measured = gpu.shares.get(one.device or "", _NOTHING)
     use = measured.get("share_utilization_ratio")
-    names = f"{one.tenant}.{one.vm}" if one.tenant and one.vm else ""
+    names = f"{one.tenant}/{one.vm}" if one.tenant and one.vm else ""
     words = [names, one.profile or "", mib(one.size_mib), STYLES[style := _style(one)]]
     if use is not None:
         words.append(f"uses {percent(use)} of what is promised")

@@ -45,7 +45,7 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
     assert xml.index(".second.qcow2") < xml.index(".first.qcow2") < xml.index("<backingStore/>")
     for arguments, why in (
         (("move-vm", "one", *ACME, "--to", "sim-002"), "cannot move: its disks have snapshots"),
-        (("resize-disk", "one", "1GiB", *ACME), "cannot resize a disk of acme.one: its disks have snapshots"),
+        (("resize-disk", "one", "1GiB", *ACME), "cannot resize a disk of acme/one: its disks have snapshots"),
         (("detach-disk", "one", "data", *ACME), "the newest is second"),
         (("delete-vm", "one", *ACME, "--yes"), "its disk data is kept and has snapshots, the newest second"),
         (("delete-vm", "one", *ACME, "--dry-run"), "its disk data is kept and has snapshots, the newest second"),
@@ -92,4 +92,4 @@ def test_sizes_and_media_are_changed_only_where_there_are_some(operator: Operato
     ):
         assert why in operator.is_refused(*arguments)["message"]
     assert operator.json("resize-disk", "one", "64MiB", *ACME)["changed"] is False
-    assert operator.json("eject-iso", "one", *ACME) == {"vm": "acme.one", "changed": False, "media": [], "left": []}
+    assert operator.json("eject-iso", "one", *ACME) == {"vm": "acme/one", "changed": False, "media": [], "left": []}

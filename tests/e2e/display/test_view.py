@@ -125,7 +125,7 @@ def test_a_viewer_sees_it_on_a_local_port(desk: Operator) -> None:
     with pytest.raises(ConnectionRefusedError):
         connect(opened["port"])
     event = desk.json("list-events", "--kind", "vm-viewed")[-1]
-    assert (event["subject"], event["detail"]) == ("acme.desk", "vnc, on a local port")
+    assert (event["subject"], event["detail"]) == ("acme/desk", "vnc, on a local port")
     assert event["tenant"] == "acme" and event["host"] == "gpu1"
 
 
@@ -232,7 +232,7 @@ def test_an_address_that_no_browser_opens_is_void(desk: Operator) -> None:
 
 def test_what_cannot_be_viewed_is_refused_with_its_remedy(desk: Operator, tmp_path: Path) -> None:
     refused = desk.is_refused("view", "plain", *ACME)
-    assert refused["message"] == "VM acme.plain has no display"
+    assert refused["message"] == "VM acme/plain has no display"
     assert "set-console plain emulated" in refused["hint"]
     refused = desk.is_refused("screenshot", "plain", str(tmp_path / "plain.png"), *ACME)
     assert "has no screen" in refused["message"] and not (tmp_path / "plain.png").exists()

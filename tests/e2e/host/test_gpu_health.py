@@ -81,7 +81,7 @@ def test_a_guests_own_xid_is_an_event_with_the_vms_and_no_quarantine(operator: O
     lab.faults.begin(HOST, "xid", 31, card=CARD, folder=sick)
     operator.does("list-hosts")
     (event,) = found(operator, "gpu-health")
-    assert (event["evidence"]["finding"], event["evidence"]["vms"]) == ("xid-restart-app", ["acme.web-1"])
+    assert (event["evidence"]["finding"], event["evidence"]["vms"]) == ("xid-restart-app", ["acme/web-1"])
     assert "Xid 31" in event["detail"]
     assert quarantined(operator) == {}
     operator.does("delete-vm", "web-1", "--tenant", "acme", "--yes", "--timeout", "0")

@@ -197,7 +197,7 @@ def test_a_reboot_and_lost_shares_are_observed_and_are_events(operator: Operator
     ]
     assert events_of(operator, "host-rebooted")[-1]["after"] == {"boot_id": after["boot_id"]}
     (share,) = [one for one in events_of(operator, "share-observed") if one["after"] == {"state": "lost"}][-1:]
-    assert (share["subject"], share["host"], share["tenant"]) == ("acme.web", HOST, "acme")
+    assert (share["subject"], share["host"], share["tenant"]) == ("acme/web", HOST, "acme")
     assert events_of(operator, "vm-observed")[-1]["after"] == {"state": "shut-off"}
     operator.does("start-vm", "web", *ACME)
     operator.does("list-gpus", "--refresh")

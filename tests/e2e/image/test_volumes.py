@@ -123,7 +123,7 @@ def test_foreign_volumes_stay_after_a_failing_gang_start_and_queue(
         operator.is_refused("start-vm", "web-1", "--tenant", "globex")
         assert _volumes(operator) == own, "a failing start keeps the VM's disk and everybody else's"
         served = operator.json("controller", "--once", "--shutdown-timeout", "0")
-        assert [one["outcome"].partition(":")[0] for one in served if one["name"] == "globex.queued"] == ["failed"]
+        assert [one["outcome"].partition(":")[0] for one in served if one["name"] == "globex/queued"] == ["failed"]
         assert _volumes(operator) == own, "so does a failing start from the queue"
     finally:
         lab.faults.clear("sim-001", folder=fleet)
@@ -147,7 +147,7 @@ def test_a_volume_that_took_the_place_of_a_vms_disk_is_neither_booted_nor_delete
         Storage(there).create_disk("default", disk, 32)
     refused = operator.is_refused("start-vm", "web-1", "--tenant", "initech")
     assert (
-        "is not the volume that was made for initech.web-1: it has 33554432 bytes, not 67108864" in refused["message"]
+        "is not the volume that was made for initech/web-1: it has 33554432 bytes, not 67108864" in refused["message"]
     )
     assert operator.json("repair") == []
     _delete(operator, "initech", "web-1")

@@ -84,7 +84,7 @@ def test_pending_pods_make_nodes_from_zero_and_idle_ones_are_deleted(operator: O
         autoscaler.loop()
         assert len(provider.instances(GROUP)) == 1
         assert provider.call("NodeGroupTargetSize", id=GROUP).targetSize == 1
-    events = operator.json("list-events", "acme.gpu-001")
+    events = operator.json("list-events", "acme/gpu-001")
     assert "the autoscaler deletes it" in [one["detail"] for one in events if one["kind"] == "node-let-go"]
 
 

@@ -67,7 +67,7 @@ def test_layout_and_shares_are_back_before_the_vm_starts(
         kernel_host.reboot()
         log = witness.run("cat /run/vgpuctl-restore.log")
         assert "the layout is restored" in log
-        started = ("vm-started", "acme.kept", "controller")
+        started = ("vm-started", "acme/kept", "controller")
         soon(lambda: started in events(declared), limit_s=START_LIMIT_S)
     assert witness.state() == before, log
     assert {"layout-not-restored", "share-not-restored"}.isdisjoint(kind for kind, *_ in events(declared))

@@ -63,16 +63,16 @@ def test_all_seats_taken_refuses_by_name_and_queues(operator: Operator) -> None:
     assert (refused["reference"], refused["exit_code"]) == ("no-licence", 5)
     assert "all 2 seats of licences of edition vws are taken" in refused["message"]
     assert [line.partition(" since")[0] for line in refused["context"]] == [
-        "dls: acme.old holds a seat", "dls: acme.web holds a seat",
+        "dls: acme/old holds a seat", "dls: acme/web holds a seat",
     ]  # fmt: skip
     assert operator.is_refused("create-vm", "third", *VM, "--dry-run")["reference"] == "no-licence"
     assert [vm["vm"]["request"]["name"] for vm in operator.json("list-vms")] == ["old", "web"]
     operator.does("create-vm", "third", *VM, "--queue")
     assert "seats of licences of edition vws are taken" in operator.does("list-queue", "--json").out
-    assert _pool(operator)["waiting"] == ["acme.third"]
-    assert "acme.third" in operator.does("list-licence-pools").out
+    assert _pool(operator)["waiting"] == ["acme/third"]
+    assert "acme/third" in operator.does("list-licence-pools").out
     operator.does("controller", "--once", "--shutdown-timeout", "0")
-    assert _pool(operator)["waiting"] == ["acme.third"]
+    assert _pool(operator)["waiting"] == ["acme/third"]
     operator.does("stop-vm", "web", *TENANT, "--hold", "keep")
     operator.does("controller", "--once", "--shutdown-timeout", "0")
     assert [seat["vm_name"] for seat in _pool(operator)["seats"]] == ["old", "third"]
@@ -107,7 +107,7 @@ def test_the_seat_of_a_killed_vm_comes_back_after_the_lease(operator: Operator) 
     operator.does("repair")
     assert _counts(operator) == (1, 1, 0)
     refused = operator.is_refused("create-vm", "third", *VM)
-    assert "the seat of acme.web comes back at" in refused["message"]
+    assert "the seat of acme/web comes back at" in refused["message"]
     assert re.search(r"comes back at \d{4}-\d\d-\d\d", refused["context"][0])
     refused = operator.is_refused("delete-licence-pool", "dls", "--yes")
     assert refused["reference"] == "state" and len(refused["context"]) == 2

@@ -49,7 +49,7 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
     try:
         planned = operator.json("evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
         assert {one["subject"]: one["verdict"] for one in planned} == {
-            "acme.web": "move", "acme.data": "lost", "acme.bound": "stay",
+            "acme/web": "move", "acme/data": "lost", "acme/bound": "stay",
         }  # fmt: skip
         assert set(_vms(operator).values()) == {(HOST, "running")}
 
@@ -131,7 +131,7 @@ def test_a_lost_vm_keeps_its_host_fenced_while_it_runs_there_and_starts_again_wi
     operator.does("uncordon-host", HOST)
     (data,) = operator.json("list-vms")
     assert (data["vm"]["state"], data["vm"]["problem"], data["leases"]) == ("stopped", None, [])
-    assert operator.json("list-events", "--kind", "vm-found")[-1]["subject"] == "acme.data"
+    assert operator.json("list-events", "--kind", "vm-found")[-1]["subject"] == "acme/data"
     operator.does("start-vm", "data", *ACME)
     (data,) = operator.json("list-vms", "--refresh")
     assert (data["observed"], [one["state"] for one in data["leases"]]) == ("running", ["running"])
@@ -249,13 +249,13 @@ def test_a_vm_on_shared_storage_starts_where_its_data_is(operator: Operator, fle
     try:
         planned = operator.json("evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
         told = {one["subject"]: (one["verdict"], one["to"]) for one in planned}
-        assert told == {"acme.left": ("move", OTHER), "acme.right": ("stay", None)}
-        (why,) = [one["reason"] for one in planned if one["subject"] == "acme.right"]
+        assert told == {"acme/left": ("move", OTHER), "acme/right": ("stay", None)}
+        (why,) = [one["reason"] for one in planned if one["subject"] == "acme/right"]
         assert "it may not be lost" in why and THIRD in why
         lab.faults.clear(THIRD, folder=fleet)
 
         done = operator.json("evacuate-host", HOST, *DEAD)["vms"]
-        assert {one["subject"]: one["storage"] for one in done} == {"acme.left": "shared", "acme.right": "shared"}
+        assert {one["subject"]: one["storage"] for one in done} == {"acme/left": "shared", "acme/right": "shared"}
         assert _vms(operator) == {"left": (OTHER, "running"), "right": (THIRD, "running")}
     finally:
         lab.faults.clear(THIRD, folder=fleet)
@@ -294,7 +294,7 @@ def test_a_seed_that_was_on_the_dead_host_is_made_again_and_no_disk_is_called_lo
     finally:
         lab.faults.clear(HOST, folder=fleet)
     (why,) = partial["context"]
-    assert "acme.told: its seed was on sim-001 itself, and cannot be made again" in why
+    assert "acme/told: its seed was on sim-001 itself, and cannot be made again" in why
     assert _vms(operator) == {"named": (OTHER, "running"), "told": (HOST, "running")}
     with libvirt_of(operator.inventory, OTHER) as there:
         assert f"{uuids['named']}-seed.iso" in [one.name for one in Storage(there).volumes("default")]

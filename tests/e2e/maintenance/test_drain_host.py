@@ -59,22 +59,22 @@ def test_a_host_is_planned_drained_kept_empty_and_taken_back(operator: Operator)
 
     planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan")
     assert [one["subject"] for one in planned["vms"]] == [
-        "acme.high",
-        "acme.bound",
-        "acme.low",
-        "reservation acme.training",
+        "acme/high",
+        "acme/bound",
+        "acme/low",
+        "reservation acme/training",
     ]
     assert _verdicts(planned) == {
-        "acme.high": ("move", "sim-002", "planned"),
-        "acme.low": ("move", "sim-002", "planned"),
-        "acme.bound": ("stay", None, "planned"),
-        "reservation acme.training": ("move", "sim-002", "planned"),
+        "acme/high": ("move", "sim-002", "planned"),
+        "acme/low": ("move", "sim-002", "planned"),
+        "acme/bound": ("stay", None, "planned"),
+        "reservation acme/training": ("move", "sim-002", "planned"),
     }
     assert (_states(operator), planned["drained"]) == (before, False)
 
     partial = operator.is_refused("drain-host", HOST, "--reason", "new disks", *NOW)
     assert partial["reference"] == "partial-failure"
-    assert "acme.bound: cannot move: it was created for host sim-001" in partial["context"]
+    assert "acme/bound: cannot move: it was created for host sim-001" in partial["context"]
     assert _states(operator) == {
         "high": ("sim-002", "running"), "low": ("sim-002", "running"), "bound": (HOST, "running"),
     }  # fmt: skip
@@ -83,13 +83,13 @@ def test_a_host_is_planned_drained_kept_empty_and_taken_back(operator: Operator)
     assert "host-cordoned" in {one["code"] for one in explained["answers"]}
 
     drained = operator.json("drain-host", HOST, "--reason", "new disks", "--stop", *NOW)
-    assert (drained["drained"], _verdicts(drained)["acme.bound"]) == (True, ("stop", None, "stopped"))
+    assert (drained["drained"], _verdicts(drained)["acme/bound"]) == (True, ("stop", None, "stopped"))
     refused = operator.is_refused("start-vm", "bound", *ACME)
     assert "it is drained: new disks" in refused["message"]
     assert operator.json("drain-host", HOST, "--reason", "new disks", *NOW)["drained"], "again: nothing to do"
 
     back = operator.json("uncordon-host", HOST, "--start", "--reason", "disks are in")
-    assert (back["changed"], back["started"]) == (True, {"acme.bound": "running"})
+    assert (back["changed"], back["started"]) == (True, {"acme/bound": "running"})
     assert _states(operator)["bound"] == (HOST, "running")
     kinds = [one["kind"] for one in operator.json("list-events", "--host", HOST) if one["kind"].startswith("host-")]
     assert kinds[-4:] == ["host-cordoned", "host-drained", "host-uncordoned", "host-uncordoned"]
@@ -119,9 +119,9 @@ def test_a_stopped_vm_stays_unless_the_host_does_not_come_back(operator: Operato
     _on_first(operator, "web", "--gpu", "A40-8Q")
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")
     stays = operator.json("drain-host", HOST, "--reason", "new disks", *NOW)
-    assert (stays["drained"], _verdicts(stays)["acme.web"]) == (True, ("stay", None, "stays stopped"))
+    assert (stays["drained"], _verdicts(stays)["acme/web"]) == (True, ("stay", None, "stays stopped"))
     moved = operator.json("drain-host", HOST, "--reason", "it is sold", "--all", *NOW)
-    assert _verdicts(moved)["acme.web"] == ("move", "sim-002", "moved")
+    assert _verdicts(moved)["acme/web"] == ("move", "sim-002", "moved")
     assert _states(operator) == {"web": ("sim-002", "stopped")}
 
 
@@ -141,10 +141,10 @@ def test_a_vm_takes_its_reservation_and_its_declared_end_along(operator: Operato
 
     planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan", "--stop")
     assert _verdicts(planned) == {
-        "acme.web": ("move", "sim-002", "planned"),
-        "acme.bound": ("stop", None, "planned"),
-        "reservation acme.now": ("move", "sim-002", "planned"),
-        "reservation acme.later": ("move", "sim-002", "planned"),
+        "acme/web": ("move", "sim-002", "planned"),
+        "acme/bound": ("stop", None, "planned"),
+        "reservation acme/now": ("move", "sim-002", "planned"),
+        "reservation acme/later": ("move", "sim-002", "planned"),
     }
     operator.does("drain-host", HOST, "--reason", "new disks", "--stop", *NOW)
     (web,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "web"]
@@ -167,7 +167,7 @@ def test_a_reservation_whose_vm_stays_stays_with_it(operator: Operator) -> None:
     operator.does("uncordon-host", "sim-002")
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")
     done = operator.json("drain-host", HOST, "--reason", "new disks", *NOW)
-    assert (done["drained"], _verdicts(done)["reservation acme.now"]) == (True, ("stay", None, "stays"))
+    assert (done["drained"], _verdicts(done)["reservation acme/now"]) == (True, ("stay", None, "stays"))
     assert operator.json("list-reservations")[0]["host"] == HOST
 
 
@@ -185,9 +185,9 @@ def test_a_drain_that_is_killed_goes_on_and_what_ran_runs(operator: Operator, wh
     else:
         assert cut["vm"]["problem"] == "moves from sim-001 to sim-002"
     planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan")
-    assert _verdicts(planned)["acme.web"] == ("move", "sim-002", "planned")
+    assert _verdicts(planned)["acme/web"] == ("move", "sim-002", "planned")
     done = operator.json(*drain)
-    assert (done["drained"], _verdicts(done)["acme.web"]) == (True, ("move", "sim-002", "moved"))
+    assert (done["drained"], _verdicts(done)["acme/web"]) == (True, ("move", "sim-002", "moved"))
     assert _states(operator) == {"web": ("sim-002", "running")}
     assert operator.json("repair") == []
     assert operator.json("list-reservations") == []
@@ -215,7 +215,7 @@ def test_a_vm_that_moves_and_does_not_start_is_not_said_to_be_left(operator: Ope
     assert row["outcome"].startswith("failed: it is stopped on sim-002: ")
     assert "moved and did not start" in err
     again = operator.json("drain-host", HOST, "--reason", "x", *NOW)
-    assert (again["drained"], _verdicts(again)["acme.web"]) == (True, ("move", "sim-002", "moved"))
+    assert (again["drained"], _verdicts(again)["acme/web"]) == (True, ("move", "sim-002", "moved"))
     assert _states(operator) == {"web": ("sim-002", "running")}
 
 

@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(operator: Operator, f
     assert refused["reference"] == "network-differs"
     assert refused["context"] == ["isolated: no there, yes wanted"]
     refused = operator.is_refused("create-vm", "a", "--tenant", "acme", "--network", "there", "--host", "sim-001")
-    assert "network acme.there is on sim-002" in refused["message"]
+    assert "network acme/there is on sim-002" in refused["message"]
     assert operator.is_refused("show-network", "ther", "--tenant", "acme")["hint"] == "did you mean there?"
     assert list(_networks(fleet, "sim-002")) == ["acme.there"]
     assert [one["network"]["request"]["name"] for one in operator.json("list-networks")] == ["there"]

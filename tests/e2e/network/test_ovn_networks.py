@@ -75,7 +75,7 @@ def test_repair_brings_back_what_is_missing_and_gc_takes_away_what_nobody_has(
     central.nbctl("ls-del", central.nbctl("--bare", "--columns=name", "list", "Logical_Switch").strip())
     stray = '{"vgpuctl-owner"="tenant/nobody","vgpuctl-key"="switch/1"}'
     central.nbctl("create", "Logical_Switch", "name=stray", f"external_ids={stray}")
-    assert [(one["subject"], one["outcome"]) for one in operator.json("repair")] == [("acme.front", "finished")]
+    assert [(one["subject"], one["outcome"]) for one in operator.json("repair")] == [("acme/front", "finished")]
     assert operator.json("repair") == []
     found = operator.json("gc", "--dry-run")
     assert [(one["kind"], one["name"], one["outcome"]) for one in found] == [
@@ -175,8 +175,8 @@ def test_a_vm_has_a_port_in_each_network_with_its_own_groups(operator: Operator,
     operator.does("create-vm", "both", *ACME, "--network", "left", "--nic", nic, *SIZE)
     shown = operator.json("show-vm", "both", *ACME)["interfaces"]
     assert [(one["network"], one["address"]) for one in shown] == [
-        ("acme.left", "10.20.0.2"),
-        ("acme.right", "10.21.0.2"),
+        ("acme/left", "10.20.0.2"),
+        ("acme/right", "10.21.0.2"),
     ]
     attached = operator.json("attach-nic", "both", "left", "--another", *ACME)
     assert (attached["position"], attached["address"]) == (2, "10.20.0.3")

@@ -43,15 +43,15 @@ def test_each_interface_has_its_network_and_a_port_of_its_own(operator: Operator
         (one.find("source").get("network"), one.find("model").get("type"), one.find("address").get("bus"))  # type: ignore[union-attr]
         for one in interfaces
     ]
-    assert found == [("acme.front", "virtio", "0x02"), ("acme.back", "virtio", "0x05"), ("default", "e1000e", "0x06")]
+    assert found == [("acme/front", "virtio", "0x02"), ("acme/back", "virtio", "0x05"), ("default", "e1000e", "0x06")]
     assert not operator.json(*TWO)[0]["changed"]
     assert addresses_of(fleet, "acme.front") == ["10.0.0.2"]
     assert addresses_of(fleet, "acme.back") == ["10.1.0.2"]
     shown = operator.json("show-vm", "two", "--tenant", "acme")
     macs = [one.find("mac").get("address") for one in interfaces]  # type: ignore[union-attr]
     assert [(one["position"], one["network"], one["address"]) for one in shown["interfaces"]] == [
-        (0, "acme.front", "10.0.0.2"),
-        (1, "acme.back", "10.1.0.2"),
+        (0, "acme/front", "10.0.0.2"),
+        (1, "acme/back", "10.1.0.2"),
         (2, "default", None),
     ]
     assert [one["mac_address"] for one in shown["interfaces"]] == macs
@@ -68,7 +68,7 @@ def test_each_interface_has_its_network_and_a_port_of_its_own(operator: Operator
 REFUSED = [
     (("--network", "front", "--nic", "theirs"), "has no network 'theirs'"),
     (("--network", "globex.theirs"), "has no network 'globex.theirs'; on hosts that is a tenant's network"),
-    (("--network", "front", "--nic", "far"), "VM no cannot run on sim-001: network acme.far is on sim-002"),
+    (("--network", "front", "--nic", "far"), "VM no cannot run on sim-001: network acme/far is on sim-002"),
     (("--network", "front", "--nic", "back,security_groups=web"), "only networks carried by OVN have"),
     (("--network", "front", *("--nic", "back") * 9), "8 more network interfaces fit one VM"),
 ]

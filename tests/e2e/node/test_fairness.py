@@ -79,7 +79,7 @@ def test_a_preempted_node_that_nobody_starts_again_is_let_go_and_the_minimum_wai
     assert set(nodes(operator).values()) == {"joining"}
     assert not set(before.values()) & {vm["uuid"] for vm in vms(operator).values()}
     let_go = operator.json("list-events", "--kind", "node-let-go")[-1]
-    assert "preempted by umbrella.urgent" in let_go["detail"]
+    assert "preempted by umbrella/urgent" in let_go["detail"]
 
 
 def test_a_node_preempts_only_where_its_pool_may(operator: Operator) -> None:

@@ -32,7 +32,7 @@ def test_a_node_joins_is_ready_and_is_drained_before_it_goes(
     operator.does("set-node-pool", "gpu", *ACME, "--min", "0")
     operator.does("scale-node-pool", "gpu", "0", *ACME)
     told = round_of(operator)
-    assert {"name": "acme.gpu-001", "outcome": "drains: ml/train"} in told
+    assert {"name": "acme/gpu-001", "outcome": "drains: ml/train"} in told
     assert nodes(operator) == {"gpu-001": "leaving"}
     assert list(vms(operator)) == ["gpu-001"], "its VM runs while its pods leave"
     api.kept.clear()
@@ -41,7 +41,7 @@ def test_a_node_joins_is_ready_and_is_drained_before_it_goes(
     assert (nodes(operator), vms(operator), api.nodes, api.pods) == ({}, {}, {}, {})
     changes = [one for one in api.requests if "eviction" not in one]
     assert changes == ["PATCH /api/v1/nodes/gpu-001", "DELETE /api/v1/nodes/gpu-001"], "cordoned first, then forgotten"
-    assert kinds(operator, "acme.gpu-001")[-7:] == [
+    assert kinds(operator, "acme/gpu-001")[-7:] == [
         "node-wanted",
         "node-joined",
         "node-ready",
@@ -68,7 +68,7 @@ def test_pods_that_never_leave_keep_a_node_until_its_time_to_drain_is_over(
     api.broken = [(500, b"boom")]
     round_of(operator, 700)
     assert vms(operator) == {}
-    (drained,) = [one for one in operator.json("list-events", "acme.gpu-001") if one["kind"] == "node-drained"][-1:]
+    (drained,) = [one for one in operator.json("list-events", "acme/gpu-001") if one["kind"] == "node-drained"][-1:]
     assert "ml/stuck" in drained["detail"]
 
 
@@ -86,7 +86,7 @@ def test_a_node_that_never_joins_is_deleted_and_counted_and_the_minimum_waits(
     assert vms(operator) == {}, "it is deleted, and the minimum waits a minute or two before it tries again"
     (there,) = operator.json("list-node-pools", "gpu", *ACME)
     assert there["never_joined"] == 1
-    assert "node-never-joined" in kinds(operator, "acme.gpu-001")
+    assert "node-never-joined" in kinds(operator, "acme/gpu-001")
     round_of(operator, 600)
     round_of(operator, 601)
     assert vms(operator)["gpu-001"]["uuid"] != first

@@ -16,7 +16,7 @@ from tests.slurm_fixture import wait_until
 __all__ = ["api", "nothing_is_left", "operator", "pool"]
 FLEET = (1, "a40")
 CORDON = "PATCH /api/v1/nodes/gpu-001"
-NODE = "acme.gpu-001"
+NODE = "acme/gpu-001"
 ORDER = ("vm-preemption-notice", "node-cordoned", "node-drained", "vm-preempted", "vm-stopped")
 
 
@@ -80,7 +80,7 @@ def test_a_vm_stays_until_its_pods_have_left(
     api.kept.clear()
     _out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
-    assert "acme.gpu-001: its node drains, for at most 10m\nacme.gpu-001: waits for ml/train\n" in err
+    assert "acme/gpu-001: its node drains, for at most 10m\nacme/gpu-001: waits for ml/train\n" in err
     assert api.pods == {}
     assert [(one["kind"], one["detail"]) for one in told(operator)] == [
         ("node-cordoned", f"its VM is {'stopped' if command[0] == 'stop-vm' else 'deleted'}"),
@@ -178,7 +178,7 @@ def test_a_preempted_node_drains_in_its_grace_period(
         "POST /api/v1/namespaces/ml/pods/stuck/eviction",
     ]
     assert [(one["kind"], one["detail"]) for one in told(operator)] == [
-        ("node-cordoned", "it is preempted by acme.urgent"),
+        ("node-cordoned", "it is preempted by acme/urgent"),
         ("node-drained", "after 4s, with ml/stuck"),
     ]
     assert reason(api) == "it is preempted", "a tenant's cluster does not hear of others"

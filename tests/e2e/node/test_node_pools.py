@@ -46,7 +46,7 @@ def test_scaling_makes_nodes_and_deletes_those_that_are_let_go(operator: Operato
     operator.does(*ONCE)
     assert nodes(operator) == {"gpu-001": "joining"}
     assert list(vms(operator)) == ["gpu-001"]
-    kinds = [one["kind"] for one in operator.json("list-events", "acme.gpu-002")]
+    kinds = [one["kind"] for one in operator.json("list-events", "acme/gpu-002")]
     assert [kind for kind in kinds if kind.startswith("node-")][-4:] == [
         "node-wanted",
         "node-let-go",
@@ -72,8 +72,8 @@ def test_listings_say_of_a_node_its_pool_and_its_cluster(operator: Operator) -> 
     assert (shown["node_pool"], shown["cluster"]) == of_node
     assert "of pool gpu of cluster k8s" in operator.does("show-vm", "gpu-001", *ACME).out
     subjects = {one["subject"] for one in operator.json("list-events", *ACME, "--node-pool", "gpu", "--since", "1m")}
-    assert {"acme/gpu", "acme.gpu-001"} <= subjects
-    assert not {"acme.web", "acme"} & subjects
+    assert {"acme/gpu", "acme/gpu-001"} <= subjects
+    assert not {"acme/web", "acme"} & subjects
     for command in ("list-vms", "list-events"):
         assert "needs its tenant" in operator.is_refused(command, "--node-pool", "gpu")["message"]
     assert operator.is_refused("list-vms", *ACME, "--node-pool", "other")["reference"] == "not-found"

@@ -65,7 +65,7 @@ def test_the_controller_runs_until_it_is_told_to_end(operator: Operator) -> None
         process.send_signal(signal.SIGTERM)
         _out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "acme.second: started" in err
+    assert "acme/second: started" in err
     assert states(operator) == {"second": "running"}
 
 

@@ -47,7 +47,7 @@ def test_a_qemu_that_is_killed_is_seen_within_thirty_seconds(watched: Operator, 
     soon(lambda: vm(watched)["observed"] == "shut-off")
     soon(lambda: state(watched) == ("shut-off", "free"), limit_s=60)
     seen = [one for one in events(watched, "vm-observed") if one["after"] == {"state": "shut-off"}]
-    assert [(one["subject"], one["actor"]["command"]) for one in seen] == [("acme.web", "controller")]
+    assert [(one["subject"], one["actor"]["command"]) for one in seen] == [("acme/web", "controller")]
     assert vm(watched)["declared"] == "running"
     assert events(watched, "vm-started") == [], "its policy is never"
     watched.does("start-vm", "web", *ACME)

@@ -27,7 +27,7 @@ def test_every_connection_call_and_transaction_has_a_line_with_its_duration(
         lines = [line for line in text.splitlines() if f" event={event} " in line]
         assert lines, event
         assert all("duration_ms=" in line for line in lines)
-    assert 'event=said text="acme.web: running on sim-001"' in text
+    assert 'event=said text="acme/web: running on sim-001"' in text
     assert text.splitlines()[-1].endswith("event=ended exit_code=0")
     assert "AAAAC3" not in text + done.err
     fleet_operator.does("delete-vm", "web", "--tenant", "acme", "--yes", "--timeout", "0")

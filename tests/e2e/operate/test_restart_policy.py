@@ -52,9 +52,9 @@ def test_a_vm_that_ends_by_itself_starts_again_as_its_policy_says(operator: Oper
     with libvirt_of(operator.inventory, HOST) as there:
         for name in NAMES:
             there.connection.lookupByName(f"acme.{name}").destroy()
-    soon(lambda: [one["subject"] for one in events(operator, "vm-started")] == ["acme.ever"])
+    soon(lambda: [one["subject"] for one in events(operator, "vm-started")] == ["acme/ever"])
     soon(lambda: states(operator) == dict.fromkeys(NAMES, "shut-off") | {"ever": "running"})
-    assert [one["subject"] for one in events(operator, "vm-started")] == ["acme.ever"]
+    assert [one["subject"] for one in events(operator, "vm-started")] == ["acme/ever"]
     assert vms(operator)["never"]["declared"] == "running"
     for name in ("never", "failing", "boots"):
         operator.does("start-vm", name, *ACME)
@@ -64,7 +64,7 @@ def test_a_vm_that_crashed_starts_again_on_failure(operator: Operator, tmp_path:
     before = len(events(operator, "vm-started"))
     with libvirt_of(operator.inventory, HOST) as there:
         there.connection.lookupByName("acme.failing").coreDump(f"{tmp_path}/core", libvirt.VIR_DUMP_CRASH)
-    soon(lambda: [one["subject"] for one in events(operator, "vm-started")][before:] == ["acme.failing"])
+    soon(lambda: [one["subject"] for one in events(operator, "vm-started")][before:] == ["acme/failing"])
     soon(lambda: states(operator)["failing"] == "running")
 
 
@@ -85,8 +85,8 @@ def test_after_a_reboot_shares_and_vms_come_back_in_order_of_priority(operator: 
     wanted = {"never": "shut-off", "failing": "running", "ever": "running", "boots": "running"}
     soon(lambda: states(operator) == wanted, limit_s=90)
     started = [one["subject"] for one in events(operator, "vm-started")][before:]
-    assert started[0] == "acme.ever", "the highest priority comes first"
-    assert started == ["acme.ever", "acme.boots", "acme.failing"], "by priority, then by name"
+    assert started[0] == "acme/ever", "the highest priority comes first"
+    assert started == ["acme/ever", "acme/boots", "acme/failing"], "by priority, then by name"
     soon(lambda: vms(operator)["never"]["shares"][0]["state"] == "free", limit_s=60)
     operator.does("start-vm", "never", *ACME)
     assert [(one["subject"], one["detail"]) for one in events(operator, "vm-not-restarted")] == []
@@ -97,9 +97,9 @@ def test_what_cannot_come_back_is_an_event_with_the_reason(operator: Operator, f
         soon(lambda: any(one["host"] == HOST for one in events(operator, "gpu-quarantined")))
         with libvirt_of(operator.inventory, HOST) as there:
             there.connection.lookupByName("acme.ever").destroy()
-        soon(lambda: "acme.ever" in [one["subject"] for one in events(operator, "vm-not-restarted")])
+        soon(lambda: "acme/ever" in [one["subject"] for one in events(operator, "vm-not-restarted")])
     told = events(operator, "vm-not-restarted")[-1]
-    assert (told["subject"], told["host"], told["tenant"]) == ("acme.ever", HOST, "acme")
+    assert (told["subject"], told["host"], told["tenant"]) == ("acme/ever", HOST, "acme")
     assert "in quarantine: " in told["detail"], told
     assert vms(operator)["ever"]["declared"] == "running"
     assert states(operator)["ever"] == "shut-off"
@@ -109,7 +109,7 @@ def test_a_vm_that_could_not_start_after_the_boot_starts_when_it_can(operator: O
     """Its GPU is in quarantine since the test before; its policy is `never`, so the boot alone asks for it."""
     with failing(fleet, HOST, "power-off"):
         soon(lambda: vms(operator)["boots"]["unknown_since"] is not None)
-    soon(lambda: "acme.boots" in [one["subject"] for one in events(operator, "vm-not-restarted")], limit_s=90)
+    soon(lambda: "acme/boots" in [one["subject"] for one in events(operator, "vm-not-restarted")], limit_s=90)
     assert states(operator)["boots"] == "shut-off"
     operator.does("release-gpu", HOST, "0000:41:00.0", "--reason", "it was powered off and on")
     soon(lambda: states(operator)["boots"] == "running", limit_s=120)

@@ -86,7 +86,7 @@ def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet
     with failing(layouts.folder, HOST, "power-off"):
         soon(lambda: operator.json("list-gpus")[0]["observation"]["unknown_since"] is not None)
         assert machine.state().domains == {}
-    soon(lambda: [one["subject"] for one in events(operator, "vm-started")] == ["acme.boots"], limit_s=90)
+    soon(lambda: [one["subject"] for one in events(operator, "vm-started")] == ["acme/boots"], limit_s=90)
     assert layouts.vfs(HOST) == before
     order = [one["kind"] for one in operator.json("list-events", "--limit", "1000")]
     order = order[order.index("host-rebooted") :]

@@ -91,7 +91,7 @@ def test_the_checks_find_what_does_not_hold(one_vm: tuple[Seen, Mapping[str, Mac
     )
     assert "which is not granted" in found(replace(seen, pools=[Pool("gold", (vm.host,), ())]), nothing)
     promised = Reservation("umbrella", "mine", vm.request.gpus, vm.host, (lease.share,), BEGIN - 1, BEGIN + 1)
-    assert "holds what is reserved as umbrella.mine" in found(replace(seen, reservations=[promised]))
+    assert "holds what is reserved as umbrella/mine" in found(replace(seen, reservations=[promised]))
     assert "dead runs" in found(replace(seen, open_operations=1))
     large = replace(vm, request=replace(vm.request, memory_mib=2**20))
     assert "has promised 1048576 MiB" in found(replace(seen, vms=[large]))

@@ -60,7 +60,7 @@ def test_vms_wait_their_turn_and_start_when_there_is_room(operator: Operator) ->
     assert {one["outcome"].split(":")[0] for one in operator.json(*ONCE)} == {"waits"}
 
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
-    assert operator.json(*ONCE)[0] == {"name": "acme.third", "outcome": "started"}
+    assert operator.json(*ONCE)[0] == {"name": "acme/third", "outcome": "started"}
     assert states(operator) == {"third": "running"}
     (waiting,) = queued(operator)
     assert (waiting["entry"]["request"]["name"], waiting["expected_at"]) == ("second", None)
@@ -88,7 +88,7 @@ def test_a_gang_waits_and_starts_as_a_whole(operator: Operator) -> None:
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
     killed = operator.run("start", *ONCE, program=KILLED_RUN)
     assert killed.code == -9, killed.err
-    assert operator.json(*ONCE)[-1] == {"name": "acme.web-1, web-2", "outcome": "started"}
+    assert operator.json(*ONCE)[-1] == {"name": "acme/web-1, web-2", "outcome": "started"}
     assert states(operator) == {"web-1": "running", "web-2": "running"}
     assert (queued(operator), [one["queued"] for one in operator.json(*gang)]) == ([], [False, False])
 
@@ -116,7 +116,7 @@ def test_no_secret_is_shown_or_lies_in_the_store_and_a_queued_vm_starts_with_it(
     assert b"hunter2" not in files
     assert not [one for one in said if "hunter2" in one.out + one.err]
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
-    assert operator.json(*ONCE)[0] == {"name": "acme.second", "outcome": "started"}
+    assert operator.json(*ONCE)[0] == {"name": "acme/second", "outcome": "started"}
 
 
 def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(operator: Operator) -> None:
@@ -132,19 +132,19 @@ def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(op
     operator.does("set-queue", "fifo", "--ageing", "1s")
     both = (*ONCE[:-1], "sim-001:sim-003")
     deadline, outcomes = time.monotonic() + 60, dict[str, str]()
-    while "acme.card-later" not in outcomes:
+    while "acme/card-later" not in outcomes:
         assert time.monotonic() < deadline
         outcomes |= {one["name"]: one["outcome"].partition(":")[0] for one in operator.json(*both)}
-    assert outcomes == {"acme.long": "waits", "acme.card-later": "started"}
+    assert outcomes == {"acme/long": "waits", "acme/card-later": "started"}
     operator.does("set-queue", "fifo", "--ageing", "1h")
-    assert {"name": "acme.late", "outcome": "started"} in operator.json(*ONCE)
+    assert {"name": "acme/late", "outcome": "started"} in operator.json(*ONCE)
 
 
 def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
     operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", *PREEMPT, *WHOLE)
     assert states(operator) == {"batch": "stopped", "urgent": "running"}
-    assert [one["entry"]["reason"] for one in queued(operator)] == ["preempted by acme.urgent"]
+    assert [one["entry"]["reason"] for one in queued(operator)] == ["preempted by acme/urgent"]
     time.sleep(1.1)
     assert [one["outcome"] for one in operator.json(*ONCE)] == ["ended", "started"]
     assert states(operator) == {"batch": "running", "urgent": "stopped"}
@@ -156,11 +156,11 @@ def test_the_controller_preempts_only_with_consent(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
     urgent = ("create-vm", "urgent", "--queue", "--priority", "high", *WHOLE)
     assert operator.json(*urgent)[0]["queued"]
-    needed = "acme.urgent fits only if 1 VM is preempted: acme.batch"
-    assert operator.json(*ONCE) == [{"name": "acme.urgent", "outcome": f"waits: {needed}"}]
+    needed = "acme/urgent fits only if 1 VM is preempted: acme/batch"
+    assert operator.json(*ONCE) == [{"name": "acme/urgent", "outcome": f"waits: {needed}"}]
     assert [one["entry"]["reason"] for one in queued(operator)] == [needed]
     assert operator.json("set-quota", "acme", "--preempt", "auto")["changed"]
-    assert operator.json(*ONCE)[0] == {"name": "acme.urgent", "outcome": "started"}
+    assert operator.json(*ONCE)[0] == {"name": "acme/urgent", "outcome": "started"}
     assert states(operator) == {"batch": "stopped", "urgent": "running"}
     operator.does("set-quota", "acme", "--preempt", "ask")
 
@@ -174,7 +174,7 @@ def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
     low = ("--priority", "low", "--preemptible", "requeue", "--gpu", "A40-24Q", *SMALL)
     operator.does("create-vm", "pair", "--count", "2", "--gang", *low)
     (planned,) = operator.json("create-vm", "urgent", "--priority", "high", "--gpu", "A40-24Q", *SMALL, "--dry-run")
-    assert [one["vm"] for one in planned["victims"]] == ["acme.pair-1", "acme.pair-2"], "half a gang is no gang"
+    assert [one["vm"] for one in planned["victims"]] == ["acme/pair-1", "acme/pair-2"], "half a gang is no gang"
     operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--gpu", "A40-24Q", *PREEMPT, *SMALL)
     assert states(operator) == {"pair-1": "stopped", "pair-2": "stopped", "urgent": "running"}
     (entry,) = (one["entry"] for one in queued(operator))
@@ -186,7 +186,7 @@ def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
     ]  # fmt: skip
     assert states(operator)["pair-1"] == "stopped"
     operator.does("delete-vm", "half", "--tenant", "acme", "--yes", "--timeout", "0")
-    assert operator.json(*ONCE) == [{"name": "acme.pair-1, pair-2", "outcome": "started"}]
+    assert operator.json(*ONCE) == [{"name": "acme/pair-1, pair-2", "outcome": "started"}]
     assert states(operator) == {"pair-1": "running", "pair-2": "running", "urgent": "stopped"}
     assert queued(operator) == []
 
@@ -249,4 +249,4 @@ def test_a_controller_reads_hosts_whose_facts_an_older_vgpuctl_wrote(operator: O
     assert waits["outcome"].startswith("waits: no GPU can take A40-48Q")
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
     _forget_facts(operator)
-    assert operator.json(*ONCE) == [{"name": "acme.second", "outcome": "started"}]
+    assert operator.json(*ONCE) == [{"name": "acme/second", "outcome": "started"}]

@@ -43,13 +43,13 @@ def test_a_vm_appears_for_each_job_and_disappears_after_it(operator: Operator, f
         lab.until(lambda: len(lab.vms()) == 2, "the VMs do not appear")
         there = lab.vms()
         assert {vm["state"] for vm in there.values()} == {"running"}
-        wanted = [lab.events(f"acme.{name}", "node-wanted")[-1]["after"]["jobs"] for name in there]
+        wanted = [lab.events(f"acme/{name}", "node-wanted")[-1]["after"]["jobs"] for name in there]
         assert sorted(wanted) == [[job] for job in jobs]
         lab.until(lambda: is_over(lab, *jobs), "the jobs do not end")
         ran = {(lab.cluster.folder / f"ran.{job}").read_text().strip() for job in jobs}
         assert ran == set(there), "each job ran in the place of its VM"
         for name in there:
-            assert lab.events(f"acme.{name}", "node-joined")
+            assert lab.events(f"acme/{name}", "node-joined")
         lab.until(lambda: not lab.vms(), "the VMs do not disappear")
         assert lab.nodes() == {}
         assert fleet_witness.state() == before
@@ -85,7 +85,7 @@ def test_a_job_is_queued_again_with_the_reason_when_no_gpu_is_free(operator: Ope
         lab.until(lambda: "vgpuctl: " in lab.cluster.reason("gpu-001"), "nobody tells Slurm why")
         assert "can take it now" in lab.cluster.reason("gpu-001")
         assert lab.cluster.job(job)["Restarts"] == "1"
-        assert lab.events("acme.gpu-001", "node-refused")
+        assert lab.events("acme/gpu-001", "node-refused")
         assert lab.nodes() == {}
         operator.delete_all_vms()
         lab.until(lambda: is_over(lab, job), "the job does not run when there is room")
@@ -100,7 +100,7 @@ def test_a_reservation_is_respected(operator: Operator) -> None:
     with slurm_lab(operator) as lab:
         lab.cluster.submit(*WANTS, "--nodelist=gpu-001")
         lab.until(lambda: "vgpuctl: " in lab.cluster.reason("gpu-001"), "nobody tells Slurm why")
-        assert lab.events("acme.gpu-001", "node-refused")
+        assert lab.events("acme/gpu-001", "node-refused")
         assert lab.vms() == {}
         for name in ("class-1", "class-2"):
             operator.does("cancel-reservation", name, *ACME)
@@ -127,10 +127,10 @@ def test_a_node_that_slurm_has_off_is_let_go_though_nobody_said_so(operator: Ope
         job = lab.cluster.submit(*WANTS)
         lab.until(lambda: is_over(lab, job), "the job does not end")
         (name,) = lab.vms()
-        assert lab.events(f"acme.{name}", "node-joined")
+        assert lab.events(f"acme/{name}", "node-joined")
         lab.cluster.set_program("suspend", "#!/bin/sh\n")
         lab.until(lambda: not lab.vms(), "the VM does not disappear")
-        assert "Slurm has powered it down" in lab.events(f"acme.{name}", "node-let-go")[-1]["detail"]
+        assert "Slurm has powered it down" in lab.events(f"acme/{name}", "node-let-go")[-1]["detail"]
 
 
 def test_a_node_whose_join_secret_has_expired_is_refused_to_slurm(operator: Operator, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_node_whose_join_secret_has_expired_is_refused_to_slurm(operator: Oper
         lab.cluster.submit(*WANTS, "--nodelist=gpu-001")
         lab.until(lambda: "vgpuctl: " in lab.cluster.reason("gpu-001"), "nobody tells Slurm why")
         assert "has expired at 2026-01-02" in lab.cluster.reason("gpu-001")
-        (refused,) = lab.events("acme.gpu-001", "node-refused")
+        (refused,) = lab.events("acme/gpu-001", "node-refused")
         assert refused["detail"].startswith("the join token of node pool acme/gpu has expired")
         assert lab.nodes() == {}
 
@@ -150,7 +150,7 @@ def test_a_vm_stays_until_the_job_on_its_node_has_ended(operator: Operator) -> N
     with slurm_lab(operator, suspend_s=600) as lab:
         name = "gpu-001"
         lab.cluster.run("scontrol", "update", f"nodename={name}", "state=power_up")
-        lab.until(lambda: lab.events(f"acme.{name}", "node-joined"), "the node does not join")
+        lab.until(lambda: lab.events(f"acme/{name}", "node-joined"), "the node does not join")
         end = lab.cluster.folder / "end"
         job = lab.cluster.submit(*WANTS, f"--nodelist={name}", script=f"until [ -e {end} ]; do sleep 0.2; done")
         lab.until(lambda: lab.cluster.job(job)["JobState"] == "RUNNING", "the job does not begin")
@@ -163,7 +163,7 @@ def test_a_vm_stays_until_the_job_on_its_node_has_ended(operator: Operator) -> N
         _out, err = stopping.communicate(timeout=120)
         assert stopping.returncode == 0, err
         assert is_over(lab, job), "the VM went before its job"
-        assert lab.events(f"acme.{name}", "node-drained")[-1]["detail"] == ""
+        assert lab.events(f"acme/{name}", "node-drained")[-1]["detail"] == ""
         lab.follow_vms()
         lab.operator.does("start-vm", name, *ACME)
         lab.round()

@@ -39,7 +39,7 @@ def test_a_node_whose_vm_never_registered_is_deleted_and_counted(operator: Opera
     assert never_joined(operator) == 1
     operator.does(*ONCE)
     assert operator.json("list-vms") == []
-    (event,) = [one for one in operator.json("list-events", "acme.gpu-001") if one["kind"] == "node-never-joined"]
+    (event,) = [one for one in operator.json("list-events", "acme/gpu-001") if one["kind"] == "node-never-joined"]
     assert event["detail"] == "it did not register with slurmctld within ResumeTimeout"
 
 

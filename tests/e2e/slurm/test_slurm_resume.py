@@ -50,9 +50,9 @@ def test_nodes_are_wanted_with_their_jobs_and_a_second_call_changes_nothing(oper
     assert {one["outcome"] for one in operator.json(*resume)} == {"already wanted"}
     events = [one for one in operator.json("list-events") if one["kind"] == "node-wanted"]
     assert {one["subject"]: one["after"]["jobs"] for one in events} == {
-        "acme.gpu-001": ["7"],
-        "acme.gpu-002": ["7", "8"],
-        "acme.big-001": ["8"],
+        "acme/gpu-001": ["7"],
+        "acme/gpu-002": ["7", "8"],
+        "acme/big-001": ["8"],
     }
     assert len(events) == 3
 

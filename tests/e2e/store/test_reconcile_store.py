@@ -121,7 +121,7 @@ def test_the_rehearsal_ends_with_a_true_store_and_nothing_lost(rehearsal: Rehear
         "acme/moves": "moved-vm",
         "acme/changes": "other-shares",
         "sim-001/network/acme.back": "unknown-object",
-        "sim-001/acme.front": "network",
+        "sim-001/acme/front": "network",
     }
     early = operator.is_refused("reconcile-store", "--done")
     assert "9 differences" in early["message"] and len(early["context"]) == 9

@@ -87,7 +87,7 @@ def web(fleet_operator: Operator) -> Iterator[RunningWeb]:
 
 
 def test_pages_show_the_store_and_what_is_measured_now(web: RunningWeb) -> None:
-    page = web.wait_for("/", "acme.web-1, A40-8Q, 8 GiB, share of a VM, uses")
+    page = web.wait_for("/", "acme/web-1, A40-8Q, 8 GiB, share of a VM, uses")
     assert page.count('aria-labelledby="host-') == 4
     text = web.wait_for("/tenants/acme/vms/web-1", "Last readings of A40-8Q")
     assert "Framebuffer used" in text and "sim-001" in text

@@ -136,13 +136,13 @@ def test_waits_and_incidents_of_this_month(used: Operator) -> None:
     used.does("create-vm", "waits", "--tenant", "globex", *SIZE, "--gpu", "A40-48Q", "--host", "sim-002", "--queue")
     used.does("quarantine-gpu", "sim-003", "0000:43:00.0", "--reason", "<b>sparks</b>")
     (globex, acme) = (used.json("report", "--tenant", one)["tenants"][0] for one in ("globex", "acme"))
-    assert [(one["vm"], one["left_at"]) for one in globex["waits"]] == [("globex.waits", None)]
+    assert [(one["vm"], one["left_at"]) for one in globex["waits"]] == [("globex/waits", None)]
     assert [one for one in globex["incidents"] if "sparks" in one["text"]] == []
     incident = next(one for one in acme["incidents"] if one["what"] == "quarantine")
     assert incident["vms"] == ["card"] and incident["text"] == "<b>sparks</b>"
     assert {one["heading"] for one in acme["states"]} >= {"Lease", "VM in the store"}
     waits = list(csv.DictReader(io.StringIO(used.does("report", "--csv", "waits").out)))
-    assert [(one["tenant"], one["vm"], one["left_at"]) for one in waits] == [("globex", "globex.waits", "")]
+    assert [(one["tenant"], one["vm"], one["left_at"]) for one in waits] == [("globex", "globex/waits", "")]
     incidents = list(csv.DictReader(io.StringIO(used.does("report", "--csv", "incidents").out)))
     assert ("acme", "quarantine", "card") in {(one["tenant"], one["what"], one["vms"]) for one in incidents}
     out = used.does("report").out

@@ -56,7 +56,7 @@ def _live(operator: Operator) -> list[tuple[str | None, str | None]]:
 
 
 def _kinds(operator: Operator) -> list[str]:
-    return [one["kind"] for one in operator.json("list-events", "acme.web", "--kind", "nic-*")]
+    return [one["kind"] for one in operator.json("list-events", "acme/web", "--kind", "nic-*")]
 
 
 def test_an_interface_comes_at_the_next_start_and_goes_with_the_guest(operator: Operator, fleet: lab.LabFolder) -> None:
@@ -74,7 +74,7 @@ def test_an_interface_comes_at_the_next_start_and_goes_with_the_guest(operator: 
     detached = operator.json(*DETACH)
     assert (detached["outcome"], detached["address"]) == ("pending", "10.1.0.2")
     assert operator.json(*DETACH)["outcome"] == "pending"
-    assert _interfaces(operator)[1] == (1, "acme.back", "10.1.0.2", True)
+    assert _interfaces(operator)[1] == (1, "acme/back", "10.1.0.2", True)
     assert addresses_of(fleet, "acme.back") == ["10.1.0.2"], "the guest may still use it"
     assert operator.json("repair") == []
     operator.does(*STOP)
@@ -98,7 +98,7 @@ def test_a_stopped_vm_is_changed_at_once(operator: Operator, fleet: lab.LabFolde
     assert operator.is_refused(*DETACH)["reference"] == "not-found"
     operator.does("detach-nic", "web", "default", *ACME)
     refused = operator.is_refused("detach-nic", "web", "front", *ACME)
-    assert "front is the last network of acme.web" in refused["message"]
+    assert "front is the last network of acme/web" in refused["message"]
     assert operator.json("detach-nic", "web", "front", *ACME, "--last")["outcome"] == "done"
     assert _interfaces(operator) == []
     assert operator.json("attach-nic", "web", "front", *ACME)["position"] == 0
@@ -110,7 +110,7 @@ REFUSED = [
     ("theirs", (), "network", "has no network 'theirs'"),
     ("globex.theirs", (), "not-found", "has no network 'globex.theirs'"),
     ("acme.back", (), "not-found", "has no network 'acme.back'"),
-    ("far", (), "usage", "network acme.far is on sim-002"),
+    ("far", (), "usage", "network acme/far is on sim-002"),
     ("back", ("--security-group", "web"), "not-found", "no security group 'web'"),
     ("front", ("--bandwidth", "100"), "state", "an interface in front that differs"),
 ]
@@ -149,7 +149,7 @@ def test_a_mac_address_of_another_domain_is_refused(operator: Operator, fleet: l
     before = _interfaces(operator)
     with _copy(fleet, "sim-001", mac):
         refused = operator.is_refused("attach-nic", "web", "default", *ACME)
-    assert f"domain copy on sim-001 has the MAC address {mac} of an interface of acme.web" in refused["message"]
+    assert f"domain copy on sim-001 has the MAC address {mac} of an interface of acme/web" in refused["message"]
     assert _interfaces(operator) == before
     operator.does(*START)
 
@@ -190,7 +190,7 @@ def test_a_run_that_is_killed_is_finished_by_repair_or_the_same_command(
         assert operator.json("repair") == []
         operator.run(str(min(number, counts[1] - 1)), *DETACH, program=KILLED_RUN)
         operator.does("repair")
-        shown: list[Any] = [one for one in _interfaces(operator) if one[1] == "acme.back" and not one[3]]
+        shown: list[Any] = [one for one in _interfaces(operator) if one[1] == "acme/back" and not one[3]]
         if shown:
             operator.does(*DETACH)
         operator.does(*STOP)

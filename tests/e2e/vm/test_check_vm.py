@@ -55,11 +55,11 @@ def test_a_promise_that_is_not_kept_ends_with_code_1(tenant: Operator, fleet: la
     device = tenant.json("top")["shares"][0]["device"]
     play(fleet, "sim-001", f"vgpu:{device} license_state/unlicensed-restricted 0 0:1")
     found = _verdicts(tenant)
-    assert found["code"] == "1" and "the promise of acme.web-1 is not kept" in found["out"]
+    assert found["code"] == "1" and "the promise of acme/web-1 is not kept" in found["out"]
     assert "not-kept  licence of A40-8Q, by the host: promised licensed, seen unlicensed-restricted" in found["out"]
     assert "look: in the guest: `journalctl -u nvidia-gridd`" in found["out"]
     events = tenant.json("list-events", "--kind", "promise-checked")
-    assert events[-1]["detail"] == "not-kept" and events[-1]["subject"] == "prover.web-1"
+    assert events[-1]["detail"] == "not-kept" and events[-1]["subject"] == "prover/web-1"
 
 
 def test_only_the_tenants_file_allows_the_probe(tenant: Operator) -> None:
@@ -74,5 +74,5 @@ def test_only_the_tenants_file_allows_the_probe(tenant: Operator) -> None:
 def test_a_vm_that_is_off_has_nothing_to_check(tenant: Operator) -> None:
     tenant.does("stop-vm", "web-1", "--tenant", "prover", "--timeout", "0")
     refusal = tenant.is_refused("check-vm", "web-1", "--tenant", "prover")
-    assert "prover.web-1 has no promise to check: it is stopped" in refusal["message"]
+    assert "prover/web-1 has no promise to check: it is stopped" in refusal["message"]
     tenant.does("offboard-tenant", "prover", "--yes", "--timeout", "0")

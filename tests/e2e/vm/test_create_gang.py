@@ -73,13 +73,13 @@ def test_less_important_vms_give_way_to_a_whole_gang(operator: Operator) -> None
     (batch,) = operator.json("list-vms", "--tenant", "gangs")
     urgent = (*PAIR, "--priority", "high", "--host", batch["vm"]["host"])
     planned = operator.json(*urgent, "--dry-run")
-    assert [[one["vm"] for one in each["victims"]] for each in planned] == [["gangs.batch"], []]
+    assert [[one["vm"] for one in each["victims"]] for each in planned] == [["gangs/batch"], []]
     assert operator.is_refused(*urgent, "--count", "3")["reference"] == "no-capacity"
     refused = operator.is_refused(*urgent)
     assert (refused["reference"], refused["exit_code"]) == ("preemption-needed", 5)
-    assert "fit together only if 1 VM is preempted: gangs.batch" in refused["message"]
+    assert "fit together only if 1 VM is preempted: gangs/batch" in refused["message"]
     created = operator.json(*urgent, "--preempt", "--grace", "0", "--shutdown-timeout", "0")
-    assert [[one["vm"] for one in each["victims"]] for each in created] == [["gangs.batch"], []]
+    assert [[one["vm"] for one in each["victims"]] for each in created] == [["gangs/batch"], []]
     states = {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms")}
     assert states == {"batch": "stopped", "web-1": "running", "web-2": "running"}
     operator.does("delete-vm", "batch", "--tenant", "gangs", "--yes", "--timeout", "0")

@@ -341,7 +341,7 @@ def test_deleting_returns_every_device(
     for name in VMS:
         tenant, _, vm = name.partition(".")
         gone = operator.json("delete-vm", vm, "--tenant", tenant, "--yes", "--timeout", "0")
-        assert gone["deleted"] == [name]
+        assert gone["deleted"] == [f"{tenant}/{vm}"]
     assert witness.state() == before
     assert operator.json("list-vms") == []
     assert operator.json("list-gpus")[0]["leases"] == []

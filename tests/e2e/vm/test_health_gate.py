@@ -53,7 +53,7 @@ def create(card: str, name: str = "web-1") -> tuple[str, ...]:
 def checked(operator: Operator) -> dict[str, Any]:
     """The only event of a share that came back."""
     (event,) = [one for one in operator.json("list-events") if one["kind"] == "share-checked"]
-    assert (event["subject"], event["tenant"], event["host"]) == ("acme.web-1", "acme", HOST)
+    assert (event["subject"], event["tenant"], event["host"]) == ("acme/web-1", "acme", HOST)
     return dict(event)
 
 

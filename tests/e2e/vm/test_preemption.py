@@ -51,7 +51,7 @@ def _states(operator: Operator) -> dict[str, tuple[str, str | None, int]]:
 
 def test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is(operator: Operator) -> None:
     told = operator.does("create-vm", "batch", *LOW, "--preemptible", "stop", *HALF).err
-    assert "acme.batch: this VM may be preempted by a VM of a higher priority: it is stopped 30s after a notice" in told
+    assert "acme/batch: this VM may be preempted by a VM of a higher priority: it is stopped 30s after a notice" in told
     (firm,) = operator.json("create-vm", "firm", *LOW, *HALF)
     assert firm["preemption"] is None
     equal = ("create-vm", "equal", "--tenant", "umbrella", "--priority", "100", *HALF)
@@ -60,21 +60,21 @@ def test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is(o
     assert operator.is_refused(*whole, *PREEMPT)["reference"] == "no-capacity"
 
     (dry,) = operator.json(*URGENT, "--dry-run")
-    assert [(one["vm"], one["action"], one["grace_s"]) for one in dry["victims"]] == [("acme.batch", "stop", 30.0)]
+    assert [(one["vm"], one["action"], one["grace_s"]) for one in dry["victims"]] == [("acme/batch", "stop", 30.0)]
     assert not dry["changed"]
-    assert "# preempts: acme.batch on sim-001: priority 100, preemptible" in operator.does(*URGENT, "--dry-run").out
+    assert "# preempts: acme/batch on sim-001: priority 100, preemptible" in operator.does(*URGENT, "--dry-run").out
     (explained,) = operator.json("explain-vm", *URGENT[1:])
-    assert [one["vm"] for one in explained["victims"]] == ["acme.batch"]
+    assert [one["vm"] for one in explained["victims"]] == ["acme/batch"]
     refused = operator.is_refused(*URGENT)
     assert (refused["reference"], refused["exit_code"]) == ("preemption-needed", 5)
-    assert "umbrella.urgent fits only if 1 VM is preempted: acme.batch" in refused["message"]
+    assert "umbrella/urgent fits only if 1 VM is preempted: acme/batch" in refused["message"]
     assert "--preempt" in refused["hint"]
     assert _states(operator) == {"batch": ("running", None, 1), "firm": ("running", None, 1)}
 
     (done,) = operator.json(*URGENT, *PREEMPT)
-    assert [one["vm"] for one in done["victims"]] == ["acme.batch"]
+    assert [one["vm"] for one in done["victims"]] == ["acme/batch"]
     assert _states(operator) == {
-        "batch": ("stopped", "preempted by umbrella.urgent", 0),
+        "batch": ("stopped", "preempted by umbrella/urgent", 0),
         "firm": ("running", None, 1),
         "urgent": ("running", None, 1),
     }
@@ -92,7 +92,7 @@ def test_a_started_vm_preempts_only_with_consent(operator: Operator) -> None:
         preemptible = ("--preemptible", "stop") if name == "batch" else ()
         operator.does("create-vm", name, *LOW, *preemptible, *HALF)
     start = ("start-vm", "vip", "--tenant", "umbrella")
-    assert "acme.batch" in operator.is_refused(*start)["message"]
+    assert "acme/batch" in operator.is_refused(*start)["message"]
     assert operator.json(*start, *PREEMPT)["changed"]
     assert {name: state for name, (state, _, _) in _states(operator).items()} == {
         "batch": "stopped", "firm": "running", "vip": "running",
@@ -131,7 +131,7 @@ def test_borrowed_quota_is_reclaimed_where_the_tenant_accepts_it(operator: Opera
     assert operator.is_refused(*third)["reference"] == "preemption-needed"
     operator.does("set-quota", "umbrella", "--preempt", "auto")
     (done,) = operator.json(*third, "--grace", "0", "--shutdown-timeout", "0")
-    assert [(one["vm"], one["on_borrowed_quota"]) for one in done["victims"]] == [("acme.firm", True)]
+    assert [(one["vm"], one["on_borrowed_quota"]) for one in done["victims"]] == [("acme/firm", True)]
     assert _states(operator)["own"] == ("running", None, 1)
     lowered = operator.json("set-quota", "acme", "--guaranteed", "framebuffer=0")
     assert lowered["may_be_preempted"] == ["own"], "the owner of a VM that loses its cover is to be told"
@@ -149,9 +149,9 @@ def test_a_gang_over_several_hosts_is_preempted_whole(operator: Operator, tmp_pa
     operator.does("create-vm", "-f", str(gang), "--tenant", "acme", "--gang")
     operator.does("create-vm", "firm", *LOW, *HALF)
     refused = operator.is_refused(*URGENT)
-    assert "only if 2 VMs are preempted: acme.far, acme.near" in refused["message"]
+    assert "only if 2 VMs are preempted: acme/far, acme/near" in refused["message"]
     operator.does(*URGENT, *PREEMPT)
-    preempted = ("stopped", "preempted by umbrella.urgent", 0)
+    preempted = ("stopped", "preempted by umbrella/urgent", 0)
     found = _states(operator)
     assert (found["near"], found["far"], found["firm"][0]) == (preempted, preempted, "running")
 
@@ -170,11 +170,11 @@ def test_the_grace_period_is_seen_and_an_interrupted_one_is_withdrawn(operator: 
     with operator.start(*URGENT, "--preempt", "--grace", "600", "--shutdown-timeout", "0") as process:
         victim = _noticed(operator)
         notice = victim["vm"]["notice"]
-        assert (victim["vm"]["state"], notice["cause"]) == ("running", "umbrella.urgent")
+        assert (victim["vm"]["state"], notice["cause"]) == ("running", "umbrella/urgent")
         assert notice["at"] > time.time() + 60
         name = victim["vm"]["request"]["name"]
-        assert "is preempted by umbrella.urgent at" in operator.does("list-vms").out
-        assert "notice    is preempted by umbrella.urgent at" in operator.does("show-vm", name, "--tenant", "acme").out
+        assert "is preempted by umbrella/urgent at" in operator.does("list-vms").out
+        assert "notice    is preempted by umbrella/urgent at" in operator.does("show-vm", name, "--tenant", "acme").out
         with libvirt_of(operator.inventory, "sim-001") as libvirt:
             assert "urn:vgpuctl:preemption:1" in (libvirt.xml(f"acme.{name}") or "")
         assert operator.json("repair") == []

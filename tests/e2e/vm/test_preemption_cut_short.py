@@ -119,10 +119,10 @@ def test_a_gang_whose_preemption_was_killed_is_stopped_whole(action: str, operat
     _create_gang(operator, tmp_path, action)
     _kill_in_the_middle(operator)
     planned = operator.json("repair", "--dry-run")
-    assert ("acme.west", "would be finished") in {(one["subject"], one["outcome"]) for one in planned}
+    assert ("acme/west", "would be finished") in {(one["subject"], one["outcome"]) for one in planned}
     repaired = operator.json(*FIX)
     assert {(one["subject"], one["found"], one["outcome"]) for one in repaired} == {
-        (f"acme.{name}", "its preemption by umbrella.urgent did not end", "finished") for name in ("near", "west")
+        (f"acme/{name}", "its preemption by umbrella/urgent did not end", "finished") for name in ("near", "west")
     }
     assert _states(operator) == {"near": "stopped", "west": "stopped", "firm": "running"}
     assert {one["vm"]["notice"] for one in operator.json("list-vms")} == {None}
@@ -142,7 +142,7 @@ def test_the_next_round_of_the_controller_finishes_a_killed_preemption(operator:
     _create_gang(operator, tmp_path, "stop")
     _kill_in_the_middle(operator)
     said = operator.does(*CONTROLLER).err
-    assert "acme.west: repaired: stopped as decided" in said
+    assert "acme/west: repaired: stopped as decided" in said
     assert _states(operator) == {"near": "stopped", "west": "stopped", "firm": "running"}
     assert operator.json(*FIX) == []
 
@@ -154,12 +154,12 @@ def test_a_gang_with_a_host_that_fails_meanwhile_is_stopped_when_it_answers_agai
     with _standing_still(operator, *URGENT, "--host", "sim-001", *AT_ONCE) as process:
         lab.faults.begin("sim-003", "libvirtd", folder=fleet)
         err = _go_on(process)
-    assert "acme.west: `vgpuctl repair` or the controller stops it as soon as sim-003 answers" in err
+    assert "acme/west: `vgpuctl repair` or the controller stops it as soon as sim-003 answers" in err
     assert _states(operator) == {"near": "stopped", "west": "running", "firm": "running", "urgent": "running"}, err
     operator.does("delete-vm", "urgent", "--tenant", "umbrella", "--yes", "--timeout", "0")
     refused = operator.is_refused("start-vm", "near", "--tenant", "acme")
     assert operator.json("list-queue")["queue"][0]["entry"]["kind"] == "start-gang"
-    assert "acme.west on sim-003 is being preempted, and acme.near is of its gang" in refused["message"]
+    assert "acme/west on sim-003 is being preempted, and acme/near is of its gang" in refused["message"]
     assert "failed" in operator.does(*CONTROLLER).err
     assert _states(operator) == {"near": "stopped", "west": "running", "firm": "running"}, "no half of it starts"
     lab.faults.clear("sim-003", folder=fleet)
@@ -194,7 +194,7 @@ def test_a_gang_with_a_member_on_a_failed_host_is_no_victim(
         later = ("--preemptible", "stop", "--priority", "200", "--gpu", "A40-16Q", *SMALL, "--host", "sim-002")
         operator.does("create-vm", f"other-{number}", "--tenant", "acme", *later)
     (planned,) = operator.json(*URGENT, "--dry-run")
-    assert {one["vm"] for one in planned["victims"]} == {"acme.near", "acme.west"}
+    assert {one["vm"] for one in planned["victims"]} == {"acme/near", "acme/west"}
     lab.faults.begin("sim-003", "libvirtd", folder=fleet)
     done = operator.does(*URGENT, *AT_ONCE)
     states = _states(operator)

@@ -30,7 +30,7 @@ def _vm(operator: Operator) -> dict[str, object]:
 
 
 def _last_event(operator: Operator, kind: str) -> dict[str, object]:
-    events = operator.json("list-events", "acme.web", "--kind", kind)
+    events = operator.json("list-events", "acme/web", "--kind", kind)
     return dict(events[-1])
 
 
@@ -54,7 +54,7 @@ def test_force_off_keeps_the_shares_and_says_so(operator: Operator) -> None:
     assert _last_event(operator, "vm-stopped")["detail"] == "forced off"
     assert not operator.json("force-off", "web", *ACME)["changed"]
     refused = operator.is_refused("reset-vm", "web", *ACME)
-    assert "cannot reset acme.web: it is stopped" in refused["message"]
+    assert "cannot reset acme/web: it is stopped" in refused["message"]
     assert operator.json(*RESTART)["vm"]["state"] == "running"
 
 

@@ -47,7 +47,7 @@ def test_layout_and_vm_give_the_parameters_and_a_reboot_does_not_take_them(layou
     shown = operator.does("show-vm", "vf", "--tenant", "acme").out
     assert f"parameters {BOTH}" in shown
     assert operator.json("show-vm", "mdev", "--tenant", "acme")["vgpu_params"] == [BOTH]
-    assert f"acme.mdev:T4-4Q ({BOTH})" in operator.does("list-gpus", "--refresh").out
+    assert f"acme/mdev:T4-4Q ({BOTH})" in operator.does("list-gpus", "--refresh").out
     assert operator.does("inspect-host", "sim-001").out.count(f"parameters {BOTH}") == 3
     for kind in GPUS:
         operator.does("stop-vm", kind, "--tenant", "acme", "--timeout", "0", "--hold", "keep")

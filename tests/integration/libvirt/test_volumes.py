@@ -346,7 +346,7 @@ def test_a_file_at_the_path_of_a_made_volume_keeps_every_byte(
     put(path)
     before = path.read_bytes()
     if said is not None:
-        with pytest.raises(VolumeRejected, match=f"is not the volume that was made for acme.web-1: {said}"):
+        with pytest.raises(VolumeRejected, match=f"is not the volume that was made for acme/web-1: {said}"):
             find_own(Storage(host.hypervisor), owner, recorded, kind)
     assert remove_volumes(services, host, recorded) == []
     assert path.read_bytes() == before

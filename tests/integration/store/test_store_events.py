@@ -19,11 +19,11 @@ def filled(store: Store, url: str, clock: Clock) -> Store:
     alice = Actor("create-vm", "alice", "admin-1")
     root = Actor("repair", "alice (root)", "admin-1")
     with open_store(url, clock=clock, actor=alice) as opened, opened.transaction() as session:
-        session.add_event(EventKind.VM_CREATED, "acme.web-1", tenant="acme", host="gpu1", at=100.0)
+        session.add_event(EventKind.VM_CREATED, "acme/web-1", tenant="acme", host="gpu1", at=100.0)
         session.add_event(EventKind.HOST_ADOPTED, "gpu1", host="gpu1", at=200.0)
     with open_store(url, clock=clock, actor=root) as opened, opened.transaction() as session:
-        session.add_event(EventKind.VM_REPAIRED, "acme.web-1", tenant="acme", host="gpu2", at=300.0)
-        session.add_event(EventKind.TENANT_CREATED, "umbrella.web-1", tenant="umbrella", at=400.0)
+        session.add_event(EventKind.VM_REPAIRED, "acme/web-1", tenant="acme", host="gpu2", at=300.0)
+        session.add_event(EventKind.TENANT_CREATED, "umbrella/web-1", tenant="umbrella", at=400.0)
     return store
 
 
@@ -31,7 +31,7 @@ def filled(store: Store, url: str, clock: Clock) -> Store:
     ("wanted", "found"),
     [
         (EVERY_EVENT, [1, 2, 3, 4]),
-        (EventFilter(("acme.web-1", "gpu1")), [1, 2, 3]),
+        (EventFilter(("acme/web-1", "gpu1")), [1, 2, 3]),
         (EventFilter(kinds=("vm-*",)), [1, 3]),
         (EventFilter(kinds=("vm-created", "host-*")), [1, 2]),
         (EventFilter(kinds=("tenant-*",)), [4]),
@@ -44,7 +44,7 @@ def filled(store: Store, url: str, clock: Clock) -> Store:
         (EventFilter(user="alice (root)"), [3, 4]),
         (EventFilter(since=200.0, until=400.0), [2, 3]),
         (EventFilter(after_id=3), [4]),
-        (EventFilter(("acme.web-1",), tenant="umbrella"), []),
+        (EventFilter(("acme/web-1",), tenant="umbrella"), []),
     ],
 )
 def test_a_filter_takes_what_fits_all_of_its_parts(filled: Store, wanted: EventFilter, found: list[int]) -> None:
@@ -53,15 +53,26 @@ def test_a_filter_takes_what_fits_all_of_its_parts(filled: Store, wanted: EventF
         assert [one.id for one in session.next_events(10, wanted)] == found
 
 
+def test_events_with_the_names_of_an_older_vgpuctl_are_found_and_shown_by_todays(store: Store) -> None:
+    with store.transaction() as session:
+        session.add_event(EventKind.VM_CREATED, "a..b.web.1", tenant="a.b", at=1.0)
+        session.add_event(EventKind.VM_STARTED, "a.b/web.1", tenant="a.b", at=2.0)
+        session.add_event(EventKind.TENANT_CREATED, "a.b", tenant="a.b", at=3.0)
+        session.add_event(EventKind.HOST_ADOPTED, "a.b.example", host="a.b.example", at=4.0)
+    with store.reading() as session:
+        assert [one.subject for one in session.events(None, EventFilter(("a.b/web.1",)))] == ["a.b/web.1"] * 2
+        assert [one.subject for one in session.events(None)] == ["a.b/web.1", "a.b/web.1", "a.b", "a.b.example"]
+
+
 def test_events_of_a_pool_are_its_own_and_those_of_its_nodes(store: Store) -> None:
-    nodes = ("a..b.gpu-001", "a..b.gpu-1024")
+    nodes = ("a..b.gpu-001", "a.b/gpu-1024")
     others = ("a..b.gpu-big-001", "a..b.gpu-01", "axxb.gpu-001", "a..b.gpu-abc", "a..b.gpu-00001")
     with store.transaction() as session:
         for subject in ("a.b/gpu", *nodes, *others):
             session.add_event(EventKind.NODE_WANTED, subject, tenant="a.b", at=100.0)
         session.add_event(EventKind.NODE_WANTED, nodes[0], tenant="a", at=100.0)
         found = session.events(None, EventFilter(tenant="a.b", node_pool="gpu"))
-    assert [one.subject for one in found] == ["a.b/gpu", *nodes]
+    assert [one.subject for one in found] == ["a.b/gpu", "a.b/gpu-001", "a.b/gpu-1024"]
 
 
 def test_pages_of_new_events_begin_with_the_oldest(filled: Store) -> None:
@@ -77,7 +88,7 @@ def test_changes_are_told_in_words(store: Store) -> None:
     with store.transaction() as session:
         session.add_event(
             EventKind.VM_STOPPED,
-            "acme.web-1",
+            "acme/web-1",
             before={"state": "running", "host": "gpu1", "hosts": ["a", "b"]},
             after={"state": "stopped", "problem": "none", "host": None, "hosts": []},
         )

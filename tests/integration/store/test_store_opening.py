@@ -129,8 +129,8 @@ def test_an_upgrade_drops_queue_entries_that_wait_for_a_deleted_vm(url: str) -> 
     with open_store(url) as store, store.reading() as session:
         assert session.vms() == [there]
         assert [(one.kind, one.name, one.may_preempt) for one in session.queue()] == [
-            (QueueKind.START, "acme.web-1", False),
-            (QueueKind.CREATE, "acme.new", False),
+            (QueueKind.START, "acme/web-1", False),
+            (QueueKind.CREATE, "acme/new", False),
         ]
 
 

@@ -30,14 +30,14 @@ def test_an_entry_comes_back_as_it_was_queued(store: Store, clock: Clock) -> Non
     request = full_request()
     with store.transaction() as session:
         session.add_tenant("acme")
-        session.join_queue(QueueKind.CREATE, request, "no room for \0 umbrella.x")
+        session.join_queue(QueueKind.CREATE, request, "no room for \0 umbrella/x")
         (entry,) = session.queue()
         assert session.queued("acme", "web-1") == entry
         assert session.queued("acme", "web-2") is None
         session.note_in_queue(entry.id, "no room", "no-capacity")
         assert session.queue()[0].reason == "no room"
     assert (entry.kind, entry.request, entry.queued_at) == (QueueKind.CREATE, request, clock.now)
-    assert entry.reason == "no room for \\x00 umbrella.x"
+    assert entry.reason == "no room for \\x00 umbrella/x"
     with pytest.raises(ConcurrentChange, match="waits in the queue already"), store.transaction() as session:
         session.join_queue(QueueKind.CREATE, request)
     with store.transaction() as session:
@@ -55,13 +55,13 @@ def test_vms_that_are_created_together_wait_as_one(store: Store) -> None:
         session.join_queue(QueueKind.GANG, gang[0], "no room", others=gang[1:], may_preempt=True)
         alone, entry = session.queue()
         assert (alone.may_preempt, entry.may_preempt) == (False, True)
-        assert (alone.others, entry.requests, entry.name) == ((), tuple(gang), "acme.web-0, web-1, web-2")
+        assert (alone.others, entry.requests, entry.name) == ((), tuple(gang), "acme/web-0, web-1, web-2")
         assert [session.queued("acme", name) for name in ("web-0", "web-2", "alone")] == [entry, entry, alone]
     with pytest.raises(ConcurrentChange, match="VM alone of tenant acme waits"), store.transaction() as session:
         session.join_queue(QueueKind.GANG, VmRequest("new", "acme"), others=[VmRequest("alone", "acme")])
     with store.transaction() as session:
         assert session.leave_queue(entry.id)
-        assert [one.name for one in session.queue()] == ["acme.alone"]
+        assert [one.name for one in session.queue()] == ["acme/alone"]
 
 
 def test_a_vm_that_is_gone_waits_for_no_start(store: Store) -> None:
@@ -74,16 +74,16 @@ def test_a_vm_that_is_gone_waits_for_no_start(store: Store) -> None:
         first, *others = [one.request for one in vms]
         session.join_queue(QueueKind.START_GANG, first, others=others)
         session.delete_vm(vms[0].uuid)
-        assert [one.name for one in session.queue()] == ["acme.web-1, web-2"]
+        assert [one.name for one in session.queue()] == ["acme/web-1, web-2"]
         session.set_vm_state(vms[1].uuid, VmState.RUNNING)
-        assert [one.name for one in session.queue()] == ["acme.web-2"]
+        assert [one.name for one in session.queue()] == ["acme/web-2"]
         session.set_vm_state(vms[2].uuid, VmState.DELETING)
         assert session.queue() == []
         with pytest.raises(NotFound, match="VM web-0 of tenant acme is not in the store"):
             session.join_queue(QueueKind.START, first)
         session.join_queue(QueueKind.CREATE, vms[2].request)
         session.delete_vm(vms[2].uuid)
-        assert [one.name for one in session.queue()] == ["acme.web-2"], "a creation that was rolled back still waits"
+        assert [one.name for one in session.queue()] == ["acme/web-2"], "a creation that was rolled back still waits"
 
 
 def test_an_entry_that_is_being_served_stays_with_its_controller(store: Store) -> None:
@@ -141,7 +141,7 @@ def test_a_declared_time_begins_when_the_vm_runs_and_is_none_while_it_is_stopped
 
 def test_many_controllers_serve_each_entry_once(store: Store, filled: str) -> None:
     served = [name for answer in run_race(racers.serve_queue, filled) for name in answer]
-    assert sorted(served) == sorted(f"acme.vm-{number}" for number in range(24))
+    assert sorted(served) == sorted(f"acme/vm-{number}" for number in range(24))
     with store.reading() as session:
         assert session.queue() == []
         assert session.open_operations() == []

@@ -23,15 +23,15 @@ def _filled(store: Store) -> None:
 def test_a_claim_ends_with_the_lease_of_its_vm_or_with_its_run(store: Store) -> None:
     _filled(store)
     with store.transaction() as session:
-        session.claim_quota("reclaim:acme.a,b", "acme", {"a": FRAMEBUFFER, "b": {**FRAMEBUFFER, "cards": 1}})
-        session.claim_quota("reclaim:umbrella.c", "umbrella", {"c": FRAMEBUFFER})
+        session.claim_quota("reclaim:acme/a,b", "acme", {"a": FRAMEBUFFER, "b": {**FRAMEBUFFER, "cards": 1}})
+        session.claim_quota("reclaim:umbrella/c", "umbrella", {"c": FRAMEBUFFER})
         assert session.claimed_quota("acme", without=[]) == {"framebuffer": 16384, "cards": 1}
         assert session.claimed_quota("acme", without=["b"]) == FRAMEBUFFER
-        session.claim_quota("reclaim:acme.a,b", "acme", {"a": FRAMEBUFFER, "b": FRAMEBUFFER})
+        session.claim_quota("reclaim:acme/a,b", "acme", {"a": FRAMEBUFFER, "b": FRAMEBUFFER})
         assert session.claimed_quota("acme", without=[]) == {"framebuffer": 16384}, "the second replaces the first"
         session.reserve("gpu1", 0, [replace(lease(), vm_name="a")])
         assert session.claimed_quota("acme", without=[]) == FRAMEBUFFER
-        session.end_own_operations("reclaim:acme.a,b")
+        session.end_own_operations("reclaim:acme/a,b")
         assert session.claimed_quota("acme", without=[]) == {}
         assert session.claimed_quota("umbrella", without=[]) == FRAMEBUFFER
 

@@ -93,10 +93,10 @@ def test_a_store_in_use_is_not_replaced(place: StorePlace, tmp_path: Path) -> No
         assert refused.value.hint and "controllers too" in refused.value.hint
         with user.transaction() as session:
             session.add_tenant("later")
-    with open_store(place.url) as user, user.operation("create-vm", "acme.web-1", "acme.web-1"):
+    with open_store(place.url) as user, user.operation("create-vm", "acme/web-1", "acme/web-1"):
         with pytest.raises(ConcurrentChange, match="the store is in use") as refused:
             restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "old2", dry_run=True)
-        assert "create-vm of acme.web-1" in refused.value.context[0]
+        assert "create-vm of acme/web-1" in refused.value.context[0]
     assert _tenants(place) == ["kept", "later"]
 
 

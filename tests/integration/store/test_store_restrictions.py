@@ -62,7 +62,7 @@ def test_an_event_names_who_did_it_and_what_changed(store: Store, url: str) -> N
     with open_store(url, actor=ann) as opened, opened.transaction() as session:
         session.add_event(
             EventKind.VM_CREATED,
-            "acme.web",
+            "acme/web",
             "on gpu1",
             tenant="acme",
             host="gpu1",

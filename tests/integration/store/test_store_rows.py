@@ -53,7 +53,7 @@ def test_a_tenants_policy_is_kept(store: Store, clock: Clock) -> None:
 
 def test_a_gang_and_a_notice_come_back(store: Store) -> None:
     stored = replace(vm(), gang="6f1f7a52")
-    notice = PreemptionNotice(1_700_000_030.5, "umbrella.web-1")
+    notice = PreemptionNotice(1_700_000_030.5, "umbrella/web-1")
     with store.transaction() as session:
         session.add_tenant("acme")
         session.add_vm(stored)

@@ -36,7 +36,7 @@ GOOD = HostReadings(
     ),
     instances=(InstanceReadings(PF, 1, "1g.5gb"),),
     vgpus=(VgpuReadings(PF, "0000:41:00.4", UUID, "A40-8Q", None, Measured((("utilization_ratio", (), 0.5),))),),
-    vms=(VmReadings(UUID, "acme.web", "acme"),),
+    vms=(VmReadings(UUID, "acme/web", "acme"),),
     measured=Measured((("reading_seconds", (), 0.1),)),
     unread=("something",),
 )

@@ -5,7 +5,7 @@ from vgpuctl.model.event import Event, Value
 
 
 def _words(before: dict[str, Value], after: dict[str, Value]) -> list[str]:
-    return Event(1, 0.0, "vm-moved", "acme.web", before=before, after=after).changes
+    return Event(1, 0.0, "vm-moved", "acme/web", before=before, after=after).changes
 
 
 def test_what_changed_has_an_arrow_and_what_stayed_or_is_new_has_none() -> None:

@@ -74,18 +74,18 @@ def test_waits_have_both_ends_or_last() -> None:
         return event(at, EventKind.VM_LEFT_QUEUE, vm, "it was served", tenant="acme")
 
     events = [
-        queued(BEGIN - 100, "acme.early"),
-        queued(BEGIN - 90, "acme.before"),
-        left(BEGIN - 50, "acme.before"),
-        left(BEGIN + 60, "acme.early"),
-        left(BEGIN + 61, "acme.whose-begin-was-pruned"),
-        queued(END - 30, "acme.waits"),
-        left(END + 5, "acme.waits"),
-        queued(END + 6, "acme.later"),
+        queued(BEGIN - 100, "acme/early"),
+        queued(BEGIN - 90, "acme/before"),
+        left(BEGIN - 50, "acme/before"),
+        left(BEGIN + 60, "acme/early"),
+        left(BEGIN + 61, "acme/whose-begin-was-pruned"),
+        queued(END - 30, "acme/waits"),
+        left(END + 5, "acme/waits"),
+        queued(END + 6, "acme/later"),
     ]
     assert [(one.vm, one.wait_s, one.left_at) for one in queue_waits(events, BEGIN, END)] == [
-        ("acme.early", 160.0, BEGIN + 60),
-        ("acme.waits", 30.0, None),
+        ("acme/early", 160.0, BEGIN + 60),
+        ("acme/waits", 30.0, None),
     ]
 
 
@@ -99,15 +99,15 @@ def test_a_tenant_gets_the_incidents_that_hit_it() -> None:
         event(BEGIN + 50, EventKind.GPU_QUARANTINED, f"gpu1 {GPU}", "off-the-bus"),
         event(BEGIN + 51, EventKind.GPU_QUARANTINED, "gpu1 0000:81:00.0", "another card"),
         event(BEGIN + 52, EventKind.GPU_QUARANTINED, "gpu1 0000:41:00.5", "a VF of it"),
-        event(BEGIN + 60, EventKind.VM_PREEMPTED, "acme.web-1", "", tenant="acme"),
-        event(BEGIN + 61, EventKind.VM_PREEMPTED, "globex.db", "", tenant="globex"),
+        event(BEGIN + 60, EventKind.VM_PREEMPTED, "acme/web-1", "", tenant="acme"),
+        event(BEGIN + 61, EventKind.VM_PREEMPTED, "globex/db", "", tenant="globex"),
         event(BEGIN + 200, EventKind.GPU_HEALTH, f"gpu1 {GPU}", "Xid 31", evidence={"finding": "xid-restart-app"}),
         event(
             BEGIN + 201,
             EventKind.GPU_HEALTH,
             "gpu9 0000:01:00.0",
             "Xid 79",
-            evidence={"finding": "xid-restart-bm", "vms": ["acme.web-7", "globex.db", "acme..x.y"]},
+            evidence={"finding": "xid-restart-bm", "vms": ["acme/web-7", "globex/db", "acme..x.y"]},
         ),
     ]
 

@@ -22,12 +22,12 @@ def running(card: EmulatedGpu, name: str, end: float, type_name: str = "A40-24Q"
     key = next(one for one in card.functions if one not in card.vgpus)
     card.create(type_name, key)
     held = Share(card.address, Sharing.VF_PROFILE, type_name, key, framebuffer_mib=size)
-    return Booking(f"acme.{name}", "gpu1", (held,), 0.0, end, f"uuid-of-{name}")
+    return Booking(f"acme/{name}", "gpu1", (held,), 0.0, end, f"uuid-of-{name}")
 
 
 def promised(begin: float, end: float, function: str, type_name: str = "A40-24Q", size: int = 24576) -> Booking:
     held = Share("0000:41:00.0", Sharing.VF_PROFILE, type_name, function, framebuffer_mib=size)
-    return Booking("acme.reserved", "gpu1", (held,), begin, end)
+    return Booking("acme/reserved", "gpu1", (held,), begin, end)
 
 
 def test_a_request_starts_when_enough_vms_have_ended() -> None:
@@ -89,7 +89,7 @@ def test_windows_are_moved_together_to_where_all_of_them_fit() -> None:
     card = emulated_a40()
     fleet = [host("gpu1", card)]
     there = [promised(1500.0, 2000.0, "0000:41:00.4", "A40-48Q", 49152),
-             replace(promised(3500.0, 4000.0, "0000:41:00.4", "A40-48Q", 49152), name="acme.other")]  # fmt: skip
+             replace(promised(3500.0, 4000.0, "0000:41:00.4", "A40-48Q", 49152), name="acme/other")]  # fmt: skip
     once, twice = [(1200.0, 1700.0)], [(1200.0, 1700.0), (3200.0, 3700.0)]
     assert place_over([vm("A40-8Q")], fleet, there, once) is None
     assert first_windows(vm("A40-8Q"), fleet, there, once) == 2000.0

@@ -143,10 +143,10 @@ def test_a_vm_that_gives_way_gives_its_pages_back() -> None:
     placement = Fleet([a40_host("a")]).place(vm("A40-8Q"))
     assert placement is not None
     held = leases_of(placement)
-    there = Candidate("uuid-of-web-0", "acme.web-0", "a", 100, 0.0, taking(8 * GIB, LARGE), tuple(held))
+    there = Candidate("uuid-of-web-0", "acme/web-0", "a", 100, 0.0, taking(8 * GIB, LARGE), tuple(held))
     eviction = choose_victims([wants(8)], [capacity], held, [there])
     assert eviction is not None
-    assert [one.name for one in eviction.victims] == ["acme.web-0"]
+    assert [one.name for one in eviction.victims] == ["acme/web-0"]
     other = replace(there, footprint=taking(8 * GIB))
     assert choose_victims([wants(8)], [capacity], held, [other]) is None
 

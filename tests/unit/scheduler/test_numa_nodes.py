@@ -299,7 +299,7 @@ def test_gangs_victims_and_the_calendar_count_nodes() -> None:
     texts = [one.text for one in changes_that_admit(gang[2], [full], leases, vms)]
     assert any("was gone" in text for text in texts)
     bookings = [
-        Booking(f"acme.{own[0].vm_name}", "a", (own[0].share,), 0.0, 100.0 * (1 + number), own[0].vm_uuid, footprint)
+        Booking(f"acme/{own[0].vm_name}", "a", (own[0].share,), 0.0, 100.0 * (1 + number), own[0].vm_uuid, footprint)
         for number, (own, footprint) in enumerate(zip(held, taken, strict=True))
     ]
     assert place_over([gang[2]], [full], bookings, [(50.0, 60.0)]) is None

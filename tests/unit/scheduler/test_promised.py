@@ -19,7 +19,7 @@ HOUR = 3600.0
 
 def promise(card: EmulatedGpu, begin: float, end: float) -> Booking:
     held = Share(card.address, Sharing.VF_PROFILE, "A40-48Q", card.functions[0], framebuffer_mib=49152)
-    return Booking("umbrella.reservation training", "gpu1", (held,), begin, end)
+    return Booking("umbrella/reservation training", "gpu1", (held,), begin, end)
 
 
 def answers(request: VmRequest, card: EmulatedGpu, *promises: Booking) -> list[tuple[str, str, str | None]]:

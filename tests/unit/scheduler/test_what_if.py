@@ -78,9 +78,9 @@ def test_the_fewest_vms_that_would_have_to_go() -> None:
         placement = Fleet(fleet, leases).place(vm(text, on=on))
         assert placement is not None
         leases.extend(lease(on, one, vm_name=name) for one in placement.shares)
-    vms = [Candidate(one.vm_uuid, f"acme.{one.vm_name}", one.host, 500, 0.0, NO_FOOTPRINT, (one,)) for one in leases]
-    assert changes(vm("A40-24Q"), fleet, leases, vms) == [("acme.big on b was gone", "b")]
-    assert changes(vm("A40-24Q"), fleet, leases, vms[:2]) == [("acme.one, acme.two on a were gone", "a")]
+    vms = [Candidate(one.vm_uuid, f"acme/{one.vm_name}", one.host, 500, 0.0, NO_FOOTPRINT, (one,)) for one in leases]
+    assert changes(vm("A40-24Q"), fleet, leases, vms) == [("acme/big on b was gone", "b")]
+    assert changes(vm("A40-24Q"), fleet, leases, vms[:2]) == [("acme/one, acme/two on a were gone", "a")]
 
 
 def test_nothing_is_told_when_nothing_helps() -> None:
@@ -104,7 +104,7 @@ def mixable(*types: str) -> tuple[HostCapacity, list[Lease]]:
 def test_a_gpu_that_went_to_mixed_size_is_told_where_sizes_alone_are_in_the_way() -> None:
     capacity, leases = mixable("A40-16Q")
     (change,) = changes_that_admit(vm("A40-24Q"), [capacity], leases, [])
-    said = "gpu1 0000:41:00.0 went to mixed-size, for which acme.web-0 must stop and start again"
+    said = "gpu1 0000:41:00.0 went to mixed-size, for which acme/web-0 must stop and start again"
     assert (change.text, change.placement.shares[0].placement_start) == (said, 24)
     assert changes_that_admit(vm("A40-48Q"), [capacity], leases, []) == []
     assert changes_that_admit(vm("A40-24Q"), [capacity], [], []) == []

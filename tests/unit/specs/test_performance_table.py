@@ -11,7 +11,7 @@ from vgpuctl.specs.performance_table import read_performance_table
 
 CSV = """# measured with our own benchmark
 workload,profile,neighbours,throughput,vm
-training,A40-8Q,2*vdi render,0.61,acme.t1
+training,A40-8Q,2*vdi render,0.61,acme/t1
 
 vdi,A40-8Q,,1
 """
@@ -20,11 +20,11 @@ vdi,A40-8Q,,1
 def test_csv_and_yaml_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(CSV.replace(",,1\n", ",,1,\n"))
     (tmp_path / "table.yml").write_text(
-        "- {workload: training, profile: A40-8Q, neighbours: [2*vdi, render], throughput: 0.61, vm: acme.t1}\n"
+        "- {workload: training, profile: A40-8Q, neighbours: [2*vdi, render], throughput: 0.61, vm: acme/t1}\n"
         "- {workload: vdi, profile: A40-8Q, throughput: 1}\n"
     )
     expected = [
-        Measurement("acme.t1", "best-effort", "training", "A40-8Q", ("render", "vdi", "vdi"), 0.61),
+        Measurement("acme/t1", "best-effort", "training", "A40-8Q", ("render", "vdi", "vdi"), 0.61),
         Measurement("row 2", "best-effort", "vdi", "A40-8Q", (), 1.0),
     ]
     assert read_performance_table(tmp_path / "table.csv") == expected

@@ -100,7 +100,7 @@ def test_values_that_are_no_measure_are_counted_and_not_exposed() -> None:
 
 def test_ten_thousand_series_of_one_tenant_are_exposed_whole() -> None:
     many = [vgpu(f"device-{number}", f"vm-{number}") for number in range(MOST_OBJECTS)]
-    vms = tuple(VmReadings(f"vm-{number}", f"acme.web-{number}", "acme", CPU) for number in range(MOST_OBJECTS))
+    vms = tuple(VmReadings(f"vm-{number}", f"acme/web-{number}", "acme", CPU) for number in range(MOST_OBJECTS))
     found = samples(host_page("gpu1", host_with(*many, vms=vms), ()).of_tenant("acme"))
     assert {name: len(one) for name, one in found.items()} == {
         "vgpuctl_vgpu_utilization_ratio": MOST_OBJECTS,

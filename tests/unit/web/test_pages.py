@@ -72,7 +72,7 @@ def test_the_fleet_shows_each_host_and_each_share_to_scale(pages: Pages) -> None
     assert [one.text for one in tree.xpath("//section/h2/a")] == list(HOSTS)
     for lease in pages.fleet.leases:
         (link,) = tree.xpath(f"//a[@href='/tenants/{lease.tenant}/vms/{lease.vm_name}']")
-        assert f"{lease.tenant}.{lease.vm_name}, {lease.share.profile}" in link.findtext("title")
+        assert f"{lease.tenant}/{lease.vm_name}, {lease.share.profile}" in link.findtext("title")
         width = float(link.getparent().get("width").removesuffix("%"))
         assert width == pytest.approx(100 * (lease.share.framebuffer_mib or 0) / 49152, abs=0.01)
     for bar in tree.xpath("//svg[@class='gpu-bar'][svg]"):
@@ -154,7 +154,7 @@ def test_a_bad_question_is_answered_in_words(pages: Pages, query: str, said: str
 def test_events_come_in_pages_and_are_filtered(pages: Pages) -> None:
     with pages.fleet.services.store.transaction() as session:
         for number in range(2 * EVENTS_ON_PAGE):
-            session.add_event(EventKind.VM_STARTED, "acme.old", f"number {number}", tenant="acme", host="gpu1")
+            session.add_event(EventKind.VM_STARTED, "acme/old", f"number {number}", tenant="acme", host="gpu1")
     path, seen = "/events?kind=vm-started", []
     while path:
         tree = html.fromstring(pages.get(path))

@@ -35,8 +35,8 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
         print_json({"changed": done.changed, "pending_restart": done.is_pending, "vm": name, "display": display})
         return
     if not done.changed:
-        say(f"{vm.domain_name}: no change, its console is {console}")
+        say(f"{vm.label}: no change, its console is {console}")
         return
-    say(f"{vm.domain_name}: {'would show' if dry_run else 'shows'} {console} from its next start on")
+    say(f"{vm.label}: {'would show' if dry_run else 'shows'} {console} from its next start on")
     if done.is_pending:
         say(f"it runs as before until `vgpuctl restart-vm {name} --tenant {tenant}`")

@@ -91,7 +91,7 @@ def command(
                 _serve_browser(display, folder, timeout_s, stop, as_json=as_json)
             else:
                 _serve_viewer(display, path, stop, starts_viewer=not (no_viewer or as_json), as_json=as_json)
-    say(f"{vm.domain_name}: the display is closed")
+    say(f"{vm.label}: the display is closed")
 
 
 @contextlib.contextmanager
@@ -120,7 +120,7 @@ def _serve_viewer(
         url = f"{display.kind}://{LOOPBACK}:{listener.port}"
         viewer = _viewer() if starts_viewer and path is None else None
         if viewer is not None:
-            say(f"{display.vm.domain_name}: {viewer} shows {url}")
+            say(f"{display.vm.label}: {viewer} shows {url}")
             _run_viewer([viewer, url], stop)
             return
         _tell(display, {"socket": str(path)} if path is not None else {"url": url, "port": listener.port}, as_json)
@@ -144,7 +144,7 @@ def _tell(display: "OpenedDisplay", address: Mapping[str, object], as_json: bool
         print_json({"vm": display.vm.request.name, "kind": display.kind, **address}, indent=None)
     else:
         print_line(*(str(address.get("url") or address["socket"]),))
-        say(f"{display.vm.domain_name}: {display.kind}; Ctrl-C ends it")
+        say(f"{display.vm.label}: {display.kind}; Ctrl-C ends it")
 
 
 def _viewer() -> str | None:

@@ -25,7 +25,7 @@ def _leases(listed: "ListedGpu") -> Iterator[str]:
 
     for lease in listed.leases:
         params = params_found(lease.share, listed.gpu)
-        yield f"{lease.tenant}.{lease.vm_name}:{lease.share.profile}" + (f" ({params})" if params else "")
+        yield f"{lease.tenant}/{lease.vm_name}:{lease.share.profile}" + (f" ({params})" if params else "")
 
 
 def _problems(listed: "ListedGpu") -> Iterator[str]:

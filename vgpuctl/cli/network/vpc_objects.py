@@ -126,7 +126,7 @@ def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
             if found:
                 delete_objects(opened, found, dry_run=dry_run)
             for one in found if dry_run else ():
-                say(f"{kind.kind} {tenant}.{one.name}: would be deleted")
+                say(f"{kind.kind} {tenant}/{one.name}: would be deleted")
         if as_json:
             print_json({"deleted": [] if dry_run else [one.name for one in found], "dry_run": dry_run})
 
@@ -188,6 +188,6 @@ def _change(
         return
     outcome = "no change" if not created.changed else f"would be {verb}" if dry_run else verb
     address = getattr(shown.spec, "address", "")
-    say(f"{shown.kind} {shown.tenant}.{shown.name}: {outcome}{f', {address}' * bool(address)}")
+    say(f"{shown.kind} {shown.tenant}/{shown.name}: {outcome}{f', {address}' * bool(address)}")
     for remark in created.remarks:
-        say(f"{shown.kind} {shown.tenant}.{shown.name}: {remark}")
+        say(f"{shown.kind} {shown.tenant}/{shown.name}: {remark}")

@@ -32,8 +32,8 @@ def command(name: str, size: int, tenant: str, dry_run: bool, database: str | No
         return
     would = "would be " if dry_run else ""
     for node in scaled.wanted:
-        say(f"{tenant}.{node}: {would}wanted")
+        say(f"{tenant}/{node}: {would}wanted")
     for node in scaled.let_go:
-        say(f"{tenant}.{node}: {would}let go")
+        say(f"{tenant}/{node}: {would}let go")
     if not scaled.wanted and not scaled.let_go:
         say(f"node pool {tenant}/{name}: no change, {size} nodes")

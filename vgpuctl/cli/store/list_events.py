@@ -68,7 +68,7 @@ def command(
 ) -> None:
     """List what happened: which command of which user changed what, and when.
 
-    OBJECT is for example a VM as TENANT.NAME, a tenant, a network or a host. With --follow --json every event is
+    OBJECT is for example a VM as TENANT/NAME, a tenant, a network or a host. With --follow --json every event is
     one line of JSON, for collectors such as Vector; --after continues where a collector stopped.
     """
     from vgpuctl.cli.support.services import services

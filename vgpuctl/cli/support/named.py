@@ -21,5 +21,5 @@ def find_each(
         except NotFound:
             if not if_exists:
                 raise
-            say(f"{tenant}.{name}: no such {what}, nothing to delete")
+            say(f"{tenant}/{name}: no such {what}, nothing to delete")
     return found

@@ -94,9 +94,9 @@ def command(
         terms = {one.vm.uuid: preemption_terms(opened, one.vm, one.leases) for one in created}
     for one in created:
         if not one.changed:
-            say(f"{one.vm.domain_name}: no change, it is {one.vm.state} on {one.vm.host}")
+            say(f"{one.vm.label}: no change, it is {one.vm.state} on {one.vm.host}")
         if (said := terms[one.vm.uuid]) is not None:
-            say(f"{one.vm.domain_name}: {said}")
+            say(f"{one.vm.label}: {said}")
     for entry in queued:
         say(f"{entry.name}: waits in the queue: {entry.reason}")
     if as_json:
@@ -154,7 +154,7 @@ def _show_queued(entry: "QueueEntry") -> dict[str, Any]:
 def _print_plan(one: "CreatedVm", grace_s: int | None) -> None:
     from vgpuctl.usecases.vm.preemption_consent import describe_victim
 
-    print_line(f"# {one.vm.domain_name} on {one.vm.host}")
+    print_line(f"# {one.vm.label} on {one.vm.host}")
     for victim in one.victims:
         print_line(f"# preempts: {describe_victim(victim, grace_s)}")
     for title, steps in (("step", one.steps), ("undo", one.undo)):

@@ -76,7 +76,7 @@ def nic_view(vm: Vm, interface: Interface, attachment: Attachment | None, bus: i
     network, port = attachment.network, attachment.port
     if network.request.backend is Backend.OVN:
         ovn = OvnPortView(INTEGRATION_BRIDGE, port.id, attachment.tunnel_mtu)
-        return NicView(network.label, port.mac_address, bus, interface.model, ovn=ovn)
+        return NicView(network.host_name, port.mac_address, bus, interface.model, ovn=ovn)
     port_filter = PortFilterView(
         PORT_FILTER,
         port.address,
@@ -84,4 +84,4 @@ def nic_view(vm: Vm, interface: Interface, attachment: Attachment | None, bus: i
         str(network.subnet.network_address),
         str(network.subnet.netmask),
     )
-    return NicView(network.label, port.mac_address, bus, interface.model, port_filter, limit_kib_s=limit)
+    return NicView(network.host_name, port.mac_address, bus, interface.model, port_filter, limit_kib_s=limit)

@@ -41,8 +41,8 @@ class LibvirtNetworks:
         when all was so. A running network keeps running. Raises NetworkRejected.
         """
         done: list[str] = []
-        handle = self._find(network.label)
-        what = f"network {network.label} on {self._hypervisor.host}"
+        handle = self._find(network.host_name)
+        what = f"network {network.host_name} on {self._hypervisor.host}"
         if handle is None:
             done.append("network defined and started")
             if dry_run:
@@ -78,10 +78,10 @@ class LibvirtNetworks:
 
     def addresses(self, network: Network) -> dict[str, str]:
         """The DHCP entries that the host has for a network: MAC address → address; none where it is not there."""
-        handle = self._find(network.label)
+        handle = self._find(network.host_name)
         if handle is None:
             return {}
-        with translated(f"read network {network.label} on {self._hypervisor.host}", NetworkRejected):
+        with translated(f"read network {network.host_name} on {self._hypervisor.host}", NetworkRejected):
             return read_entries(handle.XMLDesc(0)) if handle.UUIDString() == network.id else {}
 
     def made(self) -> list[MadeNetwork]:
@@ -109,7 +109,9 @@ class LibvirtNetworks:
         ]
         both = library.VIR_NETWORK_UPDATE_AFFECT_LIVE | library.VIR_NETWORK_UPDATE_AFFECT_CONFIG
         for command, mac, address, _word in changes if not dry_run else ():
-            with translated(f"change the DHCP entries of {network.label} on {self._hypervisor.host}", NetworkRejected):
+            with translated(
+                f"change the DHCP entries of {network.host_name} on {self._hypervisor.host}", NetworkRejected
+            ):
                 entry = f"<host mac='{mac}' ip='{address}'/>"
                 handle.update(command, library.VIR_NETWORK_SECTION_IP_DHCP_HOST, 0, entry, both)
         return [f"{address} {word}" for _command, _mac, address, word in changes]
@@ -134,8 +136,8 @@ class LibvirtNetworks:
     def _refuse_other(self, handle: Any, network: Network) -> None:
         if handle.UUIDString() != network.id:
             raise NetworkRejected(
-                f"{self._hypervisor.host} has a network {network.label} that is not the tenant's",
-                hint=f"look at it with `virsh net-dumpxml {network.label}` and remove it, or choose another name",
+                f"{self._hypervisor.host} has a network {network.host_name} that is not the tenant's",
+                hint=f"look at it with `virsh net-dumpxml {network.host_name}` and remove it, or choose another name",
             )
 
     def _find(self, name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.vm import VmRequest, host_name_of
+from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.scheduler.advice.replayed_fleet import ReplayedFleet
 from vgpuctl.scheduler.capacity import PlacedVm
 
@@ -57,7 +57,7 @@ class MeasuredVgpu:
     @property
     def vm(self) -> str:
         """The VM as events name it."""
-        return host_name_of(self.lease.tenant, self.lease.vm_name)
+        return printed_name(self.lease.tenant, self.lease.vm_name)
 
     @property
     def hourly(self) -> Points:

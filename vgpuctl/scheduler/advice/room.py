@@ -128,7 +128,7 @@ def starts(layout: Layout, waiting: Sequence[VmRequest]) -> list[str]:
                 ]
                 taken.add(placement.host)
                 fleet.take(placement.host, leases, footprint_of(request, placement))
-                found.append(f"{request.tenant}.{request.name}")
+                found.append(f"{request.tenant}/{request.name}")
         finally:
             layout.replayed.restore(taken)
     return found

@@ -20,12 +20,12 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
     already = set(starts_now(fleet))
     told: set[tuple[str, str]] = set()
     for request, waited_s in list(zip(fleet.waiting, fleet.waited_s, strict=True))[:MOST_REQUESTS]:
-        if f"{request.tenant}.{request.name}" in already:
+        if f"{request.tenant}/{request.name}" in already:
             continue
         for capacity, leases, address, _names in with_mixed_sizes(request, fleet.replayed.fleet, fleet.leases):
             after = before.with_host(capacity, leases)
             started = [one for one in starts(after, fleet.waiting) if one not in already]
-            if f"{request.tenant}.{request.name}" in started and (capacity.name, address) not in told:
+            if f"{request.tenant}/{request.name}" in started and (capacity.name, address) not in told:
                 told.add((capacity.name, address))
                 here = [one for one in fleet.leases if (one.host, one.share.gpu) == (capacity.name, address)]
                 yield _advice(capacity.name, address, here, started, request, waited_s)
@@ -46,7 +46,7 @@ def _advice(
         tenant=None,
         vm=None,
         text=(
-            f"{request.tenant}.{request.name} has waited {waited_s / HOUR_S:.1f} hours for {wants},"
+            f"{request.tenant}/{request.name} has waited {waited_s / HOUR_S:.1f} hours for {wants},"
             f" which only the equal sizes of {host} {address} keep out"
         ),
         before={f"{host} vgpu: address {address}, size_mode": "equal-size"},

@@ -7,7 +7,7 @@ from vgpuctl.telemetry.dashboards.dashboard import Dashboard, PanelRow, Query, U
 
 _ON = '{host=~"$host",gpu=~"$gpu"}'
 _NAME = "{{host}} {{gpu}}"
-_SHARE = "{{tenant}}.{{vm}} {{share}}"
+_SHARE = "{{tenant}}/{{vm}} {{share}}"
 _DCGM = 'label_replace(DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, "uuid", "$1", "UUID", "(.*)")'
 GPU = Dashboard(
     "gpu",

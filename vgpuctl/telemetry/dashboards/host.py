@@ -71,20 +71,20 @@ HOST = Dashboard(
                 lines(
                     "CPUs used",
                     "By each VM.",
-                    Query(f"rate(vgpuctl_vm_cpu_seconds_total{_ON}[$__rate_interval])", "{{tenant}}.{{vm}}"),
+                    Query(f"rate(vgpuctl_vm_cpu_seconds_total{_ON}[$__rate_interval])", "{{tenant}}/{{vm}}"),
                     is_stacked=True,
                 ),
                 lines(
                     "Memory",
                     "That each VM has.",
-                    Query(f"vgpuctl_vm_memory_current_bytes{_ON}", "{{tenant}}.{{vm}}"),
+                    Query(f"vgpuctl_vm_memory_current_bytes{_ON}", "{{tenant}}/{{vm}}"),
                     unit=Unit.BYTES,
                     is_stacked=True,
                 ),
                 lines(
                     "vGPU utilization",
                     "Part of the whole GPU.",
-                    Query(f"vgpuctl_vgpu_utilization_ratio{_ON}", "{{tenant}}.{{vm}} {{share}}"),
+                    Query(f"vgpuctl_vgpu_utilization_ratio{_ON}", "{{tenant}}/{{vm}} {{share}}"),
                     unit=Unit.RATIO,
                     is_stacked=True,
                 ),

@@ -6,7 +6,7 @@ from vgpuctl.telemetry.dashboards.dashboard import Dashboard, PanelRow, Query, U
 
 _OF = '{tenant=~"$tenant"}'
 _NODES = "{{tenant}}/{{node_pool}}"
-_VM = "{{tenant}}.{{vm}}"
+_VM = "{{tenant}}/{{vm}}"
 TENANT = Dashboard(
     "tenant",
     "vgpuctl / Tenant",

@@ -124,13 +124,13 @@ def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | Non
     if limit_s <= 0 or not _runs(services, vm):
         leaving.within(TELL_S).tell()
         return
-    services.say(f"{vm.domain_name}: its node drains, for at most {format_duration(limit_s)}")
+    services.say(f"{vm.label}: its node drains, for at most {format_duration(limit_s)}")
     deadline = time.monotonic() + limit_s
     said: Sequence[str] = ()
     while left := leaving.within(max(TELL_S, deadline - time.monotonic())).ask():
         if left != said:
             said = left
-            services.say(f"{vm.domain_name}: waits for {named(left)}")
+            services.say(f"{vm.label}: waits for {named(left)}")
         pause_s = min(_POLL_S, deadline - time.monotonic())
         if pause_s <= 0:
             break
@@ -152,7 +152,7 @@ def leaving_together(services: Services, vms: Sequence[Vm], reason: str, detail:
             if leaving is None or leaving.link in silent:
                 continue
             subject = leave_subject(vm.uuid)
-            at_work.enter_context(services.store.operation("leave-cluster", subject, vm.domain_name))
+            at_work.enter_context(services.store.operation("leave-cluster", subject, vm.label))
             if not leaving.within(TELL_S).tell():
                 silent.add(leaving.link)
         yield

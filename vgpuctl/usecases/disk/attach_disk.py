@@ -82,7 +82,7 @@ def _add(services: Services, vm: Vm, disk: DataDisk, known: Volume | None) -> Di
     host = services.host(vm.host)
     request = replace(vm.request, data_disks=(*vm.request.data_disks, disk))
     new = replace(vm, request=request)
-    with Undo(services.say, subject=vm.domain_name) as undoing:
+    with Undo(services.say, subject=vm.label) as undoing:
         if known is None or not known.is_made:
             if known is not None:
                 remove_recorded(services, host, known)
@@ -105,7 +105,7 @@ def _make(services: Services, host: HostSession, vm: Vm, disk: DataDisk, undoing
     assert disk.size_mib is not None
     size_mib = disk.size_mib
     storage.check_disk(volume.pool, size_mib, None)
-    services.say(f"{vm.domain_name}: making disk {disk.name} of {format_mib(size_mib)}")
+    services.say(f"{vm.label}: making disk {disk.name} of {format_mib(size_mib)}")
     undoing.push(f"disk {disk.name}", partial(_remove, services, host, volume))
     make_volume(services, volume, lambda: storage.create_disk(volume.pool, volume.name, size_mib))
     return _recorded(services, volume)

@@ -50,7 +50,7 @@ def create_snapshot(services: Services, vm: Vm, name: str, *, quiesce: bool = Fa
 def _take(
     services: Services, host: HostSession, vm: Vm, disks: Sequence[DiskChain], name: str, *, quiesce: bool
 ) -> None:
-    with Undo(services.say, subject=vm.domain_name) as undoing:
+    with Undo(services.say, subject=vm.label) as undoing:
         wanted = [(chain, overlay_on(chain, name, fact_of(host, chain.active).capacity_bytes)) for chain in disks]
         # All at once, so that a killed run leaves at least one that was not made, or all of them.
         with services.store.transaction() as session:

@@ -70,7 +70,7 @@ def resize_disk(services: Services, vm: Vm, name: str | None, size_mib: int) -> 
 def _grow(
     services: Services, host: HostSession, vm: Vm, request: VmRequest, volume: Volume, fact: VolumeFact, wanted: int
 ) -> None:
-    with Undo(services.say, subject=vm.domain_name) as undoing:
+    with Undo(services.say, subject=vm.label) as undoing:
         _note(services, vm, request, volume, fact.capacity_bytes, wanted)
         undoing.push(
             "size in the request", partial(_note, services, vm, vm.request, volume, wanted, fact.capacity_bytes)

@@ -79,7 +79,7 @@ def no_such_disk(owner: str, tenant: str, name: str, names: Sequence[str]) -> No
 @contextlib.contextmanager
 def disk_operation(services: Services, kind: str, tenant: str, name: str) -> Iterator[None]:
     """Keep other runs from a name of a tenant's disks. Raises ConcurrentChange when one of them is at work on it."""
-    subject = f"disk:{tenant}.{name}"
+    subject = f"disk:{tenant}/{name}"
     with services.store.operation(kind, subject, subject, exclusive=True, takes_over=True):
         yield
 

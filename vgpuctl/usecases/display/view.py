@@ -63,7 +63,7 @@ def running_xml(services: Services, vm: Vm, *, needs_picture: bool = False) -> s
     hypervisor = services.host(vm.host).hypervisor
     state = hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is None:
-        raise GuestError(f"{vm.domain_name} has no domain on {vm.host}", hint="run `vgpuctl repair`")
+        raise GuestError(f"{vm.label} has no domain on {vm.host}", hint="run `vgpuctl repair`")
     if not state.is_active():
         raise StateError(
             f"VM {vm.label} does not run: libvirt says {state}",
@@ -71,7 +71,7 @@ def running_xml(services: Services, vm: Vm, *, needs_picture: bool = False) -> s
         )
     xml = hypervisor.xml(vm.domain_name)
     if xml is None:
-        raise GuestError(f"{vm.domain_name} has no domain on {vm.host}", hint="run `vgpuctl repair`")
+        raise GuestError(f"{vm.label} has no domain on {vm.host}", hint="run `vgpuctl repair`")
     if needs_picture and not has_picture(xml):
         raise StateError(
             f"VM {vm.label} has no screen: neither an emulated adapter nor a vGPU that the console shows",

@@ -113,7 +113,7 @@ def check_nodes(vm: Vm, facts: HostFacts) -> None:
     """Find out whether the NUMA nodes and huge pages that it was placed on are still there. Raises ConcurrentChange."""
     missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.nodes))
     if missing is not None:
-        raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.domain_name}")
+        raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.label}")
 
 
 def check_parts(vm: Vm, facts: HostFacts) -> None:
@@ -210,11 +210,11 @@ def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequenc
         if state is None or not state.is_active():
             if host.agent.health().boot_id != boot_id:
                 raise GuestError(
-                    f"{vm.host} was rebooted while {vm.domain_name} was starting",
+                    f"{vm.host} was rebooted while {vm.label} was starting",
                     hint="run the same command again",
                 )
-            quarantine(services, host, leases, f"QEMU of {vm.domain_name} died right after its start")
-        raise DomainRejected(f"{vm.domain_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
+            quarantine(services, host, leases, f"QEMU of {vm.label} died right after its start")
+        raise DomainRejected(f"{vm.label} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
     wait_until_held(host, vm, leases)
 
 
@@ -226,9 +226,9 @@ def wait_until_held(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
         waiting = [lease for lease in waiting if not is_held(host, vm, lease)]
         if waiting and time.monotonic() > deadline:
             raise GuestError(
-                f"{vm.domain_name} runs on {vm.host}, but its QEMU does not hold "
+                f"{vm.label} runs on {vm.host}, but its QEMU does not hold "
                 + ", ".join(lease.share.device for lease in waiting),
-                hint=f"look at /var/log/libvirt/qemu/{vm.domain_name}.log on {vm.host}",
+                hint=f"look at /var/log/libvirt/qemu/{vm.label}.log on {vm.host}",
             )
         if waiting:
             time.sleep(0.2)

@@ -187,7 +187,7 @@ class _Domains:
             self._session.tenant(tenant)
         vms: list[AdoptedVm] = []
         refused: list[str] = []
-        taken = {lease.share.device: f"{lease.tenant}.{lease.vm_name}" for lease in self._leases}
+        taken = {lease.share.device: f"{lease.tenant}/{lease.vm_name}" for lease in self._leases}
         for domain in sorted(
             domains, key=lambda one: (one.uuid not in self._known, not one.state.is_active(), one.name)
         ):
@@ -274,7 +274,9 @@ class _Domains:
     def _ports(self, vm: Vm, xml: str) -> tuple[Port, ...]:
         """The VM's places in the host's networks, with the addresses that the networks promise to its interfaces."""
         networks = {
-            one.label: one for one in self._session.networks(host=self._host.name) if one.state is NetworkState.READY
+            one.host_name: one
+            for one in self._session.networks(host=self._host.name)
+            if one.state is NetworkState.READY
         }
         found = []
         for position, (mac, label) in enumerate(network_interfaces(xml)):

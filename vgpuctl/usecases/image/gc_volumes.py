@@ -45,7 +45,7 @@ def stray_volumes(
     }
     for volume in gone:
         now = known.get(volume.vm_uuid)
-        left_by = f"recorded for VM {volume.tenant}.{volume.vm_name}, which is"
+        left_by = f"recorded for VM {volume.tenant}/{volume.vm_name}, which is"
         why = f"{left_by} gone" if now is None else f"{left_by} on {now}"
         left = _why_left(volume, volumes, shared, users, bases)
         yield volume, Garbage(GarbageKind.VOLUME, f"{volume.pool}/{volume.name}", host, why, left)

@@ -118,7 +118,7 @@ def find_own(storage: Storage, vm: Vm, volumes: Sequence[Volume], kind: VolumeKi
     volume = next((one for one in volumes if (one.kind, one.label) == (kind, label)), None)
     if volume is None:
         raise VolumeRejected(
-            f"the store records no {kind} {label or 'volume'} for {vm.domain_name} on {vm.host}",
+            f"the store records no {kind} {label or 'volume'} for {vm.label} on {vm.host}",
             hint="another VM has the volume of its name; see docs/volumes.md",
         )
     found = storage.find_volume(volume.pool, volume.name) if storage.has_pool(volume.pool) else None
@@ -126,7 +126,7 @@ def find_own(storage: Storage, vm: Vm, volumes: Sequence[Volume], kind: VolumeKi
         return Place(volume.path or storage.volume_path(volume.pool, volume.name))
     if (difference := _difference(found, volume)) is not None:
         raise VolumeRejected(
-            f"{volume} is not the volume that was made for {vm.domain_name}: {difference}",
+            f"{volume} is not the volume that was made for {vm.label}: {difference}",
             hint=f"look at it with `virsh vol-dumpxml {volume.name} --pool {volume.pool}` on {volume.host}",
         )
     return Place(found.path, found.backing_path)
@@ -260,7 +260,7 @@ def _remove(services: Services, storage: Storage, volume: Volume, users: Mapping
         storage.delete_volume(volume.pool, volume.name)
     elif found is not None:
         why = _difference(found, volume) or "it holds other data"
-        owner = f"{volume.tenant}.{volume.vm_name}"
+        owner = f"{volume.tenant}/{volume.vm_name}"
         services.say(f"{volume} is left alone: it is not the volume that was made for {owner}: {why}")
     with services.store.transaction() as session:
         session.forget_volume(volume)

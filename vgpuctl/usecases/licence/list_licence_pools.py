@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.licence import LicencePool, LicenceSeat
-from vgpuctl.model.vm import VmRequest, host_name_of
+from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.quota.licences import editions_of
 from vgpuctl.usecases.support.services import Services
 
@@ -47,7 +47,7 @@ def _state_of(pool: LicencePool, seats: Sequence[LicenceSeat], waiting: Sequence
         max(0, pool.seats - len(seats)),
         dict(sorted(tenants.items())),
         tuple(seats),
-        tuple(host_name_of(one.tenant, one.name) for one in waiting if _would_take(one, pool)),
+        tuple(printed_name(one.tenant, one.name) for one in waiting if _would_take(one, pool)),
     )
 
 

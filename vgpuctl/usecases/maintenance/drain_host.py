@@ -9,7 +9,7 @@ from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
-from vgpuctl.model.vm import Hold, Vm, VmState, host_name_of
+from vgpuctl.model.vm import Hold, Vm, VmState, printed_name
 from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
@@ -246,7 +246,7 @@ def _with_its_vm(reservation: Reservation, user: Drained) -> Drained:
 
 
 def _subject(reservation: Reservation) -> str:
-    return f"reservation {host_name_of(reservation.tenant, reservation.name)}"
+    return f"reservation {printed_name(reservation.tenant, reservation.name)}"
 
 
 def _close(services: Services, host: str, reason: str) -> None:

@@ -80,7 +80,7 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
                 "vms": [vm.label for vm in known.vms],
                 "volumes": [f"{one.pool}/{one.name}" for one in known.volumes],
                 "networks": [one.label for one in known.networks],
-                "reservations": [f"{one.tenant}.{one.name}" for one in known.reservations],
+                "reservations": [f"{one.tenant}/{one.name}" for one in known.reservations],
             },
         )
     services.say(f"{host}: forgotten")

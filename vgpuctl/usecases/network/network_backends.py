@@ -79,7 +79,7 @@ def remove_network(services: Services, network: Network) -> None:
     if network.request.backend is Backend.OVN:
         apply_vpc(services, network.request.tenant)
     else:
-        _libvirt(services, network).remove(network.label, network.id)
+        _libvirt(services, network).remove(network.host_name, network.id)
 
 
 def _libvirt(services: Services, network: Network) -> LibvirtNetworks:

@@ -13,7 +13,7 @@ import msgspec
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import interfaces_of
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.model.vpc import FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
@@ -173,7 +173,7 @@ def _note(
     after: VpcSpec | None = None,
 ) -> None:
     values = [None if one is None else {"specification": msgspec.json.encode(one).decode()} for one in (before, after)]
-    label = host_name_of(tenant, spec.key)
+    label = printed_name(tenant, spec.key)
     session.add_event(EventKind(f"{spec.kind}-{word}"), label, tenant=tenant, before=values[0], after=values[1])
 
 

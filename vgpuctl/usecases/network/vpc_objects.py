@@ -90,7 +90,7 @@ def find_objects(
         found = {spec.key: spec for spec in _find(session, tenant, kind, keys, if_exists=if_exists)}
     for key in dict.fromkeys(keys):
         if key not in found:
-            services.say(f"{kind} {tenant}.{key}: not there, nothing to delete")
+            services.say(f"{kind} {tenant}/{key}: not there, nothing to delete")
     return [ShownObject(tenant, kind, key, spec) for key, spec in found.items()]
 
 
@@ -108,7 +108,7 @@ def delete_objects(services: Services, objects: Sequence[ShownObject], *, dry_ru
     change_objects(services, tenant, decide, dry_run=dry_run)
     if not dry_run:
         for one in objects:
-            services.say(f"{one.kind} {tenant}.{one.name}: deleted")
+            services.say(f"{one.kind} {tenant}/{one.name}: deleted")
 
 
 def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:

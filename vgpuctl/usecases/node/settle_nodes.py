@@ -310,4 +310,4 @@ def _keep_minimum(services: Services, pool: NodePool) -> Iterator[Settled]:
             return
         wanted = want_more_in(session, pool, missing, reason=f"the minimum of {pool.minimum}")
     for name in wanted.new:
-        yield Settled(f"{pool.tenant}.{name}", "wanted")
+        yield Settled(f"{pool.tenant}/{name}", "wanted")

@@ -89,9 +89,9 @@ def repair(
                     fix()
         except VgpuctlError as error:
             services.forget_host(vm.host)
-            repairs.append(Repair(vm.domain_name, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
+            repairs.append(Repair(vm.label, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
             continue
-        repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+        repairs.append(Repair(vm.label, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     repairs.extend(_finish_moves(services, vms, dry_run=dry_run))
     repairs.extend(_free_disks(services, {vm.uuid for vm in vms} - busy, dry_run=dry_run))
     known = {vm.uuid for vm in vms}
@@ -101,7 +101,7 @@ def repair(
     repairs.extend(_fix_licences(services, dry_run=dry_run))
     for vm in withdraw_dead_notices(services, dry_run=dry_run) if only is None else ():
         outcome = "would be withdrawn" if dry_run else "withdrawn"
-        repairs.append(Repair(vm.domain_name, vm.host, "its preemption was announced and did not happen", outcome))
+        repairs.append(Repair(vm.label, vm.host, "its preemption was announced and did not happen", outcome))
     for subject, where, what, outcome in repair_networks(services, busy=busy, dry_run=dry_run):
         repairs.append(Repair(subject, where, what, outcome))
     if not dry_run:
@@ -118,7 +118,7 @@ def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) 
     for vm, error in finish_preemptions(services, timeout_s=timeout_s, dry_run=dry_run):
         cause = "" if vm.notice is None else f" by {vm.notice.cause}"
         outcome = "would be finished" if dry_run else "finished" if error is None else f"failed: {error.message}"
-        repairs.append(Repair(vm.domain_name, vm.host, f"its preemption{cause} did not end", outcome))
+        repairs.append(Repair(vm.label, vm.host, f"its preemption{cause} did not end", outcome))
     return repairs
 
 
@@ -140,7 +140,7 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
         except VgpuctlError as error:
             services.forget_host(vm.host)
             outcome = f"failed: {error.message}"
-        repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+        repairs.append(Repair(vm.label, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     return repairs
 
 
@@ -163,7 +163,7 @@ def _free_disks(services: Services, vm_uuids: Collection[str], *, dry_run: bool)
             services.forget_host(disk.vm.host)
             outcome = f"failed: {error.message}"
         found = f"disk {disk.volume.label} was being detached"
-        repairs.append(Repair(disk.vm.domain_name, disk.vm.host, found, f"would be {outcome}" if dry_run else outcome))
+        repairs.append(Repair(disk.vm.label, disk.vm.host, found, f"would be {outcome}" if dry_run else outcome))
     return repairs
 
 
@@ -377,7 +377,7 @@ def _note_stopped(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
 
 
 def _repair_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:
-    subject, found = f"{lease.tenant}.{lease.vm_name}", f"lease of {lease.share.function} without a VM"
+    subject, found = f"{lease.tenant}/{lease.vm_name}", f"lease of {lease.share.function} without a VM"
     if dry_run:
         return Repair(subject, lease.host, found, "would be rolled back")
     try:

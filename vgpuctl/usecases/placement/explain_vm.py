@@ -169,7 +169,7 @@ def _candidates(vms: Sequence[Vm], leases: Sequence[Lease]) -> list[Candidate]:
     return [
         Candidate(
             vm_uuid=vm.uuid,
-            name=vm.domain_name,
+            name=vm.label,
             host=vm.host,
             priority=vm.request.priority,
             work_s=0.0,

@@ -55,7 +55,7 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         if start is not None:
             for one, placement in zip(requests, start.placements, strict=True):
                 end = start.at + (math.inf if one.duration_s is None else one.duration_s)
-                name = f"{one.tenant}.{one.name}"
+                name = f"{one.tenant}/{one.name}"
                 taken = footprint_of(one, placement)
                 bookings.append(Booking(name, placement.host, placement.shares, start.at, end, footprint=taken))
     return settings, waiting

@@ -8,7 +8,7 @@ from vgpuctl.errors import NoCapacity
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import VmRequest, host_name_of
+from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.scheduler.calendar import Booking, place_over
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
@@ -67,7 +67,7 @@ def replace_reservation(session: Session, old: Reservation, moved: Reservation, 
         session.use_reservation(moved, old.vm_uuid)
     session.add_event(
         EventKind.RESERVATION_MOVED,
-        host_name_of(moved.tenant, moved.name),
+        printed_name(moved.tenant, moved.name),
         tenant=moved.tenant,
         host=moved.host,
         before={"host": old.host, **values_of(old)},

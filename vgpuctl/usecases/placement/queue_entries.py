@@ -7,7 +7,7 @@ from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.times import format_time_to_second
-from vgpuctl.model.vm import VmRequest, host_name_of
+from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.specs.vm import list_differences
 from vgpuctl.store.store import Session
 
@@ -56,7 +56,7 @@ def note_waiting(session: Session, requests: Sequence[VmRequest], reason: str) -
             "gpus": [gpu.text for gpu in one.gpus],
             "together with": [mate.name for mate in requests if mate != one],
         }
-        label = host_name_of(one.tenant, one.name)
+        label = printed_name(one.tenant, one.name)
         session.add_event(EventKind.VM_QUEUED, label, reason, tenant=one.tenant, host=one.host, after=after)
 
 
@@ -75,5 +75,5 @@ def record_leaving(session: Session, entry: QueueEntry, reason: str = "") -> boo
 def note_left(session: Session, request: VmRequest, entry: QueueEntry, reason: str) -> None:
     """Add the event of a VM that left the queue."""
     before = {"waits": str(entry.kind), "since": format_time_to_second(entry.queued_at), "reason": entry.reason}
-    label = host_name_of(request.tenant, request.name)
+    label = printed_name(request.tenant, request.name)
     session.add_event(EventKind.VM_LEFT_QUEUE, label, reason, tenant=request.tenant, before=before)

@@ -14,7 +14,7 @@ from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
-from vgpuctl.model.vm import Vm, VmRequest, VmState, host_name_of
+from vgpuctl.model.vm import Vm, VmRequest, VmState, printed_name
 from vgpuctl.planner.plan import check_rules
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.explain import rejections_of
@@ -31,7 +31,7 @@ def record_cancellation(session: Session, reservation: Reservation, reason: str 
     """Delete a reservation with an event. Returns False when it was gone."""
     if not session.cancel_reservation(reservation):
         return False
-    label = host_name_of(reservation.tenant, reservation.name)
+    label = printed_name(reservation.tenant, reservation.name)
     session.add_event(
         EventKind.RESERVATION_CANCELLED,
         label,
@@ -180,7 +180,7 @@ def bookings_of(session: Session, reservations: Sequence[Reservation] | None = N
         ends_at = vm.ends_at if vm is not None else None
         by_vm.setdefault(lease.vm_uuid, []).append(
             Booking(
-                f"{lease.tenant}.{lease.vm_name}",
+                f"{lease.tenant}/{lease.vm_name}",
                 lease.host,
                 (lease.share,),
                 0.0,
@@ -221,7 +221,7 @@ def _promises(session: Session, reservations: Sequence[Reservation], now: float)
 
 
 def _booking_name(reservation: Reservation) -> str:
-    return f"{reservation.tenant}.reservation {reservation.name}"
+    return f"{reservation.tenant}/reservation {reservation.name}"
 
 
 def find_reservation(session: Session, tenant: str, name: str) -> Reservation:

@@ -10,7 +10,7 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_time
-from vgpuctl.model.vm import VmRequest, check_name, host_name_of
+from vgpuctl.model.vm import VmRequest, check_name, printed_name
 from vgpuctl.scheduler.calendar import first_windows, place_over
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.place import describe as describe_rejections
@@ -67,7 +67,7 @@ def reserve(
         try:
             with services.store.transaction() as session:
                 session.add_reservation(made, generation)
-                label = host_name_of(tenant, name)
+                label = printed_name(tenant, name)
                 after = values_of(made)
                 session.add_event(EventKind.RESERVATION_CREATED, label, tenant=tenant, host=made.host, after=after)
         except ConcurrentChange as error:

@@ -75,7 +75,7 @@ class Freed:
     def subject(self, host: str) -> str:
         """The VM that had it, or its host and device."""
         lease = self.lease
-        return f"{host} {self.share.device}" if lease is None else f"{lease.tenant}.{lease.vm_name}"
+        return f"{host} {self.share.device}" if lease is None else f"{lease.tenant}/{lease.vm_name}"
 
 
 def free_device(host: HostSession, share: Share, facts: HostFacts) -> Freed:

@@ -35,7 +35,7 @@ def start_domain(services: Services, host: HostSession, vm: Vm, leases: Sequence
         broken = [
             one for one in leases if is_not_opened(said, one.share.function) or is_not_opened(said, one.share.mdev_uuid)
         ]
-        if not quarantine(services, host, broken, f"QEMU of {vm.domain_name} could not open it: {said}"):
+        if not quarantine(services, host, broken, f"QEMU of {vm.label} could not open it: {said}"):
             raise
         again = "the VF is in quarantine now; run the command again to use another one"
         hint = f"{again}; {refused.hint}" if refused.hint else again
@@ -65,6 +65,6 @@ def quarantine(services: Services, host: HostSession, leases: Sequence[Lease], r
 def quarantine_killed(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
     """Put the VFs of VMs into quarantine whose QEMU this run had to kill."""
     killed = [lease for lease in leases if lease.vm_uuid in host.killed]
-    for name in dict.fromkeys(f"{lease.tenant}.{lease.vm_name}" for lease in killed):
-        own = [lease for lease in killed if f"{lease.tenant}.{lease.vm_name}" == name]
+    for name in dict.fromkeys(f"{lease.tenant}/{lease.vm_name}" for lease in killed):
+        own = [lease for lease in killed if f"{lease.tenant}/{lease.vm_name}" == name]
         quarantine(services, host, own, f"QEMU of {name} was killed: it did not end by SIGTERM")

@@ -98,7 +98,7 @@ def refuse_other_card(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None
 
 def _not_startable(lease: Lease, reason: str) -> StateError:
     return StateError(
-        f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {lease.host}: {reason}",
+        f"{lease.tenant}/{lease.vm_name} cannot start with {describe_share(lease)} of {lease.host}: {reason}",
         hint=f"free the device (`vgpuctl list-gpus --limit {lease.host}` shows who has it, or why it is closed),"
         f" or let the VM be placed anew: vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
     )
@@ -145,12 +145,12 @@ def say_about_terms(services: Services, vm: Vm, leases: Sequence[Lease], facts: 
         check = check_guest(guest, host)
         if check.verdict is GuestVerdict.UNKNOWN:
             services.say(
-                f"warning: {vm.domain_name}: guest driver {guest} may not load beside the host's {host}: {check.reason}"
+                f"warning: {vm.label}: guest driver {guest} may not load beside the host's {host}: {check.reason}"
             )
     found = [params_of(lease.share, facts, rules, vm.request.vgpu_params) for lease in leases]
     names = dict.fromkeys(name for params in found for name in params_against_migration(params))
     if names:
-        services.say(f"{vm.domain_name}: {', '.join(names)} keeps its vGPUs from live migration")
+        services.say(f"{vm.label}: {', '.join(names)} keeps its vGPUs from live migration")
 
 
 def take_steps(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:

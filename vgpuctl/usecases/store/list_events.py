@@ -10,7 +10,7 @@ from dataclasses import replace
 from vgpuctl.errors import StoreUnusable, UsageError
 from vgpuctl.model.event import Event, EventFilter, events_of_vms
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.usecases.support.services import Services
 
 _PAGE = 1000
@@ -84,7 +84,7 @@ def vm_history(services: Services, tenant: str, name: str) -> Sequence[Event]:
     with services.store.reading() as session:
         names = [name]
         for one in names:
-            renames = session.events(None, EventFilter((host_name_of(tenant, one),), (EventKind.VM_RENAMED,)))
+            renames = session.events(None, EventFilter((printed_name(tenant, one),), (EventKind.VM_RENAMED,)))
             before = [str(rename.before["name"]) for rename in renames if rename.after.get("name") == one]
             names += [former for former in dict.fromkeys(before) if former not in names]
-        return session.events(None, events_of_vms([host_name_of(tenant, one) for one in names]))
+        return session.events(None, events_of_vms([printed_name(tenant, one) for one in names]))

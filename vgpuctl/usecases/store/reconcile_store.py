@@ -327,6 +327,4 @@ def _settle(session: Session, vm: Vm, *, runs: bool) -> None:
     for lease in session.leases(vm_uuid=vm.uuid):
         session.set_lease_state(lease.id, LeaseState.RUNNING if runs else LeaseState.BUILT)
     session.set_vm_state(vm.uuid, VmState.RUNNING if runs else VmState.STOPPED)
-    session.add_event(
-        EventKind.VM_RECONCILED, vm.domain_name, f"was {vm.state}", tenant=vm.request.tenant, host=vm.host
-    )
+    session.add_event(EventKind.VM_RECONCILED, vm.label, f"was {vm.state}", tenant=vm.request.tenant, host=vm.host)

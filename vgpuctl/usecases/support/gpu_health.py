@@ -83,7 +83,7 @@ def keep_health(session: Session, host: str, now: HostHealth) -> None:
 def note_finding(session: Session, host: str, found: HealthFinding, policy: HealthPolicy, *, uuid: str | None) -> None:
     """Add the event of a finding, and set the quarantine that the policy wants. uuid: of a whole GPU, if known."""
     leases = [one for one in session.leases(host=host) if found.device in (one.share.gpu, one.share.function)]
-    vms = sorted({f"{one.tenant}.{one.vm_name}" for one in leases})
+    vms = sorted({f"{one.tenant}/{one.vm_name}" for one in leases})
     session.add_event(
         EventKind.GPU_HEALTH,
         f"{host} {found.device}",

@@ -8,7 +8,7 @@ from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.store.store import Session, Store
 
@@ -67,7 +67,7 @@ def _states(readings: Mapping[str, HostReadings], leases: Sequence[Lease]) -> It
 
 def _tell(session: Session, lease: Lease, state: str) -> None:
     """Write the event, unless the last one about this lease says the same; nothing is written of the first licence."""
-    subject = host_name_of(lease.tenant, lease.vm_name)
+    subject = printed_name(lease.tenant, lease.vm_name)
     told = session.events(1, EventFilter(subjects=(subject,), kinds=(EventKind.LICENCE_OBSERVED.value,)))
     last = told[-1].after.get("licence") if told and told[-1].evidence.get("lease") == lease.id else None
     now = LICENSED if state == LICENSED else LOST

@@ -10,7 +10,7 @@ from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.health import HealthCode
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.observation_record import MISSING, Record, Seen, SeenGpu, Silence, StoredRows
 
@@ -55,7 +55,7 @@ def _changes(host: str, before: Record, after: Record, stored: StoredRows) -> It
             EventKind.VM_OBSERVED, vm.label, f"declared {vm.state}", before.vms, after.vms, vm.uuid, vm.request.tenant
         )
     for lease in stored.leases:
-        subject, share = host_name_of(lease.tenant, lease.vm_name), f"{lease.share.profile} {lease.share.device}"
+        subject, share = printed_name(lease.tenant, lease.vm_name), f"{lease.share.profile} {lease.share.device}"
         yield from _thing(EventKind.SHARE_OBSERVED, subject, share, before.shares, after.shares, lease.id, lease.tenant)
 
 

@@ -17,7 +17,7 @@ def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
 
     Raises ConcurrentChange when another living run works on it.
     """
-    with services.store.operation(kind, vm.uuid, vm.domain_name, exclusive=True, takes_over=True):
+    with services.store.operation(kind, vm.uuid, vm.label, exclusive=True, takes_over=True):
         yield
 
 
@@ -56,7 +56,7 @@ def leave_subject(vm_uuid: str) -> str:
 
 def reclaim_subject(requests: Sequence[VmRequest]) -> str:
     """Name in the journal of quota that is reclaimed for VMs of one tenant, until they hold their shares."""
-    return f"reclaim:{requests[0].tenant}.{','.join(one.name for one in requests)}"
+    return f"reclaim:{requests[0].tenant}/{','.join(one.name for one in requests)}"
 
 
 def may_run(operation: Operation) -> bool:

@@ -9,7 +9,7 @@ from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice import contention, framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import MeasuredFault
 from vgpuctl.scheduler.advice.everything import find_all
@@ -96,7 +96,7 @@ def page_of(findings: Iterable[MeasuredFault]) -> Page:
 
 def _tell(session: Session, one: MeasuredFault, state: str) -> None:
     """Write the event, unless the last one about the same says the same."""
-    kind, subject = _KINDS[one.fault], host_name_of(one.tenant, one.vm)
+    kind, subject = _KINDS[one.fault], printed_name(one.tenant, one.vm)
     told = session.events(1, EventFilter(subjects=(subject,), kinds=(kind.value,), host=one.host))
     last = told[-1].after.get("state") if told and told[-1].evidence.get("gpu") == one.gpu else _OVER
     if last == state:

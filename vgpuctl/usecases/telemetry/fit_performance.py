@@ -110,7 +110,7 @@ def tracks_of(
     }
     return [
         Track(
-            vm=f"{subject.tenant}.{subject.vm}" if subject.vm else subject.object,
+            vm=f"{subject.tenant}/{subject.vm}" if subject.vm else subject.object,
             place=(subject.host, subject.gpu),
             isolation=MIG
             if catalog.is_mig_backed(subject.profile)

@@ -50,7 +50,7 @@ def search_fleet(services: Services, query: str) -> list[FoundObject]:
             found.append(FoundObject("share", why, lease.host, lease.share.gpu, lease.tenant, lease.vm_name))
     for entry in queue:
         for one in entry.requests:
-            if (why := _fits(text, (one.name, f"{one.tenant}.{one.name}"))) is not None:
+            if (why := _fits(text, (one.name, f"{one.tenant}/{one.name}"))) is not None:
                 found.append(FoundObject("queued", why, tenant=one.tenant, vm=one.name))
     return found[:MOST_FOUND]
 

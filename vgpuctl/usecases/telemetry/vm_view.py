@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.readings import VmReadings
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.queue import QueueEntry
-from vgpuctl.model.vm import host_name_of
+from vgpuctl.model.vm import printed_name
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.telemetry.web import PageSources
@@ -44,7 +44,7 @@ def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
     if vm is not None:
         found = list_vms(services, tenant=tenant, host=vm.host)
         listed = next((one for one in found if one.vm.uuid == vm.uuid), None)
-    events = last_events(services, EventFilter((host_name_of(tenant, name),), _OF_VMS), _EVENTS)
+    events = last_events(services, EventFilter((printed_name(tenant, name),), _OF_VMS), _EVENTS)
     if listed is None and queued is None and not events:
         return None
     leases = () if listed is None else listed.leases

@@ -190,7 +190,7 @@ def _left_on(services: Services, name: str, tenant: str, had: Belongings) -> Seq
         for domain in hypervisor.domains()
         if domain.metadata is not None and domain.metadata.tenant == tenant
     ]
-    labels = {network.label for network in had.networks}
+    labels = {network.host_name for network in had.networks}
     networks = [f"network {label}" for label in networks_of(hypervisor) if label in labels]
     return [*domains, *networks, *_volumes_on(services, name, tenant)]
 

@@ -170,13 +170,13 @@ def _attach(services: Services, host: HostSession, vm: Vm, lease: Lease, port: i
     """Make the device and give it to the guest. A failure takes everything back, once the guest has let go of it."""
     gpus = LiveGpus(host.hypervisor, vm.domain_name, uuid=vm.uuid)
     steps, undo = plan_leases(vm, [lease], host.agent.facts(), rules_of(services, vm.host))
-    with Undo(services.say, subject=vm.domain_name) as undoing:
+    with Undo(services.say, subject=vm.label) as undoing:
         undoing.push("GPU of the VM", lambda: _take_back(services, host, vm, lease))
         build_shares(host, steps, undo, Undo(services.say))
         if gpus.attach(lease.index, lease.share, port) is LiveChange.NEXT_START:
             with services.store.transaction() as session:
                 session.set_lease_state(lease.id, LeaseState.RESERVED, AT_START)
-            services.say(f"{vm.domain_name}: libvirt on {vm.host} attaches no GPU to a domain that runs")
+            services.say(f"{vm.label}: libvirt on {vm.host} attaches no GPU to a domain that runs")
             undoing.keep()
             return
         guest.wait_until_held(host, vm, [lease])

@@ -84,7 +84,7 @@ def _add(services: Services, host: HostSession, vm: Vm, nic: NicRequest, live: s
     interface = interface_at(new.request, position)
     assert interface is not None
     network = _network(services, host, new, interface)
-    with Undo(services.say, subject=vm.domain_name) as undoing:
+    with Undo(services.say, subject=vm.label) as undoing:
         place = _take(services, vm, new, interface, network)
         undoing.push("request of the VM", lambda: _forget(services, vm, place))
         guest.refuse_taken_macs(host, new, attachments_of(services, new))

@@ -55,7 +55,7 @@ def _promised(leases: Sequence[Lease]) -> list[Lease]:
 def _ask_guest(services: Services, vm: Vm, timeout_s: float) -> tuple[GuestReport | None, str | None]:
     try:
         hypervisor = services.host(vm.host).hypervisor
-        services.say(f"{vm.domain_name}: asking the guest")
+        services.say(f"{vm.label}: asking the guest")
         system = is_windows(vm.request.os) if vm.request.os in GUEST_OSES else None
         return ask_probe(hypervisor, vm.domain_name, uuid=vm.uuid, is_windows=system, timeout_s=timeout_s), None
     except GuestError as error:

@@ -61,4 +61,4 @@ def describe_victim(victim: Candidate, grace_s: float | None = None) -> str:
 
 def names_of(requests: Sequence[VmRequest]) -> str:
     """The VMs of one tenant, for messages."""
-    return f"{requests[0].tenant}.{', '.join(one.name for one in requests)}"
+    return f"{requests[0].tenant}/{', '.join(one.name for one in requests)}"

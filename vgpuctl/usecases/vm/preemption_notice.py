@@ -33,14 +33,14 @@ def notice_to(services: Services, victims: Sequence[Candidate], cause: str, cons
         return
     notice = PreemptionNotice(services.store.now() + grace_s, cause)
     with Undo(services.say) as undoing:
-        undoing.push(f"notice to {', '.join(vm.domain_name for vm in vms)}", lambda: withdraw(services, vms))
+        undoing.push(f"notice to {', '.join(vm.label for vm in vms)}", lambda: withdraw(services, vms))
         with services.store.transaction() as session:
             for vm in vms:
                 session.set_vm_notice(vm.uuid, notice)
                 after = {"preempted at": format_time_to_second(notice.at), "by": cause}
                 session.add_vm_event(EventKind.VM_PREEMPTION_NOTICE, vm, after=after)
         for vm in vms:
-            services.say(f"{vm.domain_name}: is preempted by {cause} in {format_duration(grace_s)}")
+            services.say(f"{vm.label}: is preempted by {cause} in {format_duration(grace_s)}")
             _tell_domain(services, vm, notice.at)
         _wait(services, vms, grace_s, cause)
         yield
@@ -100,7 +100,7 @@ def withdraw(services: Services, vms: Sequence[Vm]) -> None:
     """Clear the notices of VMs that are not preempted after all, also in their domains."""
     drop_notices(services, vms, event=EventKind.VM_PREEMPTION_WITHDRAWN)
     for vm in vms:
-        services.say(f"{vm.domain_name}: is not preempted")
+        services.say(f"{vm.label}: is not preempted")
         with contextlib.suppress(VgpuctlError):  # the notice in the domain ends with the domain's run
             services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, None, uuid=vm.uuid)
 
@@ -110,4 +110,4 @@ def _tell_domain(services: Services, vm: Vm, at: float) -> None:
     try:
         services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, at, uuid=vm.uuid)
     except GuestError as error:
-        services.say(f"{vm.domain_name}: its domain has no notice: {error.message}")
+        services.say(f"{vm.label}: its domain has no notice: {error.message}")

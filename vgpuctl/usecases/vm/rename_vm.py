@@ -42,7 +42,7 @@ def rename_vm(services: Services, vm: Vm, name: str) -> tuple[Vm, bool]:
         host = services.host(vm.host)
         new = renamed(vm, name)
         guest.refuse_other_domain(host, new)
-        with Undo(services.say, subject=vm.domain_name) as undoing:
+        with Undo(services.say, subject=vm.label) as undoing:
             _store(services, vm, new)
             undoing.push("name in the store", partial(_store, services, new, vm))
             undoing.push("name of the domain", partial(_name_domain, services, host, vm))

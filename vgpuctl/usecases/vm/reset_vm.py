@@ -27,4 +27,4 @@ def reset_vm(services: Services, vm: Vm) -> None:
         with services.store.transaction() as session:
             values = values_of(vm, session.leases(vm_uuid=vm.uuid))
             session.add_vm_event(EventKind.VM_RESET, vm, before=values, after=values)
-        services.say(f"{vm.domain_name}: reset")
+        services.say(f"{vm.label}: reset")

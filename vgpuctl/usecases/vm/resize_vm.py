@@ -197,7 +197,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
             carry_out(services, plan.move, timeout_s=options.timeout_s, reason=options.reason, drain_s=options.drain_s)
         elif plan.here is not None:
             _resize_here(services, plan, plan.here, options)
-        services.say(f"{vm.domain_name}: resized: {', '.join(plan.differences)}")
+        services.say(f"{vm.label}: resized: {', '.join(plan.differences)}")
     return plan
 
 
@@ -326,7 +326,7 @@ def _make(services: Services, now: Vm, here: NewPlace, *, has_other_params: bool
     host = services.host(now.host)
     with operation(services, "resize-vm", now):
         if here.ending:
-            services.say(f"{now.domain_name}: {counted(len(here.ending), 'share')} given up")
+            services.say(f"{now.label}: {counted(len(here.ending), 'share')} given up")
             release_ended(services, host, here.ending)
         if here.beginning:
             checked = check_leases(here.beginning, host.agent.facts(), rules_of(services, now.host))
@@ -347,7 +347,7 @@ def _change_back(
     A failure here is reported and left to `repair`.
     """
     vm = plan.vm
-    services.say(f"{vm.domain_name}: rolling back to its size before")
+    services.say(f"{vm.label}: rolling back to its size before")
     try:
         with operation(services, "resize-vm", vm):
             _release_new(services, vm, here.beginning)
@@ -358,11 +358,9 @@ def _change_back(
         else:
             restore_shares(services, stored)
     except VgpuctlError as second:
-        services.say(
-            f"{vm.domain_name}: not rolled back completely: {second.message}; `vgpuctl repair` goes on from there"
-        )
+        services.say(f"{vm.label}: not rolled back completely: {second.message}; `vgpuctl repair` goes on from there")
     else:
-        services.say(f"{vm.domain_name}: rolled back, it is as it was")
+        services.say(f"{vm.label}: rolled back, it is as it was")
 
 
 def _release_new(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:

@@ -92,9 +92,9 @@ def restore_vm(
             session.drop_kept_vm(kept.uuid)
             session.add_vm_event(EventKind.VM_RESTORED, vm, f"on {vm.host}", after=values_of(vm, ()))
         define_again(services, host, vm)
-    services.say(f"{vm.domain_name}: restored on {vm.host}")
+    services.say(f"{vm.label}: restored on {vm.host}")
     for why in without:
-        services.say(f"{vm.domain_name}: {why}")
+        services.say(f"{vm.label}: {why}")
     if starts:
         ((vm, _),) = start_vm(services, [vm], consent=consent)
     return RestoredVm(vm, kept.until, without)

@@ -14,7 +14,7 @@ from vgpuctl.model.event import Event, events_of_vms
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.proof import Proof
-from vgpuctl.model.vm import RestartPolicy, Vm, VmState, host_name_of
+from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.planner.plan import params_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kind import Takes
@@ -133,7 +133,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             node_pool=pool.node_pool,
             cluster=pool.cluster,
             created_at=session.vm_created_at(vm.uuid),
-            events=tuple(session.events(_EVENTS, events_of_vms([host_name_of(vm.request.tenant, vm.request.name)]))),
+            events=tuple(session.events(_EVENTS, events_of_vms([vm.label]))),
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))

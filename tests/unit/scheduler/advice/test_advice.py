@@ -40,7 +40,7 @@ def test_a_vm_that_never_used_its_framebuffer_gets_a_smaller_profile() -> None:
     fleet = FleetBuilder(a40_host()).vm("small", "A40-24Q", hours=[5 * GIB] * WEEK).build()
     found = only(fleet, AdviceKind.SMALLER_PROFILE)
     assert (found.tenant, found.vm, found.confidence) == ("acme", "small", Confidence.HIGH)
-    assert found.diff == ["- acme.small gpus: [A40-24Q]", "+ acme.small gpus: [A40-8Q]"]
+    assert found.diff == ["- acme/small gpus: [A40-24Q]", "+ acme/small gpus: [A40-8Q]"]
     assert "room for 5 more A40-8Q instead of 0" in found.gain.text
     assert found.gain.value == (5 * 8 - 24) * 1024
     # One size for all vGPUs of the card: the old VM must release its share before the new one fits.
@@ -67,10 +67,10 @@ def test_where_one_smaller_vm_gains_nothing_those_of_the_gpu_change_together() -
     found = only(builder.build(), AdviceKind.SMALLER_PROFILE)
     assert found.vm is None
     assert found.diff == [
-        "- acme.a gpus: [A40-24Q]",
-        "+ acme.a gpus: [A40-8Q]",
-        "- acme.b gpus: [A40-24Q]",
-        "+ acme.b gpus: [A40-8Q]",
+        "- acme/a gpus: [A40-24Q]",
+        "+ acme/a gpus: [A40-8Q]",
+        "- acme/b gpus: [A40-24Q]",
+        "+ acme/b gpus: [A40-8Q]",
     ]
     assert "room for 4 more A40-8Q instead of 0" in found.gain.text
     assert [one.split()[1] for one in found.commands] == ["stop-vm"] * 2 + ["create-vm"] * 2 + ["delete-vm"] * 2
@@ -79,7 +79,7 @@ def test_where_one_smaller_vm_gains_nothing_those_of_the_gpu_change_together() -
 def test_a_vm_at_its_limit_gets_a_larger_profile_where_one_fits() -> None:
     hours = [8 * GIB if hour % 4 == 0 else 3 * GIB for hour in range(DAY)]
     found = only(FleetBuilder(a40_host()).vm("full", "A40-8Q", hours=hours).build(), AdviceKind.LARGER_PROFILE)
-    assert found.after == {"acme.full gpus": "[A40-12Q]"}
+    assert found.after == {"acme/full gpus": "[A40-12Q]"}
     assert "6 of 24 hours" in found.text
     assert found.gain.at_most
     crowded = FleetBuilder(a40_host()).vm("full", "A40-8Q", hours=hours)
@@ -169,8 +169,8 @@ def test_waiting_vms_start_in_mixed_size_mode() -> None:
         now=NOW, capacities=(capacity,), leases=tuple(leases), waiting=waiting, waited_s=(7200.0, 60.0)
     )
     found = only(fleet, AdviceKind.SIZE_MODE)
-    assert "acme.waits has waited 2.0 hours for A40-24Q" in found.text
-    assert found.gain.text == "acme.waits can start"
+    assert "acme/waits has waited 2.0 hours for A40-24Q" in found.text
+    assert found.gain.text == "acme/waits can start"
     assert found.diff[1].endswith("size_mode: mixed-size")
     assert found.commands[-1].startswith("vgpuctl start-vm ")
     assert kinds(replace(fleet, waiting=(), waited_s=())) == []

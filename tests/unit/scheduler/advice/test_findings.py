@@ -29,7 +29,7 @@ def test_a_leak_is_named_long_before_the_framebuffer_is_full() -> None:
         < found.figures["exhaustion_seconds"]
         < found.figures["latest_exhaustion_seconds"]
     )
-    assert "acme.leaks uses 62%" in found.text
+    assert "acme/leaks uses 62%" in found.text
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_noisy_neighbour_is_named_and_not_its_victims() -> None:
         .build()
     )
     (found,) = find_all(fleet)
-    assert (found.fault, found.vm, found.victims) == (FaultId.SHARE_STOLEN, "noisy", ("acme.victim",))
+    assert (found.fault, found.vm, found.victims) == (FaultId.SHARE_STOLEN, "noisy", ("acme/victim",))
     assert found.figures["contention_ratio"] == pytest.approx(0.3)
     assert "promised 50%" in found.text
 

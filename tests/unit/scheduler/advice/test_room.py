@@ -42,5 +42,5 @@ def test_changed_layouts_are_counted_and_placed_on_like_fleets_that_are_read_ane
         for profile in PROFILES:
             assert layout.place(vm(profile, name="asked")) == anew.place(vm(profile, name="asked"))
         assert starts(layout, fleet.waiting) == starts(layout, fleet.waiting)
-    assert starts(layouts[0], fleet.waiting) == ["acme.small"]
-    assert starts(layouts[1], fleet.waiting) == ["acme.waits", "acme.small"]
+    assert starts(layouts[0], fleet.waiting) == ["acme/small"]
+    assert starts(layouts[1], fleet.waiting) == ["acme/waits", "acme/small"]

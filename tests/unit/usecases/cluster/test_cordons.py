@@ -100,8 +100,8 @@ def test_a_host_that_takes_no_new_vm_keeps_its_nodes_at_work(fleet: StoredFleet)
 
 
 def test_a_node_that_is_preempted_stays_cordoned(fleet: StoredFleet) -> None:
-    noticed = replace(vm_of(fleet), notice=PreemptionNotice(9.0, "acme.urgent", is_final=True))
-    assert settle(fleet, FREE, noticed)[0] == "cordoned: it is preempted by acme.urgent"
+    noticed = replace(vm_of(fleet), notice=PreemptionNotice(9.0, "acme/urgent", is_final=True))
+    assert settle(fleet, FREE, noticed)[0] == "cordoned: it is preempted by acme/urgent"
     assert settle(fleet, OURS, noticed)[:2] == (None, [])
 
 

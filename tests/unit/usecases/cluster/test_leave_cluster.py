@@ -140,7 +140,7 @@ def test_a_cluster_that_does_not_take_it_ends_nothing(site: Site, error: Cluster
     site.cluster.answers["cordon"] = [error, error]
     leave_cluster(site.services, VM, "its VM is reset", 0)
     assert site.events() == [("node-not-told", f"not told that its VM is reset: {error.message}")]
-    assert site.said == [f"acme.gpu-001: its cluster was not told that its VM is reset: {error.message}"]
+    assert site.said == [f"acme/gpu-001: its cluster was not told that its VM is reset: {error.message}"]
 
 
 def test_a_way_to_the_cluster_that_cannot_be_used_ends_nothing(site: Site) -> None:

@@ -21,7 +21,7 @@ def test_a_failure_runs_every_inverse_in_reverse_whatever_the_others_raise() -> 
     def break_down(error: BaseException) -> None:
         raise error
 
-    undoing = Undo(said.append, subject="acme.web-1", settle=lambda undo: done.append(f"settled {len(undo.failures)}"))
+    undoing = Undo(said.append, subject="acme/web-1", settle=lambda undo: done.append(f"settled {len(undo.failures)}"))
     with pytest.raises(UsageError), undoing:
         undoing.push("first", lambda: done.append("first"))
         undoing.push("second", _refuse)
@@ -37,17 +37,17 @@ def test_a_failure_runs_every_inverse_in_reverse_whatever_the_others_raise() -> 
         Failure("third", "KeyError: 'x'"),
         Failure("second", "no"),
     ]
-    assert said[0] == "acme.web-1: rolling back: sixth"
-    assert said[-1].startswith("acme.web-1: rolled back in part; still there: fifth (KeyboardInterrupt), fourth")
+    assert said[0] == "acme/web-1: rolling back: sixth"
+    assert said[-1].startswith("acme/web-1: rolled back in part; still there: fifth (KeyboardInterrupt), fourth")
     assert said[-1].endswith("; `vgpuctl repair` finishes it")
 
 
 def test_a_complete_rollback_says_so() -> None:
     said: list[str] = []
-    with pytest.raises(UsageError), Undo(said.append, subject="acme.web-1") as undoing:
+    with pytest.raises(UsageError), Undo(said.append, subject="acme/web-1") as undoing:
         undoing.push("disk", lambda: None)
         raise UsageError("wrong")
-    assert said == ["acme.web-1: rolling back: disk", "acme.web-1: rolled back completely, nothing is left"]
+    assert said == ["acme/web-1: rolling back: disk", "acme/web-1: rolled back completely, nothing is left"]
 
 
 def test_a_terminal_that_is_gone_keeps_no_inverse_from_running() -> None:

@@ -75,8 +75,8 @@ def test_each_onset_and_each_end_is_one_event_over_restarts_and_processes(
     found = watch.look(store, history, NOW, leases)
     assert {one.vm for one in found} == {"noisy", "leaks"}
     begun = [
-        ("acme.leaks", "framebuffer-predicted", "begun"),
-        ("acme.noisy", "contention-observed", "begun"),
+        ("acme/leaks", "framebuffer-predicted", "begun"),
+        ("acme/noisy", "contention-observed", "begun"),
     ]
     assert _events(store) == begun
     watch.look(store, history, NOW, leases)

@@ -9,18 +9,16 @@ import difflib
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
+from page_parts import ROOT, between
+from telemetry_pages import METRICS, monitoring_files, with_alerts, with_measures, with_metrics
 
 from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
-from vgpuctl.agent.wire.labelled import OBJECT_LABELS
-from vgpuctl.agent.wire.measure_states import STATES
-from vgpuctl.agent.wire.measures import MEASURES, Measure
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.lookup import boards, types_of
 from vgpuctl.cli.contents import SECTIONS
@@ -32,7 +30,6 @@ from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
-from vgpuctl.model.states import STATE_KINDS
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.scheduler.advice.advice import AdviceKind
@@ -48,11 +45,6 @@ from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.vm import VM
-from vgpuctl.telemetry import rule_files
-from vgpuctl.telemetry.alerts import ALERTS, Alert
-from vgpuctl.telemetry.dashboards import DASHBOARDS
-from vgpuctl.telemetry.own_metrics import OWN_METRICS
-from vgpuctl.telemetry.recordings import RECORDINGS
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "health": (HEALTH,),
@@ -67,7 +59,6 @@ _TABLES: dict[str, tuple[Table[Any], ...]] = {
 _RECORDED = ("create-vm web-1", "list-vms\n", "create-vm render-4", "map")
 """Beginnings of the tutorial's commands that the README shows."""
 _RECORDED_WIDTH = 110
-ROOT = Path(__file__).parents[1]
 
 
 def pages() -> dict[Path, str]:
@@ -86,7 +77,7 @@ def pages() -> dict[Path, str]:
         page = ROOT / "docs" / f"{name}.md"
         made[page] = functools.reduce(_with_table, tables, page.read_text(encoding="utf-8"))
     monitoring = ROOT / "docs" / "monitoring.md"
-    made[monitoring] = functools.reduce(_with_metrics, _METRICS.items(), made[monitoring])
+    made[monitoring] = functools.reduce(with_metrics, METRICS.items(), made[monitoring])
     advice = ROOT / "docs" / "advice.md"
     made[advice] = _with_advice_kinds(advice.read_text(encoding="utf-8"))
     events = ROOT / "docs" / "events.md"
@@ -94,15 +85,15 @@ def pages() -> dict[Path, str]:
     configuration = ROOT / "docs" / "configuration.md"
     made[configuration] = _with_settings(_with_connection(configuration.read_text(encoding="utf-8")))
     readme = ROOT / "README.md"
-    made[readme] = _between(readme.read_text(encoding="utf-8"), "recording", "recording", _recording())
+    made[readme] = between(readme.read_text(encoding="utf-8"), "recording", "recording", _recording())
     health = ROOT / "docs" / "health.md"
     made[health] = _with_findings(made[health])
-    made[monitoring] = _with_alerts(made[monitoring])
-    made.update(_monitoring_files())
+    made[monitoring] = with_alerts(made[monitoring])
+    made.update(monitoring_files())
     telemetry = ROOT / "docs" / "telemetry.md"
-    made[telemetry] = _with_measures(telemetry.read_text(encoding="utf-8"))
+    made[telemetry] = with_measures(telemetry.read_text(encoding="utf-8"))
     hardware = ROOT / "docs" / "hardware.md"
-    made[hardware] = _between(hardware.read_text(encoding="utf-8"), "boards", "boards", _board_rows())
+    made[hardware] = between(hardware.read_text(encoding="utf-8"), "boards", "boards", _board_rows())
     for name, schema in SCHEMAS.items():
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
@@ -132,61 +123,6 @@ def _board_rows() -> Iterable[str]:
         yield f"| {board.name} | {board.architecture} | {shared} | {known} | {captured} |"
 
 
-def _with_alerts(page: str) -> str:
-    """The page with its tables of alerts, recording rules and dashboards."""
-    page = _between(page, "alerts", "alerts", _alert_rows())
-    recordings = (f"| `{one.name}` | {one.text} |" for one in RECORDINGS)
-    page = _between(page, "recordings", "recordings", ("| series | meaning |", "|---|---|", *recordings))
-    boards = (f"| `{one.uid}.json` | {one.title} | {one.text} |" for one in DASHBOARDS)
-    return _between(page, "dashboards", "dashboards", ("| file | title | content |", "|---|---|---|", *boards))
-
-
-def _alert_rows() -> Iterable[str]:
-    """One row for each fault, with an anchor of its id."""
-    yield "| id | alerts | meaning | remedy |"
-    yield "|---|---|---|---|"
-    for fault, told in FAULTS.items():
-        found = [one for one in ALERTS if one.fault is fault]
-        if found:
-            names = "<br>".join(f"`{one.name}` ({one.severity}, {_after(one)})" for one in found)
-            yield f'| <a id="{fault}"></a>`{fault}` | {names} | {_cell(told.meaning)} | {_cell(told.remedy)} |'
-
-
-def _after(alert: Alert) -> str:
-    return "at once" if alert.lasts == "0m" else f"after {alert.lasts}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _monitoring_files() -> dict[Path, str]:
-    """Rules with their tests and dashboards, which the package ships for export-monitoring."""
-    shipped = ROOT / "vgpuctl" / "telemetry" / "shipped"
-    made = {shipped / "rules" / name: _yaml(content) for name, content in rule_files.rules().items()}
-    made |= {shipped / "rule-tests" / name: _yaml(content) for name, content in rule_files.rule_tests().items()}
-    for one in DASHBOARDS:
-        text = json.dumps(one.json(), indent=2, ensure_ascii=False)
-        made[shipped / "grafana" / "dashboards" / f"{one.uid}.json"] = text + "\n"
-    return made
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML for people: text of several lines stays in lines, and no line is broken."""
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def _yaml(content: Any) -> str:
-    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)
-    return f"# SPDX-License-Identifier: Apache-2.0\n# Made from the tables in vgpuctl/telemetry.\n{text}"
-
-
 def _with_table(page: str, table: Table[Any]) -> str:
     """The page with the table between its two marks. Raises ValueError for a page that lacks them."""
     begin, end = f"<!-- fields of {table.name}: made by scripts/generate_docs.py -->", "<!-- end of fields -->"
@@ -194,17 +130,10 @@ def _with_table(page: str, table: Table[Any]) -> str:
     return f"{page[:first]}{begin}\n{describe_fields(table)}\n{page[page.index(end, first) :]}"
 
 
-def _between(page: str, what: str, end: str, lines: Iterable[str]) -> str:
-    """The page with the lines of a table between its two marks. Raises ValueError for a page that lacks them."""
-    begin, end = f"<!-- {what}: made by scripts/generate_docs.py -->", f"<!-- end of {end} -->"
-    table = "\n".join(lines)
-    return f"{page[: page.index(begin)]}{begin}\n{table}\n{page[page.index(end) :]}"
-
-
 def _with_advice_kinds(page: str) -> str:
     """The page with the table of the kinds of advice between its two marks."""
     rows = [f"| `{kind.value}` | {kind.meaning} |" for kind in AdviceKind]
-    return _between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
+    return between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
 
 
 def _recording() -> Iterator[str]:
@@ -230,19 +159,19 @@ def _with_connection(page: str) -> str:
         if isinstance(one, click.Option) and one.name in CONNECTION
     }
     rows = (f"| `{', '.join(one.opts)}` | {one.help} |" for one in sorted(options.values(), key=lambda one: one.opts))
-    return _between(page, "options of the connection", "options", ("| option | meaning |", "|---|---|", *rows))
+    return between(page, "options of the connection", "options", ("| option | meaning |", "|---|---|", *rows))
 
 
 def _with_settings(page: str) -> str:
     """The page with the table of the settings of a configuration file between its two marks."""
     rows = (f"| `{one.key}` | `{VARIABLES[one.key]}` | {one.help} |" for one in CONTEXT.fields)
-    return _between(page, "settings", "settings", ("| key | variable | meaning |", "|---|---|---|", *rows))
+    return between(page, "settings", "settings", ("| key | variable | meaning |", "|---|---|---|", *rows))
 
 
 def _with_event_kinds(page: str) -> str:
     """The page with the table of the kinds of events between its two marks."""
     rows = (f"| `{kind}` | {kind.meaning} |" for kind in EventKind)
-    return _between(page, "kinds of events", "kinds", ("| kind | what happened |", "|---|---|", *rows))
+    return between(page, "kinds of events", "kinds", ("| kind | what happened |", "|---|---|", *rows))
 
 
 def _with_findings(page: str) -> str:
@@ -252,14 +181,14 @@ def _with_findings(page: str) -> str:
         for code in HealthCode
         if code not in CLASSES
     ]
-    page = _between(page, "findings", "findings", ("| code | meaning | remedy | policy |", "|---|---|---|---|", *rows))
+    page = between(page, "findings", "findings", ("| code | meaning | remedy | policy |", "|---|---|---|---|", *rows))
     rows = [
         f"| `{code}` | {FAULTS[code].remedy} | {_ranges(CLASSES[code])} | {_policy_for(code)} |"
         for code in HealthCode
         if code in CLASSES
     ]
     head = ("| code | remedy | Xids | policy |", "|---|---|---|---|")
-    return _between(page, "classes of Xids", "classes", (*head, *rows))
+    return between(page, "classes of Xids", "classes", (*head, *rows))
 
 
 def _policy_for(code: HealthCode) -> str:
@@ -275,66 +204,6 @@ def _ranges(numbers: Iterable[int]) -> str:
         else:
             spans.append([number, number])
     return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
-
-
-def _with_metrics(page: str, part: tuple[str, Callable[[], Iterator[str]]]) -> str:
-    """The page with one of its tables of metrics between its two marks."""
-    name, rows = part
-    begin, end = f"<!-- {name}: made by scripts/generate_docs.py -->", f"<!-- end of {name} -->"
-    table = "\n".join(rows())
-    return f"{page[: page.index(begin)]}{begin}\n{table}\n{page[page.index(end) :]}"
-
-
-def _measure_rows() -> Iterator[str]:
-    yield "| metric | labels | meaning |"
-    yield "|---|---|---|"
-    for one in MEASURES:
-        labels = " ".join(f"`{label}`" for label in (*OBJECT_LABELS[one.of], *one.labels))
-        yield f"| `{one.metric}` | {labels} | {one.text} |"
-
-
-def _state_rows() -> Iterator[str]:
-    yield "| metric | labels | meaning |"
-    yield "|---|---|---|"
-    for one in STATE_KINDS:
-        closed = {**({} if one.states is None else {"state": one.states}), **(one.label_values or {})}
-        labels = " ".join(f"`{label}`" for label in dict.fromkeys((*one.labels, *closed)))
-        values = "".join(f"<br>`{value}`: {text}" for meanings in closed.values() for value, text in meanings.items())
-        yield f"| `{one.metric}` | {labels} | {one.text}{values} |"
-
-
-def _own_rows() -> Iterator[str]:
-    yield "| metric | labels | meaning |"
-    yield "|---|---|---|"
-    for one in OWN_METRICS:
-        labels = " ".join(f"`{label}`" for label in one.labels)
-        yield f"| `{one.name}` | {labels} | {one.text} |"
-
-
-_METRICS = {"measures": _measure_rows, "states": _state_rows, "own metrics": _own_rows}
-
-
-def _with_measures(page: str) -> str:
-    """The page with a table of measures for each kind of object between their marks."""
-    for kind in dict.fromkeys(one.of for one in MEASURES):
-        begin, end = f"<!-- measures of {kind}: made by scripts/generate_docs.py -->", "<!-- end of measures -->"
-        rows = "\n".join(
-            f"| `{one.name}` | {_labels(one)} | "
-            f"{'counter' if one.is_counter else 'gauge'} | {one.source} | {'yes' if one.is_kept else ''} | {one.text} |"
-            for one in MEASURES
-            if one.of == kind
-        )
-        table = f"| measure | labels | type | source | kept | meaning |\n|---|---|---|---|---|---|\n{rows}"
-        first = page.index(begin)
-        page = f"{page[:first]}{begin}\n{table}\n{page[page.index(end, first) :]}"
-    return page
-
-
-def _labels(one: Measure) -> str:
-    """The labels of a measure, with the values of one that has a fixed set."""
-    states = STATES.get((one.of, one.name), ())
-    shown = ", ".join(f"`{label}`" for label in one.labels)
-    return f"{shown}: {', '.join(states)}" if states else shown
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

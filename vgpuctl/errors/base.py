@@ -86,7 +86,10 @@ class Unexpected(VgpuctlError):
             message, hint = f"this machine answered `{cause.strerror}`{place}", None
         else:
             message = f"unexpected {type(cause).__name__}" + (f": {said}" if said else "")
-            hint = "this is a fault of vgpuctl itself; report it with the traceback, which -vv or --log-file FILE gives"
+            hint = (
+                "this is a fault of vgpuctl itself; run it again with --log-file FILE, and report it with "
+                "what `vgpuctl support-bundle --to bundle.tar.gz --log FILE` writes"
+            )
         error = cls(f"{where}{message}", hint=hint)
         error.__cause__ = cause
         return error

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the command line and the environment."""
+    """Settings of the command line and the environment. rehearses: nothing is to be changed, and no host contacted."""
 
     inventories: Sequence[str] = ()
     database: str | None = None
@@ -54,6 +54,7 @@ class Settings:
     slurm_folder: Path | None = None
     cluster_networks: Sequence[str] = ()
     inventory_reader: str | None = None
+    rehearses: bool = False
 
 
 def open_services(
@@ -134,8 +135,10 @@ def open_services(
         own = authority() if remote.startswith("ssl:") and named == (None, None, None) else None
         if own is not None:
             files = own.files(OWN_NAME)
-            return Northbound(NorthboundAddress(remote, files.key, files.certificate, files.authority))
-        return Northbound(NorthboundAddress(remote, settings.ovn_key, settings.ovn_certificate, settings.ovn_authority))
+            address = NorthboundAddress(remote, files.key, files.certificate, files.authority)
+        else:
+            address = NorthboundAddress(remote, settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
+        return Northbound(address, rehearses=settings.rehearses)
 
     def authority() -> "Authority | None":
         from vgpuctl.ovn.authority import Authority, default_folder
@@ -167,6 +170,7 @@ def open_services(
         past=past,
         performance=performance,
         open_cluster=functools.partial(_open_cluster, settings),
+        rehearses=settings.rehearses,
         reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
     return services

@@ -73,11 +73,17 @@ class RowChange:
 
 
 class Northbound:
-    """An open connection, as a context manager."""
+    """An open connection, as a context manager. rehearses: it only reads, and `apply` changes nothing."""
 
     def __init__(
-        self, address: NorthboundAddress, *, timeout_s: float = _TIMEOUT_S, budget: ByteBudget | None = None
+        self,
+        address: NorthboundAddress,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        budget: ByteBudget | None = None,
+        rehearses: bool = False,
     ) -> None:
+        self._rehearses = rehearses
         self.address = check_address(address)
         self._timeout_s = timeout_s
         self._connection: Any = None
@@ -134,6 +140,7 @@ class Northbound:
         """
         from ovsdbapp.backend.ovs_idl import transaction
 
+        dry_run = dry_run or self._rehearses
         command = _Reconcile(self._connection.idl, wanted, dry_run=dry_run)
         changes = transaction.Transaction(
             SimpleNamespace(idl=self._connection.idl),

@@ -3,6 +3,7 @@
 
 import contextlib
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,10 @@ FAILOVER_S = 30
 """How long a run waits for a primary, from the loss of its connection."""
 _RETRY_S = 0.3
 _COMMIT = "vgpuctl-commit"
+# Savepoints of one name are nested on both databases.
+_BEGIN_PART = "SAVEPOINT rehearsed"
+_UNDO_PART = "ROLLBACK TO SAVEPOINT rehearsed"
+_END_PART = "RELEASE SAVEPOINT rehearsed"
 
 
 class Store:
@@ -55,6 +60,8 @@ class Store:
         self._key_file = key_file
         self._actor = actor
         self._facts_reader = FactsReader()
+        self._rehearsal: Connection | None = None
+        self._rehearsing = threading.RLock()
 
     def now(self) -> float:
         """The store's time in seconds since the epoch, UTC. Use cases decide by it."""
@@ -127,6 +134,18 @@ class Store:
         except SQLAlchemyError as exc:
             raise translate(exc, store_name=self.name) from exc
 
+    def rehearse(self) -> None:
+        """From now on commit nothing: every later transaction sees the earlier ones, and all are undone at `close`.
+
+        Other writers wait meanwhile. Raises StoreUnusable.
+        """
+        if self._rehearsal is None:
+            try:
+                self._rehearsal = self._connect()
+                self._begin_on(self._rehearsal, writing=self.read_only_reason is None)
+            except SQLAlchemyError as exc:
+                raise translate(exc, store_name=self.name) from exc
+
     @property
     def kind(self) -> StoreKind:
         """The database that the store is kept in."""
@@ -175,7 +194,11 @@ class Store:
                 session.add_event(kind, label, detail, tenant=one.tenant, host=one.host, before=before, after=after)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and undo a rehearsal."""
+        if self._rehearsal is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                self._rehearsal.close()
+            self._rehearsal = None
         self._engine.dispose()
 
     def __enter__(self) -> "Store":
@@ -205,7 +228,7 @@ class Store:
             yield session
             if session.failure is not None:
                 raise session.failure
-            if session.has_written and self.kind is StoreKind.POSTGRESQL:
+            if session.has_written and self.kind is StoreKind.POSTGRESQL and self._rehearsal is None:
                 connection.info[_COMMIT] = postgresql.note_commit(connection)
 
     def _cannot_write(self, reason: str | None) -> StoreUnusable:
@@ -217,20 +240,43 @@ class Store:
     @contextlib.contextmanager
     def _begin(self, *, writing: bool) -> Iterator[Connection]:
         """A transaction: committed at the end of the block when it writes, rolled back on any exception."""
+        if self._rehearsal is not None:
+            with self._rehearsed(self._rehearsal) as connection:
+                yield connection
+            return
         try:
             with self._connect() as connection:
-                if self._engine.dialect.name == "sqlite":
-                    connection.exec_driver_sql(sqlite.BEGIN_WRITING if writing else sqlite.BEGIN_READING)
-                elif writing:
-                    connection.execute(postgresql.BEGIN_WRITING)
-                else:
-                    connection.exec_driver_sql(postgresql.BEGIN_READING)
+                self._begin_on(connection, writing=writing)
                 connection.info.pop(_COMMIT, None)
                 yield connection
                 if writing:
                     self._commit(connection)
         except SQLAlchemyError as exc:
             raise translate(exc, store_name=self.name) from exc
+
+    def _begin_on(self, connection: Connection, *, writing: bool) -> None:
+        if self._engine.dialect.name == "sqlite":
+            connection.exec_driver_sql(sqlite.BEGIN_WRITING if writing else sqlite.BEGIN_READING)
+        elif writing:
+            connection.execute(postgresql.BEGIN_WRITING)
+        else:
+            connection.exec_driver_sql(postgresql.BEGIN_READING)
+
+    @contextlib.contextmanager
+    def _rehearsed(self, connection: Connection) -> Iterator[Connection]:
+        """A transaction within the one of the rehearsal. One thread at a time."""
+        with self._rehearsing:
+            try:
+                connection.exec_driver_sql(_BEGIN_PART)
+                try:
+                    yield connection
+                except BaseException:
+                    connection.exec_driver_sql(_UNDO_PART)
+                    raise
+                finally:
+                    connection.exec_driver_sql(_END_PART)
+            except SQLAlchemyError as exc:
+                raise translate(exc, store_name=self.name) from exc
 
     def _connect(self) -> Connection:
         """A connection. Where the URL names several servers, wait while none of them is the primary."""

@@ -4,6 +4,7 @@
 import contextlib
 import datetime
 import shlex
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.lab.simulated_fixtures import need_simulated
 from tests.ovn_fixture import LocalOvn, central
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.cli.main import command
+from vgpuctl.cli.support.rehearsal import REHEARSED
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.store.store import open_store
 
@@ -149,7 +151,7 @@ def test_every_changing_command_leaves_its_event_and_every_other_none(scene: Sce
         is_new = step.command == "restore-store"
         before = 0 if is_new else _last_id(operator)
         if is_rehearsed and _has_dry_run(step.command):
-            operator.run(*arguments, "--dry-run")
+            faults += _rehearse(operator, step, arguments)
             if not is_new and _last_id(operator) != before:
                 faults.append(f"{step.arguments} --dry-run left {_events(operator, before)}")
         done = operator.run(*arguments)
@@ -161,6 +163,23 @@ def test_every_changing_command_leaves_its_event_and_every_other_none(scene: Sce
         if fault is not None:
             faults.append(f"{step.arguments}: {fault}")
     assert faults == [], "\n".join(faults)
+
+
+def _rehearse(operator: Operator, step: Step, arguments: Sequence[str]) -> list[str]:
+    """Run a command with --dry-run. One that changes the store alone must succeed and leave every row as it was."""
+    if step.command not in REHEARSED:
+        operator.run(*arguments, "--dry-run")
+        return []
+    before = _rows(operator)
+    done = operator.run(*arguments, "--dry-run")
+    faults = [] if done.code == 0 else [f"{step.arguments} --dry-run ended with {done.code}: {done.err}"]
+    return [*faults, *([] if _rows(operator) == before else [f"{step.arguments} --dry-run changed the store"])]
+
+
+def _rows(operator: Operator) -> list[str]:
+    """Everything in a store in SQLite."""
+    with contextlib.closing(sqlite3.connect(operator.database.removeprefix("sqlite:///"))) as store:
+        return list(store.iterdump())
 
 
 def _read_everything(scene: Scene) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TextIO
 import click
 
 from vgpuctl.cli.support.output_format import OutputFormat, chosen
+from vgpuctl.cli.support.rehearsal import is_rehearsal
 from vgpuctl.local_files import writing
 from vgpuctl.model.printable import printable, printable_document, printable_json
 
@@ -50,8 +51,10 @@ def print_raw(data: bytes) -> None:
 def print_json(value: object, *, indent: int | None = 2) -> None:
     """Print a value as JSON, indented or on one line, or as YAML where `-o yaml` was given.
 
-    Dataclasses become objects, enums their value.
+    Dataclasses become objects, enums their value. An object of a rehearsal says `"dry_run": true` too.
     """
+    if is_rehearsal() and isinstance(value, dict):
+        value = value | {"dry_run": True}
     if chosen() is OutputFormat.YAML:
         from vgpuctl.yaml_text import yaml_text
 
@@ -108,13 +111,18 @@ def be_quiet() -> None:
 
 
 def say(text: str) -> None:
-    """Print one remark for people on stderr, unless -q was given."""
+    """Print one remark for people on stderr, unless -q was given; that of a rehearsal begins with `dry run: `."""
     if not _is_quiet:
-        print_line(text, err=True)
+        print_line(f"dry run: {text}" if is_rehearsal() else text, err=True)
 
 
 def confirm(question: str) -> None:
-    """Ask on stderr and go on after a yes. Raises click.Abort after a no, and where nobody can answer."""
+    """Ask on stderr and go on after a yes. Raises click.Abort after a no, and where nobody can answer.
+
+    Nobody is asked in a rehearsal.
+    """
+    if is_rehearsal():
+        return
     click.confirm(printable(question), abort=True, err=True)
 
 

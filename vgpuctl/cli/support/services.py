@@ -11,6 +11,7 @@ import click
 from vgpuctl.cli.support.configuration import configured
 from vgpuctl.cli.support.options import inventory_reader
 from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.rehearsal import is_rehearsal
 from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
 from vgpuctl.model.plural import counted
@@ -57,6 +58,7 @@ def services(
             reachable_networks=_list("reachable_networks"),
             cluster_networks=_list("cluster_networks"),
             inventory_reader=inventory_reader() or configured("inventory_reader"),
+            rehearses=is_rehearsal(),
         ),
         _tell,
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.errors import InventoryError, StateError, UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
@@ -110,6 +110,7 @@ class Services:
 
     reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
     of the inventory do. past: where past readings are. performance: the file of the fitted model of throughput.
+    rehearses: the store forgets every change at the end, OVN is only read, and hosts and clusters are not contacted.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Services:
         past: Callable[[], "PastSource | None"] = lambda: None,
         performance: Callable[[], Path] = lambda: Path("performance"),
         open_cluster: "Callable[[NodePool], ClusterLink | None]" = lambda _pool: None,
+        rehearses: bool = False,
     ) -> None:
         self._load_inventory = load_inventory
         self._open_store = open_store
@@ -153,6 +155,7 @@ class Services:
         self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
         self._open_cluster = open_cluster
+        self._rehearses = rehearses
         self._clusters: dict[object, ClusterLink | None] = {}
         self._lock = threading.Lock()
         self._store_lock = threading.Lock()
@@ -200,6 +203,8 @@ class Services:
         with self._store_lock:
             if self._store is None:
                 self._store = self._open_store()
+                if self._rehearses:
+                    self._store.rehearse()
             return self._store
 
     def open_for_threads(self) -> None:
@@ -259,10 +264,15 @@ class Services:
     def host(self, name: str) -> HostSession:
         """The session of one host of the inventory (whatever --limit says).
 
-        Raises InventoryError when the inventory does not know the host.
+        Raises InventoryError when the inventory does not know the host, StateError in a rehearsal.
         """
         with self._lock:
             if name not in self._sessions:
+                if self._rehearses:
+                    raise StateError(
+                        f"this dry run needs facts of {name}, and a dry run contacts no host",
+                        hint="`vgpuctl list-gpus --refresh` reads the facts of all hosts into the store",
+                    )
                 self._sessions[name] = self._open_session(self.inventory, name)
             return self._sessions[name]
 
@@ -270,7 +280,10 @@ class Services:
         """The way to the cluster of a pool; None where nobody gave one: no kubeconfig, no slurm.conf.
 
         Raises StoreUnusable without the key of the pool's secrets, ClusterError and UsageError for an unusable way.
+        A rehearsal has no way to any cluster.
         """
+        if self._rehearses:
+            return None
         key = (pool.tenant, pool.cluster, pool.role.is_kubernetes, pool.join.kubeconfig)
         with self._lock:
             if key in self._clusters:

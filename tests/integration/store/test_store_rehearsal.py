@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rehearsed store: its transactions see each other, a refused one is undone alone, and nothing is committed."""
+
+import pytest
+
+from vgpuctl.errors import ConcurrentChange, VgpuctlError
+from vgpuctl.store.store import Store, open_store
+
+
+def test_transactions_see_each_other_and_nothing_is_committed(url: str, store: Store) -> None:
+    with open_store(url) as rehearsed:
+        rehearsed.rehearse()
+        with rehearsed.transaction() as session:
+            session.add_tenant("acme")
+        with rehearsed.reading() as session:
+            assert session.tenant("acme").name == "acme"
+        with pytest.raises(ZeroDivisionError), rehearsed.transaction() as session:
+            session.add_tenant("globex")
+            raise ZeroDivisionError
+        with rehearsed.operation("rehearse", "acme"), rehearsed.reading() as session:
+            assert [one.name for one in session.tenants()] == ["acme"]
+            with pytest.raises(VgpuctlError):
+                session.add_tenant("initech")
+        with store.reading() as session:
+            assert session.tenants() == []
+    with store.reading() as session:
+        assert session.tenants() == [] and session.open_operations() == []
+
+
+def test_a_refused_statement_ends_its_own_transaction_alone(url: str, store: Store) -> None:
+    with open_store(url) as rehearsed:
+        rehearsed.rehearse()
+        with rehearsed.transaction() as session:
+            session.begin_operation("first", "subject", "", exclusive=True)
+        with pytest.raises(ConcurrentChange), rehearsed.transaction() as session:
+            session.begin_operation("second", "subject", "", exclusive=True)
+        with rehearsed.reading() as session:
+            assert [one.kind for one in session.open_operations()] == ["first"]

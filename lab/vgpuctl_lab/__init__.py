@@ -7,7 +7,7 @@ from vgpuctl_lab.folder import LabFolder, default_folder
 from vgpuctl_lab.lifecycle import console_log, down, reboot, run, shell_command, status, up
 from vgpuctl_lab.records import LabHost
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DEFAULT_HOST",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.operator import Operator
 from tests.release.first_release import SCHEMA, SIZE, FirstRelease
-from vgpuctl.store.tables import SCHEMA_VERSION
+from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -42,7 +42,7 @@ def old(operator: Operator, home: Path, tmp_path_factory: pytest.TempPathFactory
 
 def _schema(home: Path) -> str:
     with sqlite3.connect(home / "store.db") as opened:
-        return str(opened.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+        return str(opened.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()[0])
 
 
 def _processes(home: Path) -> set[str]:
@@ -52,7 +52,7 @@ def _processes(home: Path) -> set[str]:
 
 
 def _states(operator: Operator) -> dict[str, str]:
-    return {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms", "-A")}
+    return {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms", "-A") if one["vm"]}
 
 
 def test_the_first_command_upgrades_the_store_and_loses_nothing(

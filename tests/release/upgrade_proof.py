@@ -5,7 +5,6 @@
 """
 
 import sqlite3
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,12 +42,6 @@ def old(operator: Operator, home: Path, tmp_path_factory: pytest.TempPathFactory
 def _schema(home: Path) -> str:
     with sqlite3.connect(home / "store.db") as opened:
         return str(opened.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()[0])
-
-
-def _processes(home: Path) -> set[str]:
-    """The QEMU processes of the simulated hosts' VMs, each with its start."""
-    told = subprocess.run(["ps", "-eo", "lstart=,pid=,args="], capture_output=True, text=True, check=True).stdout
-    return {line for line in told.splitlines() if str(home) in line and "acme.web-" in line}
 
 
 def _states(operator: Operator) -> dict[str, str]:

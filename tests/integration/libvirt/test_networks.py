@@ -48,7 +48,7 @@ def networks(hypervisor: Hypervisor) -> Iterator[LibvirtNetworks]:
 
 
 def _xml(hypervisor: Hypervisor, network: Network) -> str:
-    return str(hypervisor.connection.networkLookupByName(network.label).XMLDesc(0))
+    return str(hypervisor.connection.networkLookupByName(network.host_name).XMLDesc(0))
 
 
 @pytest.mark.parametrize("cidr", TENANTS)
@@ -58,10 +58,10 @@ def test_a_network_comes_with_its_entries_changes_while_it_runs_and_goes(
     network = _network(cidr, TENANTS[cidr])
     ports = [_port(network, number) for number in (2, 3)]
     assert "network defined and started" in networks.ensure(network, [], dry_run=True)
-    assert network.label not in networks_of(hypervisor)
+    assert network.host_name not in networks_of(hypervisor)
     assert "network defined and started" in networks.ensure(network, [])
     assert networks.ensure(network, []) == []
-    check_network(hypervisor, network.label)
+    check_network(hypervisor, network.host_name)
     bridge = ElementTree.fromstring(_xml(hypervisor, network)).find("bridge")
     assert bridge is not None
     assert bridge.get("name") == network.bridge
@@ -72,15 +72,15 @@ def test_a_network_comes_with_its_entries_changes_while_it_runs_and_goes(
     moved = replace(ports[1], address=str(network.subnet[4]))
     networks.ensure(network, [moved])
     assert read_entries(_xml(hypervisor, network)) == {moved.mac_address: moved.address}
-    assert networks.remove(network.label, network.id)
-    assert not networks.remove(network.label, network.id)
-    assert network.label not in networks_of(hypervisor)
+    assert networks.remove(network.host_name, network.id)
+    assert not networks.remove(network.host_name, network.id)
+    assert network.host_name not in networks_of(hypervisor)
 
 
 def test_a_stopped_network_is_started_again(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:
     network = _network("10.11.0.0/24", "acme")
     networks.ensure(network, [])
-    hypervisor.connection.networkLookupByName(network.label).destroy()
+    hypervisor.connection.networkLookupByName(network.host_name).destroy()
     assert networks.ensure(network, []) == ["network started"]
 
 
@@ -89,7 +89,7 @@ def test_a_network_of_somebody_else_is_left_alone(networks: LibvirtNetworks, hyp
     networks.ensure(theirs, [])
     with pytest.raises(NetworkRejected, match=r"has a network acme\.front that is not the tenant's"):
         networks.ensure(ours, [])
-    assert not networks.remove(ours.label, ours.id)
+    assert not networks.remove(ours.host_name, ours.id)
     check_network(hypervisor, "acme.front")
 
 
@@ -101,7 +101,7 @@ def test_a_nat_network_is_refused_or_started_as_a_whole(networks: LibvirtNetwork
     except NetworkRejected as refused:
         assert "libvirt error" in refused.message
     assert "<forward mode='nat'>" in _xml(hypervisor, network).replace("'nat'/>", "'nat'>")
-    assert networks.remove(network.label, network.id)
+    assert networks.remove(network.host_name, network.id)
 
 
 def test_a_port_filter_is_defined_and_a_domain_that_names_it_too(
@@ -132,7 +132,7 @@ def test_the_dhcp_server_answers_known_ports_only(networks: LibvirtNetworks, hyp
     network = _network("10.11.0.0/24", "acme")
     networks.ensure(network, [_port(network, 2)])
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert f"--conf-file=/var/lib/libvirt/dnsmasq/{network.label}.conf" in running
+    assert f"--conf-file=/var/lib/libvirt/dnsmasq/{network.host_name}.conf" in running
 
 
 PORT = 8022

@@ -99,7 +99,7 @@ def test_an_entry_that_is_being_served_stays_with_its_controller(store: Store) -
         with store.transaction() as session:
             session.set_vm_state(stopped.uuid, VmState.RUNNING)
             assert session.queue() == [entry]
-        with pytest.raises(ConcurrentChange, match=r"just starting acme\.web-1"), store.transaction() as session:
+        with pytest.raises(ConcurrentChange, match=r"just starting acme/web-1"), store.transaction() as session:
             session.leave_queue(entry.id)
         claim.done()
     with store.reading() as session:

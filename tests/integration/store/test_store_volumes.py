@@ -89,7 +89,7 @@ def test_recorded_names_of_hosts_come_back(store: Store) -> None:
         session.add_network(replace(network("a.b"), known_as="a.b.front"))
         assert [one.domain_name for one in session.vms()] == ["a.b.c", "a..b.d"]
         assert session.vm("a.b", "c") == old
-        assert [one.label for one in session.networks()] == ["a.b.front"]
+        assert [one.host_name for one in session.networks()] == ["a.b.front"]
 
 
 def _insert(connection: object, uuid: str, request: VmRequest, state: VmState, at: float) -> None:
@@ -140,7 +140,7 @@ def test_an_older_store_keeps_the_names_that_its_vms_have(url: str) -> None:
             "half": "a.half",
             "theirs": "desk-7",
         }
-        assert [one.label for one in session.networks()] == ["a.b.front"]
+        assert [one.host_name for one in session.networks()] == ["a.b.front"]
         made = VolumeState.MADE
         assert session.volumes() == [
             Volume("first", "a.b", "c", "gpu1", VolumeKind.SEED, "default", "a.b.c-seed.iso", made),

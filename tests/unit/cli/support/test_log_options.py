@@ -50,7 +50,7 @@ def test_a_traceback_is_shown_with_vv_before_or_after_the_command(
 def test_without_an_option_nothing_is_logged_and_the_hint_names_them(capsys: pytest.CaptureFixture[str]) -> None:
     lines = _stderr(["fail"], capsys).splitlines()
     assert len(lines) == 2
-    assert "-vv" in lines[1]
+    assert "--log-file" in lines[1] and "support-bundle" in lines[1]
     assert "--log-file" in lines[1]
 
 

@@ -3,4 +3,117 @@
 
 from vgpuctl.cli.support.examples import Example
 
-EXAMPLES: dict[str, tuple[Example, ...]] = {}
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "create-network": (
+        Example("create-network acme/front --cidr 10.0.0.0/24", "a network of a tenant"),
+        Example("create-network acme/back --cidr 10.0.1.0/24 --isolated --dry-run", "without a router; only look"),
+    ),
+    "list-networks": (
+        Example("list-networks -t acme", "of one tenant"),
+        Example("list-networks -A -o name", "names of all"),
+    ),
+    "show-network": (
+        Example("show-network acme/front", "with its addresses"),
+        Example("show-network -t acme front -o json", "for a program"),
+    ),
+    "delete-network": (
+        Example("delete-network acme/front --dry-run", "what would be deleted"),
+        Example("delete-network acme/front --yes", "without a question"),
+    ),
+    "create-external-network": (
+        Example(
+            "create-external-network internet --cidr 192.0.2.0/24 --gateway 192.0.2.1"
+            " --pool 192.0.2.10-192.0.2.99 --physical-network provider",
+            "for tenants' gateways",
+        ),
+        Example(
+            "create-external-network dmz --cidr 198.51.100.0/24 --gateway 198.51.100.1"
+            " --pool 198.51.100.10-198.51.100.20 --physical-network provider --vlan 7",
+            "on a VLAN",
+        ),
+    ),
+    "list-external-networks": (
+        Example("list-external-networks", "with free addresses"),
+        Example("list-external-networks -o json", "for a program"),
+    ),
+    "delete-external-network": (
+        Example("delete-external-network dmz --dry-run", "what would change"),
+        Example("delete-external-network dmz", "one that no gateway uses"),
+    ),
+    "create-gateway": (
+        Example("create-gateway internet -t acme", "a gateway to an external network"),
+        Example("create-gateway internet -t acme --dry-run", "what would change"),
+    ),
+    "delete-gateway": (
+        Example("delete-gateway -t acme --dry-run", "what would be deleted"),
+        Example("delete-gateway -t acme --yes", "without a question"),
+    ),
+    "create-floating-ip": (
+        Example("create-floating-ip web-1 -t acme", "an address of its own"),
+        Example("create-floating-ip web-1 -t acme --dry-run", "what would change"),
+    ),
+    "delete-floating-ip": (
+        Example("delete-floating-ip acme/web-1 --dry-run", "what would be released"),
+        Example("delete-floating-ip acme/web-1 --yes", "without a question"),
+    ),
+    "create-port-forward": (
+        Example("create-port-forward 8080 --vm web-1 --vm-port 80 -t acme", "TCP to a VM"),
+        Example("create-port-forward udp/53 --vm web-1 -t acme", "UDP"),
+    ),
+    "delete-port-forward": (
+        Example("delete-port-forward 8080 -t acme --dry-run", "what would be deleted"),
+        Example("delete-port-forward 8080 udp/53 -t acme --yes", "several"),
+    ),
+    "create-security-group": (
+        Example("create-security-group acme/web --rule tcp:80", "HTTP from everywhere"),
+        Example("create-security-group acme/db --rule tcp:5432@group:web", "from the members of a group"),
+    ),
+    "delete-security-group": (
+        Example("delete-security-group acme/db --dry-run", "what would be deleted"),
+        Example("delete-security-group acme/db --yes", "without a question"),
+    ),
+    "create-security-rule": (
+        Example("create-security-rule acme/web tcp:443", "HTTPS too"),
+        Example("create-security-rule acme/web tcp:22@10.9.0.0/24 --dry-run", "what would change"),
+    ),
+    "delete-security-rule": (
+        Example("delete-security-rule acme/web tcp:443 --dry-run", "what would change"),
+        Example("delete-security-rule acme/web tcp:443", "no more HTTPS"),
+    ),
+    "create-load-balancer": (
+        Example("create-load-balancer acme/shop --network front --port 80 --vm web-1 --vm web-2", "two VMs"),
+        Example("create-load-balancer acme/dns --network front --port 53 --protocol udp --vm web-1", "UDP"),
+    ),
+    "set-load-balancer": (
+        Example("set-load-balancer acme/shop --remove-vm web-2", "one VM less"),
+        Example("set-load-balancer acme/shop --interval 10 --failures 5", "slower health checks"),
+    ),
+    "delete-load-balancer": (
+        Example("delete-load-balancer acme/dns --dry-run", "what would be deleted"),
+        Example("delete-load-balancer acme/dns acme/shop --yes", "several"),
+    ),
+    "create-peering": (
+        Example("create-peering umbrella -t acme", "takes effect when both want it"),
+        Example("create-peering acme -t umbrella", "the other half"),
+    ),
+    "delete-peering": (
+        Example("delete-peering umbrella -t acme --dry-run", "what would be deleted"),
+        Example("delete-peering umbrella -t acme --yes", "without a question"),
+    ),
+    "create-direct-connect": (
+        Example("create-direct-connect front --physical-network provider --vlan 42 -t acme", "a VLAN"),
+        Example("create-direct-connect front --physical-network provider --vlan 42 -t acme --dry-run", "only look"),
+    ),
+    "delete-direct-connect": (
+        Example("delete-direct-connect front -t acme --dry-run", "what would be disconnected"),
+        Example("delete-direct-connect front -t acme --yes", "without a question"),
+    ),
+    "list-vpc-objects": (
+        Example("list-vpc-objects -t acme", "gateways, groups, balancers …"),
+        Example("list-vpc-objects --kind floating-ip -o json", "one kind, for a program"),
+    ),
+    "create-certificate": (
+        Example("create-certificate ovn-central", "for the machine of OVN's databases"),
+        Example("create-certificate vgpuctl --folder pki", "for this command, in a folder"),
+    ),
+}

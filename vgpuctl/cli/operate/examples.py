@@ -4,6 +4,34 @@
 from vgpuctl.cli.support.examples import Example
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "controller": (
+        Example("controller", "until interrupted"),
+        Example("controller --once", "one round"),
+    ),
+    "list-controllers": (
+        Example("list-controllers", "who watches which hosts"),
+        Example("list-controllers -o json", "for a program"),
+    ),
+    "support-bundle": (
+        Example("support-bundle --to bundle.tar.gz", "for a bug report"),
+        Example("support-bundle gpu1 --refresh --anonymous --to anonymous.tar.gz", "one host, names replaced"),
+    ),
+    "repair": (
+        Example("repair --dry-run", "what interrupted commands left"),
+        Example("repair", "finish or roll back"),
+    ),
+    "show-config": (
+        Example("show-config", "every setting, its value and what set it"),
+        Example("show-config --filter 'from!=default'", "only what somebody set"),
+    ),
+    "list-contexts": (
+        Example("list-contexts", "the contexts of the configuration files"),
+        Example("list-contexts -o name", "names alone"),
+    ),
+    "use-context": (
+        Example("use-context lab", "for all commands that follow"),
+        Example("use-context prod -o json", "for a program"),
+    ),
     "help": (
         Example("help networks", "a subject, its commands and pages"),
         Example("help all", "every command by subject"),
@@ -12,8 +40,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("completion bash", "for `eval` in ~/.bashrc"),
         Example("completion fish", "for ~/.config/fish/completions/vgpuctl.fish"),
     ),
-    "show-config": (
-        Example("show-config", "every setting, its value and what set it"),
-        Example("show-config --filter from!=default", "only what somebody set"),
+    "show-schema": (
+        Example("show-schema vm", "for an editor of VM files"),
+        Example("show-schema layout", "for host_vars and group_vars"),
     ),
 }

@@ -3,4 +3,41 @@
 
 from vgpuctl.cli.support.examples import Example
 
-EXAMPLES: dict[str, tuple[Example, ...]] = {}
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "capacity": (
+        Example("capacity --gpu A40-8Q", "how many more VMs of this size fit"),
+        Example("capacity --gpu A40-24Q --after-defrag -l gpu1", "after moving VMs, on one host"),
+    ),
+    "explain-vm": (
+        Example("explain-vm acme/new --gpu A40-8Q", "where it would go, and why not elsewhere"),
+        Example("explain-vm -t acme new --gpu A40-48Q --all-refusals", "each refusal"),
+    ),
+    "list-queue": (
+        Example("list-queue", "who waits, and why"),
+        Example("list-queue -t acme -o json", "of one tenant, for a program"),
+    ),
+    "leave-queue": (
+        Example("leave-queue acme/waits --dry-run", "what would be removed"),
+        Example("leave-queue acme/waits", "a VM that waits"),
+    ),
+    "set-queue": (
+        Example("set-queue priority", "the most important first"),
+        Example("set-queue fair-share --ageing 2h", "share among tenants; waiting counts"),
+    ),
+    "reserve": (
+        Example(
+            "reserve acme/course --gpu A40-8Q --from 2031-01-06T08:00 --until 2031-01-06T18:00", "shares for a day"
+        ),
+        Example(
+            "reserve acme/class --gpu A40-8Q --from 2031-02-03T08:00 --until 2031-02-03T12:00 --every 7d", "each week"
+        ),
+    ),
+    "list-reservations": (
+        Example("list-reservations", "what is reserved"),
+        Example("list-reservations --all -t acme", "with past ones of a tenant"),
+    ),
+    "cancel-reservation": (
+        Example("cancel-reservation acme/course", "give the shares back"),
+        Example("cancel-reservation -t acme class --dry-run", "what would be cancelled"),
+    ),
+}

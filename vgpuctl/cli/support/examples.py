@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples of a command, shown at the end of its help page and run by tests/e2e/examples."""
+"""Examples of a command, shown at the end of its help page. tests/unit/cli/test_examples.py reads every line."""
 
 import shlex
 from collections.abc import Sequence

@@ -3,4 +3,37 @@
 
 from vgpuctl.cli.support.examples import Example
 
-EXAMPLES: dict[str, tuple[Example, ...]] = {}
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "exporter": (
+        Example("exporter", "serve metrics on 127.0.0.1:9635"),
+        Example("exporter --once -l gpu1", "print one reading"),
+    ),
+    "list-targets": (
+        Example("list-targets --exporter 127.0.0.1:9635", "for Prometheus's HTTP discovery"),
+        Example("list-targets -t acme -o json", "what a tenant may scrape"),
+    ),
+    "export-monitoring": (
+        Example("export-monitoring monitoring --dry-run", "what would be written"),
+        Example("export-monitoring monitoring --overwrite", "rules, dashboards, configurations"),
+    ),
+    "top": (
+        Example("top", "live, until q is pressed"),
+        Example("top --once -t acme", "one reading of a tenant's shares"),
+    ),
+    "map": (
+        Example("map -l gpu1", "each GPU of a host to scale"),
+        Example("map --compact", "one line for each GPU"),
+    ),
+    "advise": (
+        Example("advise", "changes that are worth it"),
+        Example("advise -t acme --since 7d -o json", "of a week, for a program"),
+    ),
+    "fit-performance": (
+        Example("fit-performance --dry-run", "what the kept readings say"),
+        Example("fit-performance --table measured.csv --dry-run", "from a table of measurements"),
+    ),
+    "web": (
+        Example("web", "pages on 127.0.0.1:9636"),
+        Example("web --print /", "print one page"),
+    ),
+}

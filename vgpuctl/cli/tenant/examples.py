@@ -3,4 +3,49 @@
 
 from vgpuctl.cli.support.examples import Example
 
-EXAMPLES: dict[str, tuple[Example, ...]] = {}
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "onboard": (
+        Example("onboard initech.yml --dry-run", "what would change"),
+        Example("onboard initech.yml", "create or change a tenant from its file"),
+    ),
+    "offboard-tenant": (
+        Example("offboard-tenant initech --dry-run", "what would be removed"),
+        Example("offboard-tenant initech --yes", "with all its objects"),
+    ),
+    "create-tenant": (
+        Example("create-tenant globex", "without limits"),
+        Example("create-tenant wayne --quota vms=10 --quota memory=64GiB", "with quotas"),
+    ),
+    "list-tenants": (
+        Example("list-tenants", "quotas and what is used"),
+        Example("list-tenants -o name", "names alone"),
+    ),
+    "set-quota": (
+        Example("set-quota acme vms=20 shares:A40-8Q=8", "limits"),
+        Example("set-quota acme --guaranteed memory=64GiB", "an amount that it always gets"),
+    ),
+    "show-usage": (
+        Example("show-usage -t acme", "since the first of the month"),
+        Example("show-usage --month 2026-10 -o csv", "a past month, for a spreadsheet"),
+    ),
+    "report": (
+        Example("report", "this month of all tenants"),
+        Example("report -t acme --html acme.html", "as a page"),
+    ),
+    "create-pool": (
+        Example("create-pool research --hosts gpu3", "a pool of one host"),
+        Example("create-pool films --hosts 'gpu4' --dry-run", "what would change"),
+    ),
+    "grant-pool": (
+        Example("grant-pool research acme", "let a tenant use it"),
+        Example("grant-pool research acme --revoke", "and no longer"),
+    ),
+    "list-pools": (
+        Example("list-pools", "pools, hosts, tenants"),
+        Example("list-pools -o json", "for a program"),
+    ),
+    "delete-pool": (
+        Example("delete-pool research --dry-run", "what would change"),
+        Example("delete-pool research --yes", "its hosts serve every tenant again"),
+    ),
+}

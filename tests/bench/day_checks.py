@@ -255,7 +255,7 @@ def _reservations(seen: Seen, now: float) -> Iterator[str]:
             end = ends.get(lease.vm_uuid)
             is_over = lease.vm_uuid == one.vm_uuid or (end is not None and end <= now)
             if lease.host == one.host and lease.share.function in functions and not is_over:
-                yield f"{lease.tenant}.{lease.vm_name} holds what is reserved as {one.tenant}.{one.name}"
+                yield f"{lease.tenant}/{lease.vm_name} holds what is reserved as {one.tenant}/{one.name}"
 
 
 def _cards(host: str, machine: MachineFolder, leases: Sequence[Lease]) -> Iterator[str]:

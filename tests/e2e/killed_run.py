@@ -141,13 +141,13 @@ def _to_hosts(what: str) -> None:
 def main() -> NoReturn:
     """Run one command line, killed where argv says."""
     wanted, arguments = sys.argv[1], sys.argv[2:]
+    from vgpuctl import wiring
     from vgpuctl.cli.main import leave, run
-    from vgpuctl.cli.support import services
     from vgpuctl.store.store import Store
 
     if now := os.environ.get("VGPUCTL_TESTS_NOW"):
         at = float(now)
-        services.open_services = functools.partial(services.open_services, clock=lambda: at)
+        wiring.open_services = functools.partial(wiring.open_services, clock=lambda: at)
 
     watch = Watch(wanted)
     watch.transaction(Store)

@@ -176,5 +176,5 @@ def test_a_disk_that_a_domain_writes_is_no_image(operator: Operator, images: Pat
     checksum = f"sha256:{hashlib.sha256((images / name).read_bytes()).hexdigest()}"
     operator.does("register-image", "stolen", "--path", disk.path, "--format", "qcow2", "--checksum", checksum)
     refused = operator.is_refused(*_create("web-2", "stolen"))
-    assert (refused["reference"], "acme/web-1" in refused["message"]) == ("image-rejected", True)
+    assert (refused["reference"], "acme.web-1" in refused["message"]) == ("image-rejected", True)
     operator.does("delete-image", "stolen", "--yes")

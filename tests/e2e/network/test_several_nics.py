@@ -43,7 +43,7 @@ def test_each_interface_has_its_network_and_a_port_of_its_own(operator: Operator
         (one.find("source").get("network"), one.find("model").get("type"), one.find("address").get("bus"))  # type: ignore[union-attr]
         for one in interfaces
     ]
-    assert found == [("acme/front", "virtio", "0x02"), ("acme/back", "virtio", "0x05"), ("default", "e1000e", "0x06")]
+    assert found == [("acme.front", "virtio", "0x02"), ("acme.back", "virtio", "0x05"), ("default", "e1000e", "0x06")]
     assert not operator.json(*TWO)[0]["changed"]
     assert addresses_of(fleet, "acme.front") == ["10.0.0.2"]
     assert addresses_of(fleet, "acme.back") == ["10.1.0.2"]

@@ -53,7 +53,7 @@ def test_a_preemptible_node_makes_room_and_comes_back(operator: Operator) -> Non
     urgent = ("create-vm", "urgent", *UMBRELLA, "--priority", "high", *WHOLE)
     assert operator.is_refused(*urgent)["reference"] == "preemption-needed"
     (done,) = operator.json(*urgent, "--preempt", *NOW)
-    preempted = {one["vm"].removeprefix("acme.") for one in done["victims"]}
+    preempted = {one["vm"].removeprefix("acme/") for one in done["victims"]}
     assert len(preempted) == 2
     operator.does(*ONCE)
     states = nodes(operator)

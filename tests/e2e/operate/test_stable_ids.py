@@ -22,7 +22,7 @@ MADE = (
     ("create-licence-pool", "spare", "--edition", "vapps", "--seats", "1"),
 )
 KEYS: dict[str, tuple[str, ...]] = {
-    "list-vms": ("vm.uuid",),
+    "list-vms": ("tenant", "name"),
     "list-tenants": ("tenant",),
     "list-networks": ("network.id",),
     "list-disks": ("tenant", "name"),

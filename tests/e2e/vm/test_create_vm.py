@@ -349,5 +349,5 @@ def test_deleting_returns_every_device(
     assert missing["reference"] == "not-found"
     checked = operator.json("list-events", "--kind", "share-checked")
     resets = {one["subject"]: one["evidence"]["reset"] for one in checked}
-    assert (resets["umbrella.whole"], resets["acme.plain"], resets["acme.web-1"]) == ("flr", "flr", "by the driver")
+    assert (resets["umbrella/whole"], resets["acme/plain"], resets["acme/web-1"]) == ("flr", "flr", "by the driver")
     assert [one["evidence"]["findings"] for one in checked] == [[]] * len(checked)

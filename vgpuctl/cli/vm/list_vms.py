@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class JsonVm(TypedDict):
     """A VM. vm: None for one that waits in the queue to be created. queued: its place there, with the reason.
 
-    state: as the table shows it. declared: the state in the store; observed: what libvirt answered last, at
+    state: `queued`, `unknown`, or the last of observed and declared. declared: the state in the store; observed: what libvirt answered last, at
     observed_at. unknown_since, problem: of the last attempt that got no answer. shares: of each lease, its device as
     last observed. Times are seconds since the epoch, UTC.
     """
@@ -53,7 +53,7 @@ def _json(row: "VmRow") -> JsonVm:
     return {
         "tenant": row.request.tenant,
         "name": row.request.name,
-        "state": row.state,
+        "state": _word(row),
         "host": None if one is None else one.vm.host,
         "vm": None if one is None else one.vm,
         "queued": row.queued,
@@ -69,6 +69,14 @@ def _json(row: "VmRow") -> JsonVm:
         "node_pool": None if one is None else one.node_pool,
         "cluster": None if one is None else one.cluster,
     }
+
+
+def _word(row: "VmRow") -> str:
+    """The state in one word, without its age."""
+    if row.listed is None:
+        return "queued"
+    seen = row.listed.seen
+    return "unknown" if seen.unknown_since is not None else seen.state or str(row.listed.vm.state)
 
 
 def _state(row: "VmRow") -> str:

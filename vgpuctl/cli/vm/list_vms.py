@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class JsonVm(TypedDict):
     """A VM. vm: None for one that waits in the queue to be created. queued: its place there, with the reason.
 
-    state: `queued`, `unknown`, or the last of observed and declared. declared: the state in the store; observed: what libvirt answered last, at
-    observed_at. unknown_since, problem: of the last attempt that got no answer. shares: of each lease, its device as
-    last observed. Times are seconds since the epoch, UTC.
+    state: `queued`, `unknown`, or the last of observed and declared. declared: the state in the store; observed: what
+    libvirt answered last, at observed_at. unknown_since, problem: of the last attempt that got no answer. shares: of
+    each lease, its device as last observed. Times are seconds since the epoch, UTC.
     """
 
     tenant: str

@@ -82,14 +82,14 @@ def test_the_noisy_neighbour_and_the_leak_are_named_before_it_is_too_late(operat
     by_fault = {one["fault"]: one for one in found["findings"]}
     assert set(by_fault) == {"share-stolen", "framebuffer-runs-out"}
     stolen, filling = by_fault["share-stolen"], by_fault["framebuffer-runs-out"]
-    assert (stolen["host"], stolen["vm"], stolen["victims"]) == ("sim-001", "noisy", ["advised.victim"])
+    assert (stolen["host"], stolen["vm"], stolen["victims"]) == ("sim-001", "noisy", ["advised/victim"])
     # In the first of its ten minutes the neighbour is still calm.
     assert stolen["figures"]["contention_ratio"] == pytest.approx(0.9 * 0.42, abs=0.02)
     assert (filling["host"], filling["vm"]) == ("sim-002", "leaks")
     assert filling["figures"]["used_ratio"] < 1
     assert 0 < filling["figures"]["exhaustion_seconds"] < 90
     told = operator.does("advise", "--host", "sim-001").out
-    assert "advised.noisy uses 84% of the GPU's time and was promised 50%" in told
+    assert "advised/noisy uses 84% of the GPU's time and was promised 50%" in told
     assert "move-vm" in told
     assert operator.json("advise", "--host", "sim-003")["findings"] == []
 
@@ -110,7 +110,7 @@ def test_each_onset_is_one_event_and_a_metric(operator: Operator, history: Path)
                 for bound in ("earliest", "expected", "latest")
             ]
             assert bounds == sorted(bounds)
-    for kind, subject in (("contention-observed", "advised.noisy"), ("framebuffer-predicted", "advised.leaks")):
+    for kind, subject in (("contention-observed", "advised/noisy"), ("framebuffer-predicted", "advised/leaks")):
         (event,) = operator.json("list-events", "--kind", kind)
         assert (event["subject"], event["tenant"], event["after"]) == (subject, "advised", {"state": "begun"})
         assert event["evidence"]["gpu"].startswith("0000:")
@@ -130,7 +130,7 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     found = operator.json("advise", "--history", str(history), "--tenant", "advised")
     (smaller,) = [one for one in found["recommendations"] if one["kind"] == "smaller-profile"]
     assert smaller["vm"] == "small"
-    assert smaller["diff"] == ["- advised.small gpus: [T4-16Q]", "+ advised.small gpus: [T4-8Q]"]
+    assert smaller["diff"] == ["- advised/small gpus: [T4-16Q]", "+ advised/small gpus: [T4-8Q]"]
     assert smaller["measured_hours"] == pytest.approx(29, abs=0.2)
     assert smaller["confidence"] == "medium"
     assert smaller["gain"]["value"] > 0

@@ -55,7 +55,7 @@ def test_a_promise_that_is_not_kept_ends_with_code_1(tenant: Operator, fleet: la
     device = tenant.json("top")["shares"][0]["device"]
     play(fleet, "sim-001", f"vgpu:{device} license_state/unlicensed-restricted 0 0:1")
     found = _verdicts(tenant)
-    assert found["code"] == "1" and "the promise of acme/web-1 is not kept" in found["out"]
+    assert found["code"] == "1" and "the promise of prover/web-1 is not kept" in found["out"]
     assert "not-kept  licence of A40-8Q, by the host: promised licensed, seen unlicensed-restricted" in found["out"]
     assert "look: in the guest: `journalctl -u nvidia-gridd`" in found["out"]
     events = tenant.json("list-events", "--kind", "promise-checked")

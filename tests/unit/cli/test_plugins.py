@@ -32,6 +32,7 @@ def test_a_package_adds_a_command_with_its_summary(tmp_path: Path, monkeypatch: 
     plugins.installed.cache_clear()
     assert (more.text, more.load()) == ("Do more.", "the command")
     assert "x" not in plugins.installed()
+    plugins.installed.cache_clear()
 
 
 def test_help_imports_neither_importlib_metadata_nor_the_lab() -> None:

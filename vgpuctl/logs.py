@@ -17,6 +17,7 @@ from typing import Any
 
 from vgpuctl.local_files import not_written, open_to_append
 from vgpuctl.model.printable import printable, printable_document
+from vgpuctl.model.secret_text import without_passwords
 
 PROGRESS = logging.getLogger("vgpuctl.progress")
 """The remarks that the user reads on stderr anyway; they stand in the log file too."""
@@ -25,7 +26,6 @@ _LOGGER = logging.getLogger("vgpuctl")
 _CALLS = logging.getLogger("vgpuctl.calls")
 _ROOT = logging.getLogger()
 _started: list[logging.Handler] = []
-_PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
 _BARE = re.compile(r"[^\s\"=]+")
 
 
@@ -142,7 +142,7 @@ class _KeyValue(logging.Formatter):
         line = " ".join(f"{key}={_value(value)}" for key, value in fields.items() if value is not None)
         if record.exc_info:
             line += "\n" + printable_document(self.formatException(record.exc_info))
-        return _PASSWORD.sub(r"\1:***@", line)
+        return without_passwords(line)
 
 
 def _value(value: object) -> str:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The value of --database: a URL, or a file that holds one, and a warning of a password that every process can see."""
 
-import re
 from pathlib import Path
 
 import click
@@ -9,8 +8,7 @@ from click.core import ParameterSource
 
 from vgpuctl.cli.support.output import say
 from vgpuctl.errors import UsageError
-
-_PASSWORD = re.compile(r"^[a-z+]+://[^/]*:[^/]*@|[?&](?:password|sslpassword)=", re.IGNORECASE)
+from vgpuctl.model.secret_text import without_passwords
 
 
 def database_url(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -23,7 +21,7 @@ def database_url(context: click.Context, parameter: click.Parameter, value: str 
     if value.startswith("@"):
         return read_url_file(Path(value[1:]))
     if (
-        _PASSWORD.search(value)
+        without_passwords(value) != value
         and parameter.name is not None
         and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ):
@@ -43,7 +41,7 @@ def read_url_file(path: Path) -> str:
         mode = path.expanduser().stat().st_mode & 0o777
     except (OSError, Malformed, RuntimeError) as error:
         raise UsageError(f"the store's URL cannot be read from {path}: {error}") from error
-    if mode & 0o077 and _PASSWORD.search(url):
+    if mode & 0o077 and without_passwords(url) != url:
         raise UsageError(
             f"{path} holds a password and can be read by others: its mode is {mode:04o}", hint=f"run `chmod 600 {path}`"
         )

@@ -148,7 +148,10 @@ class Listing(Generic[Row, JsonRow]):
         if not output.is_watched:
             self._check(output)
             rows = read()
-            self._print(self.wanted(rows, output), output, print_rows)
+            fitting = self.wanted(rows, output)
+            self._print(fitting, output, print_rows)
+            if output.is_for_people() and not fitting:
+                say(self.nothing(rows, output))
             return rows
         self._check(output)
         return _watch(self, output, read)
@@ -162,6 +165,10 @@ class Listing(Generic[Row, JsonRow]):
         """The rows that fit --filter, in the order of --sort-by."""
         return self._sorted(self._filtered(rows, output.conditions), output.sort_by)
 
+    def nothing(self, rows: Sequence[Row], output: ListOutput) -> str:
+        """The remark when none of the rows, or no row at all, is left to show."""
+        return f"none of {len(rows)} fits --filter {' and '.join(output.conditions)}" if rows else self.empty
+
     def _print(self, rows: Sequence[Row], output: ListOutput, print_rows: Callable[[list[JsonRow]], None]) -> None:
         if output.form.is_for_programs():
             print_rows([self.json(row) for row in rows])
@@ -172,12 +179,10 @@ class Listing(Generic[Row, JsonRow]):
             columns = self._columns(rows, output)
             cells = [[_joined(one.cell(row)) for one in columns] for row in rows]
             print_csv([one.name.replace("-", "_") for one in columns], cells)
-        elif rows:
-            is_whole = output.form is OutputFormat.WIDE or not sys.stdout.isatty()
-            for line in self.table(rows, output, None if is_whole else terminal_width()):
-                print_line(line)
         else:
-            say(self.empty)
+            is_whole = output.form is OutputFormat.WIDE or not sys.stdout.isatty()
+            for line in self.table(rows, output, None if is_whole else terminal_width()) if rows else ():
+                print_line(line)
 
     def table(self, rows: Sequence[Row], output: ListOutput, width: int | None) -> list[Styled]:
         """The lines of the table, with a remark when columns were left out."""
@@ -264,7 +269,7 @@ def _on_screen(listing: Listing[Row, Any], output: ListOutput, read: Callable[[]
             rows = read()
             width, height = screen.size
             wanted = listing.wanted(rows, output)
-            lines = listing.table(wanted, output, width) if wanted else [Styled(listing.empty, "")]
+            lines = listing.table(wanted, output, width) if wanted else [Styled(listing.nothing(rows, output), "")]
             screen.draw([*lines[: height - 1], Styled(f"{len(wanted)} rows, q ends", "")])
             if screen.key(_INTERVAL_S) == "q":
                 return rows

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.qualified_name import split_name, without_tenant
 from vgpuctl.model.vpc import PortProtocol
 
 NAMES = ("name", "names")
@@ -45,7 +46,7 @@ def split_names(command: click.Command) -> None:
             )
             given[argument.name] = tuple(names) if argument.nargs != 1 else names[0]
         if is_required and given[TENANT] is None:
-            raise _missing("the object")
+            raise without_tenant("the object")
         return inner(*args, **given)
 
     command.callback = callback
@@ -63,7 +64,7 @@ def qualified(
     pairs = [(tenant if whose is None else whose, name) for whose, name in split]
     tenants = dict.fromkeys(whose for whose, _ in pairs)
     if None in tenants and len(tenants) > 1:
-        raise _missing(next(name for whose, name in pairs if whose is None))
+        raise without_tenant(next(name for whose, name in pairs if whose is None))
     if is_written:
         tenants.setdefault(tenant)
     if len(tenants) > 1:
@@ -76,13 +77,9 @@ def qualified(
 
 def _split(written: str, *, has_protocol: bool) -> tuple[str | None, str]:
     """The tenant that a name is written with, None without one, and the plain name."""
-    whose, slash, name = written.rpartition("/")
-    before, inner_slash, protocol = whose.rpartition("/")
-    if has_protocol and protocol in tuple(PortProtocol):
-        return before if inner_slash else None, f"{protocol}/{name}"
-    return whose if slash else None, name
-
-
-def _missing(name: str) -> UsageError:
-    hint = "write TENANT/NAME, or give -t TENANT, VGPUCTL_TENANT or a default tenant in the configuration"
-    return UsageError(f"the tenant of {name} is not given", hint=hint)
+    whose, name = split_name(written)
+    if has_protocol and whose is not None:
+        before, protocol = split_name(whose)
+        if protocol in tuple(PortProtocol):
+            return before, f"{protocol}/{name}"
+    return whose, name

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-config: every setting with its value and what set it."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.model.configuration import VARIABLES, Configuration
+from vgpuctl.model.secret_text import without_passwords
 from vgpuctl.specs.configuration import CONTEXT
-
-_PASSWORD = re.compile(r"(://[^/:@]*):[^/]*@|((?:ssl)?password=)[^&\s]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,4 @@ def show_config(found: Configuration, environment: Mapping[str, str]) -> Sequenc
 
 def shown_value(value: str | int | float | Sequence[str] | None) -> str | int | float | Sequence[str] | None:
     """A value as it may be shown: without passwords."""
-    if isinstance(value, str):
-        return _PASSWORD.sub(lambda match: f"{match[1]}:***@" if match[1] is not None else f"{match[2]}***", value)
-    return value
+    return without_passwords(value) if isinstance(value, str) else value

@@ -5,9 +5,10 @@ import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vgpuctl.errors import NotFound, UsageError
+from vgpuctl.errors import NotFound
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural
+from vgpuctl.model.qualified_name import split_name, without_tenant
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.services import Services
@@ -48,14 +49,11 @@ class VmSelection:
         return [self._split(one, every="*" if self.is_every_tenant else None) for one in written]
 
     def _split(self, written: str, *, every: str | None) -> tuple[str, str]:
-        whose, slash, name = written.rpartition("/")
-        tenant = whose if slash else self.tenant or every
+        whose, name = split_name(written)
+        tenant = (self.tenant or every) if whose is None else whose
         if tenant is None:
-            raise UsageError(
-                f"the tenant of {written if name != '*' else '--all'} is not given",
-                hint="write TENANT/NAME, or give -t TENANT, VGPUCTL_TENANT or a default tenant in the configuration"
-                + ("" if not is_glob(written) else "; -A is for all tenants"),
-            )
+            more = "; -A is for all tenants" if is_glob(written) else ""
+            raise without_tenant(written if name != "*" else "--all", more=more)
         return tenant, name
 
 

@@ -119,6 +119,12 @@ def test_filters_choose_rows(conditions: list[str], names: list[str], capsys: py
     assert [one["name"] for one in json.loads(_out(capsys, "--json", *options))] == names
 
 
+def test_a_filter_that_leaves_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    _run("--filter", "host=x*", "--filter", "memory>1GiB")
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "none of 3 fits --filter host=x* and memory>1GiB\n")
+
+
 def test_yaml_is_json_s_data_and_shows_no_control_character(capsys: pytest.CaptureFixture[str]) -> None:
     written = _out(capsys, "-o", "yaml")
     assert yaml.safe_load(written) == json.loads(_out(capsys, "-o", "json"))

@@ -277,6 +277,7 @@ So a finding from a log stays until the next boot or start.
 
 The health of the GPUs is read too.
 A state that lasts, such as a memory row that waits for its spare, is a finding.
+So is the cause of a quarantine that lasts, such as an Xid.
 Code and remedy are those of [health.md](health.md#findings).
 It is an `error` if the host's policy puts the GPU into quarantine for it, else a `note`.
 The event and the alert ([monitoring.md](monitoring.md#alerts)) of the same state have the same id and remedy.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
+    from vgpuctl.hosts.fleet import FleetProgress
     from vgpuctl.hosts.jump_hosts import JumpHosts
     from vgpuctl.hosts.settings import SshSettings
     from vgpuctl.inventory.load import Inventory
@@ -58,11 +59,16 @@ class Settings:
 
 
 def open_services(
-    settings: Settings, say: Callable[[str], None], *, clock: Callable[[], float] = time.time
+    settings: Settings,
+    say: Callable[[str], None],
+    *,
+    watch: "Callable[[FleetProgress], None] | None" = None,
+    clock: Callable[[], float] = time.time,
 ) -> Services:
     """Build the services of one command. Nothing is read or opened before its first use.
 
-    clock: what the use cases decide by and the store writes down, seconds since the epoch, UTC.
+    watch: shows the progress of runs over hosts. clock: what the use cases decide by and the store writes down,
+    seconds since the epoch, UTC.
     """
 
     def load() -> "Inventory":
@@ -166,6 +172,7 @@ def open_services(
         limit=settings.limit,
         forks=settings.forks,
         say=say,
+        watch=watch,
         inventory_mark=inventory_mark,
         past=past,
         performance=performance,

@@ -81,7 +81,7 @@ STORE = [
         "readings are kept in the store by a gate that only warns where the store cannot be written",
         "keep_reading",
         "usecases/support/readings.py",
-        "usecases/support/gpu_health.py:_look_at",
+        "usecases/support/gpu_health.py:read_health",
         "usecases/support/observations.py:_keep",
         "usecases/support/guest_driver.py:keep_seen_drivers",
     ),

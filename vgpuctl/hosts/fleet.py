@@ -4,6 +4,7 @@
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -30,16 +31,32 @@ class HostResult(Generic[Value]):
         return self.value
 
 
+@dataclass(frozen=True)
+class FleetProgress:
+    """The progress of a run over hosts: how many there are, are done, and failed of those.
+
+    at_work: hosts that were begun and have not answered, the longest first. elapsed_s: since the run began.
+    is_over: True once, when the run has ended or was interrupted.
+    """
+
+    total: int
+    done: int
+    failed: int
+    at_work: tuple[str, ...]
+    elapsed_s: float
+    is_over: bool = False
+
+
 def run_on_hosts(
     names: Sequence[str],
     work: Callable[[str], Value],
     *,
     forks: int,
-    tell: Callable[[HostResult[Value]], None] | None = None,
+    watch: Callable[[FleetProgress], None] | None = None,
 ) -> list[HostResult[Value]]:
     """Call `work(name)` for every host, at most `forks` at a time; results come in the order of `names`.
 
-    tell: called in the caller's thread with each result as it comes.
+    watch: called in the caller's thread about five times a second, and at the end.
     An error that is not a VgpuctlError becomes an Unexpected that names it. On KeyboardInterrupt no further host
     is begun and the interrupt is raised at once; what is under way ends with the process, or when its
     connection is closed.
@@ -49,6 +66,13 @@ def run_on_hosts(
     for index in range(len(names)):
         waiting.put(index)
     finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+    begun: list[int] = []
+    began, watched = time.monotonic(), 0.0
+    done = failed = 0
+
+    def progress(*, is_over: bool) -> FleetProgress:
+        at_work = tuple(names[index] for index in begun[:] if results[index] is None)
+        return FleetProgress(len(names), done, failed, at_work, time.monotonic() - began, is_over)
 
     def serve() -> None:
         while True:
@@ -56,6 +80,7 @@ def run_on_hosts(
                 index = waiting.get_nowait()
             except queue.Empty:
                 return
+            begun.append(index)
             results[index] = _run_one(names[index], work)
             finished.put(index)
 
@@ -67,13 +92,21 @@ def run_on_hosts(
     try:
         for thread in threads:
             thread.start()
-        for _ in names:
-            result = results[_wait(finished)]
-            if tell is not None and result is not None:
-                tell(result)
+        while done < len(names):
+            ended = _wait(finished)
+            if ended is not None:
+                result = results[ended]
+                done += 1
+                failed += result is not None and result.error is not None
+            if watch is not None and time.monotonic() - watched >= _INTERRUPT_SLICE_S:
+                watched = time.monotonic()
+                watch(progress(is_over=False))
     except BaseException:
         _drain(waiting)
         raise
+    finally:
+        if watch is not None and names:
+            watch(progress(is_over=True))
     for thread in threads:
         thread.join()
     return [result for result in results if result is not None]
@@ -89,13 +122,12 @@ def _run_one(name: str, work: Callable[[str], Value]) -> HostResult[Value]:
         return HostResult(name, error=Unexpected.of(exc, where=f"{name}: "))
 
 
-def _wait(finished: "queue.SimpleQueue[int]") -> int:
-    while True:
-        try:
-            # A time-out, because a signal that comes just before a lock is waited for does not end the wait.
-            return finished.get(timeout=_INTERRUPT_SLICE_S)
-        except queue.Empty:
-            continue
+def _wait(finished: "queue.SimpleQueue[int]") -> int | None:
+    """The next host that is done; None after a while, as a signal just before the wait for a lock does not end it."""
+    try:
+        return finished.get(timeout=_INTERRUPT_SLICE_S)
+    except queue.Empty:
+        return None
 
 
 def _drain(waiting: "queue.SimpleQueue[int]") -> None:

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.health import OFF_THE_BUS, GpuHealth, HostHealth, Xid
 from vgpuctl.agent.wire.vf_health import DRIVER
 from vgpuctl.model.faults import remedy_of
 from vgpuctl.model.health import HealthCode, HealthFinding
+from vgpuctl.model.restriction import Restriction, restrictions_on
 from vgpuctl.sharing.xids import asks_itself, classify, strays
 
 _LOG_OF_BOOT_S = 5.0
@@ -20,6 +22,9 @@ _LOG_OF_BOOT_S = 5.0
 
 START_S = 180.0
 """A host that was booted may need so long until its driver tells the health of every GPU: NVML knows none before."""
+
+
+_CODES = {str(one): one for one in HealthCode}
 
 
 def finding(code: HealthCode, device: str, text: str) -> HealthFinding:
@@ -45,6 +50,22 @@ def findings_of(now: HostHealth, address: str, before: HostHealth | None) -> lis
     earlier = gpu_of(before, gpu.address, gpu.uuid) if before is not None else None
     same_boot = before is not None and before.boot_id == now.boot_id
     return [*_states(now, gpu), *_growth(gpu, earlier, same_boot=same_boot)]
+
+
+def conditions_of(now: HostHealth, host: str, gpu: Gpu, restrictions: Sequence[Restriction]) -> list[HealthFinding]:
+    """Everything that is wrong with one GPU now: its states, and the findings that keep it or its VFs in quarantine.
+
+    A finding of the log or of a counter is no state: it counts until its quarantine is released.
+    restrictions: of the whole fleet.
+    """
+    found = findings_of(now, gpu.address, now)
+    of_functions = [(function.address, None) for function in gpu.vfs]
+    for device, uuid in [(gpu.address, gpu.uuid), *of_functions]:
+        for one in restrictions_on(restrictions, host, device, uuid):
+            code = _CODES.get(one.finding or "")
+            if code is not None and all((other.code, other.device) != (code, device) for other in found):
+                found.append(finding(code, device, one.reason))
+    return found
 
 
 def tells_not_yet(now: HostHealth) -> list[HealthFinding]:

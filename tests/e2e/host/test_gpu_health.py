@@ -75,6 +75,25 @@ def test_each_fault_is_an_event_and_a_quarantine(
     assert len(found(operator, "gpu-health", "gpu-quarantined")) == before
 
 
+def test_a_card_with_an_xid_is_sick_in_every_answer_until_it_is_released(
+    operator: Operator, sick: lab.LabFolder
+) -> None:
+    assert operator.json("check-hosts")[0]["findings"] == []
+    lab.faults.begin(HOST, "xid", 79, card=CARD, folder=sick)
+    checked = operator.run("check-hosts")
+    assert checked.code == 1 and "healthy" not in checked.out
+    assert f"error xid-restart-bm at {CARD}: Xid 79" in checked.out
+    assert quarantined(operator) == {CARD: "xid-restart-bm"}, "the look that finds it sets the quarantine"
+    assert operator.run("check-hosts").code == 1, "and it is found again"
+    shown = operator.does("show-gpu", HOST, CARD).out
+    assert "nothing found" not in shown and "health    xid-restart-bm: Xid 79" in shown
+    (listed,) = [one for one in operator.json("list-gpus") if one["gpu"]["address"] == CARD]
+    assert [one["code"] for one in listed["health"]] == ["xid-restart-bm"]
+    operator.does("release-gpu", HOST, CARD, "--reason", "the card was reseated")
+    assert operator.does("check-hosts").out == f"{HOST}: no layout declared, healthy\n"
+    assert "health    nothing found" in operator.does("show-gpu", HOST, CARD).out
+
+
 def test_a_guests_own_xid_is_an_event_with_the_vms_and_no_quarantine(operator: Operator, sick: lab.LabFolder) -> None:
     operator.does("create-tenant", "acme")
     operator.does("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1")

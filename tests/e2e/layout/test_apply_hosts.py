@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-hosts and apply-hosts over simulated hosts: real sshd, real agent, the machine's own files as witness."""
 
-import contextlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,21 +167,6 @@ def test_the_first_read_back_that_differs_ends_the_host(layouts: LayoutFleet) ->
     assert "of 4000 1048576 KiB pages" in hosts["sim-001"]["lines"][0]["reason"]
     assert layouts.vfs("sim-001") == {} and not sum(layouts.machine("sim-001").state().hugepages.values())
     assert hosts["sim-002"]["changed"] == 1 and layouts.vfs("sim-002") == {GPU: 32}
-
-
-def test_a_terminal_shows_how_far_the_fleet_is(layouts: LayoutFleet) -> None:
-    layouts.declare(sim_001=EQUAL, sim_002=EQUAL)
-    reading, terminal = os.openpty()
-    with os.fdopen(reading, "rb", buffering=0) as shown:
-        process = layouts.operator.start("plan-hosts", stderr=terminal)
-        os.close(terminal)
-        said = b""
-        with contextlib.suppress(OSError):  # the other end is closed: EIO
-            while chunk := shown.read(4096):
-                said += chunk
-    out, _ = process.communicate(timeout=60)
-    assert "sim-001: 1 differences, 1 steps" in out
-    assert "2/2" in said.decode() and "sim-00" in said.decode()
 
 
 def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) -> None:

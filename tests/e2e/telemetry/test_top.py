@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """top: what shares use of what was promised, once, as JSON, and live on a terminal."""
 
-import contextlib
 import os
-import pty
-import select
 import signal
-import subprocess
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.e2e.playing import play
+from tests.e2e.terminal import Terminal, on_terminal
 
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
 
@@ -99,61 +92,10 @@ def test_a_host_that_does_not_answer_is_not_idle(busy: Operator) -> None:
     assert '"missing": "no answer"' in found.out and '"utilization": 0' not in found.out.partition('"gpus"')[0]
 
 
-@dataclass
-class Terminal:
-    """A command on a terminal of its own."""
-
-    process: "subprocess.Popen[bytes]"
-    master: int
-    seen: bytes = field(default=b"")
-
-    def wait_for(self, *words: str) -> bytes:
-        """Read until every word was shown since the last call; what was shown."""
-        end, start = time.monotonic() + 60, len(self.seen)
-        while not all(word.encode() in self.seen[start:] for word in words):
-            assert time.monotonic() < end, self.seen[-3000:]
-            self.read()
-        return self.seen[start:]
-
-    def read(self) -> None:
-        ready, _, _ = select.select([self.master], [], [], 0.2)
-        if ready:
-            with contextlib.suppress(OSError):
-                self.seen += os.read(self.master, 65536)
-
-    def press(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
-
-    def ends_with(self, code: int) -> None:
-        """Wait for the end; the cursor is back, and the screen before."""
-        end = time.monotonic() + 60
-        while self.process.poll() is None:
-            assert time.monotonic() < end
-            self.read()
-        self.read()
-        assert self.process.returncode == code, self.seen[-2000:]
-        assert self.seen.rstrip().endswith((b"\x1b[?1049l", b"\x1b[?25h")), self.seen[-200:]
-
-
-@contextlib.contextmanager
-def on_terminal(operator: Operator, *arguments: str, **variables: str) -> Iterator[Terminal]:
-    master, slave = pty.openpty()
-    environment: dict[str, Any] = {**operator.environment, "TERM": "xterm", "COLUMNS": "80", "LINES": "24", **variables}
-    process = subprocess.Popen(
-        [*operator.command, *arguments],
-        env={key: value for key, value in environment.items() if value},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
-    os.close(slave)
-    try:
-        yield Terminal(process, master)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
+def _leaves_the_screen(terminal: Terminal) -> None:
+    """The cursor is back, and the screen before."""
+    terminal.ends_with(0)
+    assert terminal.seen.rstrip().endswith((b"\x1b[?1049l", b"\x1b[?25h")), terminal.seen[-200:]
 
 
 def test_the_live_screen_follows_the_hosts_and_the_keys(busy: Operator, fleet: lab.LabFolder) -> None:
@@ -169,14 +111,14 @@ def test_the_live_screen_follows_the_hosts_and_the_keys(busy: Operator, fleet: l
         terminal.wait_for("HOST*")
         terminal.press("\x1b[Bjjr")
         terminal.press("q")
-        terminal.ends_with(0)
+        _leaves_the_screen(terminal)
 
 
 def test_ctrl_c_ends_it_in_peace_and_colour_needs_no_setting(busy: Operator) -> None:
     with on_terminal(busy, "top", "--by", "share", NO_COLOR="") as terminal:
         assert b"\x1b[90m" in terminal.wait_for("VM off")
         os.killpg(terminal.process.pid, signal.SIGINT)
-        terminal.ends_with(0)
+        _leaves_the_screen(terminal)
 
 
 def test_a_silent_host_stays_on_the_live_screen_with_its_age(busy: Operator) -> None:
@@ -186,4 +128,4 @@ def test_a_silent_host_stays_on_the_live_screen_with_its_age(busy: Operator) -> 
     with on_terminal(busy, *arguments, COLUMNS="60") as terminal:
         terminal.wait_for("sim-001: no answer, nothing was read", "no answer")
         terminal.press("q")
-        terminal.ends_with(0)
+        _leaves_the_screen(terminal)

@@ -13,7 +13,7 @@ import pytest
 from tests.sshd_fixture import LoopbackSshd
 from vgpuctl.errors import HostUnreachable, Unexpected
 from vgpuctl.hosts.connection import Connection
-from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.hosts.fleet import FleetProgress, run_on_hosts
 
 
 def test_results_keep_the_order_and_a_failure_is_a_value() -> None:
@@ -63,6 +63,31 @@ def test_many_connections_at_once_give_their_own_answers(sshd: LoopbackSshd) -> 
 
     names = [f"gpu{number}" for number in range(12)]
     assert [result.get() for result in run_on_hosts(names, work, forks=6)] == names
+
+
+def test_the_progress_names_the_hosts_that_are_awaited_longest_first() -> None:
+    seen: list[FleetProgress] = []
+    begun: list[str] = []
+    is_enough = threading.Event()
+
+    def work(name: str) -> None:
+        begun.append(name)
+        if name == "c":
+            raise HostUnreachable("c: down")
+        if name in "ab":
+            is_enough.wait(30)
+
+    def watch(progress: FleetProgress) -> None:
+        seen.append(progress)
+        if progress.done == 2:
+            is_enough.set()
+
+    run_on_hosts(list("abcd"), work, forks=3, watch=watch)
+    two = next(one for one in seen if one.done == 2)
+    assert (two.total, two.failed, two.is_over) == (4, 1, False)
+    assert two.at_work == tuple(one for one in begun if one in "ab")
+    assert [one.is_over for one in seen] == [False] * (len(seen) - 1) + [True]
+    assert (seen[-1].done, seen[-1].failed, seen[-1].at_work) == (4, 1, ())
 
 
 def test_an_interrupt_stops_at_once_and_begins_nothing_more() -> None:

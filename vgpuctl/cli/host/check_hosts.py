@@ -43,20 +43,12 @@ def command(
         from vgpuctl.cli.host.prepare_output import prepare_and_print
 
         return prepare_and_print(script=script, as_json=as_json, **where)
-    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, plan_object
+    from vgpuctl.cli.support.layout_output import error_object, plan_object
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.host.check_hosts import check_hosts
 
-    with (
-        services(**where) as opened,
-        RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,
-    ):
-        found = check_hosts(
-            opened,
-            after_reboot=after_reboot,
-            take_snapshot=snapshot,
-            tell=lambda result: display.advance(result.name),
-        )
+    with services(**where) as opened:
+        found = check_hosts(opened, after_reboot=after_reboot, take_snapshot=snapshot)
     checked = [result.value for result in found if result.value is not None]
     if as_json:
         print_json(

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vgpuctl.cli.support.layout_output import RunDisplay, error_object
+from vgpuctl.cli.support.layout_output import error_object
 from vgpuctl.cli.support.output import Styled, plain, print_json, print_line, say
 from vgpuctl.cli.support.services import report_hosts, services
 from vgpuctl.model.plural import counted
@@ -21,8 +21,8 @@ _NOT_ASKED = "  the agent does not run there yet, so some checks were not made; 
 
 def prepare_and_print(*, script: bool, as_json: bool, **where: Any) -> int:
     """Run the use case and print what it found. Returns 1 when a host lacks something that vgpuctl needs."""
-    with services(**where) as opened, RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=False) as display:
-        found = prepare_hosts(opened, tell=lambda result: display.advance(result.name))
+    with services(**where) as opened:
+        found = prepare_hosts(opened)
     if as_json:
         print_json([_object(result) for result in found])
     elif script:

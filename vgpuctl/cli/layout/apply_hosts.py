@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """apply-hosts: bring every host into its declared layout."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.numbers import WholeRange
 from vgpuctl.cli.support.output import print_json, print_line, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.layout.layout_lines import Line
 
 
 @click.command("apply-hosts")
@@ -55,7 +58,7 @@ def command(
     Prints a line per step and a recap per host. A failed step ends the run on its host; the other hosts go on.
     Steps that would disturb a VM are skipped without --disrupt. A second run changes nothing.
     """
-    from vgpuctl.cli.support.layout_output import RunDisplay, applied_object, longest, recap_text
+    from vgpuctl.cli.support.layout_output import applied_object, event_lines, longest, recap_text
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.layout.apply_hosts import apply_hosts
     from vgpuctl.usecases.layout.layout_run import RunOptions, describe_step
@@ -64,10 +67,14 @@ def command(
 
     sizes = parse_serial(serial)
     run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo, boot=not no_boot)
+
+    def tell(line: "Line") -> None:
+        for parts in () if as_json else event_lines(line, diff=diff):
+            print_line(*parts)
+
     with services(**where) as opened:
         layouts = declared_layouts(opened)
-        with RunDisplay(hosts=len(layouts), quiet=as_json, diff=diff) as display:
-            done = apply_hosts(opened, layouts, run, serial=sizes, most_failures=max_failures, tell=display.take)
+        done = apply_hosts(opened, layouts, run, serial=sizes, most_failures=max_failures, tell=tell)
     if as_json:
         print_json({"check": check, "hosts": [applied_object(one) for one in done]})
     else:

@@ -23,14 +23,12 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
 
     Every host is read now; nothing is written.
     """
-    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, plan_object
+    from vgpuctl.cli.support.layout_output import error_object, plan_object
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
 
     with services(**where) as opened:
-        layouts = declared_layouts(opened)
-        with RunDisplay(hosts=len(layouts), quiet=as_json, diff=diff) as display:
-            found = plan_hosts(opened, layouts, tell=lambda result: display.advance(result.name))
+        found = plan_hosts(opened, declared_layouts(opened))
     if as_json:
         print_json(
             [

@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How runs over the fleet are shown: a line per step, a recap per host, differences, and live progress."""
+"""How runs over the fleet are shown: a line per step, a recap per host, and differences."""
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from vgpuctl.agent.wire.decode import step_to_json
-from vgpuctl.cli.support.output import Styled, plain, print_line
+from vgpuctl.cli.support.output import Styled, plain
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.model.printable import printable
 from vgpuctl.planner.layout import Difference, HostPlan
-from vgpuctl.usecases.layout.apply_hosts import Event
-from vgpuctl.usecases.layout.layout_lines import AppliedHost, HostBegun, Line, LineOutcome
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
 
 _COLOURS = {
     LineOutcome.OK: "green",
@@ -24,76 +16,6 @@ _COLOURS = {
     LineOutcome.SKIPPED: "cyan",
     LineOutcome.FAILED: "red",
 }
-
-
-class RunDisplay:
-    """Prints what happens as it happens; on a terminal a bar below tells how far the fleet is.
-
-    hosts: how many there are. quiet: print no lines (--json).
-    """
-
-    def __init__(self, *, hosts: int, quiet: bool, diff: bool) -> None:
-        self._quiet = quiet
-        self._diff = diff
-        self._hosts = hosts
-        self._running: list[str] = []
-        self._progress: Progress | None = None
-        self._task: Any = None
-
-    def __enter__(self) -> Self:
-        if sys.stderr.isatty() and self._hosts > 1:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")))
-            names = TextColumn("{task.description}", markup=False)
-            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), names)
-            self._progress = Progress(*columns, console=console, transient=True)
-            self._task = self._progress.add_task("", total=self._hosts)
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def take(self, event: Event) -> None:
-        """Show one event."""
-        if isinstance(event, Line):
-            if not self._quiet:
-                for parts in event_lines(event, diff=self._diff):
-                    self.print(*parts)
-            return
-        if isinstance(event, HostBegun):
-            self._running.append(event.host)
-        elif event.host in self._running:
-            self._running.remove(event.host)
-            if self._progress is not None:
-                self._progress.advance(self._task)
-        self._show_running()
-
-    def advance(self, name: str) -> None:
-        """One host is done, for runs without lines."""
-        if self._progress is not None:
-            self._progress.update(self._task, advance=1, description=printable(name))
-
-    def print(self, *parts: str | Styled) -> None:
-        """Print a line above the bar."""
-        if self._progress is None or not sys.stdout.isatty():
-            print_line(*parts)
-        else:
-            from rich.text import Text
-
-            styled = (Styled(one, "") if isinstance(one, str) else one for one in parts)
-            shown = Text.assemble(*((printable(one.text), one.colour) for one in styled))
-            self._progress.console.print(shown, soft_wrap=True)
-
-    def _show_running(self) -> None:
-        if self._progress is not None:
-            more = " …" if len(self._running) > 4 else ""
-            self._progress.update(self._task, description=printable(", ".join(self._running[:4])) + more)
 
 
 def event_lines(line: Line, *, diff: bool) -> Iterator[tuple[str | Styled, ...]]:

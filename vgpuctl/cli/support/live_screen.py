@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from vgpuctl.cli.support.output import Styled
+from vgpuctl.cli.support.output import Styled, status_held
 from vgpuctl.model.printable import printable
 
 _ARROWS = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[5~": "page-up", b"\x1b[6~": "page-down"}
@@ -49,7 +49,7 @@ class LiveScreen:
     @contextlib.contextmanager
     def shown(self) -> Iterator["LiveScreen"]:
         """Show the screen during the block; keys are read without waiting for Return."""
-        with self._live, _keys_at_once():
+        with status_held(), self._live, _keys_at_once():
             yield self
 
     def key(self, timeout_s: float) -> str | None:

@@ -5,13 +5,15 @@ This is the only module that writes text: every function passes it through `vgpu
 which comes from a host, a guest or a file acts on the terminal.
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TextIO
 
@@ -116,6 +118,39 @@ def say(text: str) -> None:
         print_line(f"dry run: {text}" if is_rehearsal() else text, err=True)
 
 
+_status = ""
+_is_status_held = False
+_status_lock = threading.RLock()
+
+
+def show_status(text: str) -> None:
+    """Show one line on stderr in place of the one before, until anything else is printed; none for an empty text.
+
+    Only on a terminal, without -q and outside of `status_held`. text: one that fits into a line of the terminal. It is
+    erased with blanks, so that a terminal of any kind, and NO_COLOR, see no escape code.
+    """
+    global _status
+    with _status_lock:
+        if _is_quiet or _is_status_held or not sys.stderr.isatty() or text == _status:
+            return
+        shown = printable(text)
+        blanks = " " * (len(_status) - len(shown))
+        _echo(f"\r{shown}{blanks}" + "\r" * (not shown), nl=False, err=True)
+        _status = shown
+
+
+@contextlib.contextmanager
+def status_held() -> Iterator[None]:
+    """Show no status during the block, which has the whole screen."""
+    global _is_status_held
+    show_status("")
+    _is_status_held = True
+    try:
+        yield
+    finally:
+        _is_status_held = False
+
+
 def confirm(question: str) -> None:
     """Ask on stderr and go on after a yes. Raises click.Abort after a no, and where nobody can answer.
 
@@ -127,7 +162,14 @@ def confirm(question: str) -> None:
 
 
 def _write(text: str | bytes, *, nl: bool = True, err: bool = False) -> None:
-    """Write to stdout or stderr. Raises FileNotWritten for stdout; what stderr does not take is lost."""
+    """Write to stdout or stderr, below no status. Raises FileNotWritten for stdout; what stderr refuses is lost."""
+    with _status_lock:
+        if _status:
+            show_status("")
+        _echo(text, nl=nl, err=err)
+
+
+def _echo(text: str | bytes, *, nl: bool, err: bool) -> None:
     if not err:
         with writing("the output on stdout", None):
             click.echo(text, nl=nl)

@@ -11,6 +11,7 @@ import click
 from vgpuctl.cli.support.configuration import configured
 from vgpuctl.cli.support.options import inventory_reader
 from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.progress import FleetLine
 from vgpuctl.cli.support.rehearsal import is_rehearsal
 from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
@@ -61,6 +62,7 @@ def services(
             rehearses=is_rehearsal(),
         ),
         _tell,
+        watch=FleetLine(),
     )
 
 

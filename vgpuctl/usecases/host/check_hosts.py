@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """check-hosts: whether every host is in its declared layout, in health, and after a reboot as it was before."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StateError, VgpuctlError
-from vgpuctl.hosts.fleet import HostResult, run_on_hosts
+from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.libvirt_units import BOTH
 from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severity, TunnelState, examine, health_states
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 from vgpuctl.planner.layout import Difference, HostPlan, plan_host
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
-from vgpuctl.usecases.support.gpu_health import policy_of
+from vgpuctl.usecases.support.gpu_health import policy_of, read_health
 from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
@@ -42,11 +42,7 @@ class CheckedHost:
 
 
 def check_hosts(
-    services: Services,
-    *,
-    after_reboot: bool = False,
-    take_snapshot: bool = False,
-    tell: Callable[[HostResult[CheckedHost]], None] | None = None,
+    services: Services, *, after_reboot: bool = False, take_snapshot: bool = False
 ) -> list[HostResult[CheckedHost]]:
     """Check every chosen host, also those without a layout; nothing is written on them.
 
@@ -62,7 +58,7 @@ def check_hosts(
         states = tunnels.get(name, ())
         return _check(services, name, layouts, states, after_reboot=after_reboot, take_snapshot=take_snapshot)
 
-    return run_on_hosts(list(layouts), work, forks=services.forks, tell=tell)
+    return services.on_hosts(list(layouts), work)
 
 
 def _check(
@@ -93,13 +89,16 @@ def examine_host(
     host = services.host(name)
     facts = read_facts(services, name)
     diagnostics = host.agent.diagnostics()
+    health = read_health(services, name)
     domains, failure = _read_domains(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
         vms = frozenset(vm.uuid for vm in session.vms(host=name))
+        restrictions = session.restrictions()
     made = shares_made(services, name, facts)
     seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms)
-    findings = examine(seen) + health_states(host.agent.health(), policy_of(services, name))
+    policy = policy_of(services, name)
+    findings = examine(seen) + health_states(health, policy, name, facts.gpus, restrictions)
     if failure is not None:
         fix = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
         findings += (Finding(CheckId.LIBVIRT, Severity.ERROR, "host", failure.message, fix),)

@@ -13,10 +13,11 @@ from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.restriction import Restriction
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import closed_functions, refuse_closed_gpu, refuse_closed_host
-from vgpuctl.sharing.health import findings_of
+from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.gpu_health import last_health, look_at_health
 from vgpuctl.usecases.support.observations import (
@@ -77,6 +78,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
     gpus, seen = read_gpus(services, refresh=refresh)
     with services.store.reading() as session:
         health = {host: last_health(session, host) for host in {one.host for one in gpus}}
+        restrictions = session.restrictions()
     by_name = {one.name: one for one in seen.capacities}
     maps = map_gpus(seen.capacities, [lease for one in gpus for lease in one.leases])
     memory = {(one.host, one.gpu): _memory(one) for one in maps}
@@ -85,7 +87,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
             one,
             memory=memory.get((one.host, one.gpu.address)),
             declared=_declared(by_name.get(one.host), one.gpu),
-            health=_health(health[one.host], one.gpu),
+            health=_health(health[one.host], one, restrictions),
         )
         for one in gpus
     ], seen
@@ -103,8 +105,10 @@ def _declared(capacity: HostCapacity | None, gpu: Gpu) -> LayoutKind | None:
     return None if entry is None else entry.layout.kind
 
 
-def _health(known: HostHealth | None, gpu: Gpu) -> tuple[HealthFinding, ...] | None:
-    return None if known is None else tuple(findings_of(known, gpu.address, known))
+def _health(
+    known: HostHealth | None, listed: ListedGpu, restrictions: Sequence[Restriction]
+) -> tuple[HealthFinding, ...] | None:
+    return None if known is None else tuple(conditions_of(known, listed.host, listed.gpu, restrictions))
 
 
 def read_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:

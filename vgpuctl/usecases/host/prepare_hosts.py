@@ -4,13 +4,12 @@
 Plain sh looks at a host first, which needs neither Python nor root nor libvirt; then the agent, where it runs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import BecomeFailed, HostError, PythonMissing, VgpuctlError
 from vgpuctl.guests.libvirtd.host_networks import networks_of
 from vgpuctl.hosts.connection import Connection
-from vgpuctl.hosts.fleet import HostResult, run_on_hosts
+from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.hosts.preparation_probe import probe
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.doctor import Finding, Severity
@@ -37,9 +36,7 @@ class PreparedHost:
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def prepare_hosts(
-    services: Services, *, tell: Callable[[HostResult[PreparedHost]], None] | None = None
-) -> list[HostResult[PreparedHost]]:
+def prepare_hosts(services: Services) -> list[HostResult[PreparedHost]]:
     """Look for what every chosen host lacks; nothing is written on them. Raises InventoryError for a bad layout."""
     layouts = {name: services.inventory.layout(name) for name in services.hosts()}
     services.open_store()
@@ -47,7 +44,7 @@ def prepare_hosts(
     def work(name: str) -> PreparedHost:
         return _look_at(services, name, layouts[name])
 
-    return run_on_hosts(list(layouts), work, forks=services.forks, tell=tell)
+    return services.on_hosts(list(layouts), work)
 
 
 def _look_at(services: Services, name: str, layout: HostLayout | None) -> PreparedHost:

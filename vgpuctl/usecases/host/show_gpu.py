@@ -16,7 +16,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.restriction import Restriction, restrictions_on
 from vgpuctl.scheduler.gpu_map import map_gpus
-from vgpuctl.sharing.health import findings_of
+from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.store.store import Session
@@ -90,7 +90,7 @@ def show_gpu(services: Services, host: str, named: str) -> ShownGpu:
             _map(capacity, gpu, leases, readings),
             topology_of(capacity.facts.gpus, capacity.constraints),
             problem,
-            None if health is None else tuple(findings_of(health, gpu.address, health)),
+            None if health is None else tuple(conditions_of(health, host, gpu, capacity.restrictions)),
             tuple(_restrictions(capacity.restrictions, host, gpu)),
             tuple(join_leases(leases, {} if readings is None else {host: readings})),
             events=tuple(session.events(_EVENTS, _events_of(host, gpu))),

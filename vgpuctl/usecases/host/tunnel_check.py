@@ -7,7 +7,6 @@ Only this check sees a firewall that passes ping and drops the tunnels' UDP port
 from collections.abc import Mapping, Sequence
 
 from vgpuctl.agent.wire.ovn import TunnelProbe
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.planner.doctor import TunnelState
 from vgpuctl.usecases.support.services import Services
 
@@ -23,7 +22,7 @@ def check_tunnels(services: Services, names: Sequence[str]) -> dict[str, tuple[T
     rounds: list[dict[str, TunnelProbe]] = []
     for _ in range(_ROUNDS):
         asked = list(rounds[-1]) if rounds else list(names)
-        results = run_on_hosts(asked, lambda name: services.host(name).agent.tunnels(), forks=services.forks)
+        results = services.on_hosts(asked, lambda name: services.host(name).agent.tunnels())
         rounds.append({one.name: one.value for one in results if one.value is not None})
     return tunnel_states(rounds[0], rounds[-1])
 

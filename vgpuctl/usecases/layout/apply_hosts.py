@@ -4,16 +4,13 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.usecases.layout.layout_lines import AppliedHost, HostBegun, Line
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line
 from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
 from vgpuctl.usecases.layout.rollout import FailureBudget, batches
 from vgpuctl.usecases.support import interruptions
 from vgpuctl.usecases.support.at_work import AtWork
 from vgpuctl.usecases.support.services import Services
-
-Event = Line | HostBegun | AppliedHost
 
 
 def apply_hosts(
@@ -23,7 +20,7 @@ def apply_hosts(
     *,
     serial: Sequence[str] = (),
     most_failures: int | None = None,
-    tell: Callable[[Event], None],
+    tell: Callable[[Line], None],
 ) -> list[AppliedHost]:
     """Bring the hosts of `layouts` into them; results in their order, one per host.
 
@@ -34,9 +31,9 @@ def apply_hosts(
     budget = FailureBudget(0 if most_failures is None and serial else most_failures)
     lock = threading.Lock()
 
-    def tell_one(event: Event) -> None:
+    def tell_one(line: Line) -> None:
         with lock:
-            tell(event)
+            tell(line)
 
     at_work = AtWork("host", "to end the step at work")
 
@@ -47,7 +44,6 @@ def apply_hosts(
             return run(name) if is_begun else AppliedHost(name, is_begun=False)
 
     def run(name: str) -> AppliedHost:
-        tell_one(HostBegun(name))
         done: AppliedHost | None = None
         try:
             done = LayoutRun(services, name, layouts[name], options, tell_one, at_work.stop).take()
@@ -55,14 +51,13 @@ def apply_hosts(
             services.forget_host(name)
             if done is None or done.error is not None:
                 budget.count()
-        tell_one(done)
         return done
 
     found: list[AppliedHost] = []
     interruptions.enter()
     try:
         for batch in batches(list(layouts), serial):
-            for result in run_on_hosts(batch, work, forks=services.forks):
+            for result in services.on_hosts(batch, work):
                 found.append(result.value or AppliedHost(result.name, error=result.error))
     except BaseException:
         interruptions.hold()

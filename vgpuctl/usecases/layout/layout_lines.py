@@ -48,13 +48,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class HostBegun:
-    """A host's turn has come."""
-
-    host: str
-
-
-@dataclass(frozen=True)
 class AppliedHost:
     """How the run went on one host.
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-hosts: what would bring every host into its declared layout, whom that disturbs, and how to roll it back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError
-from vgpuctl.hosts.fleet import HostResult, run_on_hosts
+from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import HostPlan, leases_in_the_way, plan_host
 from vgpuctl.usecases.support.layout_records import shares_made
@@ -24,21 +24,13 @@ class PlannedHost:
     plan: HostPlan
 
 
-def plan_hosts(
-    services: Services,
-    layouts: Mapping[str, HostLayout],
-    *,
-    tell: Callable[[HostResult[PlannedHost]], None] | None = None,
-) -> list[HostResult[PlannedHost]]:
-    """Read every host of `layouts` and plan it, in their order; nothing is written.
-
-    tell: called with each host's result as it comes.
-    """
+def plan_hosts(services: Services, layouts: Mapping[str, HostLayout]) -> list[HostResult[PlannedHost]]:
+    """Read every host of `layouts` and plan it, in their order; nothing is written."""
 
     def work(name: str) -> PlannedHost:
         return read_and_plan(services, name, layouts[name])
 
-    return run_on_hosts(list(layouts), work, forks=services.forks, tell=tell)
+    return services.on_hosts(list(layouts), work)
 
 
 def declared_layouts(services: Services) -> Mapping[str, HostLayout]:

@@ -14,7 +14,6 @@ from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainFact
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.guest_state import NVRAM_ENDING
 from vgpuctl.model.lease import Share
@@ -73,10 +72,8 @@ def find_garbage(services: Services, kinds: Collection[GarbageKind], names: Sequ
     failures: list[tuple[str, VgpuctlError]] = []
     found: list[Garbage] = []
     if set(kinds) - {GarbageKind.OVN}:
-        results = run_on_hosts(
-            services.hosts() if names is None else names,
-            lambda name: _look(services, name, kinds),
-            forks=services.forks,
+        results = services.on_hosts(
+            services.hosts() if names is None else names, lambda name: _look(services, name, kinds)
         )
         for result in results:
             if result.error is not None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from vgpuctl.errors import DataLost, StateError, VgpuctlError
 from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
@@ -105,7 +104,7 @@ def find_data(services: Services, host: str, vms: Sequence[Vm]) -> LeftData:
     volumes = {uuid: [one for one in own if one.kind is not VolumeKind.ANSWERS] for uuid, own in found.items()}
     pools = {one.pool for recorded in volumes.values() for one in recorded}
     others = [name for name in services.inventory.select(None) if name != host]
-    results = run_on_hosts(others, lambda name: _volumes_in(services, name, pools), forks=services.forks)
+    results = services.on_hosts(others, lambda name: _volumes_in(services, name, pools))
     return LeftData(
         volumes,
         {one.name: one.value for one in results if one.value is not None},

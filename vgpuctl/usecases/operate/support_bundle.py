@@ -20,7 +20,6 @@ import msgspec
 from vgpuctl import __version__
 from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.errors import StoreUnusable, Unexpected, VgpuctlError
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.local_files import write_file
 from vgpuctl.model.anonymous import Anonymiser, NameKind, host_words
 from vgpuctl.model.capture import ReplacedCount
@@ -145,7 +144,7 @@ def _ask_hosts(services: Services, parts: _Parts, hosts: Sequence[str], *, refre
             found.setdefault("facts.json", to_json(seen.facts))
         return found
 
-    for result in run_on_hosts(list(hosts), ask, forks=services.forks):
+    for result in services.on_hosts(list(hosts), ask):
         if result.error is not None:
             parts.problems.append(result.error.line_of(result.name))
         for name, value in (result.value or {}).items():

@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from vgpuctl.errors import NotFound, StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.backup import RestoreMark
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
@@ -125,7 +124,7 @@ def _read_hosts(services: Services) -> tuple[_Domains, _Failures]:
     names = services.inventory.select(None)
     domains: dict[str, Sequence[DomainFact]] = {}
     failures: list[tuple[str, VgpuctlError]] = []
-    for result in run_on_hosts(names, lambda name: services.host(name).hypervisor.domains(), forks=services.forks):
+    for result in services.on_hosts(names, lambda name: services.host(name).hypervisor.domains()):
         if result.error is not None:
             services.forget_host(result.name)
             failures.append((result.name, result.error))

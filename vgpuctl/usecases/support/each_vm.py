@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.support import interruptions
 from vgpuctl.usecases.support.at_work import AtWork
@@ -53,7 +52,7 @@ def on_each_vm(
 
     interruptions.enter()
     try:
-        for result in run_on_hosts(list(hosts), on_host, forks=services.forks):
+        for result in services.on_hosts(list(hosts), on_host):
             if result.error is not None:
                 found.update(
                     {vm.uuid: VmResult(vm, error=result.error) for vm in hosts[result.name] if vm.uuid not in found}

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import Unexpected, VgpuctlError
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.usecases.support.guest_driver import keep_seen_drivers
 from vgpuctl.usecases.support.services import HostSession, Services
 
@@ -37,7 +36,7 @@ class HostSnapshot:
 
 def read_fleet(services: Services, names: Sequence[str]) -> list[HostSnapshot]:
     """Read hosts once, by their names, and keep the drivers of their guests."""
-    results = run_on_hosts(names, lambda name: _read(services, name, services.host(name)), forks=services.forks)
+    results = services.on_hosts(names, lambda name: _read(services, name, services.host(name)))
     snapshots = [
         result.value if result.value is not None else HostSnapshot(result.name, error=result.error)
         for result in results

@@ -10,7 +10,6 @@ from vgpuctl import typed_json
 from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.errors import InventoryError
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthFinding, HealthPolicy
 from vgpuctl.model.restriction import RestrictionKind
@@ -25,9 +24,23 @@ _KIND, _ROMS = "health", "roms"
 def look_at_health(services: Services, names: Sequence[str]) -> None:
     """Read the health of the GPUs of these hosts and note what is new. The user is told where it cannot be read."""
     services.open_store()
-    for result in run_on_hosts(names, lambda name: _look_at(services, name), forks=services.forks):
+    for result in services.on_hosts(names, lambda name: read_health(services, name)):
         if result.error is not None:
             services.say(f"warning: {result.name}: the health of its GPUs is unknown: {result.error.message}")
+
+
+def read_health(services: Services, name: str) -> HostHealth:
+    """Read the health of the GPUs of a host and note what is new. Raises what the agent raises."""
+    health = services.host(name).agent.health()
+    policy = policy_of(services, name)
+
+    def note(session: Session) -> None:
+        found = [one for one in note_health(session, name, health, policy) if policy.forbids(one)]
+        if found:
+            services.say(f"{name}: in quarantine: {describe_findings(found)}")
+
+    keep_reading(services, "the health of the GPUs", note)
+    return health
 
 
 def policy_of(services: Services, host: str) -> HealthPolicy:
@@ -124,15 +137,3 @@ def quarantine_device(session: Session, host: str, found: HealthFinding, uuid: s
 def describe_findings(found: Iterable[HealthFinding]) -> str:
     """Findings in one line: `0000:41:00.0 row-remap-pending`."""
     return ", ".join(dict.fromkeys(f"{one.device} {one.code}" for one in found))
-
-
-def _look_at(services: Services, name: str) -> None:
-    health = services.host(name).agent.health()
-    policy = policy_of(services, name)
-
-    def note(session: Session) -> None:
-        found = [one for one in note_health(session, name, health, policy) if policy.forbids(one)]
-        if found:
-            services.say(f"{name}: in quarantine: {describe_findings(found)}")
-
-    keep_reading(services, "the health of the GPUs", note)

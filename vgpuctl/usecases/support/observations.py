@@ -14,7 +14,6 @@ from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import GuestError, HostError, Unexpected, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm
@@ -83,7 +82,7 @@ class ObservedHost:
 def look(services: Services, names: Sequence[str]) -> dict[str, VgpuctlError]:
     """Ask the libvirt of these hosts for the state of every domain, and record it. Returns the errors by host."""
     services.open_store()
-    results = run_on_hosts(names, lambda name: read_domains(services, name), forks=services.forks)
+    results = services.on_hosts(names, lambda name: read_domains(services, name))
     return {result.name: result.error for result in results if result.error is not None}
 
 

@@ -8,9 +8,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpuctl.errors import InventoryError, StateError, UsageError
+from vgpuctl.hosts.fleet import FleetProgress, HostResult, run_on_hosts
 
 if TYPE_CHECKING:
     from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from vgpuctl.store.store import Store
     from vgpuctl.usecases.support.cluster_link import ClusterLink
     from vgpuctl.usecases.support.history import PastSource
+
+
+Value = TypeVar("Value")
 
 
 class HostSession:
@@ -106,7 +110,7 @@ class HostSession:
 
 
 class Services:
-    """Everything a use case may need. `say` tells the user of progress.
+    """Everything a use case may need. `say` tells the user of progress, `watch` shows that of a run over hosts.
 
     reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
     of the inventory do. past: where past readings are. performance: the file of the fitted model of throughput.
@@ -125,6 +129,7 @@ class Services:
         limit: str | None,
         forks: int,
         say: Callable[[str], None],
+        watch: Callable[[FleetProgress], None] | None = None,
         reachable_networks: tuple[str, ...] = (),
         inventory_mark: Callable[[], object] = lambda: None,
         past: Callable[[], "PastSource | None"] = lambda: None,
@@ -141,6 +146,7 @@ class Services:
         self._limit = limit
         self.forks = forks
         self.say = say
+        self._watch = watch
         self.reachable_networks = reachable_networks
         self.past = past
         self.performance = performance
@@ -275,6 +281,10 @@ class Services:
                     )
                 self._sessions[name] = self._open_session(self.inventory, name)
             return self._sessions[name]
+
+    def on_hosts(self, names: Sequence[str], work: Callable[[str], Value]) -> list[HostResult[Value]]:
+        """Call `work(name)` for every host, at most `forks` at a time, and show the progress; see `run_on_hosts`."""
+        return run_on_hosts(names, work, forks=self.forks, watch=self._watch)
 
     def cluster_link(self, pool: "NodePool") -> "ClusterLink | None":
         """The way to the cluster of a pool; None where nobody gave one: no kubeconfig, no slurm.conf.

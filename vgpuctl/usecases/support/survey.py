@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError, VgpuctlError
-from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
@@ -65,7 +64,7 @@ def survey(
     def facts_of(name: str) -> HostFacts:
         return read_facts(services, name) if remember else services.host(name).agent.facts()
 
-    for result in run_on_hosts(missing, facts_of, forks=services.forks):
+    for result in services.on_hosts(missing, facts_of):
         if result.error is not None:
             failures.append((result.name, result.error))
             continue

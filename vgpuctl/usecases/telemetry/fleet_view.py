@@ -20,7 +20,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.gate import refuse_closed_host
-from vgpuctl.sharing.health import findings_of
+from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.topology import HostTopology, topology_of
@@ -316,7 +316,9 @@ class _Build:
         observed = self._observed.get(drawn.host)
         seen = NEVER_OBSERVED if observed is None else observed.gpus.get(drawn.gpu, NEVER_OBSERVED)
         key = drawn.host, drawn.gpu
-        found = () if self._health is None else tuple(findings_of(self._health, drawn.gpu, self._health))
+        found = (
+            () if self._health is None else tuple(conditions_of(self._health, drawn.host, gpu, capacity.restrictions))
+        )
         return GpuView(drawn, gpu, seen, readings.get(drawn.gpu), self._measured[key], tuple(self._leases[key]), found)
 
     def _missing_gpu(self, capacity: HostCapacity, gpu: Gpu, seen: Observation) -> GpuView:

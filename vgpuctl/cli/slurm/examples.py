@@ -9,15 +9,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("export-slurm acme hpc --file gres.conf", "another file of one cluster"),
     ),
     "slurm-resume": (
-        Example("slurm-resume 'hpc-[1-2]' -t acme --cluster hpc --dry-run", "what would be wanted"),
-        Example("slurm-resume 'hpc-[1-2]' -t acme --cluster hpc", "as slurmctld calls it"),
+        Example("slurm-resume 'hpc-[001-002]' -t acme --cluster hpc --dry-run", "what would be wanted"),
+        Example("slurm-resume 'hpc-[001-002]' -t acme --cluster hpc", "as slurmctld calls it"),
     ),
     "slurm-suspend": (
-        Example("slurm-suspend hpc-2 -t acme --cluster hpc --dry-run", "what would go"),
-        Example("slurm-suspend hpc-2 -t acme --cluster hpc", "as slurmctld calls it"),
+        Example("slurm-suspend hpc-002 -t acme --cluster hpc --dry-run", "what would go"),
+        Example("slurm-suspend hpc-002 -t acme --cluster hpc", "as slurmctld calls it"),
     ),
     "slurm-fail": (
-        Example("slurm-fail hpc-1 -t acme --cluster hpc --dry-run", "what would be given up"),
-        Example("slurm-fail hpc-1 -t acme --cluster hpc", "as slurmctld calls it"),
+        Example("slurm-fail hpc-001 -t acme --cluster hpc --dry-run", "what would be given up"),
+        Example("slurm-fail hpc-001 -t acme --cluster hpc", "as slurmctld calls it"),
     ),
 }

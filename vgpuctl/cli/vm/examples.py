@@ -53,7 +53,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("move-vm acme/web-1 --to gpu2 --yes", "to a host of your choice"),
     ),
     "resize-vm": (
-        Example("resize-vm acme/web-2 --memory 6GiB", "more memory, from the next start on"),
+        Example("resize-vm acme/web-2 --memory 6GiB --restart", "more memory; the VM restarts"),
         Example("resize-vm acme/web-2 --vcpus 4 --dry-run", "what would change"),
     ),
     "attach-gpu": (

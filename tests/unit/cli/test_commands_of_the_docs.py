@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each `$ vgpuctl …` line of the written pages is a command line that the command takes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from vgpuctl.cli.main import command as command_line
+from vgpuctl.cli.support import output_format
+from vgpuctl.cli.support.output_format import OutputFormat
+
+ROOT = Path(__file__).parents[3]
+_PAGES = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/uses/*.md"))
+_PROMPT = re.compile(r"^ *\$ (?:[A-Z_]+=\S+ )*vgpuctl (\S.*)$")
+_SHELL = ("|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1")
+
+
+def _lines(page: Path) -> list[tuple[int, str]]:
+    """Line number and what follows `$ vgpuctl` of each prompt; a line that ends with a backslash goes on."""
+    found, lines = [], page.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        if match := _PROMPT.match(line):
+            text, rest = match[1], iter(lines[number:])
+            while text.endswith("\\"):
+                text = text[:-1] + next(rest).strip()
+            found.append((number, text))
+    return found
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of `vgpuctl` on a command line, up to the shell's next operator, without `…` for more of them."""
+    words = shlex.shlex(text, posix=True, punctuation_chars="|&;<>")
+    words.whitespace_split = True
+    words.commenters = ""
+    found = []
+    for word in words:
+        if word in _SHELL or word.startswith("#"):
+            break
+        if word != "…":
+            found.append(word)
+    return found
+
+
+def _fault(arguments: list[str]) -> str | None:
+    """Why a command line is not taken; None for one that is."""
+    context = click.Context(command_line, info_name="vgpuctl")
+    command: click.Command = command_line
+    try:
+        while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+            name, found, arguments = command.resolve_command(context, list(arguments))
+            assert found is not None
+            command = found
+            if isinstance(found, click.Group):
+                context = click.Context(found, info_name=name, parent=context)
+        output_format.choose(OutputFormat.TEXT)
+        command.make_context(command.name, list(arguments), parent=context)
+    except (click.ClickException, click.exceptions.Exit) as error:
+        return None if isinstance(error, click.exceptions.Exit) else error.format_message().partition("\n")[0]
+    finally:
+        output_format.choose(OutputFormat.TEXT)
+    return None
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_command_line_of_a_page_is_taken(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VGPUCTL_CONFIG", "")
+    faults = []
+    for number, text in _lines(page):
+        fault = _fault(_arguments(text))
+        if fault is not None:
+            faults.append(f"{page.name}:{number}: vgpuctl {text}\n    {fault}")
+    assert not faults, "\n".join(faults)
+
+
+def test_there_are_such_lines() -> None:
+    assert sum(len(_lines(page)) for page in _PAGES) > 150

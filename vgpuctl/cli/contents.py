@@ -62,6 +62,7 @@ SECTIONS = (
             "detach-gpu": "Take a GPU share from a VM.",
             "delete-vm": "Delete VMs and release their devices.",
             "restore-vm": "Make a deleted VM again with its kept disks.",
+            "wait": "Wait until VMs are running, stopped, placed or deleted.",
             "check-vm": "Check whether a VM has the GPU shares it was promised.",
             "render-vm": "Print the domain XML of a VM without creating it.",
         },

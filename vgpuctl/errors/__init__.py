@@ -9,6 +9,7 @@ docs/errors.md has the table, made from these classes. The exit codes:
 9 QuotaExceeded: a tenant asked for more than it was promised  10 PartialFailure: some hosts did and some did not
 11 OvnError: OVN's databases did not do what was asked (network.py)
 12 ClusterError: a tenant's Kubernetes or Slurm did not do what was asked (cluster.py)
+13 WaitTimedOut: VMs did not meet a condition in time
 70 Unexpected: a fault of vgpuctl itself, or of the machine it runs on  130 Interrupted: the user pressed Ctrl-C
 """
 
@@ -20,6 +21,7 @@ from vgpuctl.errors.base import (
     Unexpected,
     UsageError,
     VgpuctlError,
+    WaitTimedOut,
 )
 from vgpuctl.errors.capacity import NoCapacity, NoLicence, PreemptionNeeded, QuotaExceeded
 from vgpuctl.errors.cluster import (
@@ -144,5 +146,6 @@ __all__ = [
     "VolumeExists",
     "VolumeRejected",
     "VpcObjectDiffers",
+    "WaitTimedOut",
     "WrongHost",
 ]

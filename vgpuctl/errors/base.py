@@ -62,6 +62,13 @@ class PartialFailure(VgpuctlError):
     exit_code = 10
 
 
+class WaitTimedOut(VgpuctlError):
+    """VMs did not meet the condition of `wait` in time; `context` has one line per VM: its state, and the reason."""
+
+    reference = "wait-timed-out"
+    exit_code = 13
+
+
 class Interrupted(VgpuctlError):
     """The user interrupted the run; its changes were rolled back, or `vgpuctl repair` does it."""
 

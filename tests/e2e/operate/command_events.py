@@ -243,6 +243,7 @@ READING = {
     "export-kubevirt": "",
     "list-vms": "",
     "show-vm": f"waits {ACME}",
+    "wait": f"waits {ACME} --for placed",
     "console": f"waits {ACME} --log",
     "render-vm": f"new {SIZE} --network none",
     "list-images": "",

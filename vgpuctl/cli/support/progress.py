@@ -4,6 +4,7 @@
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vgpuctl.cli.support.output import say, show_status
@@ -66,6 +67,15 @@ def progress_text(progress: "FleetProgress", width: int) -> str:
         if len(whole := f"{text}; waiting for {names}") < width:
             return whole
     return text[: width - 1]
+
+
+def waiting_text(lines: Sequence[str], condition: str, elapsed_s: float) -> str:
+    """`12 s; waiting for 2 VMs to be running; acme/web-1: queued: no GPU fits`, in one line of this terminal.
+
+    lines: of what is awaited.
+    """
+    text = f"{elapsed_s:.0f} s; waiting for {counted(len(lines), 'VM')} to be {condition}; {lines[0]}"
+    return text[: _width() - 1]
 
 
 def _width() -> int:

@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("force-off acme/web-1", "end a guest that hangs"),
         Example("force-off 'acme/web-*' --yes", "several"),
     ),
+    "wait": (
+        Example("wait acme/web-1 --for running", "after create-vm --queue"),
+        Example("wait --all -t acme --for placed --timeout 30s", "every VM of a tenant"),
+    ),
     "rename-vm": (
         Example("rename-vm acme/web-2 web-9", "a VM that is off"),
         Example("rename-vm -t acme web-9 web-2", "the same with -t"),

@@ -71,7 +71,8 @@ class CreateOptions:
             raise UsageError("--queue and --reservation exclude each other")
         if self.may_queue and (self.dry_run or self.waits_for_console):
             raise UsageError(
-                "--queue goes with neither --dry-run nor --wait", hint="see `vgpuctl list-queue` for the VMs that wait"
+                "--queue goes with neither --dry-run nor --wait",
+                hint="`vgpuctl wait NAME --for running` waits for a queued VM",
             )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import parse_reachable
 from vgpuctl.model.node_pool import NodeRole
+from vgpuctl.model.rehearsal import Rehearsal
 from vgpuctl.usecases.support.services import HostSession, Services
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the command line and the environment. rehearses: nothing is to be changed, and no host contacted."""
+    """Settings of the command line and the environment. rehearsal: of a dry run, which changes nothing."""
 
     inventories: Sequence[str] = ()
     database: str | None = None
@@ -55,7 +56,7 @@ class Settings:
     slurm_folder: Path | None = None
     cluster_networks: Sequence[str] = ()
     inventory_reader: str | None = None
-    rehearses: bool = False
+    rehearsal: Rehearsal | None = None
 
 
 def open_services(
@@ -117,20 +118,23 @@ def open_services(
         from vgpuctl.hosts.connection import Connection
 
         connection = Connection(inventory.target(name), settings=ssh(), jump_hosts=jump_hosts())
-        return HostSession(name, connection, open_agent, open_hypervisor)
+        return HostSession(name, connection, open_agent, open_hypervisor, rehearsal=settings.rehearsal)
 
     def open_agent(connection: "Connection") -> "AgentClient":
         from vgpuctl.hosts.agent_client import AgentClient
         from vgpuctl.usecases.support.host_identity import refuse_other_host
 
         check = functools.partial(refuse_other_host, services, connection.target.name)
-        return AgentClient(connection, answer_timeout_s=settings.command_timeout_s, check=check)
+        return AgentClient(
+            connection, answer_timeout_s=settings.command_timeout_s, check=check, rehearsal=settings.rehearsal
+        )
 
     def open_hypervisor(uri: str, host: str) -> "Hypervisor":
         from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
         from vgpuctl.usecases.support.host_identity import refuse_other_libvirt
 
-        return Hypervisor(uri, host=host, check=functools.partial(refuse_other_libvirt, services, host))
+        check = functools.partial(refuse_other_libvirt, services, host)
+        return Hypervisor(uri, host=host, check=check, rehearsal=settings.rehearsal)
 
     def northbound() -> "Northbound":
         from vgpuctl.ovn.authority import OWN_NAME
@@ -144,7 +148,7 @@ def open_services(
             address = NorthboundAddress(remote, files.key, files.certificate, files.authority)
         else:
             address = NorthboundAddress(remote, settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
-        return Northbound(address, rehearses=settings.rehearses)
+        return Northbound(address, rehearses=settings.rehearsal is not None)
 
     def authority() -> "Authority | None":
         from vgpuctl.ovn.authority import Authority, default_folder
@@ -177,7 +181,7 @@ def open_services(
         past=past,
         performance=performance,
         open_cluster=functools.partial(_open_cluster, settings),
-        rehearses=settings.rehearses,
+        rehearsal=settings.rehearsal,
         reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
     return services

@@ -18,6 +18,7 @@ import click
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
 from vgpuctl.cli.contents import COMMANDS, DAILY, FOLDERS, MADE_BY, SECTIONS
+from vgpuctl.cli.support import rehearsal
 from vgpuctl.cli.support.configuration import ConfiguredDefaults
 from vgpuctl.cli.support.conventions import apply_conventions
 from vgpuctl.cli.support.examples import Example, examples_text
@@ -171,6 +172,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
     interruptions.install()
     choose(OutputFormat.TEXT)
+    rehearsal.begin(None)
     # Without a handler, Python writes what libraries log to stderr, tracebacks and control characters too.
     logging.getLogger().addHandler(_SILENT)
     try:

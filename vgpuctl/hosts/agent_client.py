@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from vgpuctl.agent.wire.boot import BootFiles
@@ -35,6 +36,7 @@ from vgpuctl.logs import timed
 from vgpuctl.model.capture import recording_from
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.printable import printable
+from vgpuctl.model.rehearsal import Rehearsal, RehearsalEnds
 
 ANSWER_TIMEOUT_S = 60.0
 # A change may wait for a driver, for instance while it enables VFs or winds a vGPU down.
@@ -83,7 +85,8 @@ class AgentClient:
 
     writes: how often the agent has written to the host since it started. answer_timeout_s: how long its start and its
     answer to a question may take; changes may take five times as long. check: raises when the facts are not those of
-    the host that was meant; it sees every reading, and one before the first change.
+    the host that was meant; it sees every reading, and one before the first change. rehearsal: of a dry run: the
+    agent compares instead of changing, and what it would change is noted.
     """
 
     def __init__(
@@ -92,7 +95,9 @@ class AgentClient:
         *,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         check: Callable[[HostFacts], None] | None = None,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
+        self._rehearsal = rehearsal
         self._check = check
         self._is_checked = check is None
         self._timeout_s = answer_timeout_s
@@ -231,6 +236,32 @@ class AgentClient:
         return reply.health
 
     def _ask(self, request: Request, timeout_s: float) -> Reply:
+        if self._rehearsal is not None and request.call in _CHANGES and not request.dry_run:
+            return self._rehearse(self._rehearsal, request, timeout_s)
+        return self._send(request, timeout_s)
+
+    def _rehearse(self, rehearsal: Rehearsal, request: Request, timeout_s: float) -> Reply:
+        """Compare, and note what would be changed. A step that needs one before it ends the dry run."""
+        host = self._target.name
+        if request.state is not None:
+            if not request.state.action.changes():
+                return self._send(request, timeout_s)
+            rehearsal.end(host, f"{request.state.action} the UEFI variables and the TPM of {request.state.vm_uuid}")
+        try:
+            reply = self._send(replace(request, dry_run=True), timeout_s)
+        except AgentProblem as problem:
+            changes = [one for one in problem.done if one.changed]
+            for one in changes:
+                rehearsal.would(host, _described(one))
+            if changes:
+                raise RehearsalEnds(f"{host}: {problem.message}") from problem
+            raise
+        for one in reply.changes:
+            if one.changed:
+                rehearsal.would(host, _described(one))
+        return reply
+
+    def _send(self, request: Request, timeout_s: float) -> Reply:
         is_change = bool(request.steps) and not request.dry_run
         if not self._is_checked and request.call in _CHANGES:
             self.facts()
@@ -352,6 +383,10 @@ class AgentClient:
             hint=problem.hint,
             done=changes,
         )
+
+
+def _described(change: Change) -> str:
+    return f"{change.op} {change.target}: {change.before or 'none'} to {change.after or 'none'}"
 
 
 def _lines(data: bytes) -> list[str]:

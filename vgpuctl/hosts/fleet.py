@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from vgpuctl.errors import Unexpected, VgpuctlError
+from vgpuctl.model.rehearsal import RehearsalEnds
 
 Value = TypeVar("Value")
 _INTERRUPT_SLICE_S = 0.2
@@ -57,9 +58,9 @@ def run_on_hosts(
     """Call `work(name)` for every host, at most `forks` at a time; results come in the order of `names`.
 
     watch: called in the caller's thread about five times a second, and at the end.
-    An error that is not a VgpuctlError becomes an Unexpected that names it. On KeyboardInterrupt no further host
-    is begun and the interrupt is raised at once; what is under way ends with the process, or when its
-    connection is closed.
+    An error that is not a VgpuctlError becomes an Unexpected that names it; RehearsalEnds is raised to the caller. On
+    KeyboardInterrupt no further host is begun and the interrupt is raised at once; what is under way ends with the
+    process, or when its connection is closed.
     """
     results: list[HostResult[Value] | None] = [None] * len(names)
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -68,6 +69,7 @@ def run_on_hosts(
     finished: queue.SimpleQueue[int] = queue.SimpleQueue()
     begun: list[int] = []
     began, watched = time.monotonic(), 0.0
+    cut: list[RehearsalEnds] = []
     done = failed = 0
 
     def progress(*, is_over: bool) -> FleetProgress:
@@ -81,7 +83,10 @@ def run_on_hosts(
             except queue.Empty:
                 return
             begun.append(index)
-            results[index] = _run_one(names[index], work)
+            try:
+                results[index] = _run_one(names[index], work)
+            except RehearsalEnds as end:
+                cut.append(end)
             finished.put(index)
 
     # Daemon threads: a host that hangs must not keep an interrupted process alive.
@@ -109,6 +114,8 @@ def run_on_hosts(
             watch(progress(is_over=True))
     for thread in threads:
         thread.join()
+    if cut:
+        raise cut[0]
     return [result for result in results if result is not None]
 
 
@@ -117,6 +124,8 @@ def _run_one(name: str, work: Callable[[str], Value]) -> HostResult[Value]:
         return HostResult(name, value=work(name))
     except VgpuctlError as exc:
         return HostResult(name, error=exc)
+    except RehearsalEnds:
+        raise
     except Exception as exc:
         _LOGGER.error("unexpected error", extra={"fields": {"host": name}}, exc_info=True)
         return HostResult(name, error=Unexpected.of(exc, where=f"{name}: "))

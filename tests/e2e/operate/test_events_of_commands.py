@@ -3,6 +3,7 @@
 
 import contextlib
 import datetime
+import json
 import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ from tests.ovn_fixture import LocalOvn, central
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.cli.main import command
 from vgpuctl.cli.support.rehearsal import REHEARSED
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.store.store import open_store
 
@@ -166,14 +169,36 @@ def test_every_changing_command_leaves_its_event_and_every_other_none(scene: Sce
 
 
 def _rehearse(operator: Operator, step: Step, arguments: Sequence[str]) -> list[str]:
-    """Run a command with --dry-run. One that changes the store alone must succeed and leave every row as it was."""
+    """Run a command with --dry-run. It must succeed, and leave every row and every domain as it was."""
     if step.command not in REHEARSED:
         operator.run(*arguments, "--dry-run")
         return []
-    before = _rows(operator)
-    done = operator.run(*arguments, "--dry-run")
+    before = _rows(operator), _domains(operator)
+    done = operator.run(*arguments, "--dry-run", "--json")
     faults = [] if done.code == 0 else [f"{step.arguments} --dry-run ended with {done.code}: {done.err}"]
-    return [*faults, *([] if _rows(operator) == before else [f"{step.arguments} --dry-run changed the store"])]
+    faults += [] if done.code or _says_so(done.out) else [f"{step.arguments} --dry-run printed {done.out}"]
+    faults += [] if _rows(operator) == before[0] else [f"{step.arguments} --dry-run changed the store"]
+    return [*faults, *([] if _domains(operator) == before[1] else [f"{step.arguments} --dry-run changed a host"])]
+
+
+def _says_so(printed: str) -> bool:
+    """True if the JSON of a dry run says what it is, and that of one object what hosts were spared."""
+    found = json.loads(printed)
+    if isinstance(found, dict):
+        return found["dry_run"] is True and isinstance(found["steps"], list)
+    return all(one["dry_run"] is True for one in found)
+
+
+def _domains(operator: Operator) -> list[str]:
+    """The definition, state and disks of every domain of the hosts that answer."""
+    found = []
+    for host in ("sim-001", "sim-002"):
+        with contextlib.suppress(VgpuctlError), libvirt_of(operator.inventory, host) as there:
+            for one in there.domains():
+                found.append(f"{host} {one.state} {one.uuid} {there.definition(one.name, uuid=one.uuid)}")
+            for pool in Storage(there).pools():
+                found += [f"{host} {fact}" for fact in Storage(there).volumes(pool.name)]
+    return sorted(found)
 
 
 def _rows(operator: Operator) -> list[str]:

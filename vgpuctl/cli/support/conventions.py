@@ -8,7 +8,7 @@ import click
 
 from vgpuctl.cli.support.completion import complete_values
 from vgpuctl.cli.support.log_options import accept_log_options
-from vgpuctl.cli.support.output import print_document
+from vgpuctl.cli.support.output import finish_rehearsal, print_document, say
 from vgpuctl.cli.support.qualified_names import split_names
 from vgpuctl.cli.support.rehearsal import offer_rehearsal
 
@@ -26,7 +26,7 @@ def apply_conventions(command: click.Command) -> None:
             apply_conventions(one)
     if any(one.name == "help_all" for one in command.params):
         return
-    offer_rehearsal(command)
+    offer_rehearsal(command, say=say, finish=finish_rehearsal)
     accept_log_options(command, hidden=True)
     _hide_connection(command)
     split_names(command)

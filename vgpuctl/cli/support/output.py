@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TextIO
 import click
 
 from vgpuctl.cli.support.output_format import OutputFormat, chosen
-from vgpuctl.cli.support.rehearsal import is_rehearsal
+from vgpuctl.cli.support.rehearsal import current
 from vgpuctl.local_files import writing
 from vgpuctl.model.printable import printable, printable_document, printable_json
 
@@ -53,10 +53,16 @@ def print_raw(data: bytes) -> None:
 def print_json(value: object, *, indent: int | None = 2) -> None:
     """Print a value as JSON, indented or on one line, or as YAML where `-o yaml` was given.
 
-    Dataclasses become objects, enums their value. An object of a rehearsal says `"dry_run": true` too.
+    Dataclasses become objects, enums their value. Objects of a rehearsal say `"dry_run": true` too, and an object has
+    the `steps` that hosts were spared.
     """
-    if is_rehearsal() and isinstance(value, dict):
-        value = value | {"dry_run": True}
+    rehearsal = current()
+    if rehearsal is not None:
+        value = plain(value)
+        if isinstance(value, dict):
+            value = {"steps": plain(rehearsal.take()), **value, "dry_run": True}
+        elif isinstance(value, list):
+            value = [one | {"dry_run": True} if isinstance(one, dict) else one for one in value]
     if chosen() is OutputFormat.YAML:
         from vgpuctl.yaml_text import yaml_text
 
@@ -81,6 +87,13 @@ def plain(value: object) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
     return value
+
+
+def finish_rehearsal() -> None:
+    """Print the data of a command whose dry run ended at a change of a host."""
+    say("nothing was changed; the checks before this step passed")
+    if chosen().is_for_programs():
+        print_json({"changed": True})
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
@@ -115,7 +128,7 @@ def be_quiet() -> None:
 def say(text: str) -> None:
     """Print one remark for people on stderr, unless -q was given; that of a rehearsal begins with `dry run: `."""
     if not _is_quiet:
-        print_line(f"dry run: {text}" if is_rehearsal() else text, err=True)
+        print_line(text if current() is None else f"dry run: {text}", err=True)
 
 
 _status = ""
@@ -156,7 +169,7 @@ def confirm(question: str) -> None:
 
     Nobody is asked in a rehearsal.
     """
-    if is_rehearsal():
+    if current() is not None:
         return
     click.confirm(printable(question), abort=True, err=True)
 

@@ -1,35 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--dry-run` of the commands that change the store alone: they run in full, and nothing of it is committed.
+"""`--dry-run` of the commands that have no plan to print: they run in full, and nothing of it is kept.
 
-Commands that change hosts have a `--dry-run` of their own, which prints the steps.
+The store commits nothing, and a change of a host is told instead of made (vgpuctl.model.rehearsal). Commands that plan
+before they change have a `--dry-run` of their own, which prints the plan.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import click
+
+from vgpuctl.model.rehearsal import Rehearsal, RehearsalEnds
 
 REHEARSED = frozenset(
     {"create-licence-pool", "set-licence-pool", "delete-licence-pool"}
     | {"create-tenant", "create-pool", "grant-pool", "delete-pool"}
     | {"reserve", "cancel-reservation", "leave-queue", "set-queue"}
-    | {"create-external-network", "delete-external-network", "delete-image", "set-node-pool"}
-    | {"slurm-resume", "slurm-suspend", "slurm-fail"}
+    | {"create-external-network", "delete-external-network", "delete-image"}
+    | {"set-node-pool", "delete-node-pool", "slurm-resume", "slurm-suspend", "slurm-fail"}
+    | {"start-vm", "stop-vm", "restart-vm", "reset-vm", "force-off", "rename-vm"}
+    | {"attach-nic", "detach-nic", "attach-disk", "detach-disk", "resize-disk", "eject-iso"}
+    | {"create-snapshot", "revert-snapshot", "delete-snapshot", "reconcile-store"}
 )
-"""Commands that change nothing but the store."""
-_KEY = "vgpuctl.rehearsal"
+"""Commands whose dry run is a run that changes nothing."""
+
+_current: Rehearsal | None = None
 
 
-def is_rehearsal() -> bool:
-    """True if the command of this thread runs with the --dry-run of this module."""
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(_KEY))
+def current() -> Rehearsal | None:
+    """The dry run of this process; None while there is none, and for a command with a --dry-run of its own."""
+    return _current
 
 
-def offer_rehearsal(command: click.Command) -> None:
-    """Give a command of REHEARSED its --dry-run."""
-    if command.name not in REHEARSED:
+def begin(rehearsal: Rehearsal | None) -> None:
+    """Set the dry run of this process."""
+    global _current
+    _current = rehearsal
+
+
+def offer_rehearsal(command: click.Command, *, say: Callable[[str], None], finish: Callable[[], None]) -> None:
+    """Give a command of REHEARSED its --dry-run.
+
+    say: for lines to people. finish: prints the data of a command that ended at a change of a host.
+    """
+    if command.name not in REHEARSED or command.callback is None:
         return
 
     def note(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
-        context.meta[_KEY] = given and not context.resilient_parsing
+        if given and not context.resilient_parsing:
+            begin(Rehearsal(say))
 
     command.params.append(
         click.Option(
@@ -41,3 +61,14 @@ def offer_rehearsal(command: click.Command) -> None:
             help="Check everything and show what would be done; nothing is changed.",
         )
     )
+    run = command.callback
+
+    @functools.wraps(run)
+    def rehearsed(**given: Any) -> Any:
+        try:
+            return run(**given)
+        except RehearsalEnds:
+            finish()
+            return 0
+
+    command.callback = rehearsed

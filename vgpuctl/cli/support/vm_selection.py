@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.output import confirm, plain, print_json, say
+from vgpuctl.cli.support.rehearsal import current
 from vgpuctl.cli.support.services import report_hosts
 from vgpuctl.errors import UsageError
 from vgpuctl.model.plural import counted
@@ -88,7 +89,7 @@ class VmChoice:
         json: of a result; None where no JSON is wanted.
         """
         if json is not None:
-            answers = [json(one.vm, cast("Value", one.value)) for one in results if one.error is None]
+            answers = [_answer(one, json) for one in results if one.error is None]
             if not self.is_one:
                 print_json(answers)
             elif answers:
@@ -100,14 +101,22 @@ class VmChoice:
 
         Raises the error of the only VM, or PartialFailure with a line per VM that failed.
         """
-        fine = [cast("Value", one.value) for one in results if one.error is None]
+        fine = [one for one in results if one.error is None]
         failures = [(one.vm.label, one.error) for one in results if one.error is not None]
         if not self.is_one:
-            words = Counter(map(outcome, fine))
+            words = Counter("would change" if one.is_cut else outcome(cast("Value", one.value)) for one in fine)
             words.update({"failed": len(failures)} if failures else {})
             parts = ", ".join(f"{count} {word}" for word, count in words.items()) or "none"
             say(f"{counted(len(results), 'VM')}: {parts}, {time.monotonic() - self.begun_at:.1f} s")
         report_hosts(failures, fine=len(fine), what="failed", noun="VM")
+
+
+def _answer(result: "VmResult[Value]", json: "Callable[[Vm, Value], object]") -> object:
+    """The JSON of one VM. A dry run adds its steps, and has no more than that of a VM whose host would be changed."""
+    if current() is None:
+        return json(result.vm, cast("Value", result.value))
+    found = {"changed": True, "vm": result.vm} if result.is_cut else plain(json(result.vm, cast("Value", result.value)))
+    return {**found, "steps": result.steps}
 
 
 def changed_json(_vm: "Vm", done: "tuple[Vm, bool]") -> object:

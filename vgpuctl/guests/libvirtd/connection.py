@@ -9,8 +9,10 @@ from typing import Any, Self
 from vgpuctl.errors import GuestError, LibvirtMissing
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
 from vgpuctl.guests.libvirtd.event_loop import ensure_event_loop
+from vgpuctl.guests.libvirtd.rehearsed import RehearsedObject
 from vgpuctl.logs import timed
 from vgpuctl.model.libvirt_units import hint_of
+from vgpuctl.model.rehearsal import Rehearsal
 
 _KEEP_ALIVE_S = 10
 _KEEP_ALIVE_COUNT = 6
@@ -20,11 +22,20 @@ class LibvirtConnection:
     """libvirt on one host, as a context manager. `host` names it in messages.
 
     uuid, where a method takes one: a domain of the name with another UUID counts as not there.
+    rehearsal: of a dry run, which makes no change.
     """
 
-    def __init__(self, uri: str, *, host: str | None = None, check: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        host: str | None = None,
+        check: Callable[[str], None] | None = None,
+        rehearsal: Rehearsal | None = None,
+    ) -> None:
         self.uri = uri
         self._check = check
+        self._rehearsal = rehearsal
         self.host = host or uri
         self._connection: Any = None
         self._watch: int | None = None
@@ -75,6 +86,8 @@ class LibvirtConnection:
         """The virConnect, for this room only."""
         if self._connection is None:
             raise GuestError(f"the connection to libvirt on {self.host} is not open")
+        if self._rehearsal is not None:
+            return RehearsedObject(self._connection, self.host, self._rehearsal)
         return self._connection
 
     @property

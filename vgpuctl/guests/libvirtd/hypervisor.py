@@ -10,6 +10,7 @@ from vgpuctl.guests.facts.capabilities import undefine_state_flags
 from vgpuctl.guests.facts.domain_facts import DomainState, domain_state
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
 from vgpuctl.guests.libvirtd.domain_reader import DomainReader
+from vgpuctl.model.rehearsal import Rehearsal
 from vgpuctl.model.times import format_time_to_second
 
 PREEMPTION_NAMESPACE = "urn:vgpuctl:preemption:1"
@@ -28,8 +29,15 @@ class Hypervisor(DomainReader):
     when they were last asked.
     """
 
-    def __init__(self, uri: str, *, host: str | None = None, check: Callable[[str], None] | None = None) -> None:
-        super().__init__(uri, host=host, check=check)
+    def __init__(
+        self,
+        uri: str,
+        *,
+        host: str | None = None,
+        check: Callable[[str], None] | None = None,
+        rehearsal: Rehearsal | None = None,
+    ) -> None:
+        super().__init__(uri, host=host, check=check, rehearsal=rehearsal)
         self.killed: set[str] = set()
         self._accepted: set[str] = set()
 

@@ -63,8 +63,9 @@ def apply_network(
 ) -> list[str]:
     """Bring the backend's network to what the store says. Returns the changes in words; call it within `locked`.
 
-    without_vm: a VM whose port counts as gone already.
+    without_vm: a VM whose port counts as gone already. A rehearsal compares only.
     """
+    dry_run = dry_run or services.rehearsal is not None
     if network.request.backend is Backend.OVN:
         return apply_vpc(services, network.request.tenant, without_vm=without_vm, dry_run=dry_run)
     with services.store.reading() as session:

@@ -118,8 +118,10 @@ def _bind_back(host: HostSession, steps: Sequence[Step]) -> None:
 def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: HostFacts) -> None:
     """Read the health of what was freed, run the operator's test, and end the leases with evidence or quarantine.
 
-    facts: of the host, read after the devices were freed. Raises HostError for a host that no longer answers.
+    facts: of the host, read after the devices were freed. Raises HostError for a host that no longer answers. A dry run
+    ends here.
     """
+    host.before("read the health of the GPUs that are released")
     policy = policy_of(services, host.name)
     freed = [_with_rom(host, _with_driver(one, facts)) for one in _tested(services, host, freed, policy)]
     health = _read(host)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.rehearsal import RehearsalEnds, RehearsedStep
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.support import interruptions
 from vgpuctl.usecases.support.at_work import AtWork
@@ -19,11 +20,16 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class VmResult(Generic[Value]):
-    """The result of the work on one VM: `value`, or `error`."""
+    """The result of the work on one VM: `value`, or `error`.
+
+    steps: the changes that a dry run has noted. is_cut: True if one of them ended the run, so that there is no value.
+    """
 
     vm: Vm
     value: Value | None = None
     error: VgpuctlError | None = None
+    steps: tuple[RehearsedStep, ...] = ()
+    is_cut: bool = False
 
 
 def on_each_vm(
@@ -38,7 +44,7 @@ def on_each_vm(
     for vm in vms:
         hosts.setdefault(vm.host, []).append(vm)
     if is_in_turn or len(hosts) <= 1:
-        return [_one(vm, work) for vm in vms]
+        return [_one(services, vm, work) for vm in vms]
     services.open_for_threads()
     at_work = AtWork("VM", "to be done")
     found: dict[str, VmResult[Value]] = {}
@@ -48,7 +54,7 @@ def on_each_vm(
             with at_work.one() as is_begun:
                 if not is_begun:
                     return
-                found[vm.uuid] = _one(vm, work)
+                found[vm.uuid] = _one(services, vm, work)
 
     interruptions.enter()
     try:
@@ -66,8 +72,12 @@ def on_each_vm(
     return [found[vm.uuid] for vm in vms]
 
 
-def _one(vm: Vm, work: Callable[[Vm], Value]) -> VmResult[Value]:
+def _one(services: Services, vm: Vm, work: Callable[[Vm], Value]) -> VmResult[Value]:
+    is_cut, value = False, None
     try:
-        return VmResult(vm, value=work(vm))
+        value = work(vm)
     except VgpuctlError as error:
         return VmResult(vm, error=error)
+    except RehearsalEnds:
+        is_cut = True
+    return VmResult(vm, value, steps=() if services.rehearsal is None else services.rehearsal.take(), is_cut=is_cut)

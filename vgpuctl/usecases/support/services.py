@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vgpuctl.errors import InventoryError, StateError, UsageError
+from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.hosts.fleet import FleetProgress, HostResult, run_on_hosts
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.model.node_pool import NodePool
+    from vgpuctl.model.rehearsal import Rehearsal
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
@@ -39,7 +40,10 @@ class HostSession:
         connection: "Connection",
         open_agent: Callable[["Connection"], "AgentClient"],
         open_hypervisor: Callable[[str, str], "Hypervisor"],
+        *,
+        rehearsal: "Rehearsal | None" = None,
     ) -> None:
+        self._rehearsal = rehearsal
         self.name = name
         self.connection = connection
         self._open_agent = open_agent
@@ -80,7 +84,14 @@ class HostSession:
 
     def beside(self) -> "HostSession":
         """Another agent and another way to libvirt over the same SSH connection, which never wait for these."""
-        return HostSession(self.name, self.connection, self._open_agent, self._open_hypervisor)
+        return HostSession(
+            self.name, self.connection, self._open_agent, self._open_hypervisor, rehearsal=self._rehearsal
+        )
+
+    def before(self, change: str) -> None:
+        """Called before what only a changed host can answer. change: in words. Raises RehearsalEnds in a dry run."""
+        if self._rehearsal is not None:
+            self._rehearsal.end(self.name, change)
 
     def let_go(self) -> None:
         """End agent and libvirt, and leave the connection open. A session that is used again is opened again."""
@@ -114,7 +125,8 @@ class Services:
 
     reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
     of the inventory do. past: where past readings are. performance: the file of the fitted model of throughput.
-    rehearses: the store forgets every change at the end, OVN is only read, and hosts and clusters are not contacted.
+    rehearsal: of a dry run. The store forgets every change at the end, OVN and hosts are only read, and clusters
+    are not contacted.
     """
 
     def __init__(
@@ -135,7 +147,7 @@ class Services:
         past: Callable[[], "PastSource | None"] = lambda: None,
         performance: Callable[[], Path] = lambda: Path("performance"),
         open_cluster: "Callable[[NodePool], ClusterLink | None]" = lambda _pool: None,
-        rehearses: bool = False,
+        rehearsal: "Rehearsal | None" = None,
     ) -> None:
         self._load_inventory = load_inventory
         self._open_store = open_store
@@ -161,7 +173,7 @@ class Services:
         self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
         self._open_cluster = open_cluster
-        self._rehearses = rehearses
+        self.rehearsal = rehearsal
         self._clusters: dict[object, ClusterLink | None] = {}
         self._lock = threading.Lock()
         self._store_lock = threading.Lock()
@@ -209,7 +221,7 @@ class Services:
         with self._store_lock:
             if self._store is None:
                 self._store = self._open_store()
-                if self._rehearses:
+                if self.rehearsal is not None:
                     self._store.rehearse()
             return self._store
 
@@ -270,15 +282,10 @@ class Services:
     def host(self, name: str) -> HostSession:
         """The session of one host of the inventory (whatever --limit says).
 
-        Raises InventoryError when the inventory does not know the host, StateError in a rehearsal.
+        Raises InventoryError when the inventory does not know the host.
         """
         with self._lock:
             if name not in self._sessions:
-                if self._rehearses:
-                    raise StateError(
-                        f"this dry run needs facts of {name}, and a dry run contacts no host",
-                        hint="`vgpuctl list-gpus --refresh` reads the facts of all hosts into the store",
-                    )
                 self._sessions[name] = self._open_session(self.inventory, name)
             return self._sessions[name]
 
@@ -292,7 +299,7 @@ class Services:
         Raises StoreUnusable without the key of the pool's secrets, ClusterError and UsageError for an unusable way.
         A rehearsal has no way to any cluster.
         """
-        if self._rehearses:
+        if self.rehearsal is not None:
             return None
         key = (pool.tenant, pool.cluster, pool.role.is_kubernetes, pool.join.kubeconfig)
         with self._lock:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.rehearsal import RehearsalEnds
 from vgpuctl.usecases.support import interruptions
 
 
@@ -24,7 +25,7 @@ class Undo:
     Every inverse runs, whatever the others raise. SIGINT and SIGTERM interrupt the block once; while inverses run
     they are noted, and KeyboardInterrupt is raised at the end. subject: for messages. settle: called after the
     inverses, within the same protection, to forget rows when `failures` is empty and to keep them when not. cause: the
-    error that ended the block, empty while there is none.
+    error that ended the block, empty while there is none. A dry run has nothing to roll back.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Undo:
         if not self._is_open:
             return
         interruptions.hold(only_outermost=self._is_kept)
-        if not self._is_kept:
+        if not (self._is_kept or isinstance(error, RehearsalEnds)):
             if error is not None:
                 self.cause = "interrupted" if isinstance(error, KeyboardInterrupt) else _reason(error)
             self._roll_back()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dry run of a command on VMs: the checks of the real one, the changes that it would make, and no change."""
+
+from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SIZE, operator
+
+__all__ = ["operator"]
+
+FLEET = (2, "a40")
+
+
+def test_a_dry_run_names_the_steps_up_to_the_one_on_which_the_rest_depends(operator: Operator) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "A40-8Q", "--host", "sim-001")
+    done = operator.run("stop-vm", "web", *ACME, "--dry-run")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "dry run: acme/web: shutting down",
+        "dry run: sim-001: would shut down domain acme.web",
+    ]
+    found = operator.json("stop-vm", "web", *ACME, "--dry-run")
+    step = {"host": "sim-001", "text": "shut down domain acme.web"}
+    assert (found["changed"], found["dry_run"], found["steps"]) == (True, True, [step])
+    assert operator.json("show-vm", "web", *ACME)["vm"]["state"] == "running"
+
+
+def test_a_dry_run_of_a_start_goes_on_where_the_agent_would_build_the_share(operator: Operator) -> None:
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0", "--hold", "release")
+    found = operator.json("start-vm", "web", *ACME, "--dry-run")
+    texts = [one["text"] for one in found["steps"]]
+    assert texts[-1] == "start domain acme.web" and "define the domain on the host" in texts
+    assert texts[0].startswith("vf-profile.set "), texts
+    assert not operator.json("show-vm", "web", *ACME)["vm"].get("leases")
+
+
+def test_a_dry_run_of_several_sums_them_up_and_finds_the_refused_one(operator: Operator) -> None:
+    operator.does("create-vm", "db", *ACME, *SIZE, "--host", "sim-002")
+    done = operator.run("reset-vm", "web", "db", *ACME, "--dry-run")
+    assert done.code == 10
+    assert "dry run: sim-002: would reset domain acme.db" in done.err
+    assert "dry run: 2 VMs: 1 would change, 1 failed" in done.err
+    assert "only a running VM can be reset" in done.err
+
+
+def test_a_dry_run_refuses_what_the_real_run_refuses(operator: Operator) -> None:
+    for arguments in (
+        ("rename-vm", "web", "db"),
+        ("resize-disk", "db", "32MiB"),
+        ("attach-nic", "db", "nowhere"),
+        ("detach-disk", "db", "nothing"),
+        ("revert-snapshot", "db", "never"),
+    ):
+        dry = operator.run(*arguments, *ACME, "--dry-run")
+        real = operator.run(*arguments, *ACME, *(("--yes",) if arguments[0] == "revert-snapshot" else ()))
+        assert (dry.code, dry.err) == (real.code, real.err), arguments
+        assert real.code in (6, 7)
+
+
+def test_a_dry_run_of_no_change_says_so(operator: Operator) -> None:
+    done = operator.run("start-vm", "db", *ACME, "--dry-run")
+    assert (done.code, done.err) == (0, "dry run: acme/db: no change, it is running on sim-002\n")

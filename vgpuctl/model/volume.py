@@ -103,6 +103,16 @@ def vm_uuid_of(volume: str) -> str | None:
     return None if found is None else found[1]
 
 
+def read_volume_name(name: str, vm_uuid: str) -> tuple[VolumeKind, str] | None:
+    """The kind and label of a VM's volume by its name, as `volume_name` writes it; None for any other name."""
+    if vm_uuid_of(name) != vm_uuid:
+        return None
+    rest = name.removeprefix(vm_uuid)
+    if rest.startswith(_DATA):
+        return VolumeKind.DATA, rest.removeprefix(_DATA).removesuffix(VolumeKind.DATA.ending())
+    return next((kind, "") for kind in (VolumeKind.DISK, VolumeKind.SEED, VolumeKind.ANSWERS) if rest == kind.ending())
+
+
 def wanted_volumes(vm: Vm) -> tuple[Volume, ...]:
     """The volumes to be made for a VM, its disk first; the size of a seed or of answers is known when it is written.
 

@@ -62,6 +62,17 @@ class VolumeRows(EventRows):
             EventKind.VOLUME_MADE, volume, after={"pool": volume.pool, "name": volume.name, "path": values["path"]}
         )
 
+    def restore_volume(self, volume: Volume) -> None:
+        """Record a volume that was found on its host as it is there. Raises as `intend_volume`."""
+        self.intend_volume(volume)
+        self.set_volume_made(
+            volume,
+            key=volume.key or "",
+            path=volume.path or "",
+            format_name=volume.format or "",
+            backing_path=volume.backing_path,
+        )
+
     def hand_over_volume(self, volume: Volume, host: str) -> None:
         """Record a volume on shared storage for another host, which has it now. Raises NotFound."""
         if self._write(update(_VOLUMES).where(*_is(volume)).values(host=host)).rowcount != 1:

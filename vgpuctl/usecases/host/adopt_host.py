@@ -22,6 +22,7 @@ from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import NetworkState, Port
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
+from vgpuctl.model.volume import Volume
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.scheduler.found_nodes import nodes_as_found
@@ -29,6 +30,7 @@ from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import refuse_closed_host, refuse_share
 from vgpuctl.sharing.kinds import vgpu_kind_of
 from vgpuctl.sharing.occupancy import ExistingVgpu, gpu_at
+from vgpuctl.usecases.host.own_volumes import own_volumes
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.layout_records import note_share, shares_made
 from vgpuctl.usecases.support.licences import take_seat
@@ -53,13 +55,14 @@ class AdoptedVm:
     """One VM with its leases.
 
     is_new: False when an earlier run, or create-vm, has it in the store already. ports: its places in networks of the
-    store, where vgpuctl made its domain.
+    store, and volumes: what vgpuctl made for it on the host, where vgpuctl made its domain.
     """
 
     vm: Vm
     leases: tuple[Lease, ...]
     is_new: bool
     ports: tuple[Port, ...] = ()
+    volumes: tuple[Volume, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -268,8 +271,10 @@ class _Domains:
             Lease(str(uuid.uuid4()), vm.uuid, tenant, name, self._host.name, index, one, state)
             for index, one in enumerate(shares)
         )
-        ports = () if domain.metadata is None else self._ports(vm, xml)
-        return AdoptedVm(vm, tuple(leases), is_new=True, ports=ports)
+        if domain.metadata is None:
+            return AdoptedVm(vm, tuple(leases), is_new=True)
+        volumes = own_volumes(self._host.hypervisor, domain, vm, self._session.volumes())
+        return AdoptedVm(vm, tuple(leases), is_new=True, ports=self._ports(vm, xml), volumes=volumes)
 
     def _ports(self, vm: Vm, xml: str) -> tuple[Port, ...]:
         """The VM's places in the host's networks, with the addresses that the networks promise to its interfaces."""
@@ -310,6 +315,8 @@ def _save(
                 take_seat(session, one.vm, one.leases, may_exceed=True)
             for port in one.ports:
                 session.restore_port(port)
+            for volume in one.volumes:
+                session.restore_volume(volume)
             detail = f"domain {one.vm.domain_name}"
             session.add_vm_event(EventKind.VM_ADOPTED, one.vm, detail, after=values_of(one.vm, one.leases))
         for tenant in sorted({one.vm.request.tenant for one in new}):

@@ -25,6 +25,7 @@ from vgpuctl.cli.contents import SECTIONS
 from vgpuctl.cli.main import command
 from vgpuctl.cli.operate.help import commands_of
 from vgpuctl.cli.support.conventions import CONNECTION
+from vgpuctl.cli.support.json_schema import output_schema
 from vgpuctl.model.capture import SUFFIX, read_capture
 from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind
@@ -59,6 +60,8 @@ _TABLES: dict[str, tuple[Table[Any], ...]] = {
 _RECORDED = ("create-vm web-1", "list-vms\n", "create-vm render-4", "map")
 """Beginnings of the tutorial's commands that the README shows."""
 _RECORDED_WIDTH = 110
+OUTPUT = ROOT / "docs" / "schemas" / "output"
+"""Schemas of what commands print with --json."""
 
 
 def pages() -> dict[Path, str]:
@@ -70,7 +73,10 @@ def pages() -> dict[Path, str]:
         commands / "vgpuctl.md": _page("vgpuctl", f"{command.get_help(context)}\n\nAll commands by subject\n\n{every}")
     }
     for name in command.list_commands(context):
-        made.update(_command_pages(commands, name, command.get_command(context, name), context))
+        one = command.get_command(context, name)
+        made.update(_command_pages(commands, name, one, context))
+        if one is not None and (schema := output_schema(one)) is not None:
+            made[OUTPUT / f"{name}.json"] = _json_text(schema)
     made[ROOT / "docs" / "errors.md"] = _errors_page()
     made[ROOT / "docs" / "doctor.md"] = _doctor_page()
     for name, tables in _TABLES.items():
@@ -94,10 +100,12 @@ def pages() -> dict[Path, str]:
     made[telemetry] = with_measures(telemetry.read_text(encoding="utf-8"))
     hardware = ROOT / "docs" / "hardware.md"
     made[hardware] = between(hardware.read_text(encoding="utf-8"), "boards", "boards", _board_rows())
-    for name, schema in SCHEMAS.items():
-        text = json.dumps(schema(), indent=2, ensure_ascii=False)
-        made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
+    made.update({ROOT / "docs" / "schemas" / f"{name}.json": _json_text(make()) for name, make in SCHEMAS.items()})
     return made
+
+
+def _json_text(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def _board_rows() -> Iterable[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.output_schemas import check_output
 from tests.e2e.warm_start import warm_start
 
 
@@ -74,10 +75,11 @@ class Operator:
         )
 
     def run(self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), timeout_s: float = 400) -> Done:
-        """Run a command to its end."""
+        """Run a command to its end. What it printed as JSON must fit the command's published schema."""
         _, module = program
         code, out, err = warm_start().run(module, arguments, self.environment, timeout_s)
         assert "Traceback" not in err, err
+        check_output(arguments, out)
         return Done(code, out, err)
 
     def does(self, *arguments: str, timeout_s: float = 400) -> Done:

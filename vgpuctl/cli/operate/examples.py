@@ -42,6 +42,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "show-schema": (
         Example("show-schema vm", "for an editor of VM files"),
-        Example("show-schema layout", "for host_vars and group_vars"),
+        Example("show-schema --output-of list-vms", "for a program that reads `list-vms --json`"),
     ),
 }

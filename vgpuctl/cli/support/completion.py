@@ -131,6 +131,7 @@ BY_PARAMETER: dict[str, Source] = {
     "kinds": _kinds_of_events,
     "command": _commands,
     "subject": _commands,
+    "output_of": _commands,
     "priority": _priorities,
 }
 _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (

@@ -13,7 +13,13 @@ Printed = TypeVar("Printed")
 
 
 class JsonOutput(Generic[Printed]):
-    """Prints values of one type as JSON, or YAML where `-o yaml` was given."""
+    """Prints values of one type as JSON, or YAML where `-o yaml` was given.
+
+    commands: only the commands of the module that begin so print it.
+    """
+
+    def __init__(self, commands: str = "") -> None:
+        self.commands = commands
 
     def print(self, value: Printed, *, indent: int | None = 2) -> None:
         """Print the value; indent None for one line."""

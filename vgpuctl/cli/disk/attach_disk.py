@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """attach-disk: give a VM a data disk."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.attach_disk import DiskChange
+
+
+_JSON: "JsonOutput[DiskChange]" = JsonOutput()
 
 
 @click.command("attach-disk")
@@ -33,7 +40,7 @@ def command(name: str, disk: str, tenant: str, as_json: bool, **where: Any) -> N
         vm, _ = find_vm(opened, tenant, name)
         done = attach_disk(opened, vm, wanted)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
         return
     what = "attached" if done.changed else "no change, it is attached"
     say(f"{done.vm}: disk {done.disk} {what}" + ("" if done.outcome is LiveChange.DONE else ", from the next start on"))

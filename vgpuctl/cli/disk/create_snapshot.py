@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-snapshot: take a snapshot of all disks of a VM."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.snapshots import SnapshotChange
+
+
+_JSON: "JsonOutput[SnapshotChange]" = JsonOutput()
 
 
 @click.command("create-snapshot")
@@ -31,6 +38,6 @@ def command(name: str, snapshot: str, quiesce: bool, tenant: str, as_json: bool,
         vm, _ = find_vm(opened, tenant, name)
         done = create_snapshot(opened, vm, snapshot, quiesce=quiesce)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
     else:
         say(f"{done.vm}: snapshot {snapshot} " + ("taken" if done.changed else "no change, it is there"))

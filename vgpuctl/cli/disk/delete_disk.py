@@ -7,8 +7,11 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import delete_each
+from vgpuctl.cli.support.deletion import DELETIONS, JsonDeletions, delete_each
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.named import find_each
+
+_JSON: "JsonOutput[JsonDeletions]" = DELETIONS
 
 
 @click.command("delete-disk")

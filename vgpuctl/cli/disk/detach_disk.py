@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """detach-disk: take a data disk from a VM."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.attach_disk import DiskChange
+
+
+_JSON: "JsonOutput[DiskChange]" = JsonOutput()
 
 
 @click.command("detach-disk")
@@ -31,7 +38,7 @@ def command(name: str, disk: str, tenant: str, timeout_s: float, as_json: bool, 
         vm, _ = find_vm(opened, tenant, name)
         done = detach_disk(opened, vm, disk, timeout_s=timeout_s)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
     elif done.outcome is LiveChange.PENDING:
         say(
             f"{done.vm}: disk {done.disk} is pending: the guest has not released it; unmount it there and run the"

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """eject-iso: take the install media and the answers out of a VM's drives."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.eject_iso import Ejected
+
+
+_JSON: "JsonOutput[Ejected]" = JsonOutput()
 
 
 @click.command("eject-iso")
@@ -24,7 +31,7 @@ def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
         vm, _ = find_vm(opened, tenant, name)
         done = eject_iso(opened, vm)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
         return
     say(f"{done.vm}: " + ("install media ejected" if done.changed else "no change, it has no install media"))
     for line in done.left:

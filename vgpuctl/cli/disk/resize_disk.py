@@ -1,12 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """resize-disk: make a disk of a VM larger."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.resize_disk import DiskGrowth
+
+
+class JsonGrowth(TypedDict):
+    """A disk that is larger now; changed: false if it was so already."""
+
+    changed: bool
+    disk: "DiskGrowth"
+
+
+_JSON: "JsonOutput[JsonGrowth]" = JsonOutput()
 
 
 @click.command("resize-disk")
@@ -31,7 +45,7 @@ def command(name: str, size: str, disk: str | None, tenant: str, as_json: bool, 
         vm, _ = find_vm(opened, tenant, name)
         done = resize_disk(opened, vm, disk, size_mib)
     if as_json:
-        print_json({"changed": done.changed, "disk": done})
+        _JSON.print({"changed": done.changed, "disk": done})
         return
     what = "first disk" if done.disk is None else f"disk {done.disk}"
     say(f"{done.vm}: {what} " + (f"has {format_mib(size_mib)} now" if done.changed else "no change"))

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """revert-snapshot: bring the disks of a VM back to a snapshot."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support.deletion import end_snapshot, snapshot_options
+from vgpuctl.cli.support.deletion import SNAPSHOT, end_snapshot, snapshot_options
+from vgpuctl.cli.support.json_output import JsonOutput
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.snapshots import SnapshotChange
+
+_JSON: "JsonOutput[SnapshotChange]" = SNAPSHOT
 
 
 @click.command("revert-snapshot")

@@ -5,12 +5,23 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, print_raw, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, print_raw, say
+
+
+class JsonConsole(TypedDict):
+    """The log of a VM's console, with --log."""
+
+    vm: str
+    console: str
+
+
+_JSON: "JsonOutput[JsonConsole]" = JsonOutput()
 
 
 @click.command("console")
@@ -41,7 +52,7 @@ def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_j
         if only_log:
             log = read_console_log(opened, vm)
             if as_json:
-                print_json({"vm": name, "console": log.decode(errors="replace")})
+                _JSON.print({"vm": name, "console": log.decode(errors="replace")})
             elif raw:
                 print_raw(log)
             else:

@@ -2,13 +2,27 @@
 """screenshot: a picture of a running VM's screen."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
+
+
+class JsonPicture(TypedDict):
+    """A picture (PNG). width, height: in pixels. bytes: size of the file."""
+
+    vm: str
+    file: str
+    width: int
+    height: int
+    bytes: int
+
+
+_JSON: "JsonOutput[JsonPicture]" = JsonOutput()
 
 
 @click.command("screenshot")
@@ -42,7 +56,7 @@ def command(name: str, file: Path | None, tenant: str, screen: int, force: bool,
     elif not write_new(path, taken.png, "the picture"):
         raise there
     if as_json:
-        size = {"width": taken.width, "height": taken.height, "bytes": len(taken.png)}
-        print_json({"vm": name, "file": str(path), **size})
+        size = len(taken.png)
+        _JSON.print({"vm": name, "file": str(path), "width": taken.width, "height": taken.height, "bytes": size})
     else:
         say(f"{path}: {taken.width}x{taken.height}, {len(taken.png)} bytes")

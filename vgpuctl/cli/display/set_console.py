@@ -1,13 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """set-console: what the console of a VM shows from its next start on."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.model.display import ConsolePicture
+
+if TYPE_CHECKING:
+    from vgpuctl.model.display import DisplayRequest
+
+
+class JsonConsoleChange(TypedDict):
+    """pending_restart: it takes effect at the next start."""
+
+    changed: bool
+    pending_restart: bool
+    vm: str
+    display: "DisplayRequest"
+
+
+_JSON: "JsonOutput[JsonConsoleChange]" = JsonOutput()
 
 
 @click.command("set-console")
@@ -32,7 +48,7 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
         done = set_console(opened, vm, leases, ConsolePicture(console), dry_run=dry_run)
     display = done.vm.request.display
     if as_json:
-        print_json({"changed": done.changed, "pending_restart": done.is_pending, "vm": name, "display": display})
+        _JSON.print({"changed": done.changed, "pending_restart": done.is_pending, "vm": name, "display": display})
         return
     if not done.changed:
         say(f"{vm.label}: no change, its console is {console}")

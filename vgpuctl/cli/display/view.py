@@ -7,22 +7,42 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import wait_until_told
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import DecimalRange
-from vgpuctl.cli.support.output import print_json, print_line, say
+from vgpuctl.cli.support.output import print_line, say
 
 if TYPE_CHECKING:
+    from vgpuctl.model.display import DisplayKind
     from vgpuctl.usecases.display.view import OpenedDisplay
 
 _POLL_S = 0.2
 _VIEWER = "remote-viewer"
+
+
+class _JsonAddress(TypedDict, total=False):
+    """The address of a display: a URL, with the port where no browser is served, or a socket."""
+
+    url: str
+    port: int
+    socket: str
+
+
+class JsonDisplay(_JsonAddress):
+    """Where the display of a VM is, on one line before the command waits."""
+
+    vm: str
+    kind: "DisplayKind"
+
+
+_JSON: "JsonOutput[JsonDisplay]" = JsonOutput()
 
 
 @click.command("view")
@@ -138,10 +158,11 @@ def _serve_browser(
             pass
 
 
-def _tell(display: "OpenedDisplay", address: Mapping[str, object], as_json: bool) -> None:
+def _tell(display: "OpenedDisplay", address: _JsonAddress, as_json: bool) -> None:
     """Print where the display is, as a line or as JSON of one line, before the command waits."""
     if as_json:
-        print_json({"vm": display.vm.request.name, "kind": display.kind, **address}, indent=None)
+        shown: JsonDisplay = {"vm": display.vm.request.name, "kind": display.kind, **address}
+        _JSON.print(shown, indent=None)
     else:
         print_line(*(str(address.get("url") or address["socket"]),))
         say(f"{display.vm.label}: {display.kind}; Ctrl-C ends it")

@@ -1,14 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """adopt-host: what runs on a host becomes VMs, leases and a declared layout."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, print_table, say
 from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.host.adopt_host import AdoptedVm, LeftAlone
+
+
+class JsonAdoption(TypedDict):
+    """What was adopted. shares: idle vGPUs that are the layout's now. left: what stays unknown. vgpu: the layout."""
+
+    host: str
+    changed: bool
+    vms: "Sequence[AdoptedVm]"
+    shares: "Sequence[str]"
+    left: "Sequence[LeftAlone]"
+    vgpu: Mapping[str, object]
+
+
+_JSON: "JsonOutput[JsonAdoption]" = JsonOutput()
 
 
 @click.command("adopt-host")
@@ -70,7 +89,7 @@ def command(
         found = adopt_host(opened, host, owners=wanted, tenant=tenant, dry_run=dry_run)
     written = layout_file is not None and not dry_run and save_layout(found, layout_file)
     if as_json:
-        print_json(
+        _JSON.print(
             {
                 "host": found.host,
                 "changed": found.changed or written,

@@ -1,17 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """check-hosts: drift, health, and the state after a reboot."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import Styled, plain, print_json, print_line
+from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
+from vgpuctl.cli.support.output import Styled, print_line
 
 if TYPE_CHECKING:
+    from vgpuctl.cli.host.prepare_output import JsonPreparedHost
+    from vgpuctl.cli.support.layout_output import JsonPlan
+    from vgpuctl.hosts.fleet import HostResult
+    from vgpuctl.planner.doctor import Finding
+    from vgpuctl.planner.layout import Difference
     from vgpuctl.usecases.host.check_hosts import CheckedHost
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+class JsonCheckedHost(TypedDict):
+    """A host against its layout. since_reboot: with --after-reboot. error: why it did not answer."""
+
+    host: str
+    has_drifted: bool | None
+    is_healthy: bool | None
+    plan: "JsonPlan | None"
+    since_reboot: "Sequence[Difference] | None"
+    findings: "Sequence[Finding] | None"
+    error: JsonError | None
+
+
+_JSON: "JsonOutput[Sequence[JsonCheckedHost] | Sequence[JsonPreparedHost]]" = JsonOutput()
 
 
 @click.command("check-hosts")
@@ -43,7 +65,6 @@ def command(
         from vgpuctl.cli.host.prepare_output import prepare_and_print
 
         return prepare_and_print(script=script, as_json=as_json, **where)
-    from vgpuctl.cli.support.layout_output import error_object, plan_object
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.host.check_hosts import check_hosts
 
@@ -51,20 +72,7 @@ def command(
         found = check_hosts(opened, after_reboot=after_reboot, take_snapshot=snapshot)
     checked = [result.value for result in found if result.value is not None]
     if as_json:
-        print_json(
-            [
-                {
-                    "host": result.name,
-                    "has_drifted": result.value.has_drifted if result.value else None,
-                    "is_healthy": result.value.is_healthy if result.value else None,
-                    "plan": plan_object(result.value.plan) if result.value and result.value.plan else None,
-                    "since_reboot": plain(result.value.since_reboot) if result.value else None,
-                    "findings": plain(result.value.findings) if result.value else None,
-                    "error": error_object(result.error),
-                }
-                for result in found
-            ]
-        )
+        _JSON.print([_object(result) for result in found])
     else:
         for result in found:
             if result.value is not None:
@@ -74,6 +82,21 @@ def command(
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(checked), what="did not answer")
     return int(any(one.has_drifted or not one.is_healthy for one in checked))
+
+
+def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
+    from vgpuctl.cli.support.layout_output import plan_object
+
+    checked = result.value
+    return {
+        "host": result.name,
+        "has_drifted": checked.has_drifted if checked else None,
+        "is_healthy": checked.is_healthy if checked else None,
+        "plan": plan_object(checked.plan) if checked and checked.plan else None,
+        "since_reboot": checked.since_reboot if checked else None,
+        "findings": checked.findings if checked else None,
+        "error": error_json(result.error),
+    }
 
 
 def _print_host(checked: "CheckedHost", *, diff: bool) -> None:

@@ -1,15 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """inspect-host: everything the agent found on one host."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import click
 
 from vgpuctl.agent.wire.facts import Gpu, GpuTopology, HostFacts, NumaNode, NvLinks
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import plain, print_json, print_line
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
+from vgpuctl.cli.support.output import print_line
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.topology import HostTopology, Nearness
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.readings import HostReadings
+
+
+class JsonTopology(TypedDict):
+    """How near GPUs are to each other, by address."""
+
+    nearness: Mapping[str, Mapping[str, object]]
+    nvlink_domains: Sequence[Sequence[str]]
+    numa_nodes: object
+
+
+class JsonInspected(TypedDict):
+    """readings: with --readings."""
+
+    topology: JsonTopology
+    readings: NotRequired["HostReadings"]
+
+
+_JSON: "JsonOutput[WithFields[HostFacts, JsonInspected]]" = JsonOutput()
 
 
 @click.command("inspect-host")
@@ -29,8 +52,10 @@ def command(host: str, with_readings: bool, as_json: bool, **where: Any) -> None
         inspected = inspect_host(opened, host, with_readings=with_readings)
     facts, topology = inspected.facts, inspected.topology
     if as_json:
-        measured = {} if inspected.readings is None else {"readings": plain(inspected.readings)}
-        print_json({**plain(facts), "topology": topology_as_json(topology), **measured})
+        more: JsonInspected = {"topology": topology_as_json(topology)}
+        if inspected.readings is not None:
+            more["readings"] = inspected.readings
+        _JSON.print(WithFields(facts, more))
         return
     _print_host(host, facts)
     print_topology(topology)
@@ -136,7 +161,7 @@ def print_topology(topology: HostTopology) -> None:
         print_line(f"  {near:{width}}  {near.meaning}")
 
 
-def topology_as_json(topology: HostTopology) -> dict[str, Any]:
+def topology_as_json(topology: HostTopology) -> JsonTopology:
     """The matrix by address, as pairs have no place in JSON's keys."""
     gpus = topology.gpus
     return {

@@ -3,20 +3,35 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from vgpuctl.cli.support.layout_output import error_object
-from vgpuctl.cli.support.output import Styled, plain, print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
+from vgpuctl.cli.support.output import Styled, print_line, say
 from vgpuctl.cli.support.services import report_hosts, services
 from vgpuctl.model.plural import counted
 from vgpuctl.usecases.host.prepare_hosts import prepare_hosts
 
 if TYPE_CHECKING:
     from vgpuctl.hosts.fleet import HostResult
+    from vgpuctl.planner.doctor import Finding
     from vgpuctl.usecases.host.prepare_hosts import PreparedHost
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _NOT_ASKED = "  the agent does not run there yet, so some checks were not made; run this again after the fixes"
+
+
+class JsonPreparedHost(TypedDict):
+    """What a host lacks before its first use. has_agent: the agent ran. error: why it did not answer."""
+
+    host: str
+    operating_system: str | None
+    is_ready: bool | None
+    has_agent: bool | None
+    findings: "Sequence[Finding] | None"
+    error: JsonError | None
+
+
+_JSON: "JsonOutput[list[JsonPreparedHost]]" = JsonOutput()
 
 
 def prepare_and_print(*, script: bool, as_json: bool, **where: Any) -> int:
@@ -24,7 +39,7 @@ def prepare_and_print(*, script: bool, as_json: bool, **where: Any) -> int:
     with services(**where) as opened:
         found = prepare_hosts(opened)
     if as_json:
-        print_json([_object(result) for result in found])
+        _JSON.print([_object(result) for result in found])
     elif script:
         _print_script(found)
     else:
@@ -34,15 +49,15 @@ def prepare_and_print(*, script: bool, as_json: bool, **where: Any) -> int:
     return int(any(result.value is not None and not result.value.is_ready for result in found))
 
 
-def _object(result: "HostResult[PreparedHost]") -> dict[str, object]:
+def _object(result: "HostResult[PreparedHost]") -> JsonPreparedHost:
     host = result.value
     return {
         "host": result.name,
         "operating_system": host.operating_system if host else None,
         "is_ready": host.is_ready if host else None,
         "has_agent": host.has_agent if host else None,
-        "findings": plain(host.findings) if host else None,
-        "error": error_object(result.error),
+        "findings": host.findings if host else None,
+        "error": error_json(result.error),
     }
 
 

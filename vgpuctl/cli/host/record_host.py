@@ -1,13 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """record-host: a capture of a host for the lab, with its names replaced."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import plain, print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_table, say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.capture import CaptureManifest
+
+
+class JsonRecording(TypedDict):
+    """A capture that was written. replacements: with --show, kind, value and what stands for it."""
+
+    file: str
+    size_bytes: int
+    manifest: "CaptureManifest"
+    replacements: NotRequired[Sequence[tuple[str, str, str]]]
+
+
+_JSON: "JsonOutput[JsonRecording]" = JsonOutput()
 
 
 @click.command("record-host")
@@ -39,8 +56,14 @@ def command(host: str, file: Path, note: str, show: bool, as_json: bool, **where
         done = record_host(opened, host, file, note=note)
     counts = {one.kind: one.count for one in done.manifest.replaced}
     if as_json:
-        shown = {"replacements": [list(one) for one in done.replaced]} if show else {}
-        print_json({"file": str(done.file), "size_bytes": done.size_bytes, "manifest": plain(done.manifest), **shown})
+        recording: JsonRecording = {
+            "file": str(done.file),
+            "size_bytes": done.size_bytes,
+            "manifest": done.manifest,
+        }
+        if show:
+            recording["replacements"] = done.replaced
+        _JSON.print(recording)
         return
     if show:
         print_table(

@@ -2,16 +2,27 @@
 """show-gpu: one GPU with its health, shares, readings, events and its last hour."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import Styled, plain, print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
+from vgpuctl.cli.support.output import Styled, print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.readings import Measured
+    from vgpuctl.cli.host.inspect_host import JsonTopology
     from vgpuctl.usecases.host.show_gpu import ShownGpu
+
+
+class JsonOfGpu(TypedDict):
+    """topology: how near it is to the host's other GPUs."""
+
+    topology: "JsonTopology"
+
+
+_JSON: "JsonOutput[WithFields[ShownGpu, JsonOfGpu]]" = JsonOutput()
 
 
 @click.command("show-gpu")
@@ -35,7 +46,7 @@ def command(host: str, gpu: str, history: Path | None, prometheus: str | None, a
     if as_json:
         from vgpuctl.cli.host.inspect_host import topology_as_json
 
-        print_json({**plain(shown), "topology": topology_as_json(shown.topology)})
+        _JSON.print(WithFields(shown, {"topology": topology_as_json(shown.topology)}))
         return
     _print(shown)
     if shown.host_problem is not None:

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-inventory: hosts, groups and variables of the inventory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_table, say
 from vgpuctl.errors import InventoryError
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.host.show_inventory import InventoryHost
+
+
+_JSON: "JsonOutput[Mapping[str, Mapping[str, object]]]" = JsonOutput()
 
 
 @click.command("show-inventory")
@@ -29,7 +33,7 @@ def command(inventories: tuple[str, ...], limit: str | None, as_json: bool) -> N
     hosts: Sequence[InventoryHost] = ()
     with services(inventories=inventories, limit=limit) as opened:
         if as_json:
-            print_json(list_like_ansible(opened, limit), indent=4)
+            _JSON.print(list_like_ansible(opened, limit), indent=4)
         else:
             hosts = show_inventory(opened, limit)
             print_table(

@@ -2,11 +2,18 @@
 """delete-image: take an image out of the catalogue."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support.deletion import delete_one, deletion_options
+from vgpuctl.cli.support.deletion import JsonDeletion, delete_one, deletion_options
+from vgpuctl.cli.support.json_output import JsonOutput
+
+if TYPE_CHECKING:
+    from vgpuctl.model.image import Image
+
+
+_JSON: "JsonOutput[JsonDeletion[Image]]" = JsonOutput()
 
 
 @click.command("delete-image")
@@ -19,5 +26,6 @@ def command(name: str, **how: Any) -> None:
         partial(delete_image, name=name),
         question=f"Delete image {name} from the catalogue?",
         told=lambda image: f"image {name}: deleted from the catalogue; {image.location.shown} stays on the hosts",
+        output=_JSON,
         **how,
     )

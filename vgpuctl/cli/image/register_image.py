@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """register-image: add a base image, kernel or initrd to the catalogue."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.model.image import Image
+
+
+class JsonImageChange(TypedDict):
+    """An image of the catalogue; changed: false if it was there already."""
+
+    changed: bool
+    image: "Image"
+
+
+_JSON: "JsonOutput[JsonImageChange]" = JsonOutput()
 
 
 @click.command("register-image")
@@ -76,7 +90,7 @@ def command(
     with services(**where) as opened:
         image, changed = register_image(opened, wanted, host=host, dry_run=dry_run)
     if as_json:
-        print_json({"changed": changed and not dry_run, "image": image})
+        _JSON.print({"changed": changed and not dry_run, "image": image})
     else:
         done = "would be registered" if dry_run and changed else "registered" if changed else "no change"
         say(f"image {name}: {done}, {image.location.shown}, sha256:{image.sha256}")

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """export-dra: the fleet as ResourceSlices of Kubernetes."""
 
+from collections.abc import Mapping, Sequence
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document
+
+_JSON: "JsonOutput[Sequence[Mapping[str, object]]]" = JsonOutput()
 
 
 @click.command("export-dra")
@@ -23,6 +28,6 @@ def command(hosts: tuple[str, ...], inventories: tuple[str, ...], database: str 
     with services(inventories=inventories, database=database) as opened:
         slices = export_dra(opened, hosts)
     if as_json:
-        print_json(slices)
+        _JSON.print(slices)
     elif slices:
         print_document(as_documents(slices), nl=False)

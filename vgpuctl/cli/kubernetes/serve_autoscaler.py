@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve-autoscaler: node pools as the node groups of a Kubernetes cluster-autoscaler."""
 
-import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
-from vgpuctl.cli.support.output import print_document, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, say
 from vgpuctl.errors import UsageError
 
+if TYPE_CHECKING:
+    from vgpuctl.node_config.autoscaler import AutoscalerConfig
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+_JSON: "JsonOutput[AutoscalerConfig]" = JsonOutput()
 
 
 @click.command("serve-autoscaler")
@@ -77,7 +84,7 @@ def command(
         if prints:
             config = autoscaler_config(groups.pools(), advertise or listen, has_tls=tls is not None)
             if as_json:
-                print_json(dataclasses.asdict(config))
+                _JSON.print(config)
             else:
                 print_document(config.cloud_config + "".join(f"# {flag}\n" for flag in config.flags), nl=False)
             return

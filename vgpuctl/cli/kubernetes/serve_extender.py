@@ -2,14 +2,18 @@
 """serve-extender: the scheduler extender of a Kubernetes cluster."""
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import DecimalRange
-from vgpuctl.cli.support.output import print_document, print_json, say
+from vgpuctl.cli.support.output import print_document, say
+
+_JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 
 
 @click.command("serve-extender")
@@ -91,7 +95,7 @@ def command(
     if print_config is not None:
         config = scheduler_config(print_config, longest_s)
         if as_json:
-            print_json(config)
+            _JSON.print(config)
         else:
             print_document(scheduler_config_yaml(config), nl=False)
         return
@@ -120,7 +124,7 @@ def command(
             scheme = "http" if protection.context is None else "https"
             where = f"{scheme}://{listen.rpartition(':')[0]}:{taken}/v1"
             if as_json:
-                print_json({"url": where, **extender.counts()})
+                _JSON.print({"url": where, **extender.counts()})
             say(f"serving on {where}")
             wait_until_told(stop)
             extender.stop()

@@ -1,16 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """apply-hosts: bring every host into its declared layout."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, print_line, say
+from vgpuctl.cli.support.output import print_line, say
 
 if TYPE_CHECKING:
+    from vgpuctl.cli.support.layout_output import JsonAppliedHost
     from vgpuctl.usecases.layout.layout_lines import Line
+
+
+class JsonApplied(TypedDict):
+    """A run over hosts. check: nothing was written."""
+
+    check: bool
+    hosts: "Sequence[JsonAppliedHost]"
+
+
+_JSON: "JsonOutput[JsonApplied]" = JsonOutput()
 
 
 @click.command("apply-hosts")
@@ -76,7 +89,7 @@ def command(
         layouts = declared_layouts(opened)
         done = apply_hosts(opened, layouts, run, serial=sizes, most_failures=max_failures, tell=tell)
     if as_json:
-        print_json({"check": check, "hosts": [applied_object(one) for one in done]})
+        _JSON.print({"check": check, "hosts": [applied_object(one) for one in done]})
     else:
         for one in done:
             if one.error is not None and one.undo:

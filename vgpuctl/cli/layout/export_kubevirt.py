@@ -7,7 +7,10 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.tool_export import export_options, show_export
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.tool_export import JsonToolExport, export_options, show_export
+
+_JSON: "JsonOutput[JsonToolExport]" = JsonOutput()
 
 
 @click.command("export-kubevirt")
@@ -27,4 +30,4 @@ def command(
 
     with services(**where) as opened:
         found = export_kubevirt(opened, hosts, profile=profile, refresh=refresh)
-    show_export(found, folder, as_json=as_json)
+    show_export(found, folder, _JSON if as_json else None)

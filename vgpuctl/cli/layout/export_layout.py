@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """export-layout: a host's declared layout as another tool's file."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, print_line, say
+
+
+class JsonExportedLayout(TypedDict):
+    """content: what the tool's file has. written: paths of files."""
+
+    host: str
+    content: object
+    left_out: Sequence[str]
+    written: Sequence[object]
+
+
+_JSON: "JsonOutput[JsonExportedLayout]" = JsonOutput()
 
 
 @click.command("export-layout")
@@ -57,7 +71,7 @@ def command(
         say(f"left out: {reason}")
     written = save_export(found, Tool(tool), target) if target is not None else ()
     if as_json:
-        print_json({"host": host, "content": found.content, "left_out": found.left_out, "written": written})
+        _JSON.print({"host": host, "content": found.content, "left_out": found.left_out, "written": written})
     elif target is None:
         print_document(found.text, nl=False)
     else:

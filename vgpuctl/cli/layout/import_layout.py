@@ -1,16 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """import-layout: another tool's file becomes a declared layout."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, say
 from vgpuctl.errors import UsageError
 
 _FILE = click.Path(path_type=Path)
+
+
+class JsonImportedLayout(TypedDict):
+    """vgpu: the layout. remarks: imported entries that the host does not have."""
+
+    vgpu: Mapping[str, object]
+    left_out: Sequence[str]
+    remarks: Sequence[str]
+
+
+_JSON: "JsonOutput[JsonImportedLayout]" = JsonOutput()
 
 
 @click.command("import-layout")
@@ -75,6 +88,6 @@ def command(
     for remark in found.remarks:
         say(f"remark: {remark}")
     if as_json:
-        print_json({"vgpu": found.variable, "left_out": found.left_out, "remarks": found.remarks})
+        _JSON.print({"vgpu": found.variable, "left_out": found.left_out, "remarks": found.remarks})
     else:
         print_document(found.text, nl=False)

@@ -1,13 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-hosts: what would bring every host into its declared layout."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
+from vgpuctl.cli.support.output import print_line
 from vgpuctl.planner.layout import HostPlan
+
+if TYPE_CHECKING:
+    from vgpuctl.cli.support.layout_output import JsonPlan
+
+
+class JsonPlannedHost(TypedDict):
+    """A host's plan, or why it did not answer."""
+
+    host: str
+    plan: "JsonPlan | None"
+    error: JsonError | None
+
+
+_JSON: "JsonOutput[list[JsonPlannedHost]]" = JsonOutput()
 
 
 @click.command("plan-hosts")
@@ -23,19 +38,19 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
 
     Every host is read now; nothing is written.
     """
-    from vgpuctl.cli.support.layout_output import error_object, plan_object
+    from vgpuctl.cli.support.layout_output import plan_object
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
 
     with services(**where) as opened:
         found = plan_hosts(opened, declared_layouts(opened))
     if as_json:
-        print_json(
+        _JSON.print(
             [
                 {
                     "host": result.name,
                     "plan": plan_object(result.value.plan) if result.value else None,
-                    "error": error_object(result.error),
+                    "error": error_json(result.error),
                 }
                 for result in found
             ]

@@ -2,14 +2,29 @@
 """create-licence-pool: the seats of a licence server."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.licence import LicencePool
 
 TOKEN_HELP = "File with the server's client configuration token, mode 0600; VMs get it in their seed."
+
+
+class JsonLicencePool(TypedDict):
+    """The licence pool; changed: false if it was there already."""
+
+    changed: bool
+    pool: "LicencePool"
+
+
+_JSON: "JsonOutput[JsonLicencePool]" = JsonOutput()
 
 
 @click.command("create-licence-pool")
@@ -52,7 +67,7 @@ def command(
     with services(database=database) as opened:
         pool, changed = create_licence_pool(opened, wanted, token_file)
     if as_json:
-        print_json({"changed": changed, "pool": pool})
+        _JSON.print({"changed": changed, "pool": pool})
     else:
         say(
             f"licence pool {name}: {pool.seats} seats of {pool.edition}"

@@ -2,11 +2,18 @@
 """delete-licence-pool: no longer count these licences."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support.deletion import delete_one, deletion_options
+from vgpuctl.cli.support.deletion import JsonDeletion, delete_one, deletion_options
+from vgpuctl.cli.support.json_output import JsonOutput
+
+if TYPE_CHECKING:
+    from vgpuctl.model.licence import LicencePool
+
+
+_JSON: "JsonOutput[JsonDeletion[LicencePool]]" = JsonOutput()
 
 
 @click.command("delete-licence-pool")
@@ -19,5 +26,6 @@ def command(name: str, **how: Any) -> None:
         partial(delete_licence_pool, name=name),
         question=f"Delete licence pool {name} with its token?",
         told=lambda _: f"licence pool {name}: deleted",
+        output=_JSON,
         **how,
     )

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import click
 
-from vgpuctl.cli.licence.create_licence_pool import TOKEN_HELP
+from vgpuctl.cli.licence.create_licence_pool import TOKEN_HELP, JsonLicencePool
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
+
+_JSON: "JsonOutput[JsonLicencePool]" = JsonOutput()
 
 
 @click.command("set-licence-pool")
@@ -42,6 +45,6 @@ def command(
     with services(database=database) as opened:
         pool, changed = set_licence_pool(opened, name, changes)
     if as_json:
-        print_json({"changed": changed, "pool": pool})
+        _JSON.print({"changed": changed, "pool": pool})
     else:
         say(f"licence pool {name}: {'changed' if changed else 'no change'}")

@@ -1,12 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """cordon-host: no new VM on a host or GPU."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+
+class JsonRestricted(TypedDict):
+    """A host, or one of its GPUs, that takes no VM; changed: false if that was so already."""
+
+    changed: bool
+    host: str
+    gpu: str | None
+    reason: str
+
+
+_JSON: "JsonOutput[JsonRestricted]" = JsonOutput()
 
 
 @click.command("cordon-host")
@@ -27,7 +40,7 @@ def command(host: str, gpu: str | None, reason: str, dry_run: bool, as_json: boo
     with services(**where) as opened:
         changed = cordon_host(opened, host, gpu=gpu, reason=reason, dry_run=dry_run)
     if as_json:
-        print_json({"changed": changed, "host": host, "gpu": gpu, "reason": reason})
+        _JSON.print({"changed": changed, "host": host, "gpu": gpu, "reason": reason})
     else:
         outcome = "would be cordoned" if dry_run else "cordoned"
         say(f"{host}{f' {gpu}' if gpu else ''}: {outcome if changed else 'no change'}")

@@ -1,13 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """drain-host: empty a host."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.maintenance.drain_output import print_drained
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.maintenance.drain_host import Drained
+
+
+class JsonDrain(TypedDict):
+    """drained: nothing is left on the host."""
+
+    host: str
+    drained: bool
+    vms: "Sequence[Drained]"
+
+
+_JSON: "JsonOutput[JsonDrain]" = JsonOutput()
 
 
 @click.command("drain-host")
@@ -50,7 +66,7 @@ def command(
         rows = plan_drain(opened, host, wanted) if plans else drain_host(opened, host, wanted, reason=reason)
         drained = is_drained(opened, host)
     if as_json:
-        print_json({"host": host, "drained": drained, "vms": rows})
+        _JSON.print({"host": host, "drained": drained, "vms": rows})
     elif not plans:
         say(f"{host}: {'drained' if drained else 'not drained'}")
     hint = "add --stop to stop VMs that cannot move; the host stays cordoned until `vgpuctl uncordon-host`"

@@ -1,13 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """evacuate-host: the VMs of a dead host start elsewhere."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.maintenance.drain_output import print_drained
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.maintenance.drain_host import Drained
+
+
+class JsonEvacuation(TypedDict):
+    """fenced: the host is out of service; false with --plan."""
+
+    host: str
+    fenced: bool
+    vms: "Sequence[Drained]"
+
+
+_JSON: "JsonOutput[JsonEvacuation]" = JsonOutput()
 
 
 @click.command("evacuate-host")
@@ -35,5 +51,5 @@ def command(host: str, is_dead: bool, reason: str, plans: bool, yes: bool, as_js
             confirm(f"Fence {host} and start its VMs elsewhere?")
         rows = plan_evacuation(opened, host) if plans else evacuate_host(opened, host, is_dead=is_dead, reason=reason)
     if as_json:
-        print_json({"host": host, "fenced": not plans, "vms": rows})
+        _JSON.print({"host": host, "fenced": not plans, "vms": rows})
     print_drained(host, rows, as_json=as_json, hint="what is left waits for the host, or `vgpuctl forget-host` ends it")

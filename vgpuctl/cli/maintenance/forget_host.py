@@ -1,13 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """forget-host: the store settles what it has of a dead host."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
 from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.maintenance.forget_host import Forgotten
+
+
+class JsonForgotten(TypedDict):
+    """forgotten: what the store had of the host."""
+
+    host: str
+    changed: bool
+    forgotten: "Forgotten"
+    dry_run: bool
+
+
+_JSON: "JsonOutput[JsonForgotten]" = JsonOutput()
 
 
 @click.command("forget-host")
@@ -40,7 +56,7 @@ def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_
         else:
             forgotten = known
     if as_json:
-        print_json(
+        _JSON.print(
             {"host": host, "changed": forgotten is not None, "forgotten": forgotten or known, "dry_run": dry_run}
         )
     elif forgotten is None:

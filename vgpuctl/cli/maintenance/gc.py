@@ -1,15 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """gc: list leftovers, ask, remove them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
+from vgpuctl.cli.support.output import confirm, print_table, say
 from vgpuctl.errors import PartialFailure
 
+if TYPE_CHECKING:
+    from vgpuctl.usecases.support.garbage import Garbage
+
 _KINDS = ("domain", "volume", "network", "vgpu", "ovn", "guest-state")
+
+
+class JsonOutcome(TypedDict):
+    """outcome: what became of it."""
+
+    outcome: str
+
+
+_JSON: "JsonOutput[list[WithFields[Garbage, JsonOutcome]]]" = JsonOutput()
 
 
 @click.command("gc")
@@ -55,7 +68,7 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
                 confirm(f"Delete these {len(going)} for good?")
             outcomes = take_away(opened, search.found, kinds)
     if as_json:
-        print_json([{**vars(one.garbage), "outcome": one.outcome} for one in outcomes])
+        _JSON.print([WithFields(one.garbage, {"outcome": one.outcome}) for one in outcomes])
     elif outcomes or not search.failures:
         print_table(
             ["HOST", "KIND", "NAME", "FOUND", "OUTCOME"],

@@ -2,15 +2,28 @@
 """plan-upgrade: plan the upgrade of hosts to another driver or kernel."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import plain, print_json, print_line, print_table, say
+from vgpuctl.cli.support.output import print_line, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.planner.upgrade import UpgradePlan, UpgradeStep, UpgradeTarget
+
+if TYPE_CHECKING:
+    from vgpuctl.planner.upgrade import UpgradePlan
+
+
+class JsonAnswered(TypedDict):
+    """seen: by host, its last answer in words."""
+
+    seen: Mapping[str, str]
+
+
+_JSON: "JsonOutput[WithFields[UpgradePlan, JsonAnswered]]" = JsonOutput()
 
 
 @click.command("plan-upgrade")
@@ -55,7 +68,7 @@ def command(
         )
     plan = report.plan
     if as_json:
-        print_json({**plain(plan), "seen": report.seen})
+        _JSON.print(WithFields(plan, {"seen": report.seen}))
     else:
         _print(plan, report.seen)
     answered = {*plan.done, *plan.without_driver, *(host.name for host in plan.hosts)}

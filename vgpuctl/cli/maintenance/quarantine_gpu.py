@@ -5,8 +5,12 @@ from typing import Any
 
 import click
 
+from vgpuctl.cli.maintenance.cordon_host import JsonRestricted
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+_JSON: "JsonOutput[JsonRestricted]" = JsonOutput()
 
 
 @click.command("quarantine-gpu")
@@ -27,7 +31,7 @@ def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, 
     with services(**where) as opened:
         changed = quarantine_gpu(opened, host, address, reason=reason, dry_run=dry_run)
     if as_json:
-        print_json({"changed": changed, "host": host, "gpu": address, "reason": reason})
+        _JSON.print({"changed": changed, "host": host, "gpu": address, "reason": reason})
     else:
         outcome = "would be in quarantine" if dry_run else "in quarantine"
         say(f"{host} {address}: {outcome if changed else 'no change'}")

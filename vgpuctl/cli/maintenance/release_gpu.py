@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """release-gpu: a GPU leaves quarantine."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.restriction import Restriction
+
+
+class JsonLifted(TypedDict):
+    """lifted: the restrictions that ended."""
+
+    changed: bool
+    lifted: "Sequence[Restriction]"
+
+
+_JSON: "JsonOutput[JsonLifted]" = JsonOutput()
 
 
 @click.command("release-gpu")
@@ -29,7 +44,7 @@ def command(host: str, address: str, reason: str, force: bool, dry_run: bool, as
     with services(**where) as opened:
         lifted = release_gpu(opened, host, address, reason=reason, force=force, dry_run=dry_run)
     if as_json:
-        print_json({"changed": bool(lifted), "lifted": lifted})
+        _JSON.print({"changed": bool(lifted), "lifted": lifted})
     else:
         for one in lifted:
             say(f"{host} {address}: {'would be released' if dry_run else 'released'} from quarantine: {one.reason}")

@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """uncordon-host: a host or GPU takes VMs again."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.errors import PartialFailure
 from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.model.restriction import Restriction
+
+
+class JsonUncordoned(TypedDict):
+    """lifted: the restrictions that ended. started: the outcome for each VM that was started."""
+
+    changed: bool
+    lifted: "Sequence[Restriction]"
+    started: Mapping[str, str]
+
+
+_JSON: "JsonOutput[JsonUncordoned]" = JsonOutput()
 
 
 @click.command("uncordon-host")
@@ -44,7 +60,7 @@ def command(
         lifted = uncordon_host(opened, host, gpu=gpu, reason=reason, dry_run=dry_run, force=force)
         started = start_drained(opened, host) if starts and not dry_run else []
     if as_json:
-        print_json({"changed": bool(lifted), "lifted": lifted, "started": dict(started)})
+        _JSON.print({"changed": bool(lifted), "lifted": lifted, "started": dict(started)})
     else:
         outcome = "would take VMs again" if dry_run else "takes VMs again"
         say(f"{host}{f' {gpu}' if gpu else ''}: {outcome if lifted else 'no change'}")

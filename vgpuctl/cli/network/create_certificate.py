@@ -2,12 +2,20 @@
 """create-certificate: identities for OVN's databases."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.configuration import configured
-from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_line
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.network.create_certificate import CreatedCertificate
+
+
+_JSON: "JsonOutput[list[CreatedCertificate]]" = JsonOutput()
 
 
 @click.command("create-certificate")
@@ -31,7 +39,7 @@ def command(names: tuple[str, ...], folder: Path | None, database: str | None, a
     with services(database=database) as opened:
         made = create_certificates(opened, names, folder or (Path(named) if named else None))
     if as_json:
-        print_json(made)
+        _JSON.print(made)
         return
     for one in made:
         print_line(f"{one.name}: {'created' if one.changed else 'no change'}")

@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-external-network: the network that tenants' gateways lead to."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.specs.network import EXTERNAL_NETWORK, read_external_network_flags
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vpc import ExternalNetwork
+
+
+class JsonExternalNetworkChange(TypedDict):
+    """changed: false if it was there already."""
+
+    changed: bool
+    external_network: "ExternalNetwork"
+
+
+_JSON: "JsonOutput[JsonExternalNetworkChange]" = JsonOutput()
 
 
 @click.command("create-external-network")
@@ -33,6 +47,6 @@ def command(
     with services(database=database) as opened:
         outcome = create_external_network(opened, network)
     if as_json:
-        print_json({"changed": outcome != "unchanged", "external_network": network})
+        _JSON.print({"changed": outcome != "unchanged", "external_network": network})
     else:
         say(f"{name}: {outcome}")

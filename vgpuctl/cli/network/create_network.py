@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-network: a network for a tenant's VMs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.specs.network import NETWORK, read_network_flags
+
+if TYPE_CHECKING:
+    from vgpuctl.model.network import Network
+
+
+class JsonNetworkChange(TypedDict):
+    """A network; changed: false if it was there already."""
+
+    changed: bool
+    network: "Network"
+
+
+_JSON: "JsonOutput[JsonNetworkChange]" = JsonOutput()
 
 
 @click.command("create-network")
@@ -43,7 +57,7 @@ def command(
         request = read_network_flags(name, tenant, given, default_backend=default)
         created = create_network(opened, request, dry_run=dry_run)
     if as_json:
-        print_json({"changed": created.changed and not dry_run, "network": created.network})
+        _JSON.print({"changed": created.changed and not dry_run, "network": created.network})
     elif not created.changed:
         say(f"{created.network.label}: no change")
     elif dry_run:

@@ -4,7 +4,11 @@
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.deletion import JsonDeletion
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+_JSON: "JsonOutput[JsonDeletion[bool]]" = JsonOutput()
 
 
 @click.command("delete-external-network")
@@ -19,6 +23,6 @@ def command(name: str, database: str | None, as_json: bool) -> None:
     with services(database=database) as opened:
         deleted = delete_external_network(opened, name)
     if as_json:
-        print_json({"deleted": deleted})
+        _JSON.print({"deleted": deleted})
     else:
         say(f"{name}: {'deleted' if deleted else 'no such network, nothing to delete'}")

@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-network: one network of the store; no host is contacted."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line, print_table
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_line, print_table
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.network.list_networks import ShownNetwork
+
+
+_JSON: "JsonOutput[ShownNetwork]" = JsonOutput()
 
 
 @click.command("show-network")
@@ -20,7 +29,7 @@ def command(name: str, tenant: str, database: str | None, as_json: bool) -> None
     with services(database=database) as opened:
         shown = show_network(opened, tenant, name)
     if as_json:
-        print_json(shown)
+        _JSON.print(shown)
         return
     network = shown.network
     request = network.request

@@ -3,13 +3,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import JsonDeletions
 from vgpuctl.cli.support.field_options import field_option
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vpc import VpcKind
 from vgpuctl.specs.field import Field
@@ -17,11 +19,28 @@ from vgpuctl.specs.flags import read_flags
 from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, ObjectKind
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.network.vpc_objects import CreatedObject
+    from vgpuctl.usecases.network.vpc_objects import CreatedObject, ShownObject
     from vgpuctl.usecases.support.services import Services
 
 Run = Callable[..., None]
 Decorator = Callable[[Run], Run]
+
+
+class JsonObjectChange(TypedDict):
+    """An object of a tenant's VPC. changed: false if nothing had to change. remarks: what to know of it."""
+
+    changed: bool
+    object: "ShownObject"
+    remarks: Sequence[str]
+
+
+_CHANGE: "JsonOutput[JsonObjectChange]" = JsonOutput(("create-", "set-", "delete-security-rule"))
+_DELETIONS: "JsonOutput[JsonDeletions]" = JsonOutput(
+    (
+        *("delete-gateway", "delete-floating-ip", "delete-port-forward", "delete-security-group"),
+        *("delete-load-balancer", "delete-peering", "delete-direct-connect"),
+    )
+)
 _TENANT = options.tenant_of("Tenant whose networks it belongs to.")
 
 
@@ -128,7 +147,7 @@ def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
             for one in found if dry_run else ():
                 say(f"{kind.kind} {tenant}/{one.name}: would be deleted")
         if as_json:
-            print_json({"deleted": [] if dry_run else [one.name for one in found], "dry_run": dry_run})
+            _DELETIONS.print({"deleted": [] if dry_run else [one.name for one in found], "dry_run": dry_run})
 
     metavar = kind.named_by.metavar or kind.named_by.parameter.upper()
     arguments: list[Decorator] = (
@@ -184,7 +203,7 @@ def _change(
         created = do(opened)
     shown = created.object
     if as_json:
-        print_json({"changed": created.changed and not dry_run, "object": shown, "remarks": created.remarks})
+        _CHANGE.print({"changed": created.changed and not dry_run, "object": shown, "remarks": created.remarks})
         return
     outcome = "no change" if not created.changed else f"would be {verb}" if dry_run else verb
     address = getattr(shown.spec, "address", "")

@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-node-pool: a pool of nodes of a tenant's cluster."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.vm_options import read_text_file
 from vgpuctl.specs.node_pool import NODE_POOL, POOL_VM
+
+if TYPE_CHECKING:
+    from vgpuctl.model.node_pool import NodePool
+
+
+class JsonNodePoolChange(TypedDict):
+    """A node pool. changed: false if nothing had to change. group: its id for cluster-autoscaler."""
+
+    changed: bool
+    pool: "NodePool"
+    group: str
+
+
+_JSON: "JsonOutput[JsonNodePoolChange]" = JsonOutput()
 
 
 @click.command("create-node-pool")
@@ -36,7 +51,7 @@ def command(name: str, tenant: str, dry_run: bool, database: str | None, as_json
     with services(database=database) as opened:
         pool, changed = create_node_pool(opened, wanted, dry_run=dry_run)
     if as_json:
-        print_json({"changed": changed and not dry_run, "pool": pool, "group": pool.group_id})
+        _JSON.print({"changed": changed and not dry_run, "pool": pool, "group": pool.group_id})
     elif not changed:
         say(f"node pool {pool.label}: no change")
     else:

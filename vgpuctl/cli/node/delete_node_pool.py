@@ -6,7 +6,11 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.deletion import JsonDeletion
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
+
+_JSON: "JsonOutput[JsonDeletion[str]]" = JsonOutput()
 
 
 @click.command("delete-node-pool")
@@ -32,6 +36,6 @@ def command(name: str, tenant: str, yes: bool, drained: bool, timeout_s: float, 
             confirm(f"Delete node pool {name} with {counted(len(there.nodes), 'node')}?")
         pool = delete_node_pool(opened, tenant, name, shutdown_timeout_s=timeout_s, is_drained=drained)
     if as_json:
-        print_json({"deleted": pool.label})
+        _JSON.print({"deleted": pool.label})
     else:
         say(f"node pool {pool.label}: deleted")

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, print_table, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.node.render_node import RenderedNode
+
+
+_JSON: "JsonOutput[RenderedNode]" = JsonOutput()
 
 
 @click.command("render-node")
@@ -44,7 +48,7 @@ def command(
         rendered = render_node(opened, tenant, name, node)
     written = [] if folder is None else write_rendered(folder, rendered)
     if as_json:
-        print_json(rendered)
+        _JSON.print(rendered)
     elif folder is not None:
         say(f"{len(written)} files of node {rendered.name} written to {folder}")
     else:

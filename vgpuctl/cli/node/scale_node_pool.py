@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """scale-node-pool: more or fewer nodes."""
 
+from collections.abc import Sequence
+from typing import TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
 from vgpuctl.model.node_pool import MOST_NODES
+
+
+class JsonScaled(TypedDict):
+    """The size that is wanted. wanted: names of new nodes; let_go: of nodes that are drained and deleted."""
+
+    changed: bool
+    size: int
+    wanted: "Sequence[str]"
+    let_go: "Sequence[str]"
+
+
+_JSON: "JsonOutput[JsonScaled]" = JsonOutput()
 
 
 @click.command("scale-node-pool")
@@ -28,7 +44,7 @@ def command(name: str, size: int, tenant: str, dry_run: bool, database: str | No
         scaled = scale_node_pool(opened, tenant, name, size, dry_run=dry_run)
     if as_json:
         changed = bool(scaled.wanted or scaled.let_go) and not dry_run
-        print_json({"changed": changed, "size": scaled.size, "wanted": scaled.wanted, "let_go": scaled.let_go})
+        _JSON.print({"changed": changed, "size": scaled.size, "wanted": scaled.wanted, "let_go": scaled.let_go})
         return
     would = "would be " if dry_run else ""
     for node in scaled.wanted:

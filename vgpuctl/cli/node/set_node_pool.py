@@ -6,10 +6,14 @@ from typing import Any
 
 import click
 
+from vgpuctl.cli.node.create_node_pool import JsonNodePoolChange
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.specs.node_pool import CHANGEABLE, NODE_POOL
+
+_JSON: "JsonOutput[JsonNodePoolChange]" = JsonOutput()
 
 
 @click.command("set-node-pool")
@@ -29,7 +33,7 @@ def command(name: str, tenant: str, database: str | None, as_json: bool, **given
     with services(database=database) as opened:
         pool, changed = set_node_pool(opened, tenant, name, given)
     if as_json:
-        print_json({"changed": changed, "pool": pool, "group": pool.group_id})
+        _JSON.print({"changed": changed, "pool": pool, "group": pool.group_id})
     else:
         said = f"{pool.minimum} to {pool.maximum} nodes" if changed else "no change"
         say(f"node pool {pool.label}: {said}")

@@ -8,11 +8,15 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import DecimalRange
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.operate.serve_queue import Served
+
+
+_JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
 
 
 @click.command("controller")
@@ -50,7 +54,7 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
         if once:
             served = run_once(opened, shutdown_timeout_s=shutdown_timeout_s)
             if as_json:
-                print_json(served)
+                _JSON.print(served)
             else:
                 for one in served:
                     say(f"{one.name}: {one.outcome}")

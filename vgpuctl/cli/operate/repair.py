@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """repair: list interrupted work, finish it or roll it back."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_table
 from vgpuctl.errors import PartialFailure
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.operate.repair import Repair
+
+
+_JSON: "JsonOutput[Sequence[Repair]]" = JsonOutput()
 
 
 @click.command("repair")
@@ -26,7 +34,7 @@ def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: An
     with services(**where) as opened:
         repairs = repair(opened, dry_run=dry_run, shutdown_timeout_s=shutdown_timeout_s)
     if as_json:
-        print_json(repairs)
+        _JSON.print(repairs)
     else:
         print_table(
             ["VM", "HOST", "FOUND", "OUTCOME"],

@@ -2,13 +2,20 @@
 """support-bundle: one file for a bug report."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, print_line, say
+from vgpuctl.cli.support.output import print_line, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.operate.support_bundle import SupportBundle
+
+
+_JSON: "JsonOutput[SupportBundle]" = JsonOutput()
 
 
 @click.command("support-bundle")
@@ -62,7 +69,7 @@ def command(as_json: bool, **asked: Any) -> None:
     with services(**where) as opened:
         done = support_bundle(opened, settings=lambda: show_config(configuration(), os.environ), **asked)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
         return
     for part in done.parts:
         print_line(part)

@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """use-context: choose a context for the following commands."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.configuration import configuration
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.operate.use_context import ChosenContext
+
+
+_JSON: "JsonOutput[ChosenContext]" = JsonOutput()
 
 
 @click.command("use-context")
@@ -21,6 +30,6 @@ def command(name: str, as_json: bool) -> None:
 
     chosen = use_context(configuration(), name, user_file())
     if as_json:
-        print_json(chosen)
+        _JSON.print(chosen)
     else:
         say(f"{chosen.file}: {'context' if chosen.changed else 'no change, the context is'} {name}")

@@ -1,10 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """cancel-reservation: what was promised is free again."""
 
+from typing import TYPE_CHECKING, TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.reservation import Reservation
+
+
+class JsonCancelled(TypedDict):
+    """cancelled: the reservation as it was."""
+
+    cancelled: "Reservation"
+
+
+_JSON: "JsonOutput[JsonCancelled]" = JsonOutput()
 
 
 @click.command("cancel-reservation")
@@ -20,6 +35,6 @@ def command(name: str, tenant: str, database: str | None, as_json: bool) -> None
     with services(database=database) as opened:
         gone = cancel_reservation(opened, tenant, name)
     if as_json:
-        print_json({"cancelled": gone})
+        _JSON.print({"cancelled": gone})
     else:
         say(f"reservation {name}: cancelled")

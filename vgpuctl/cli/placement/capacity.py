@@ -2,14 +2,27 @@
 """capacity: how many more fit."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonFailure, JsonOutput, WithFields, failures_json
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import plain, print_json, print_line, print_table, say
+from vgpuctl.cli.support.output import print_line, print_table, say
 from vgpuctl.cli.support.services import report_failures
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.placement.capacity import Capacity
+
+
+class JsonFailures(TypedDict):
+    """failures: hosts that gave no answer."""
+
+    failures: list[JsonFailure]
+
+
+_JSON: "JsonOutput[WithFields[Capacity, JsonFailures]]" = JsonOutput()
 
 
 @click.command("capacity")
@@ -99,9 +112,7 @@ def command(
     with services(**where) as opened:
         found = capacity(opened, request, after_defrag=after_defrag, refresh=refresh)
     if as_json:
-        shown = dict(plain(found))
-        shown["failures"] = [{"host": name, "message": error.message} for name, error in found.failures]
-        print_json(shown)
+        _JSON.print(WithFields(found, {"failures": failures_json(found.failures)}))
     else:
         then = f", {found.after_defrag} after {len(found.moves)} moves" if found.after_defrag is not None else ""
         backfill = f"; {found.backfill} more until what is reserved begins" if found.backfill else ""

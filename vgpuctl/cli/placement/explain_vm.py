@@ -1,17 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain-vm: why a VM fits where it does, or nowhere."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.placement.explain_measured import show_measured
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line, print_table, say
+from vgpuctl.cli.support.json_output import JsonFailure, JsonOutput, failures_json
+from vgpuctl.cli.support.output import print_line, print_table, say
 from vgpuctl.cli.support.preempt_options import show_victims
 from vgpuctl.cli.support.services import report_failures
 from vgpuctl.cli.support.vm_options import read_requests, vm_flags
 from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.cli.support.preempt_options import JsonVictim
+    from vgpuctl.model.lease import Lease
+    from vgpuctl.model.placement import Placement
+    from vgpuctl.model.vm import Vm, VmRequest
+    from vgpuctl.scheduler.predict import GpuPrediction
+    from vgpuctl.scheduler.what_if import FittingChange
+    from vgpuctl.usecases.placement.explain_vm import ExplainedVm, GpuAnswer
+    from vgpuctl.usecases.support.measured_view import GpuLoad
+
+
+class JsonExplainedVm(TypedDict):
+    """Where a VM would go now, or why nowhere.
+
+    vm: the one that is there, its own shares counted as free. placement: null for nowhere. quota, licence: why it is
+    refused. changes: each alone would admit it. victims: VMs that `create-vm --preempt` would preempt. failures: hosts
+    that gave no answer. seen: by host, its last answer in words. loads: of GPUs, where the policy looks at them.
+    predictions: throughput on each GPU that takes it; model_at: when the model was fitted.
+    """
+
+    fits: bool
+    request: "VmRequest"
+    vm: "Vm | None"
+    leases: "Sequence[Lease]"
+    policy: str
+    placement: "Placement | None"
+    quota: str | None
+    licence: str | None
+    answers: "Sequence[GpuAnswer]"
+    changes: "Sequence[FittingChange]"
+    victims: "Sequence[JsonVictim]"
+    failures: list[JsonFailure]
+    seen: Mapping[str, str]
+    loads: "Sequence[GpuLoad]"
+    loads_problem: str | None
+    predictions: "Sequence[GpuPrediction]"
+    model_at: float | None
+    model_problem: str | None
+
+
+_JSON: "JsonOutput[list[JsonExplainedVm]]" = JsonOutput()
 
 
 @click.command("explain-vm")
@@ -43,7 +87,7 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
             vm = find_vm(opened, request.tenant, request.name)[0] if is_named_alone else None
             explained.append(explain_vm(opened, vm.request if vm else request, vm=vm, refresh=refresh, predict=predict))
     if as_json:
-        print_json([{"fits": _fits(one), **_plain(one)} for one in explained])
+        _JSON.print([_object(one) for one in explained])
     else:
         for one in explained:
             _show(one, shows_all=shows_all)
@@ -51,14 +95,28 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
         report_failures(one.failures, answered=len({answer.host for answer in one.answers}))
 
 
-def _plain(explained: Any) -> dict[str, Any]:
-    from vgpuctl.cli.support.output import plain
-
-    shown = dict(plain(explained))
-    del shown["eviction"]
-    shown["victims"] = [] if explained.eviction is None else show_victims(explained.eviction.victims)
-    shown["failures"] = [{"host": name, "message": error.message} for name, error in explained.failures]
-    return shown
+def _object(explained: "ExplainedVm") -> JsonExplainedVm:
+    """A VM as --json has it."""
+    return {
+        "fits": _fits(explained),
+        "request": explained.request,
+        "vm": explained.vm,
+        "leases": explained.leases,
+        "policy": explained.policy,
+        "placement": explained.placement,
+        "quota": explained.quota,
+        "licence": explained.licence,
+        "answers": explained.answers,
+        "changes": explained.changes,
+        "victims": [] if explained.eviction is None else show_victims(explained.eviction.victims),
+        "failures": failures_json(explained.failures),
+        "seen": explained.seen,
+        "loads": explained.loads,
+        "loads_problem": explained.loads_problem,
+        "predictions": explained.predictions,
+        "model_at": explained.model_at,
+        "model_problem": explained.model_problem,
+    }
 
 
 def _fits(explained: Any) -> bool:

@@ -1,10 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """leave-queue: a VM no longer waits."""
 
+from typing import TYPE_CHECKING, TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.queue import QueueEntry
+
+
+class JsonLeft(TypedDict):
+    """left: the entry as it was."""
+
+    left: "QueueEntry"
+
+
+_JSON: "JsonOutput[JsonLeft]" = JsonOutput()
 
 
 @click.command("leave-queue")
@@ -20,6 +35,6 @@ def command(name: str, tenant: str, database: str | None, as_json: bool) -> None
     with services(database=database) as opened:
         entry = leave_queue(opened, tenant, name)
     if as_json:
-        print_json({"left": entry})
+        _JSON.print({"left": entry})
     else:
         say(f"{entry.name}: no longer waits")

@@ -1,12 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """reserve: GPU shares for a time."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.reservation import Reservation
+
+
+class JsonReservationChange(TypedDict):
+    """A reservation; changed: false if it was there already."""
+
+    changed: bool
+    reservation: "Reservation"
+
+
+_JSON: "JsonOutput[JsonReservationChange]" = JsonOutput()
 
 
 @click.command("reserve")
@@ -61,6 +75,6 @@ def command(
             every_s=None if every is None else parse_duration(every, what="--every"),
         )
     if as_json:
-        print_json({"changed": changed, "reservation": made})
+        _JSON.print({"changed": changed, "reservation": made})
     else:
         say(f"reservation {name}: {describe(made) if changed else 'no change'} on {made.host}")

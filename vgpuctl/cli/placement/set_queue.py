@@ -1,10 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """set-queue: who comes first."""
 
+from typing import TYPE_CHECKING, TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.queue import QueuePolicy
+
+
+class JsonQueueSettings(TypedDict):
+    """The order of the queue. ageing_s: seconds after which nobody overtakes an entry."""
+
+    changed: bool
+    policy: "QueuePolicy"
+    ageing_s: float
+
+
+_JSON: "JsonOutput[JsonQueueSettings]" = JsonOutput()
 
 
 @click.command("set-queue")
@@ -33,6 +50,6 @@ def command(policy: str, ageing: str, database: str | None, as_json: bool) -> No
     with services(database=database) as opened:
         changed = set_queue(opened, settings)
     if as_json:
-        print_json({"changed": changed, "policy": settings.policy, "ageing_s": settings.ageing_s})
+        _JSON.print({"changed": changed, "policy": settings.policy, "ageing_s": settings.ageing_s})
     else:
         say(f"queue: {settings.policy if changed else 'no change'}")

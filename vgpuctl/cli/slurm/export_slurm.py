@@ -3,14 +3,22 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_document, print_json
+from vgpuctl.cli.support.output import print_document
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.slurm.export_slurm import SlurmExport
 
 _FILES = ("slurm.conf", "gres.conf", "program")
+
+
+_JSON: "JsonOutput[SlurmExport]" = JsonOutput()
 
 
 @click.command("export-slurm")
@@ -67,7 +75,7 @@ def command(
     with services(database=database) as opened:
         found = export_slurm(opened, tenant, cluster, settings, vgpuctl=_this_program())
     if as_json:
-        print_json(found)
+        _JSON.print(found)
         return
     print_document({"slurm.conf": found.slurm_conf, "gres.conf": found.gres_conf}.get(file, found.program), nl=False)
 

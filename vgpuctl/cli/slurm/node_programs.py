@@ -2,18 +2,36 @@
 """Options and output that the three power-saving programs share."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json
-from vgpuctl.errors import PartialFailure
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.errors import PartialFailure, VgpuctlError
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.slurm.node_answers import NodeAnswer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class JsonNodeError(TypedDict):
+    """An error. reference: its stable name (docs/errors.md)."""
+
+    reference: str
+    message: str
+
+
+class JsonNodeOutcome(TypedDict):
+    """What was done with a node. error: null where all went well."""
+
+    node: str
+    outcome: str
+    error: JsonNodeError | None
+
+
+NODES: JsonOutput[Sequence[JsonNodeOutcome]] = JsonOutput()
 
 
 def of_cluster(function: Command) -> Command:
@@ -35,18 +53,7 @@ def report(answers: "Sequence[NodeAnswer]", *, as_json: bool) -> None:
     Raises the only error, or PartialFailure with the nodes that were refused.
     """
     if as_json:
-        print_json(
-            [
-                {
-                    "node": one.name,
-                    "outcome": one.outcome,
-                    "error": None
-                    if one.error is None
-                    else {"reference": one.error.reference, "message": one.error.message},
-                }
-                for one in answers
-            ]
-        )
+        NODES.print([{"node": one.name, "outcome": one.outcome, "error": _error(one.error)} for one in answers])
     failed = [(one.name, one.error) for one in answers if one.error is not None]
     if len(failed) == 1 and len(answers) == 1:
         raise failed[0][1]
@@ -56,3 +63,7 @@ def report(answers: "Sequence[NodeAnswer]", *, as_json: bool) -> None:
             context=[name for name, _error in failed],
             hint=failed[0][1].hint,
         )
+
+
+def _error(error: VgpuctlError | None) -> JsonNodeError | None:
+    return None if error is None else {"reference": error.reference, "message": error.message}

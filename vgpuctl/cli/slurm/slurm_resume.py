@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """slurm-resume: Slurm's ResumeProgram: wants the nodes that slurmctld names."""
 
+from collections.abc import Sequence
+
 import click
 
-from vgpuctl.cli.slurm.node_programs import of_cluster, report
+from vgpuctl.cli.slurm.node_programs import NODES, JsonNodeOutcome, of_cluster, report
+from vgpuctl.cli.support.json_output import JsonOutput
+
+_JSON: "JsonOutput[Sequence[JsonNodeOutcome]]" = NODES
 
 
 @click.command("slurm-resume")

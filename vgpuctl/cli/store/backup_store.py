@@ -2,11 +2,19 @@
 """backup-store: write a backup of the store."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.store.backup_store import BackedUp
+
+
+_JSON: "JsonOutput[BackedUp]" = JsonOutput()
 
 
 @click.command("backup-store")
@@ -27,7 +35,7 @@ def command(file: Path, with_key: bool, database: str | None, as_json: bool) -> 
     with services(database=database) as opened:
         done = backup_store(opened, file, with_key=with_key)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
         return
     manifest = done.manifest
     say(f"{done.file}: {manifest.size_bytes} bytes, schema {manifest.schema}, SHA-256 {manifest.sha256}")

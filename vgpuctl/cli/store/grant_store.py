@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """grant-store: rights of roles on a store in PostgreSQL."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_line, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.store.grant_store import GrantedRole
+
+
+_JSON: "JsonOutput[GrantedRole]" = JsonOutput()
 
 
 @click.command("grant-store")
@@ -29,7 +38,7 @@ def command(role: str, rights: str, dry_run: bool, database: str | None, as_json
     with services(database=database) as opened:
         granted = grant_store(opened, role, wanted, dry_run=dry_run)
     if as_json:
-        print_json(granted)
+        _JSON.print(granted)
         return
     if dry_run:
         for statement in granted.statements:

@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """prune-events: how long events are kept."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.event import PrunedEvents
+
+
+_JSON: "JsonOutput[PrunedEvents]" = JsonOutput()
 
 
 @click.command("prune-events")
@@ -31,7 +40,7 @@ def command(older_than: str, dry_run: bool, yes: bool, database: str | None, as_
                 confirm(f"Delete {counted(pruned.count, 'event')} before {format_time(pruned.until)} UTC?")
             pruned = prune_events(opened, older_than_s)
     if as_json:
-        print_json(pruned)
+        _JSON.print(pruned)
         return
     deed = "would be deleted" if dry_run else "deleted"
     say(f"{counted(pruned.count, 'event')} before {format_time(pruned.until)} UTC {deed}")

@@ -1,13 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """reconcile-store: compare a restored store with the hosts."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonFailure, JsonOutput, failures_json
+from vgpuctl.cli.support.output import print_table, say
 from vgpuctl.model.times import format_time
+
+if TYPE_CHECKING:
+    from vgpuctl.model.backup import RestoreMark
+    from vgpuctl.usecases.store.reconcile_store import Discrepancy
+
+
+class JsonReconciliation(TypedDict):
+    """A restored store against the hosts. mark: of the restore; null for a store that is reconciled."""
+
+    mark: "RestoreMark | None"
+    discrepancies: "Sequence[Discrepancy]"
+    forgotten: Sequence[str]
+    is_done: bool
+    failures: Sequence[JsonFailure]
+
+
+_JSON: "JsonOutput[JsonReconciliation]" = JsonOutput()
 
 
 @click.command("reconcile-store")
@@ -48,13 +67,13 @@ def command(
             begin_reconciling(opened)
         found = reconcile_store(opened, forget=forget, accept=accept, done=done)
     if as_json:
-        print_json(
+        _JSON.print(
             {
                 "mark": found.mark,
                 "discrepancies": found.discrepancies,
                 "forgotten": found.forgotten,
                 "is_done": found.is_done,
-                "failures": [{"host": name, "message": error.message} for name, error in found.failures],
+                "failures": failures_json(found.failures),
             }
         )
     else:

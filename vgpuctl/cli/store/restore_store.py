@@ -2,11 +2,19 @@
 """restore-store: restore the store from a backup."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
+
+if TYPE_CHECKING:
+    from vgpuctl.store.restore import Restored
+
+
+_JSON: "JsonOutput[Restored]" = JsonOutput()
 
 
 @click.command("restore-store")
@@ -39,7 +47,7 @@ def command(
             confirm(f"Replace {checked.store} by the backup {file}?")
         done = restore_store(opened, file, replace=replace, keep=keep, dry_run=dry_run)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
         return
     say(f"{done.store}: {'would be restored' if dry_run else 'restored'} from {file}")
     if done.kept is not None:

@@ -2,12 +2,13 @@
 """Commands that end what the user names: ask first, do it, say what was done."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -17,6 +18,23 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 Deleted = TypeVar("Deleted")
+
+
+class JsonDeletion(TypedDict, Generic[Deleted]):
+    """deleted: the object as it was."""
+
+    deleted: Deleted
+
+
+class JsonDeletions(TypedDict):
+    """deleted: names; empty with dry_run."""
+
+    deleted: Sequence[str]
+    dry_run: bool
+
+
+DELETIONS: JsonOutput[JsonDeletions] = JsonOutput()
+SNAPSHOT: "JsonOutput[SnapshotChange]" = JsonOutput()
 
 
 def deletion_options(function: Command) -> Command:
@@ -29,6 +47,7 @@ def delete_one(
     *,
     question: str,
     told: Callable[[Deleted], str],
+    output: JsonOutput[JsonDeletion[Deleted]],
     yes: bool,
     database: str | None,
     as_json: bool,
@@ -41,7 +60,7 @@ def delete_one(
     with services(database=database) as opened:
         deleted = delete(opened)
     if as_json:
-        print_json({"deleted": deleted})
+        output.print({"deleted": deleted})
     else:
         say(told(deleted))
 
@@ -68,7 +87,7 @@ def delete_each(
             delete(one)
             say(f"{what} {name(one)}: deleted")
     if as_json:
-        print_json({"deleted": [] if dry_run else [name(one) for one in found], "dry_run": dry_run})
+        DELETIONS.print({"deleted": [] if dry_run else [name(one) for one in found], "dry_run": dry_run})
 
 
 def snapshot_options(function: Command) -> Command:
@@ -99,6 +118,6 @@ def end_snapshot(
             confirm(question)
         done = end(opened, vm, snapshot)
     if as_json:
-        print_json(done)
+        SNAPSHOT.print(done)
     else:
         say(f"{done.vm}: snapshot {snapshot} {outcome}")

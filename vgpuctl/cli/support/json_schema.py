@@ -13,15 +13,15 @@ import importlib.util
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from typing import Any
 
 import click
 
-from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
 from vgpuctl.cli.support.listing import Listing
-from vgpuctl.cli.support.rehearsal import REHEARSED
+from vgpuctl.cli.support.rehearsal import REHEARSED, JsonRehearsal
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -40,19 +40,12 @@ def output_schema(command: click.Command) -> Schema | None:
     definitions = _Definitions()
     parts = [definitions.inlined(one) for one in declared]
     if command.name in REHEARSED:
-        for part in parts:
-            _add_rehearsal(part)
+        parts = [*(definitions.rehearsed(part) for part in parts), definitions.inlined(JsonRehearsal)]
     body = parts[0] if len(parts) == 1 else {"anyOf": parts}
     schema: Schema = {"$schema": DRAFT, "title": f"Output of vgpuctl {command.name} --json", **body}
     if used := definitions.used(schema):
         schema["$defs"] = used
     return schema
-
-
-def _add_rehearsal(part: Schema) -> None:
-    """Let an object have the mark of a rehearsal, which `print_json` adds."""
-    if part.get("type") == "object":
-        part.setdefault("properties", {}).setdefault("dry_run", {"type": "boolean"})
 
 
 def _declared(command: click.Command) -> list[Any]:
@@ -63,7 +56,7 @@ def _declared(command: click.Command) -> list[Any]:
     for name, written in vars(module).get("__annotations__", {}).items():
         value = getattr(module, name, None)
         if isinstance(value, JsonOutput):
-            if (command.name or "").startswith(value.commands):
+            if (command.name or "").startswith(tuple(value.commands)):
                 (printed,) = typing.get_args(_resolved(written, module))
                 outputs += _members(printed)
         elif isinstance(value, Listing):
@@ -102,8 +95,19 @@ class _Definitions:
 
     def inlined(self, kind: Any) -> Schema:
         """The schema of a type, which itself is no reference."""
-        made = self.schema(kind)
+        return self._resolved(self.schema(kind))
+
+    def _resolved(self, made: Schema) -> Schema:
         return dict(self._made[made["$ref"].rpartition("/")[2]]) if "$ref" in made else made
+
+    def rehearsed(self, part: Schema) -> Schema:
+        """The schema of a command's document with what `print_json` adds in a dry run."""
+        if part.get("type") == "array":
+            return {**part, "items": self.rehearsed(self._resolved(part["items"]))}
+        if part.get("type") != "object" or "properties" not in part:
+            return part
+        added = self.inlined(JsonRehearsal)["properties"]
+        return {**part, "properties": {**{name: added[name] for name in ("dry_run", "steps")}, **part["properties"]}}
 
     def used(self, schema: Schema) -> dict[str, Schema]:
         """The definitions that a schema refers to, by name."""
@@ -137,6 +141,8 @@ class _Definitions:
         raise TypeError(f"{kind!r} has no JSON schema")
 
     def _of_class(self, kind: Any, of: type, arguments: tuple[Any, ...]) -> Schema:
+        if of is WithFields:
+            return self._with_fields(*arguments)
         if dataclasses.is_dataclass(of) or typing.is_typeddict(of):
             return self._reference(kind, of, arguments)
         if issubclass(of, Enum):
@@ -152,6 +158,15 @@ class _Definitions:
         if issubclass(of, Sequence | Set):
             return {"type": "array", "items": self.schema(arguments[0] if arguments else object)}
         raise TypeError(f"{kind!r} has no JSON schema")
+
+    def _with_fields(self, base: Any, more: Any) -> Schema:
+        """One object with the fields of two; those of the second replace others."""
+        added = self.inlined(more)
+        made = self._object(typing.get_origin(base) or base, typing.get_args(base), without=added["properties"])
+        lines = [one["description"] for one in (made, added) if "description" in one]
+        described = {"description": " ".join(lines)} if lines else {}
+        properties = made["properties"] | added["properties"]
+        return {**made, **described, "properties": properties, "required": made["required"] + added["required"]}
 
     def _union(self, members: Sequence[Any]) -> Schema:
         parts: list[Schema] = []
@@ -173,7 +188,8 @@ class _Definitions:
             self._made[name].update(_enum(of) if issubclass(of, Enum) else self._object(of, arguments))
         return {"$ref": f"#/$defs/{name}"}
 
-    def _object(self, of: type, arguments: tuple[Any, ...]) -> Schema:
+    def _object(self, of: type, arguments: tuple[Any, ...], without: Container[str] = ()) -> Schema:
+        """The schema of a dataclass or a typed dict. without: names of fields that are left out."""
         bound = dict(zip(getattr(of, "__parameters__", ()), arguments, strict=True))
         hints = _hints(of)
         if typing.is_typeddict(of):
@@ -181,12 +197,12 @@ class _Definitions:
         else:
             required = [one.name for one in dataclasses.fields(of)]
             hints = {name: hints[name] for name in required}
-        properties = {name: self.schema(_bound(one, bound)) for name, one in hints.items()}
+        properties = {name: self.schema(_bound(one, bound)) for name, one in hints.items() if name not in without}
         return {
             **_described(of),
             "type": "object",
             "properties": properties,
-            "required": required,
+            "required": [name for name in required if name not in without],
             "additionalProperties": False,
         }
 

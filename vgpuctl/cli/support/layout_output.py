@@ -2,13 +2,17 @@
 """How runs over the fleet are shown: a line per step, a recap per host, and differences."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from vgpuctl.agent.wire.decode import step_to_json
-from vgpuctl.cli.support.output import Styled, plain
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.cli.support.json_output import JsonError, JsonStep, error_json
+from vgpuctl.cli.support.output import Styled
 from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.facts import Holder
+    from vgpuctl.planner.layout import Disturbed, LayoutObstacle
 
 _COLOURS = {
     LineOutcome.OK: "green",
@@ -52,11 +56,53 @@ def difference_lines(difference: Difference) -> list[str]:
     return [head, f"    - {difference.found}", f"    + {difference.declared}", *remedy]
 
 
-def plan_object(plan: HostPlan) -> dict[str, Any]:
+class JsonPlannedStep(TypedDict):
+    """A step of a plan, what it does in words, whom it disturbs, and the steps that undo it."""
+
+    phase: str
+    gpu: str | None
+    summary: str
+    step: JsonStep
+    undo: list[JsonStep]
+    disturbs: "Sequence[Disturbed]"
+    processes: "Sequence[Holder]"
+    needs_reset: bool
+
+
+class JsonPlan(TypedDict):
+    """The way of a host to its layout. later: what can be planned only after these steps."""
+
+    is_in_layout: bool
+    differences: Sequence[Difference]
+    steps: list[JsonPlannedStep]
+    undo: list[JsonStep]
+    obstacles: "Sequence[LayoutObstacle]"
+    later: Sequence[str]
+    notes: Sequence[str]
+
+
+class JsonAppliedHost(TypedDict):
+    """The run on a host. ok, changed, skipped, failed: numbers of lines. undo: steps that roll back what was done."""
+
+    host: str
+    is_begun: bool
+    is_unreachable: bool
+    ok: int
+    changed: int
+    skipped: int
+    failed: int
+    lines: Sequence[Line]
+    differences: Sequence[Difference]
+    undo: list[JsonStep]
+    writes: int
+    error: JsonError | None
+
+
+def plan_object(plan: HostPlan) -> JsonPlan:
     """A plan as --json has it."""
     return {
         "is_in_layout": plan.is_in_layout,
-        "differences": plain(plan.differences),
+        "differences": plan.differences,
         "steps": [
             {
                 "phase": planned.phase.name.lower().replace("_", "-"),
@@ -64,43 +110,34 @@ def plan_object(plan: HostPlan) -> dict[str, Any]:
                 "summary": planned.summary,
                 "step": step_to_json(planned.step),
                 "undo": [step_to_json(step) for step in planned.undo],
-                "disturbs": plain(planned.disturbs),
-                "processes": plain(planned.processes),
+                "disturbs": planned.disturbs,
+                "processes": planned.processes,
                 "needs_reset": planned.needs_reset,
             }
             for planned in plan.steps
         ],
         "undo": [step_to_json(step) for step in plan.undo],
-        "obstacles": plain(plan.obstacles),
-        "later": list(plan.later),
-        "notes": list(plan.notes),
+        "obstacles": plan.obstacles,
+        "later": plan.later,
+        "notes": plan.notes,
     }
 
 
-def error_object(error: VgpuctlError | None) -> dict[str, Any] | None:
-    """An error as --json has it."""
-    if error is None:
-        return None
-    return {
-        "reference": error.reference,
-        "message": error.message,
-        "context": list(error.context),
-        "hint": error.hint,
-    }
-
-
-def applied_object(done: AppliedHost) -> dict[str, Any]:
+def applied_object(done: AppliedHost) -> JsonAppliedHost:
     """A host's run as --json has it."""
     return {
         "host": done.host,
         "is_begun": done.is_begun,
         "is_unreachable": done.is_unreachable,
-        **{str(outcome): done.count(outcome) for outcome in LineOutcome},
-        "lines": [plain(line) for line in done.lines],
-        "differences": plain(done.differences),
+        "ok": done.count(LineOutcome.OK),
+        "changed": done.count(LineOutcome.CHANGED),
+        "skipped": done.count(LineOutcome.SKIPPED),
+        "failed": done.count(LineOutcome.FAILED),
+        "lines": done.lines,
+        "differences": done.differences,
         "undo": [step_to_json(step) for step in done.undo],
         "writes": done.writes,
-        "error": error_object(done.error),
+        "error": error_json(done.error),
     }
 
 

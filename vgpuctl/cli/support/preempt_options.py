@@ -4,13 +4,14 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import WithFields
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import confirm, plain, say
+from vgpuctl.cli.support.output import confirm, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -100,12 +101,34 @@ def consent_of(*, may_preempt: bool, grace_s: int | None, shutdown_timeout_s: fl
     return Consent(may_preempt, ask if has_terminal else None, grace_s, shutdown_timeout_s)
 
 
-def show_terms(terms: "PreemptionTerms | None") -> Any:
+class _JsonText(TypedDict):
+    """text: the terms in words."""
+
+    text: str
+
+
+class JsonVictim(TypedDict):
+    """A VM that is preempted. vm: its name. gang: the VMs that it runs with."""
+
+    vm: str
+    uuid: str
+    host: str
+    priority: int
+    gang: str | None
+    on_borrowed_quota: bool
+    action: str
+    grace_s: float
+
+
+JsonTerms = WithFields["PreemptionTerms", _JsonText]
+
+
+def show_terms(terms: "PreemptionTerms | None") -> "JsonTerms | None":
     """The terms on which a VM may be preempted, for JSON; None if it never is."""
-    return None if terms is None else {**plain(terms), "text": str(terms)}
+    return None if terms is None else WithFields(terms, {"text": str(terms)})
 
 
-def show_victims(victims: "Sequence[Candidate]") -> list[dict[str, Any]]:
+def show_victims(victims: "Sequence[Candidate]") -> list[JsonVictim]:
     """VMs that are preempted, for JSON."""
     return [
         {

@@ -6,12 +6,12 @@ before they change have a `--dry-run` of their own, which prints the plan.
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.model.rehearsal import Rehearsal, RehearsalEnds
+from vgpuctl.model.rehearsal import Rehearsal, RehearsalEnds, RehearsedStep
 
 REHEARSED = frozenset(
     {"create-licence-pool", "set-licence-pool", "delete-licence-pool"}
@@ -24,6 +24,15 @@ REHEARSED = frozenset(
     | {"create-snapshot", "revert-snapshot", "delete-snapshot", "reconcile-store"}
 )
 """Commands whose dry run is a run that changes nothing."""
+
+
+class JsonRehearsal(TypedDict):
+    """A dry run that ended at a change of a host. steps: the changes that it did not make."""
+
+    changed: bool
+    dry_run: bool
+    steps: Sequence[RehearsedStep]
+
 
 _current: Rehearsal | None = None
 

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options and output of the commands that write files for tools in place of vgpuctl."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, print_line, say
 from vgpuctl.cli.support.services import report_failures
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.support.tool_exports import ToolExport
+    from vgpuctl.usecases.support.tool_exports import CommentedFile, ToolExport
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,15 +36,27 @@ def export_options(function: Command) -> Command:
     return click.argument("hosts", nargs=-1, metavar="[HOST]...")(options.refresh(function))
 
 
-def show_export(found: "ToolExport", folder: Path | None, *, as_json: bool) -> None:
-    """Print or write the files; remarks go to stderr. Raises the failures of hosts that did not answer."""
+class JsonToolExport(TypedDict):
+    """Files for another tool, and what it cannot be told. written: paths of files."""
+
+    hosts: "Sequence[str]"
+    files: "Sequence[CommentedFile]"
+    remarks: "Sequence[str]"
+    written: "Sequence[str]"
+
+
+def show_export(found: "ToolExport", folder: Path | None, output: "JsonOutput[JsonToolExport] | None") -> None:
+    """Print or write the files; remarks go to stderr. output: None unless JSON is wanted.
+
+    Raises the failures of hosts that did not answer.
+    """
     from vgpuctl.usecases.support.tool_exports import save_files
 
     for remark in found.remarks:
         say(f"limit: {remark}")
     written = save_files(found.files, folder) if folder is not None else []
-    if as_json:
-        print_json({"hosts": found.hosts, "files": found.files, "remarks": found.remarks, "written": written})
+    if output is not None:
+        output.print({"hosts": found.hosts, "files": found.files, "remarks": found.remarks, "written": written})
     elif folder is None:
         print_document("\n".join(f"# ---- {one.path}\n{one.text}" for one in found.files), nl=False)
     else:

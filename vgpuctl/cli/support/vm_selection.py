@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, plain, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, plain, say
 from vgpuctl.cli.support.rehearsal import current
 from vgpuctl.cli.support.services import report_hosts
 from vgpuctl.errors import UsageError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,19 @@ class VmChoice:
         results: "Sequence[VmResult[Value]]",
         *,
         outcome: Callable[[Value], str],
-        json: "Callable[[Vm, Value], object] | None",
+        json: "Callable[[Value], Item]",
+        output: "JsonOutput[Item | Sequence[Item]] | None",
     ) -> None:
         """Print the JSON, of one VM as an object and else as a list, then as `finish`.
 
-        json: of a result; None where no JSON is wanted.
+        json: of a result. output: None where no JSON is wanted.
         """
-        if json is not None:
+        if output is not None:
             answers = [_answer(one, json) for one in results if one.error is None]
             if not self.is_one:
-                print_json(answers)
+                output.print(answers)
             elif answers:
-                print_json(answers[0])
+                output.print(answers[0])
         self.finish(results, outcome=outcome)
 
     def finish(self, results: "Sequence[VmResult[Value]]", *, outcome: Callable[[Value], str]) -> None:
@@ -111,15 +114,22 @@ class VmChoice:
         report_hosts(failures, fine=len(fine), what="failed", noun="VM")
 
 
-def _answer(result: "VmResult[Value]", json: "Callable[[Vm, Value], object]") -> object:
+def _answer(result: "VmResult[Value]", json: "Callable[[Value], Item]") -> Item:
     """The JSON of one VM. A dry run adds its steps, and has no more than that of a VM whose host would be changed."""
     if current() is None:
-        return json(result.vm, cast("Value", result.value))
-    found = {"changed": True, "vm": result.vm} if result.is_cut else plain(json(result.vm, cast("Value", result.value)))
-    return {**found, "steps": result.steps}
+        return json(cast("Value", result.value))
+    found = {"changed": True, "vm": result.vm} if result.is_cut else plain(json(cast("Value", result.value)))
+    return cast("Item", {**found, "steps": result.steps})
 
 
-def changed_json(_vm: "Vm", done: "tuple[Vm, bool]") -> object:
+class JsonVmChange(TypedDict):
+    """A VM as it is now; changed: false if it was so already."""
+
+    changed: bool
+    vm: "Vm"
+
+
+def changed_json(done: "tuple[Vm, bool]") -> JsonVmChange:
     """The answer of a command that changed a VM, or found it so."""
     vm, changed = done
     return {"changed": changed, "vm": vm}

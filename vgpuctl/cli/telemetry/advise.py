@@ -1,17 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise: changes that are worth it, from kept readings."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import plain, print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
+from vgpuctl.cli.support.output import print_line, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.scheduler.advice.advice import Advice
     from vgpuctl.usecases.telemetry.advise import Advised
+
+
+class JsonDiff(TypedDict):
+    """diff: a line for each value that goes, and each that comes."""
+
+    diff: list[str]
+
+
+class JsonAdvised(TypedDict):
+    """recommendations: each with its lines for people."""
+
+    recommendations: "list[WithFields[Advice, JsonDiff]]"
+
+
+_JSON: "JsonOutput[WithFields[Advised, JsonAdvised]]" = JsonOutput()
 
 
 @click.command("advise")
@@ -42,9 +58,9 @@ def command(tenant: str | None, host: str | None, since: str, replay: str, as_js
     with services(**where) as opened:
         found = advise(opened, since_s=since_s, replay_s=replay_s, tenant=tenant, host=host)
     if as_json:
-        shown = dict(plain(found))
-        shown["recommendations"] = [{**plain(one), "diff": one.diff} for one in found.recommendations]
-        print_json(shown)
+        advice: list[WithFields[Advice, JsonDiff]]
+        advice = [WithFields(one, {"diff": one.diff}) for one in found.recommendations]
+        _JSON.print(WithFields(found, {"recommendations": advice}))
         return
     _show(found)
 

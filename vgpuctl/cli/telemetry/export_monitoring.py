@@ -1,12 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """export-monitoring: rules, dashboards and example configurations as files."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import plain, print_json, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_table, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.telemetry.export_monitoring import ExportedFile
+
+
+class JsonExport(TypedDict):
+    """Files below a folder; changed: false if all were as they are to be."""
+
+    folder: str
+    changed: bool
+    files: "Sequence[ExportedFile]"
+
+
+_JSON: "JsonOutput[JsonExport]" = JsonOutput()
 
 
 @click.command("export-monitoring")
@@ -66,7 +83,7 @@ def command(
     done = export_monitoring(folder, addresses, overwrite=overwrite, dry_run=dry_run)
     changed = [one for one in done if one.outcome is not FileOutcome.UNCHANGED]
     if as_json:
-        print_json({"folder": str(folder), "changed": bool(changed), "files": plain(done)})
+        _JSON.print({"folder": str(folder), "changed": bool(changed), "files": done})
         return
     if changed:
         print_table(("FILE", "OUTCOME"), [(one.path, one.outcome) for one in changed], empty="")

@@ -1,13 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """fit-performance: fit the model of throughput of VMs that share GPUs."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import plain, print_json, print_line, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_line, print_table, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.telemetry.fit_performance import FittedCost
+
+
+class JsonFit(TypedDict):
+    """A model of throughput. path: its file; written: false for a dry run. made_at: seconds since the epoch, UTC."""
+
+    path: str
+    written: bool
+    source: str
+    made_at: float
+    measurements: int
+    costs: "Sequence[FittedCost]"
+
+
+_JSON: "JsonOutput[JsonFit]" = JsonOutput()
 
 
 @click.command("fit-performance")
@@ -39,14 +58,14 @@ def command(table: Path | None, since: str, dry_run: bool, as_json: bool, **wher
     with services(**where) as opened:
         found = fit_performance(opened, table=table, since_s=since_s, dry_run=dry_run)
     if as_json:
-        print_json(
+        _JSON.print(
             {
                 "path": str(found.path),
                 "written": found.written,
                 "source": found.model.source,
                 "made_at": found.model.made_at,
                 "measurements": found.measurements,
-                "costs": plain(found.costs),
+                "costs": found.costs,
             }
         )
         return

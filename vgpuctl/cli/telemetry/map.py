@@ -1,22 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """map: each GPU drawn to scale with its shares and what is left."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.host.inspect_host import topology_as_json
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
 from vgpuctl.cli.support.map_output import INDENT, MOST_BAR, print_map
-from vgpuctl.cli.support.output import plain, print_json, print_line, say
+from vgpuctl.cli.support.output import print_line, say
 from vgpuctl.cli.support.services import report_failures
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
+    from vgpuctl.cli.host.inspect_host import JsonTopology
     from vgpuctl.model.gpu_map import GpuMap
     from vgpuctl.sharing.topology import HostTopology
     from vgpuctl.usecases.telemetry.map import MappedGpu
+
+
+class JsonObserved(TypedDict):
+    """free_mib: free framebuffer. seen: when its host last showed it, in words. state: null if never observed."""
+
+    free_mib: int
+    seen: str
+    state: str | None
+    observed_at: float | None
+
+
+class JsonMap(TypedDict):
+    """GPUs with their shares, and by host how near its GPUs are to each other."""
+
+    gpus: "list[WithFields[GpuMap, JsonObserved]]"
+    topologies: "Mapping[str, JsonTopology]"
+
+
+_JSON: "JsonOutput[JsonMap]" = JsonOutput()
 
 
 @click.command("map")
@@ -39,7 +60,7 @@ def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
     gpus, seen = found.gpus, found.seen
     if as_json:
         topologies = {host: topology_as_json(one) for host, one in found.topologies.items()}
-        print_json({"gpus": [_object(one) for one in gpus], "topologies": topologies})
+        _JSON.print({"gpus": [_object(one) for one in gpus], "topologies": topologies})
     elif not gpus:
         say("no GPU found")
     else:
@@ -126,7 +147,12 @@ def _print_end(maps: "Sequence[GpuMap]", width: int) -> None:
         print_line(INDENT, part)
 
 
-def _object(one: "MappedGpu") -> dict[str, Any]:
+def _object(one: "MappedGpu") -> "WithFields[GpuMap, JsonObserved]":
     """A GPU as --json has it."""
-    drawn = plain(one.map)
-    return {**drawn, "free_mib": one.map.free_mib, "seen": one.seen, "state": one.state, "observed_at": one.observed_at}
+    seen: JsonObserved = {
+        "free_mib": one.map.free_mib,
+        "seen": one.seen,
+        "state": one.state,
+        "observed_at": one.observed_at,
+    }
+    return WithFields(one.map, seen)

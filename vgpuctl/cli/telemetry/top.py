@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import Styled, print_json, print_line
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import Styled, print_line
 from vgpuctl.cli.support.services import report_failures
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _SORTS = (
     *("model", "shares", "power", "temp", "measured"),
 )
 _TICK_S = 0.5
+
+
+_JSON: "JsonOutput[TopView]" = JsonOutput()
 
 
 @click.command("top")
@@ -93,7 +97,7 @@ def _print_once(opened: "Services", wanted: "TopFilter", table: "TopTable | None
     snapshots = read_fleet(opened, top_hosts(opened, wanted))
     view = make_top(opened, wanted, snapshots)
     if as_json:
-        print_json(view)
+        _JSON.print(view)
     else:
         width = terminal_width()
         lines = head_lines(view, width, note="")

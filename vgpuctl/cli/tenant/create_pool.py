@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-pool: hosts that only some tenants may use."""
 
+from typing import TYPE_CHECKING, TypedDict
+
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.quota.pools import Pool
+
+
+class JsonPoolChange(TypedDict):
+    """A pool of hosts; changed: false if nothing had to change."""
+
+    changed: bool
+    pool: "Pool"
+
+
+_JSON: "JsonOutput[JsonPoolChange]" = JsonOutput()
 
 
 @click.command("create-pool")
@@ -30,6 +46,6 @@ def command(name: str, pattern: str, inventories: tuple[str, ...], database: str
     with services(inventories=inventories, database=database) as opened:
         pool, changed = create_pool(opened, name, pattern)
     if as_json:
-        print_json({"changed": changed, "pool": pool})
+        _JSON.print({"changed": changed, "pool": pool})
     else:
         say(f"pool {name}: {', '.join(pool.hosts) if changed else 'no change'}")

@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-tenant: add a tenant to the store."""
 
+from typing import TypedDict
+
 import click
 
 from vgpuctl.cli.support import options, preempt_options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.cli.tenant import quota_options
+
+
+class JsonTenantChange(TypedDict):
+    """The tenant's name; changed: false if it was there already."""
+
+    changed: bool
+    tenant: str
+
+
+_JSON: "JsonOutput[JsonTenantChange]" = JsonOutput()
 
 
 @click.command("create-tenant")
@@ -52,6 +65,6 @@ def command(
             policy=preempt_options.read_policy(reclaim, preempt_mode, grace_s),
         )
     if as_json:
-        print_json({"changed": changed, "tenant": name})
+        _JSON.print({"changed": changed, "tenant": name})
     else:
         say(f"tenant {name}: {'created' if changed else 'no change'}")

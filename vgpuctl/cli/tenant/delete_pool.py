@@ -2,11 +2,18 @@
 """delete-pool: its hosts serve every tenant again."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support.deletion import delete_one, deletion_options
+from vgpuctl.cli.support.deletion import JsonDeletion, delete_one, deletion_options
+from vgpuctl.cli.support.json_output import JsonOutput
+
+if TYPE_CHECKING:
+    from vgpuctl.quota.pools import Pool
+
+
+_JSON: "JsonOutput[JsonDeletion[Pool]]" = JsonOutput()
 
 
 @click.command("delete-pool")
@@ -19,5 +26,6 @@ def command(name: str, **how: Any) -> None:
         partial(delete_pool, name=name),
         question=f"Delete pool {name} and open its hosts to every tenant?",
         told=lambda pool: f"pool {name}: deleted, {', '.join(pool.hosts)} serve every tenant",
+        output=_JSON,
         **how,
     )

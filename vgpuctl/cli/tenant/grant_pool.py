@@ -4,7 +4,11 @@
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+from vgpuctl.cli.tenant.create_pool import JsonPoolChange
+
+_JSON: "JsonOutput[JsonPoolChange]" = JsonOutput()
 
 
 @click.command("grant-pool")
@@ -21,6 +25,6 @@ def command(pool: str, tenants: tuple[str, ...], revoke: bool, database: str | N
     with services(database=database) as opened:
         there, changed = grant_pool(opened, pool, tenants, revoke=revoke)
     if as_json:
-        print_json({"changed": changed, "pool": there})
+        _JSON.print({"changed": changed, "pool": there})
     else:
         say(f"pool {pool}: {'for ' + (', '.join(there.tenants) or 'no tenant') if changed else 'no change'}")

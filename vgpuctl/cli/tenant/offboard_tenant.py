@@ -1,12 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """offboard-tenant: list the objects to remove, ask, remove them and prove it."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
+
+
+class JsonOffboarded(TypedDict):
+    """deleted: what the tenant had, a line each. hosts_asked: hosts on which nothing is left."""
+
+    tenant: str
+    deleted: Sequence[str]
+    hosts_asked: Sequence[str]
+    dry_run: bool
+
+
+_JSON: "JsonOutput[JsonOffboarded]" = JsonOutput()
 
 
 @click.command("offboard-tenant")
@@ -40,4 +54,4 @@ def command(
             asked = offboard_tenant(opened, name, timeout_s=timeout_s, deletes_disks=deletes_disks)
             say(f"{name}: nothing is left on {len(asked)} hosts")
     if as_json:
-        print_json({"tenant": name, "deleted": lines, "hosts_asked": asked, "dry_run": dry_run})
+        _JSON.print({"tenant": name, "deleted": lines, "hosts_asked": asked, "dry_run": dry_run})

@@ -1,13 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """onboard: one file, one tenant."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_line, print_table, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.network.vpc_changes import ObjectOutcome
+
+
+class JsonOnboarded(TypedDict):
+    """A tenant, and what was done with each of its objects."""
+
+    tenant: str
+    changed: bool
+    objects: "Sequence[ObjectOutcome]"
+
+
+class JsonOnboardedTenants(TypedDict):
+    """Several tenants."""
+
+    changed: bool
+    tenants: list[JsonOnboarded]
+
+
+_JSON: "JsonOutput[JsonOnboarded | JsonOnboardedTenants]" = JsonOutput()
 
 
 @click.command("onboard")
@@ -50,11 +73,11 @@ def command(
         tenants = read_tenant_files(file, default_backend=backend, secrets_from=secrets_from)
         results = [(one.tenant, onboard(opened, one, dry_run=dry_run, prune=prune)) for one in tenants]
     if as_json:
-        told = [
+        told: list[JsonOnboarded] = [
             {"tenant": tenant, "changed": not dry_run and _has_changes(outcomes), "objects": outcomes}
             for tenant, outcomes in results
         ]
-        print_json(told[0] if len(told) == 1 else {"changed": any(one["changed"] for one in told), "tenants": told})
+        _JSON.print(told[0] if len(told) == 1 else {"changed": any(one["changed"] for one in told), "tenants": told})
         return
     for tenant, outcomes in results:
         print_table(

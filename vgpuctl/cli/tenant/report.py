@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_csv, print_json, print_line, print_table, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_csv, print_line, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.plural import counted
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 _USAGE = ("tenant", "profile", "shares", "attached", "share_hours", "gpu_hours", "framebuffer_gib_hours")
 _MEASURED = ("mig_compute_hours", "measured_hours", "coverage", "promised_used", "promised_peak", "utilization")
 _MEMORY = ("framebuffer_mean_gib", "framebuffer_peak_gib")
+
+
+_JSON: "JsonOutput[Report]" = JsonOutput()
 
 
 @click.command("report")
@@ -64,7 +68,7 @@ def command(
             raise UsageError(f"--month {month} has not begun", hint="leave it out for this month")
         report = make_report(opened, since=since, until=until, tenant=tenant)
     if as_json:
-        print_json(report)
+        _JSON.print(report)
     elif html_file is not None:
         _write(report, html_file)
     elif csv_of is not None:

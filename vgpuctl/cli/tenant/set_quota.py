@@ -1,12 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """set-quota: change what a tenant may use."""
 
+from typing import TypedDict
+
 import click
 
 from vgpuctl.cli.support import options, preempt_options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.cli.tenant import quota_options
 from vgpuctl.errors import UsageError
+
+
+class JsonQuotaChange(TypedDict):
+    """may_be_preempted: VMs that others may reclaim from now on."""
+
+    changed: bool
+    tenant: str
+    may_be_preempted: list[str]
+
+
+_JSON: "JsonOutput[JsonQuotaChange]" = JsonOutput()
 
 
 @click.command("set-quota")
@@ -52,7 +66,7 @@ def command(
     changed = changed or has_policy
     if as_json:
         names = [vm.request.name for vm in exposed]
-        print_json({"changed": changed and not dry_run, "tenant": tenant, "may_be_preempted": names})
+        _JSON.print({"changed": changed and not dry_run, "tenant": tenant, "may_be_preempted": names})
     else:
         done = "would be set" if dry_run else "set"
         say(f"quota of {tenant}: {done if changed else 'no change'}")

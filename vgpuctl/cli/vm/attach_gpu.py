@@ -1,13 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """attach-gpu: one more GPU share for a VM."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_line, say
 from vgpuctl.cli.support.plug_options import plug_flags, wish_of
+
+if TYPE_CHECKING:
+    from vgpuctl.model.lease import Lease
+    from vgpuctl.model.vm import Vm
+
+
+class JsonAttachedGpu(TypedDict):
+    """A GPU share that a VM gets. when: `now` or `at the next start`, with the reason."""
+
+    changed: bool
+    position: int
+    when: str
+    reason: str | None
+    lease: "Lease | None"
+    vm: "Vm"
+
+
+_JSON: "JsonOutput[JsonAttachedGpu]" = JsonOutput()
 
 
 @click.command("attach-gpu")
@@ -45,7 +64,7 @@ def command(
     is_live = done.is_live and (dry_run or (done_lease is not None and done_lease.problem is None))
     when = "now" if is_live or done_lease is None or done.vm.state == "stopped" else "at the next start"
     if as_json:
-        print_json(
+        _JSON.print(
             {
                 "changed": not dry_run,
                 "position": done.position,

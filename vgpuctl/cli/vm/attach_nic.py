@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """attach-nic: attach a network interface to a VM."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
 from vgpuctl.model.nic import NicModel, NicRequest
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.vm.attach_nic import NicChange
+
+
+_JSON: "JsonOutput[NicChange]" = JsonOutput()
 
 
 @click.command("attach-nic")
@@ -62,7 +69,7 @@ def command(
         vm, _ = find_vm(opened, tenant, name)
         done = attach_nic(opened, vm, nic, is_another=another)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
         return
     address = "" if done.address is None else f" with address {done.address}"
     what = f"{done.vm}: interface {done.mac_address} in {done.network}{address}"

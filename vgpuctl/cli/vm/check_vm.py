@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """check-vm: is the promise of VMs' GPU shares kept?"""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_line, say
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
@@ -13,6 +15,9 @@ from vgpuctl.cli.support.vm_selection import VmChoice, vms
 if TYPE_CHECKING:
     from vgpuctl.model.proof import Proof
     from vgpuctl.model.vm import Vm
+
+
+_JSON: "JsonOutput[Proof | Sequence[Proof]]" = JsonOutput()
 
 
 @click.command("check-vm")
@@ -51,13 +56,11 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
     if not as_json:
         for vm, proof in proofs:
             _print(vm.label, proof)
-    chosen.answer(done, outcome=lambda proof: str(proof.verdict), json=_json if as_json else None)
+    chosen.answer(
+        done, outcome=lambda proof: str(proof.verdict), json=lambda proof: proof, output=_JSON if as_json else None
+    )
     if any(proof.verdict == "not-kept" for _vm, proof in proofs):
         raise click.exceptions.Exit(1)
-
-
-def _json(_vm: "Vm", proof: "Proof") -> object:
-    return proof
 
 
 def _print(name: str, proof: "Proof") -> None:

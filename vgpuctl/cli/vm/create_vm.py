@@ -3,21 +3,52 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput, JsonStep
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import plain, print_document, print_json, print_line, print_table, say
-from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, show_terms, show_victims
+from vgpuctl.cli.support.output import plain, print_document, print_line, print_table, say
+from vgpuctl.cli.support.preempt_options import (
+    JsonTerms,
+    JsonVictim,
+    consent_of,
+    preempt_flags,
+    show_terms,
+    show_victims,
+)
 from vgpuctl.cli.support.vm_options import read_requests, vm_flags
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from vgpuctl.model.lease import Lease
     from vgpuctl.model.queue import QueueEntry
+    from vgpuctl.model.vm import Vm
     from vgpuctl.usecases.placement.preemption import PreemptionTerms
     from vgpuctl.usecases.vm.created_vm import CreatedVm
+
+
+class JsonCreatedVm(TypedDict):
+    """The answer for one VM: it is there, or queued. steps, undo: of a dry run. entry: its place in the queue.
+
+    victims: VMs that were preempted for it. preemption: on what terms it may be preempted, null if it never is.
+    """
+
+    changed: bool
+    queued: bool
+    vm: "Vm | None"
+    leases: "Sequence[Lease]"
+    steps: Sequence[JsonStep]
+    undo: Sequence[JsonStep]
+    xml: str | None
+    victims: Sequence[JsonVictim]
+    preemption: JsonTerms | None
+    entry: "QueueEntry | None"
+
+
+_JSON: "JsonOutput[list[JsonCreatedVm]]" = JsonOutput()
 
 
 @click.command("create-vm")
@@ -100,7 +131,7 @@ def command(
     for entry in queued:
         say(f"{entry.name}: waits in the queue: {entry.reason}")
     if as_json:
-        print_json(
+        _JSON.print(
             [
                 _show_queued(one) if isinstance(one, QueueEntry) else _show(one, terms[one.vm.uuid], dry_run=dry_run)
                 for one in answers
@@ -123,7 +154,7 @@ def _numbered(requests: Sequence[Any], count: int, *, is_file: bool) -> list[Any
     return [check_request(replace(one, name=f"{one.name}-{number}")) for number in range(1, count + 1)]
 
 
-def _show(one: "CreatedVm", terms: "PreemptionTerms | None", *, dry_run: bool) -> dict[str, Any]:
+def _show(one: "CreatedVm", terms: "PreemptionTerms | None", *, dry_run: bool) -> JsonCreatedVm:
     return {
         "changed": one.changed and not dry_run,
         "queued": False,
@@ -138,8 +169,10 @@ def _show(one: "CreatedVm", terms: "PreemptionTerms | None", *, dry_run: bool) -
     }
 
 
-def _show_queued(entry: "QueueEntry") -> dict[str, Any]:
-    nothing: dict[str, Any] = {
+def _show_queued(entry: "QueueEntry") -> JsonCreatedVm:
+    return {
+        "changed": False,
+        "queued": True,
         "vm": None,
         "leases": [],
         "steps": [],
@@ -147,8 +180,8 @@ def _show_queued(entry: "QueueEntry") -> dict[str, Any]:
         "xml": None,
         "victims": [],
         "preemption": None,
+        "entry": entry,
     }
-    return {"changed": False, "queued": True, **nothing, "entry": entry}
 
 
 def _print_plan(one: "CreatedVm", grace_s: int | None) -> None:

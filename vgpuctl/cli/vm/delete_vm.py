@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.cli.support.deletion import DELETIONS, JsonDeletions
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, say
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
 from vgpuctl.model.plural import counted
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
 
 _USUAL_TIME = "7d"
+
+
+_JSON: "JsonOutput[JsonDeletions]" = DELETIONS
 
 
 @click.command("delete-vm")
@@ -81,6 +86,6 @@ def command(
             done = on_each_vm(opened, doomed, delete)
     if as_json:
         deleted = [one.vm.label for one in done if one.error is None]
-        print_json({"deleted": [*deleted, *(one.label for one in queued if not dry_run)], "dry_run": dry_run})
+        _JSON.print({"deleted": [*deleted, *(one.label for one in queued if not dry_run)], "dry_run": dry_run})
     if not chosen.is_empty:
         chosen.finish(done, outcome=lambda _one: "deleted")

@@ -1,14 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """detach-gpu: one GPU share less for a VM."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.cli.support.output import print_line
 from vgpuctl.cli.support.plug_options import plug_flags, wish_of
+
+if TYPE_CHECKING:
+    from vgpuctl.model.lease import Lease
+    from vgpuctl.model.vm import Vm
+
+
+class JsonDetachedGpu(TypedDict):
+    """A GPU share that a VM gives up. state: `detached`, or `pending` until the guest releases it, or stops."""
+
+    changed: bool
+    position: int
+    state: str
+    reason: str | None
+    lease: "Lease | None"
+    vm: "Vm"
+
+
+_JSON: "JsonOutput[JsonDetachedGpu]" = JsonOutput()
 
 
 @click.command("detach-gpu")
@@ -47,8 +66,16 @@ def command(
         done = detach_gpu(opened, vm, index, wish=wish, timeout_s=timeout_s, dry_run=dry_run)
     state = "pending" if done.is_pending else "detached"
     if as_json:
-        answer = {"changed": not dry_run, "position": index, "state": state, "reason": done.reason}
-        print_json({**answer, "lease": done.lease, "vm": done.vm})
+        _JSON.print(
+            {
+                "changed": not dry_run,
+                "position": index,
+                "state": state,
+                "reason": done.reason,
+                "lease": done.lease,
+                "vm": done.vm,
+            }
+        )
         return
     reason = "" if done.reason is None else f": {done.reason}"
     print_line(f"{vm.label}: GPU {index} {'would be ' if dry_run else 'is '}{state}{reason}")

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """detach-nic: detach a network interface from a VM."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import DecimalRange
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.output import say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.vm.attach_nic import NicChange
+
+
+_JSON: "JsonOutput[NicChange]" = JsonOutput()
 
 
 @click.command("detach-nic")
@@ -52,7 +59,7 @@ def command(
         lower = None if mac is None else mac.lower()
         done = detach_nic(opened, vm, network, mac=lower, may_be_last=last, timeout_s=timeout_s)
     if as_json:
-        print_json(done)
+        _JSON.print(done)
         return
     pending = "is pending: the guest has not released it; run the command again, or stop the VM"
     said = pending if done.outcome is LiveChange.PENDING else "detached"

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """force-off: force VMs off."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
+
+
+_JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
 
 @click.command("force-off")
@@ -35,5 +40,8 @@ def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
 
         done = chosen.each(opened, end)
     chosen.answer(
-        done, outcome=lambda one: "forced off" if one[1] else "unchanged", json=changed_json if as_json else None
+        done,
+        outcome=lambda one: "forced off" if one[1] else "unchanged",
+        json=changed_json,
+        output=_JSON if as_json else None,
     )

@@ -1,16 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """move-vm: VMs go cold to another host."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.vm.move_vm import PlannedMove
+
+
+JsonMove = TypedDict(
+    "JsonMove",
+    {"changed": bool, "from": str, "to": str, "storage": str, "plan": "PlannedMove | None"},
+)
+"""A move from one host to another. storage: how its volumes get there, or `none`. plan: None if the VM stays."""
+
+
+_JSON: "JsonOutput[JsonMove | Sequence[JsonMove]]" = JsonOutput()
 
 
 @click.command("move-vm")
@@ -44,7 +57,7 @@ def command(
 
     with services(**where) as opened:
 
-        def move(vm: "Vm") -> dict[str, Any]:
+        def move(vm: "Vm") -> JsonMove:
             plan = None
             if to == vm.host:
                 left = cut_short(opened, [vm])
@@ -69,5 +82,6 @@ def command(
     chosen.answer(
         done,
         outcome=lambda moved: word if moved["changed"] else "unchanged",
-        json=(lambda _vm, moved: moved) if as_json else None,
+        json=lambda moved: moved,
+        output=_JSON if as_json else None,
     )

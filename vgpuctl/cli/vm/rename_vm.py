@@ -6,7 +6,11 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.vm_selection import JsonVmChange
+
+_JSON: "JsonOutput[JsonVmChange]" = JsonOutput()
 
 
 @click.command("rename-vm")
@@ -30,4 +34,4 @@ def command(name: str, new_name: str, tenant: str, as_json: bool, **where: Any) 
         if not changed:
             say(f"{vm.label}: no change, that is its name")
     if as_json:
-        print_json({"changed": changed, "vm": vm})
+        _JSON.print({"changed": changed, "vm": vm})

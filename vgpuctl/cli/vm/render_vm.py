@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """render-vm: print domain XML, change nothing."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document
 from vgpuctl.cli.support.vm_options import read_requests, vm_flags
+
+
+class JsonDomain(TypedDict):
+    """The domain XML of a VM."""
+
+    name: str
+    xml: str
+
+
+_JSON: "JsonOutput[list[JsonDomain]]" = JsonOutput()
 
 
 @click.command("render-vm")
@@ -26,7 +37,7 @@ def command(existing: bool, as_json: bool, **given: Any) -> None:
     with services(**where) as opened:
         rendered = [render_vm(opened, request, existing=existing) for request in requests]
     if as_json:
-        print_json([{"name": request.name, "xml": xml} for request, xml in zip(requests, rendered, strict=True)])
+        _JSON.print([{"name": request.name, "xml": xml} for request, xml in zip(requests, rendered, strict=True)])
         return
     for xml in rendered:
         print_document(xml)

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """reset-vm: reset running VMs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
+
+
+_JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
 
 @click.command("reset-vm")
@@ -31,4 +36,4 @@ def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
             return vm, True
 
         done = chosen.each(opened, reset)
-    chosen.answer(done, outcome=lambda _one: "reset", json=changed_json if as_json else None)
+    chosen.answer(done, outcome=lambda _one: "reset", json=changed_json, output=_JSON if as_json else None)

@@ -1,17 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """resize-vm: other vCPUs, memory, GPUs or parameters of vGPUs for a VM."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput, JsonStep
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import plain, print_json, print_line, say
+from vgpuctl.cli.support.output import plain, print_line, say
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.vm.resize_vm import NewSize, PlannedResize
+
+
+class JsonSize(TypedDict):
+    """A VM's size, host and shares."""
+
+    vcpus: int
+    memory_mib: int
+    gpus: Sequence[str]
+    vgpu_params: Sequence[str]
+    host: str
+    shares: Sequence[str]
+
+
+class JsonResize(TypedDict):
+    """A change of a VM's size. moves: to another host. storage: how its volumes get there, or `none`."""
+
+    changed: bool
+    differences: Sequence[str]
+    before: Mapping[str, object]
+    after: JsonSize
+    moves: bool
+    storage: str
+    notes: Sequence[str]
+    steps: Sequence[JsonStep]
+
+
+_JSON: "JsonOutput[JsonResize]" = JsonOutput()
 
 
 @click.command("resize-vm")
@@ -77,7 +106,7 @@ def command(
             chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason, drain_s)
             plan = resize_vm(opened, vm, size, chosen)
     if as_json:
-        print_json(_show(plan, dry_run=dry_run))
+        _JSON.print(_show(plan, dry_run=dry_run))
         return
     for note in plan.notes if dry_run else ():
         say(f"{vm.label}: {note}")
@@ -112,13 +141,13 @@ def _param(text: str) -> tuple[str, str]:
     return parse_vgpu_param(text, what="--vgpu-param")
 
 
-def _show(plan: "PlannedResize", *, dry_run: bool) -> dict[str, Any]:
+def _show(plan: "PlannedResize", *, dry_run: bool) -> JsonResize:
     from vgpuctl.model.vgpu_params import show_vgpu_param
     from vgpuctl.usecases.support.vm_values import sizes_of
 
     vm = plan.vm
     before = sizes_of(vm, plan.before)
-    after = {
+    after: JsonSize = {
         "vcpus": plan.request.vcpus,
         "memory_mib": plan.request.memory_mib,
         "gpus": [gpu.text for gpu in plan.request.gpus],

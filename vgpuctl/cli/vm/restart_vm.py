@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """restart-vm: restart VMs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+
+_JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
 
 @click.command("restart-vm")
@@ -26,4 +30,4 @@ def command(chosen: VmChoice, timeout_s: float, drain_s: float | None, as_json: 
 
     with services(**where) as opened:
         done = chosen.each(opened, lambda vm: (restart_vm(opened, vm, timeout_s=timeout_s, drain_s=drain_s), True))
-    chosen.answer(done, outcome=lambda _one: "restarted", json=changed_json if as_json else None)
+    chosen.answer(done, outcome=lambda _one: "restarted", json=changed_json, output=_JSON if as_json else None)

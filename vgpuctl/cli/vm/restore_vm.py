@@ -1,13 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """restore-vm: make a deleted VM again with its kept disks."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telling_exposed
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
+
+
+class JsonRestoredVm(TypedDict):
+    """A VM that is there again. without: what it had and does not have any more."""
+
+    changed: bool
+    dry_run: bool
+    vm: "Vm"
+    without: "Sequence[str]"
+
+
+_JSON: "JsonOutput[JsonRestoredVm]" = JsonOutput()
 
 
 @click.command("restore-vm")
@@ -50,4 +67,4 @@ def command(
         for why in restored.without:
             say(f"{tenant}/{name}: {why}")
     if as_json:
-        print_json({"changed": not dry_run, "dry_run": dry_run, "vm": restored.vm, "without": restored.without})
+        _JSON.print({"changed": not dry_run, "dry_run": dry_run, "vm": restored.vm, "without": restored.without})

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_document, print_line, say
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
 if TYPE_CHECKING:
+    from vgpuctl.cli.support.event_output import JsonEvent
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.usecases.network.shown_interfaces import ShownInterface
     from vgpuctl.usecases.placement.queued_vms import QueuedVm
     from vgpuctl.usecases.vm.show_vm import LastRestart, ShownVm
+
+
+_JSON: "JsonOutput[QueuedVm | ShownVm | Sequence[QueuedVm | ShownVm] | Sequence[JsonEvent]]" = JsonOutput()
 
 
 @click.command("show-vm")
@@ -63,12 +68,13 @@ def command(
             print_line("")
         _print(one, with_xml=with_xml)
     if not chosen.is_empty:
-        chosen.answer(done, outcome=lambda _one: "shown", json=_json if as_json and not queued else None)
+        output: JsonOutput[ShownVm | Sequence[ShownVm]] | None = _JSON if as_json and not queued else None
+        chosen.answer(done, outcome=lambda _one: "shown", json=lambda one: one, output=output)
 
 
 def _print_json_with_queued(queued: "Sequence[QueuedVm]", shown: "Sequence[ShownVm]", *, is_one: bool) -> None:
-    every = [*queued, *shown]
-    print_json(every[0] if is_one else every)
+    every: list[QueuedVm | ShownVm] = [*queued, *shown]
+    _JSON.print(every[0] if is_one else every)
 
 
 def _print_queued(one: "QueuedVm") -> None:
@@ -84,10 +90,6 @@ def _print_queued(one: "QueuedVm") -> None:
     print_line(f"queue     since {format_time(entry.queued_at)} UTC, priority {format_priority(entry.priority)}")
     if len(entry.requests) > 1:
         print_line(f"gang      {entry.vm_names}")
-
-
-def _json(_vm: "Vm", shown: "ShownVm") -> object:
-    return shown
 
 
 def _print(shown: "ShownVm", *, with_xml: bool) -> None:
@@ -254,7 +256,7 @@ def _print_history(chosen: VmChoice, *, as_json: bool, **where: Any) -> None:
         histories = [vm_history(opened, tenant, name) for tenant, name in named]
     found = sorted((event for one in histories for event in one), key=lambda event: (event.at, event.id))
     if as_json:
-        print_json([event_json(one) for one in found])
+        _JSON.print([event_json(one) for one in found])
     elif found:
         EVENTS.show(ListOutput(), lambda: found)
     else:

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """start-vm: start VMs that are stopped or paused."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telling_exposed
-from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
+
+
+_JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
 
 @click.command("start-vm")
@@ -53,5 +58,8 @@ def command(
         with telling_exposed(opened, *dict.fromkeys(vm.request.tenant for vm in found)):
             done = on_each_vm(opened, found, start)
     chosen.answer(
-        done, outcome=lambda one: "started" if one[1] else "unchanged", json=changed_json if as_json else None
+        done,
+        outcome=lambda one: "started" if one[1] else "unchanged",
+        json=changed_json,
+        output=_JSON if as_json else None,
     )

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """stop-vm: stop running VMs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_selection import VmChoice, changed_json, vms
+from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
+
+
+_JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
 
 @click.command("stop-vm")
@@ -60,5 +65,8 @@ def command(
 
         done = chosen.each(opened, stop)
     chosen.answer(
-        done, outcome=lambda one: "stopped" if one[1] else "unchanged", json=changed_json if as_json else None
+        done,
+        outcome=lambda one: "stopped" if one[1] else "unchanged",
+        json=changed_json,
+        output=_JSON if as_json else None,
     )

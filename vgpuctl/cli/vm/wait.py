@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line, show_status
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import print_line, show_status
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.support.services import Services
     from vgpuctl.usecases.vm.wait import Awaited, AwaitedName
+
+
+_JSON: "JsonOutput[Awaited | Sequence[Awaited]]" = JsonOutput()
 
 
 @click.command("wait")
@@ -62,7 +66,7 @@ def command(chosen: VmChoice, condition: str, timeout: str, as_json: bool, **whe
         finally:
             show_status("")
     if as_json:
-        print_json(met[0] if chosen.is_one else met)
+        _JSON.print(met[0] if chosen.is_one else met)
 
 
 def _names(opened: "Services", chosen: VmChoice, *, if_exists: bool) -> "Sequence[AwaitedName]":

@@ -11,7 +11,7 @@ import click
 import jsonschema
 import pytest
 
-from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.json_output import JsonOutput, WithFields
 from vgpuctl.cli.support.json_schema import DRAFT, output_schema
 from vgpuctl.cli.support.output import plain
 
@@ -61,9 +61,17 @@ class Printed(TypedDict):
     remark: NotRequired[str]
 
 
-_FIRST: "JsonOutput[Printed]" = JsonOutput("first")
-_SECOND: "JsonOutput[Card | list[str]]" = JsonOutput("second")
-_BAD: "JsonOutput[complex]" = JsonOutput("bad")
+class Measured(TypedDict):
+    """load: measured now."""
+
+    load: str
+    watts: NotRequired[int]
+
+
+_FIRST: "JsonOutput[Printed]" = JsonOutput(["first"])
+_SECOND: "JsonOutput[Card | list[str]]" = JsonOutput(["second"])
+_MERGED: "JsonOutput[WithFields[Card, Measured]]" = JsonOutput(["merged"])
+_BAD: "JsonOutput[complex]" = JsonOutput(["bad"])
 
 
 def _schema(name: str) -> Mapping[str, Any]:
@@ -115,6 +123,12 @@ def test_a_value_of_another_type_does_not_fit(change: Mapping[str, object]) -> N
 def test_a_lacking_field_does_not_fit() -> None:
     whole = plain(CARD)
     assert not [name for name in whole if _fits("second", {key: whole[key] for key in whole if key != name})]
+
+
+def test_fields_of_a_second_value_are_added_and_replace_others() -> None:
+    assert _fits("merged", WithFields(CARD, {"load": "high", "watts": 3}))
+    assert _fits("merged", WithFields(CARD, {"load": "high"}))
+    assert _fits("merged", CARD) is False
 
 
 def test_the_schema_names_its_draft_and_describes_its_classes() -> None:

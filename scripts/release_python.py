@@ -46,8 +46,7 @@ def build(tree: Path, output: Path, date: int) -> None:
         (raw,) = Path(made).iterdir()
         sdist = output / raw.name
         _write_sdist(raw, sdist, date)
-        with tarfile.open(sdist) as archive:
-            archive.extractall(made, filter="data")
+        shutil.unpack_archive(sdist, made)
         unpacked = Path(made) / sdist.name.removesuffix(".tar.gz")
         _run_backend("build_wheel", unpacked, output, date)
 

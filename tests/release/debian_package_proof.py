@@ -54,7 +54,7 @@ def test_the_checksums_and_the_sbom_belong_to_the_files() -> None:
 
 def test_lintian_has_nothing_to_say(package: Path) -> None:
     command = ["lintian", "--allow-root", "--fail-on", "none", "--tag-display-limit", "0", str(package)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=900).stdout.splitlines()
     assert said == []
 
 

@@ -280,7 +280,7 @@ def test_definitions_that_a_layout_cannot_say_are_left_out(tmp_path: Path) -> No
     layout = import_mdevctl(tmp_path, host_facts([gpu.facts()]), left)
     assert layout.gpus == (GpuLayout(GpuMatch(address=gpu.address), VgpuLayout(shares=(("T4-4Q", 1),))),)
     assert [reason.split(" ", 2)[2] for reason in left.reasons] == [
-        "is no GPU of gpu1",
+        "is no GPU of the host",
         "is started by hand; a layout's shares exist always",
         "has attributes, which a layout cannot say",
     ]

@@ -50,6 +50,7 @@ def command(host: str, file: Path, note: str, show: bool, as_json: bool, **where
     (docs/captures.md).
     """
     from vgpuctl.cli.support.services import services
+    from vgpuctl.model.plural import counted
     from vgpuctl.usecases.host.record_host import record_host
 
     with services(**where) as opened:
@@ -71,4 +72,6 @@ def command(host: str, file: Path, note: str, show: bool, as_json: bool, **where
         )
     else:
         print_table(["REPLACED", "VALUES"], sorted(counts.items()), empty="nothing was replaced")
-    say(f"{done.file}: {done.size_bytes} bytes, {len(done.manifest.boards)} GPUs; read it before you send it")
+    say(
+        f"{done.file}: {done.size_bytes} bytes, {counted(len(done.manifest.boards), 'GPU')}; read it before you send it"
+    )

@@ -3,12 +3,11 @@
 
 from vgpuctl.cli.support.examples import Example
 
+_DEBIAN = "debian-13 --path /var/lib/libvirt/images/debian-13.qcow2 --format qcow2"
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "register-image": (
-        Example(
-            "register-image debian-13 --volume debian-13.qcow2 --format qcow2 --host gpu1", "a volume of a host's pool"
-        ),
-        Example("register-image debian-13 --volume debian-13.qcow2 --format qcow2 --host gpu1 --dry-run", "only look"),
+        Example(f"register-image {_DEBIAN} --host gpu1", "a file of that path on each host"),
+        Example(f"register-image {_DEBIAN} --host gpu1 --dry-run", "only look"),
     ),
     "list-images": (
         Example("list-images", "all that VMs can name"),

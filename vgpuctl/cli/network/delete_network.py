@@ -27,6 +27,7 @@ def command(
 ) -> None:
     """Delete a tenant's networks. Refused while VMs are in them."""
     from vgpuctl.cli.support.services import services
+    from vgpuctl.model.plural import counted
     from vgpuctl.usecases.network.delete_network import delete_network
     from vgpuctl.usecases.network.show_network import show_network
 
@@ -37,7 +38,9 @@ def command(
             lambda shown: delete_network(opened, shown.network),
             what="network",
             name=lambda shown: shown.network.request.name,
-            describe=lambda shown: f"{shown.network.label}: {shown.network.request.cidr}, {len(shown.ports)} VMs",
+            describe=lambda shown: (
+                f"{shown.network.label}: {shown.network.request.cidr}, {counted(len(shown.ports), 'VM')}"
+            ),
             yes=yes,
             dry_run=dry_run,
             as_json=as_json,

@@ -39,6 +39,7 @@ def command(
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.errors import UsageError
+    from vgpuctl.model.plural import counted
     from vgpuctl.usecases.node.render_node import render_node, write_rendered
 
     tenant, slash, name = pool.partition("/")
@@ -50,7 +51,7 @@ def command(
     if as_json:
         _JSON.print(rendered)
     elif folder is not None:
-        say(f"{len(written)} files of node {rendered.name} written to {folder}")
+        say(f"{counted(len(written), 'file')} of node {rendered.name} written to {folder}")
     else:
         _print(rendered)
 

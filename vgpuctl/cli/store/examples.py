@@ -13,7 +13,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("prune-events --older-than 365d --yes", "events of more than a year ago"),
     ),
     "grant-store": (
-        Example("grant-store --role reader --as viewer --dry-run", "the statements for PostgreSQL"),
+        Example("grant-store --role reader --as read-only --dry-run", "the statements for PostgreSQL"),
         Example("grant-store --role ops --as operator", "a role that may change things"),
     ),
     "backup-store": (
@@ -21,7 +21,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("backup-store full.backup --with-key", "with the key of its secrets"),
     ),
     "restore-store": (
-        Example("restore-store store.backup --dry-run", "what the backup has"),
+        Example("restore-store store.backup --replace --dry-run", "what would change"),
         Example("restore-store store.backup --replace --yes", "in place of the present store"),
     ),
     "reconcile-store": (

@@ -75,6 +75,7 @@ def command(
     older version up to date; it refuses to replace one that was changed by hand. Point `rule_files` of your own
     Prometheus at FOLDER/rules.
     """
+    from vgpuctl.model.plural import counted
     from vgpuctl.telemetry.shipped_files import Addresses
     from vgpuctl.usecases.telemetry.export_monitoring import FileOutcome, export_monitoring
 
@@ -88,4 +89,4 @@ def command(
     if changed:
         print_table(("FILE", "OUTCOME"), [(one.path, one.outcome) for one in changed], empty="")
     left = f"; {len(done) - len(changed)} unchanged" if len(done) > len(changed) and changed else ""
-    say(f"{'would change' if dry_run else 'changed'} {len(changed)} files{left}" if changed else "no change")
+    say(f"{'would change' if dry_run else 'changed'} {counted(len(changed), 'file')}{left}" if changed else "no change")

@@ -41,6 +41,7 @@ def command(
     Its name and its usage stay. At the end every host is searched for leftovers.
     """
     from vgpuctl.cli.support.services import services
+    from vgpuctl.model.plural import counted
     from vgpuctl.usecases.tenant.offboard_tenant import belongings, offboard_tenant
 
     with services(**where) as opened:
@@ -52,6 +53,6 @@ def command(
             if not yes:
                 confirm(f"Delete all of this of {name}, with disks?")
             asked = offboard_tenant(opened, name, timeout_s=timeout_s, deletes_disks=deletes_disks)
-            say(f"{name}: nothing is left on {len(asked)} hosts")
+            say(f"{name}: nothing is left on {counted(len(asked), 'host')}")
     if as_json:
         _JSON.print({"tenant": name, "deleted": lines, "hosts_asked": asked, "dry_run": dry_run})

@@ -44,7 +44,7 @@ def import_mdevctl(path: Path, facts: HostFacts, left: Left) -> HostLayout:
         attributes = fields["attrs"].items() if "attrs" in fields else []
         gpu = parents.get(parent)
         if gpu is None:
-            left.out(f"{value.origin}: {parent} is no GPU of {facts.hostname}")
+            left.out(f"{value.origin}: {parent} is no GPU of the host")
         elif start not in ("auto", "manual"):
             raise fields["start"].refuse(f"is {start!r}", hint="it can be auto or manual")
         elif start == "manual":

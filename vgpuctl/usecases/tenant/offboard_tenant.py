@@ -170,7 +170,7 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
             asked.append(name)
     if left:
         raise StateError(
-            f"{len(left)} things of tenant {tenant} are left",
+            f"{counted(len(left), 'object')} of tenant {tenant} could not be deleted",
             context=left,
             hint="run the same command again; `vgpuctl gc` deletes what is ours, `virsh vol-delete` other volumes",
         )

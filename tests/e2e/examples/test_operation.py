@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of commands for operation, the store and monitoring."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.examples.scene import Run, Scene, Stage, commands_of, file, play, scene
+from tests.e2e.examples.stage import SMALL, named_fleet, stage
+from tests.postgres_fixture import LocalPostgres
+from vgpuctl.telemetry.history import History, MeasuredValue, Subject
+
+__all__ = ["named_fleet", "stage"]
+
+WEB_1 = f"create-vm acme/web-1 {SMALL} --host gpu1 --gpu A40-8Q"
+DESK_1 = f"create-vm acme/desk-1 {SMALL} --host gpu1 --gpu A40-8Q"
+CONTEXTS = "contexts:\n  lab: {tenant: acme}\n  prod: {tenant: umbrella}\n"
+MEASURED = "workload,profile,throughput,neighbours\n" + "training,A40-8Q,1.0,\n" * 3 + "training,A40-8Q,0.5,vdi\n" * 5
+SEALED = (
+    f"create-node-pool acme/gpu --role k3s --max 1 --gpu A40-8Q {SMALL}"
+    " --join-server https://10.0.0.2:6443 --join-token token"
+)
+ROLES = ("reader", "ops")
+BACKUP = "backup-store store.backup"
+
+
+def keep_history(stage: Stage) -> None:
+    """Readings of more than an hour: a VM that works alone for half of it, and beside another one then."""
+    begin = time.time() // 60 * 60 - 80 * 60
+    web, desk = (Subject("vgpu", "gpu1", name, "0000:41:00.0", "acme", name, "A40-8Q") for name in ("web-1", "desk-1"))
+    with History(stage.folder / "store.db.history") as history:
+        for minute in range(70):
+            alone = minute < 30
+            values = [MeasuredValue(web, "utilization_ratio", 0.9 if alone else 0.6)]
+            if not alone:
+                values.append(MeasuredValue(desk, "utilization_ratio", 0.3))
+            history.add(begin + 60 * minute, values)
+
+
+SCENES: dict[str, Scene] = {
+    "controller": scene(Run("watching the hosts", is_stopped=True), Run("")),
+    "list-controllers": scene(Run(""), Run("[")),
+    "support-bundle": scene(Run("bundle.tar.gz"), Run("anonymous.tar.gz")),
+    "repair": scene(Run(""), Run("")),
+    "show-config": scene(Run("database"), Run("inventory")),
+    "list-contexts": scene(Run("lab"), Run("prod")),
+    "use-context": scene(Run("lab", then={"list-contexts": "lab"}), Run("prod", then={"list-contexts": "prod"})),
+    "help": scene(Run("create-network"), Run("create-vm")),
+    "completion": scene(Run("complete"), Run("complete")),
+    "show-schema": scene(Run("$schema"), Run("$schema")),
+    "list-events": scene(Run("vm-created"), Run("vm-created", is_stopped=True), first=(WEB_1,)),
+    "prune-events": scene(Run("0 events"), Run("0 events")),
+    "grant-store": scene(Run("GRANT"), Run("ops"), first=("create-tenant acme",)),
+    "backup-store": scene(Run("store.backup"), Run("full.backup", first=(SEALED,)), first=(file("token", "secret"),)),
+    "restore-store": scene(
+        Run("would be restored from store.backup", then={"list-tenants -o name": "globex"}),
+        Run("store.db.before-restore-", then={"list-tenants -o name": "!globex"}),
+        first=(BACKUP, "create-tenant globex"),
+    ),
+    "reconcile-store": scene(
+        Run("store and hosts agree"),
+        Run("", then={"create-tenant globex": "globex"}),
+        first=(BACKUP, "restore-store store.backup --replace --yes"),
+    ),
+    "exporter": scene(Run("serving", more="--listen 127.0.0.1:0", is_stopped=True), Run("vgpuctl_")),
+    "list-targets": scene(Run("gpu1"), Run("[")),
+    "export-monitoring": scene(Run("monitoring"), Run("monitoring")),
+    "top": scene(Run("web-1", keys=b"q"), Run("web-1"), first=(WEB_1,)),
+    "map": scene(Run("gpu1"), Run("gpu2"), first=(WEB_1,)),
+    "advise": scene(Run("1 of 1 lease measured"), Run("["), first=(WEB_1, keep_history)),
+    "fit-performance": scene(
+        Run("COST"), Run("COST"), first=(WEB_1, DESK_1, keep_history, file("measured.csv", MEASURED))
+    ),
+    "web": scene(Run("http://127.0.0.1:", more="--listen 127.0.0.1:0", is_stopped=True), Run("<html")),
+}
+
+
+@pytest.fixture
+def variables(tmp_path: Path) -> dict[str, str]:
+    """A configuration with two contexts."""
+    (tmp_path / "config.yaml").write_text(CONTEXTS)
+    return {"VGPUCTL_CONFIG": "{folder}/config.yaml", "XDG_CONFIG_HOME": "{folder}", "XDG_STATE_HOME": "{folder}"}
+
+
+@pytest.fixture
+def roles(postgres: LocalPostgres) -> Iterator[str]:
+    """A database whose server has the roles `reader` and `ops`; its address."""
+    with postgres.create_database() as url:
+        for role in ROLES:
+            postgres.execute(f"CREATE ROLE {role}")
+        yield url
+        for role in ROLES:
+            postgres.execute(f"DROP OWNED BY {role}", database=url.rpartition("/")[2])
+            postgres.execute(f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("name", [one for one in commands_of("operate", "store", "telemetry") if one != "grant-store"])
+def test_the_examples_of_a_command_do_what_they_say(stage: Stage, name: str) -> None:
+    play(stage, name, SCENES[name])
+
+
+def test_the_examples_of_grant_store_do_what_they_say(stage: Stage, roles: str) -> None:
+    play(replace(stage, operator=replace(stage.operator, database=roles)), "grant-store", SCENES["grant-store"])

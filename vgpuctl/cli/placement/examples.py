@@ -32,6 +32,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "reserve acme/class --gpu A40-8Q --from 2031-02-03T08:00 --until 2031-02-03T12:00 --every 7d", "each week"
         ),
     ),
+    "show-reservation": (
+        Example("show-reservation acme/training", "where, when and who"),
+        Example("show-reservation training -t acme -o json", "for a program"),
+    ),
     "list-reservations": (
         Example("list-reservations", "what is reserved"),
         Example("list-reservations --all -t acme", "with past ones of a tenant"),

@@ -16,6 +16,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("create-tenant globex", "without limits"),
         Example("create-tenant wayne --quota vms=10 --quota memory=64GiB", "with quotas"),
     ),
+    "show-tenant": (
+        Example("show-tenant acme", "all that it may use and has"),
+        Example("show-tenant acme -o json", "for a program"),
+    ),
+    "show-pool": (
+        Example("show-pool research", "who may use it, and what is free"),
+        Example("show-pool research --refresh", "after reading its hosts"),
+    ),
     "list-tenants": (
         Example("list-tenants", "quotas and what is used"),
         Example("list-tenants -o name", "names alone"),

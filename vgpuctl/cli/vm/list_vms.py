@@ -53,7 +53,7 @@ def _json(row: "VmRow") -> JsonVm:
     return {
         "tenant": row.request.tenant,
         "name": row.request.name,
-        "state": _word(row),
+        "state": row.word,
         "host": None if one is None else one.vm.host,
         "vm": None if one is None else one.vm,
         "queued": row.queued,
@@ -69,14 +69,6 @@ def _json(row: "VmRow") -> JsonVm:
         "node_pool": None if one is None else one.node_pool,
         "cluster": None if one is None else one.cluster,
     }
-
-
-def _word(row: "VmRow") -> str:
-    """The state in one word, without its age."""
-    if row.listed is None:
-        return "queued"
-    seen = row.listed.seen
-    return "unknown" if seen.unknown_since is not None else seen.state or str(row.listed.vm.state)
 
 
 def _state(row: "VmRow") -> str:

@@ -73,9 +73,11 @@ class ListedGpu:
     health: tuple[HealthFinding, ...] | None = None
 
 
-def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
+def list_gpus(
+    services: Services, *, refresh: bool, hosts: Sequence[str] | None = None
+) -> tuple[Sequence[ListedGpu], Survey]:
     """The GPUs as `read_gpus` finds them, with their memory, declared kind and health."""
-    gpus, seen = read_gpus(services, refresh=refresh)
+    gpus, seen = read_gpus(services, refresh=refresh, hosts=hosts)
     with services.store.reading() as session:
         health = {host: last_health(session, host) for host in {one.host for one in gpus}}
         restrictions = session.restrictions()
@@ -111,22 +113,27 @@ def _health(
     return None if known is None else tuple(conditions_of(known, listed.host, listed.gpu, restrictions))
 
 
-def read_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
-    """The GPUs of every host, from cached facts unless refresh; libvirt is asked on the hosts that are read."""
-    seen = survey(services, services.hosts(), refresh=refresh)
+def read_gpus(
+    services: Services, *, refresh: bool, hosts: Sequence[str] | None = None
+) -> tuple[Sequence[ListedGpu], Survey]:
+    """The GPUs of every host, or of these, from cached facts unless refresh.
+
+    libvirt is asked on the hosts that are read.
+    """
+    wanted = services.hosts() if hosts is None else hosts
+    seen = survey(services, wanted, refresh=refresh)
     look(services, seen.read)
     look_at_health(services, seen.read)
     with services.store.reading() as session:
         leases = session.leases()
         silent = libvirt_problems(session)
-        hosts = observed_hosts(session)
+        observed = observed_hosts(session)
         missing = missing_gpus(session)
         now = session.now()
         restrictions = tuple(session.restrictions())  # with those that this look has set
     rules = {one.name: replace(one.rules, restrictions=restrictions) for one in seen.capacities}
-    wanted = set(services.hosts())
-    read = [(one.name, gpu, _observed(hosts, one.name, gpu)) for one in seen.capacities for gpu in one.facts.gpus]
-    read += [(host, gpu, observed) for host, gpu, observed in missing if host in wanted]
+    read = [(one.name, gpu, _observed(observed, one.name, gpu)) for one in seen.capacities for gpu in one.facts.gpus]
+    read += [(host, gpu, last) for host, gpu, last in missing if host in wanted]
     gpus = [
         ListedGpu(
             host,
@@ -134,13 +141,13 @@ def read_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
             gpu,
             tuple(lease for lease in leases if lease.host == host and lease.share.gpu == gpu.address),
             silent.get(host),
-            observed,
-            describe_age(observed, now),
+            last,
+            describe_age(last, now),
             _closed(rules.get(host), gpu),
             closed_functions(gpu, rules[host]) if host in rules else {},
-            None if host not in hosts else hosts[host].layout,
+            None if host not in observed else observed[host].layout,
         )
-        for host, gpu, observed in sorted(read, key=lambda one: (one[0], one[1].address))
+        for host, gpu, last in sorted(read, key=lambda one: (one[0], one[1].address))
     ]
     return gpus, seen
 

@@ -48,6 +48,14 @@ class VmRow:
     listed: ListedVm | None
     queued: QueueEntry | None = None
 
+    @property
+    def word(self) -> str:
+        """The state in one word, without its age: `queued`, `unknown`, or the last of observed and declared."""
+        if self.listed is None:
+            return "queued"
+        seen = self.listed.seen
+        return "unknown" if seen.unknown_since is not None else seen.state or str(self.listed.vm.state)
+
 
 def list_with_queued(
     services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import GuestError
 from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
-from vgpuctl.model.lease import Share
+from vgpuctl.model.lease import Lease
 from vgpuctl.sharing.kinds import kind_of
 
 
@@ -30,14 +30,15 @@ def display_view(display: DisplayRequest, usb_bus: int | None) -> DisplayView | 
     return DisplayView(display.kind, display.video or VideoModel.NONE, usb_bus)
 
 
-def shown_device(display: DisplayRequest, shares: Sequence[Share], facts: HostFacts) -> int | None:
-    """The index of the share whose picture the console shows, None when it shows none.
+def shown_device(display: DisplayRequest, leases: Sequence[Lease], facts: HostFacts) -> int | None:
+    """The index of the lease whose share the console shows, None when it shows none.
 
     It is the first that can be shown, and no other: libvirt takes one ramfb, and a viewer shows the first head.
     Raises GuestError when none can be, with the reason for each.
     """
     if not display.shows_vgpu or display.vgpu is None:
         return None
+    shares = [lease.share for lease in leases]
     refusals = [kind_of(share.sharing).refuse_console(display.vgpu, facts.libvirt_version) for share in shares]
     if None in refusals:
         return refusals.index(None)
@@ -47,7 +48,7 @@ def shown_device(display: DisplayRequest, shares: Sequence[Share], facts: HostFa
         if refusal is not None
     ]
     raise GuestError(
-        f"vGPU display {display.vgpu} is not possible on {facts.hostname}",
+        f"vGPU display {display.vgpu} is not possible on {leases[0].host if leases else facts.hostname}",
         context=reasons,
         hint=next((one.remedy for one in refusals if one is not None and one.remedy), None),
     )

@@ -229,7 +229,7 @@ def _own_ports(leases: Sequence[Lease], request: VmRequest) -> list[int]:
 def _hostdevs(
     leases: Sequence[Lease], buses: Sequence[int], display: DisplayRequest, facts: HostFacts
 ) -> Iterator[HostdevView]:
-    shown = shown_device(display, [lease.share for lease in leases], facts)
+    shown = shown_device(display, leases, facts)
     for number, (lease, bus) in enumerate(zip(leases, buses, strict=True)):
         yield from gpu_functions(lease.index, lease.share, bus, hostdev_display(display, is_shown=number == shown))
 

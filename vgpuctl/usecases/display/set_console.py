@@ -69,7 +69,7 @@ def _refuse_on_host(services: Services, vm: Vm, leases: tuple[Lease, ...], wante
     if not leases or known is None:
         return
     ordered = sorted(leases, key=lambda lease: lease.index)
-    shown_device(wanted.display, [lease.share for lease in ordered], known.facts)
+    shown_device(wanted.display, ordered, known.facts)
     rules, terms = rules_of(services, vm.host), replace(terms_of(wanted), guest_driver=None)
     for lease in ordered:
         refusal = refuse_terms(lease.share, known.facts, rules, terms)

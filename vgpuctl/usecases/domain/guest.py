@@ -126,8 +126,7 @@ def check_parts(vm: Vm, facts: HostFacts) -> None:
 
 def check_display(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:
     """Find out, before anything is built, whether the console can show what it is to show. Raises GuestError."""
-    shares = [lease.share for lease in sorted(leases, key=lambda lease: lease.index)]
-    shown_device(vm.request.display, shares, facts)
+    shown_device(vm.request.display, sorted(leases, key=lambda lease: lease.index), facts)
 
 
 def remove_domain(

@@ -87,8 +87,7 @@ def _waits_for(services: Services, vm: Vm, lease: Lease, own: list[Lease], wish:
         return None
     with services.store.reading() as session:
         known = session.facts(vm.host)
-    shares = [one.share for one in own]
-    shown = None if known is None else shown_device(vm.request.display, shares, known.facts)
+    shown = None if known is None else shown_device(vm.request.display, own, known.facts)
     is_shown = shown is not None and own[shown] is lease
     answer = kind_of(lease.share.sharing).hot_plug(lease.share, hostdev_display(vm.request.display, is_shown=is_shown))
     reason = wish.refuses(answer)

@@ -26,6 +26,7 @@ FULL = f"create-vm acme/big {SMALL} --gpu A40-48Q --host gpu1"
 WAITS = f"create-vm acme/waits {SMALL} --gpu A40-48Q --host gpu1 --queue"
 USED = (f"create-vm acme/web-1 {SMALL} --gpu A40-8Q",)
 COURSE = "reserve acme/course --gpu A40-8Q --from 2031-01-06T08:00 --until 2031-01-06T18:00"
+TRAINING = "reserve acme/training --gpu A40-8Q --from 2031-03-03T08:00 --until 2031-03-03T18:00"
 CLASS = "reserve acme/class --gpu A40-8Q --from 2031-02-03T08:00 --until 2031-02-03T12:00 --every 7d"
 HPC = f"create-node-pool acme/hpc --role slurm --cluster hpc --max 4 --gpu A40-8Q {SMALL}"
 PODS = f"create-node-pool acme/pods --role k3s --cluster k8s --max 4 --gpu A40-8Q {SMALL}"
@@ -58,6 +59,7 @@ SCENES: dict[str, Scene] = {
         Run("course", then={"list-reservations": "course"}), Run("class", then={"list-reservations": "class"})
     ),
     "list-reservations": scene(Run("course"), Run("course"), first=(COURSE,)),
+    "show-reservation": scene(Run("2031-03-03"), Run('"training"'), first=(TRAINING,)),
     "cancel-reservation": scene(
         Run("course", then={"list-reservations": "!course"}),
         Run("class", then={"list-reservations": "class"}),
@@ -77,6 +79,8 @@ SCENES: dict[str, Scene] = {
         Run("globex", then={"list-tenants -o name": "globex"}), Run("wayne", then={"list-tenants": "64 GiB"})
     ),
     "list-tenants": scene(Run("acme"), Run("umbrella")),
+    "show-tenant": scene(Run("1 running"), Run('"acme"'), first=USED),
+    "show-pool": scene(Run("research"), Run("gpu3"), first=(RESEARCH,)),
     "set-quota": scene(Run("acme", then={"list-tenants": "20"}), Run("acme", then={"list-tenants -o json": "65536"})),
     "show-usage": scene(Run("acme"), Run("tenant"), first=USED),
     "report": scene(Run("acme"), Run("acme.html"), first=USED),

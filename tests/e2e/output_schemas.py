@@ -16,8 +16,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "schemas" / "output"
 
 @functools.cache
 def _validator(name: str) -> Any:
-    file = FOLDER / f"{name}.json"
-    return jsonschema.Draft202012Validator(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+    return jsonschema.Draft202012Validator(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
 
 
 def check_output(arguments: Sequence[str], out: str) -> None:
@@ -32,10 +31,7 @@ def check_output(arguments: Sequence[str], out: str) -> None:
         document = json.loads(out)
     except ValueError:
         return
-    validator = _validator(name)
-    if validator is None:
-        return
-    wrong = [f"{one.json_path}: {_deepest(one)}" for one in validator.iter_errors(document)]
+    wrong = [f"{one.json_path}: {_deepest(one)}" for one in _validator(name).iter_errors(document)]
     assert not wrong, f"vgpuctl {name} --json does not fit its schema:\n" + "\n".join(wrong[:5])
 
 

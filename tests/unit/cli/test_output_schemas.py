@@ -3,6 +3,7 @@
 
 import functools
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import jsonschema
 from vgpuctl.cli.main import command as command_line
 from vgpuctl.cli.support.json_schema import output_schema
 
-FOLDER = Path(__file__).parents[3] / "docs" / "schemas" / "output"
+ROOT = Path(__file__).parents[3]
+CLI = ROOT / "vgpuctl" / "cli"
+FOLDER = ROOT / "docs" / "schemas" / "output"
 
 
 @functools.cache
@@ -40,3 +43,9 @@ def test_every_published_schema_is_that_of_its_command() -> None:
 def test_every_schema_is_a_schema() -> None:
     for schema in _schemas().values():
         jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_commands_print_json_by_the_type_that_they_declare_alone() -> None:
+    rooms = [path for path in sorted(CLI.rglob("*.py")) if path.parent != CLI / "support"]
+    found = [str(path) for path in rooms if re.search(r"\bprint_json\(", path.read_text(encoding="utf-8"))]
+    assert (len(rooms) > 100, found) == (True, [])

@@ -53,6 +53,7 @@ SECTIONS = (
             "restart-vm": "Stop a VM and start it again with its GPU shares.",
             "reset-vm": "Reset a running VM as by its reset button.",
             "force-off": "Force a VM off without asking its guest.",
+            "label-vm": "Set or remove labels of VMs.",
             "rename-vm": "Rename a VM that is off.",
             "attach-nic": "Attach a network interface to a VM, running or not.",
             "detach-nic": "Detach a network interface from a VM.",
@@ -68,7 +69,7 @@ SECTIONS = (
         },
         "vms",
         "A VM belongs to a tenant and is named TENANT/NAME; it holds GPU shares that its leases in the store record.",
-        ("vm-file", "guest-systems", "guest-drivers", "resizing", "proof"),
+        ("labels", "vm-file", "guest-systems", "guest-drivers", "resizing", "proof"),
     ),
     CommandSection(
         "Displays and consoles of VMs",

@@ -37,6 +37,7 @@ class EventKind(enum.StrEnum):
     VM_STARTED = "vm-started", "A stopped VM runs again."
     VM_STOPPED = "vm-stopped", "A VM was stopped, or its kept shares were released."
     VM_RENAMED = "vm-renamed", "A VM has another name; it is noted under both."
+    VM_LABELLED = "vm-labelled", "Labels of a VM were set or removed."
     VM_RESET = "vm-reset", "The guest of a VM was reset; its QEMU went on."
     VM_LOST = "vm-lost", "The data of a VM was on a dead host alone; it is not made anew."
     VM_FOUND = "vm-found", "The host of a lost VM is back and has its data; the VM may start again."

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.constraints import Together
+from vgpuctl.model.labels import parse_label_key, parse_label_value
 from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import VmRequest, printed_name
@@ -267,32 +268,6 @@ def parse_taint(text: str, /, *, what: str = "taint") -> Taint:
             hint=f"write KEY=VALUE:EFFECT with an effect of {', '.join(TaintEffect)}",
         )
     return Taint(parse_label_key(key, what=what), parse_label_value(value, what=what), wanted)
-
-
-_LABEL_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-_LABEL_PREFIX = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
-_LABEL_KEY = re.compile(rf"(?:{_LABEL_PREFIX}/)?{_LABEL_NAME}")
-_LABEL_VALUE = re.compile(rf"(?:{_LABEL_NAME})?")
-
-
-def parse_label_key(text: str, /, *, what: str = "label") -> str:
-    """Read the key of a label or taint by the rules of Kubernetes: `NAME` or `DOMAIN/NAME`. Raises UsageError."""
-    if _LABEL_KEY.fullmatch(text) is None:
-        raise UsageError(
-            f"{what}: '{printable(text[:80])}' is no key of a Kubernetes label",
-            hint="write NAME or DOMAIN/NAME, the name of 1 to 63 letters, digits, '.', '-' and '_'",
-        )
-    return text
-
-
-def parse_label_value(text: str, /, *, what: str = "label") -> str:
-    """Read the value of a label or taint by the rules of Kubernetes. Raises UsageError."""
-    if _LABEL_VALUE.fullmatch(text) is None:
-        raise UsageError(
-            f"{what}: '{printable(text[:80])}' is no value of a Kubernetes label",
-            hint="at most 63 letters, digits, '.', '-' and '_', the first and last a letter or digit; or nothing",
-        )
-    return text
 
 
 def parse_pool_name(text: str, /, *, what: str = "node pool") -> str:

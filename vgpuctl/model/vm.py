@@ -12,6 +12,7 @@ from vgpuctl.model.display import DisplayRequest
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.guest_memory import GuestMemory
+from vgpuctl.model.labels import Labels
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.nic import NicModel, NicRequest
 from vgpuctl.model.numa import GuestNodes
@@ -119,6 +120,7 @@ class VmRequest:
     guest_metrics: address and port of the guest's dcgm-exporter that the tenant lets Prometheus scrape; None for none.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
+    labels: its owner's, by which commands select it.
     """
 
     name: str
@@ -157,6 +159,7 @@ class VmRequest:
     licence: Edition | None = None
     licence_pool: str | None = None
     spare_ports: int | None = None
+    labels: Labels = ()
 
     @property
     def has_seed(self) -> bool:

@@ -12,6 +12,7 @@ from vgpuctl import catalog
 from vgpuctl.model.gpu_map import Closed, Creatable, GpuMap, MapInstance, MapMode, Segment, SegmentKind
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.map_layout import fill_instances, fill_places, fill_row
@@ -69,7 +70,7 @@ def map_gpus(
             drawn = _map(state, tuple(card.leases.values()), known[key], instances or {})
             vfs = tuple(sorted(closed_functions(state.gpu, capacity.rules).items()))
             maps.append(replace(drawn, closed_vfs=vfs))
-    return sorted(maps, key=lambda one: (one.host, one.gpu))
+    return sorted(maps, key=lambda one: (natural(one.host), one.gpu))
 
 
 def _map(state: GpuState, leases: Sequence[Lease], gives: _Gives, instances: Mapping[tuple[str, str], int]) -> GpuMap:

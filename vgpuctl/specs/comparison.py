@@ -14,7 +14,11 @@ def list_differences(table: Table[Any], there: Any, wanted: Any) -> list[str]:
 
 def _compare(field: Field, there: Any, wanted: Any) -> Iterator[str]:
     before, after = value_at(there, field.path), value_at(wanted, field.path)
-    if before == after or field.compared is Compared.NEVER or (field.compared is Compared.IF_GIVEN and after is None):
+    if (
+        before == after
+        or field.compared is Compared.NEVER
+        or (field.compared is Compared.IF_GIVEN and after in (None, ()))
+    ):
         return
     if isinstance(field.type, Document) or field.names_file:
         yield f"{field.key}: differs"

@@ -42,7 +42,7 @@ class Text:
     """One line of text. show: writes the model's value as a user would. takes_numbers: a file may hold `4096` as well.
 
     pattern: a regular expression (of JSON schema) for editors; `parse` decides. hint: of the error for a value that is
-    no text. table: a file may hold a mapping of these fields as well.
+    no text. table: a file may hold a mapping of these fields as well. may_be_empty: a file may hold "".
     """
 
     parse: Parse = plain_text
@@ -51,6 +51,7 @@ class Text:
     pattern: str | None = None
     hint: str | None = None
     table: "Table[Any] | None" = None
+    may_be_empty: bool = False
 
 
 def text_like(pattern: str, meaning: str, *, hint: str | None = None) -> Text:
@@ -102,7 +103,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Named:
-    """A mapping of names to values, or to lists of them. keep: what the model has, from the sorted pairs."""
+    """A mapping of names to values, or to lists of them. keep: what the model has, from the sorted pairs.
+
+    A flag of one takes `NAME=VALUE` several times, and needs texts as values.
+    """
 
     names: Text
     values: "Type"
@@ -177,6 +181,11 @@ class Field:
     def parameter(self) -> str:
         """The name under which a command receives its flag: `disk_size`."""
         return self.key.replace(".", "_")
+
+    @property
+    def is_several(self) -> bool:
+        """True if its flag may be given several times."""
+        return self.is_list or isinstance(self.type, Named)
 
     @property
     def names_file(self) -> bool:
@@ -283,6 +292,8 @@ def show(kind: Type, value: Any) -> str:
     """Write one value of the model as a user would."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(kind, Named):
+        return "=".join(map(str, value))
     return kind.show(value) if isinstance(kind, Text) else str(value)
 
 

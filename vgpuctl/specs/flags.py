@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from vgpuctl.errors import UsageError
-from vgpuctl.specs.field import Choice, Document, Field, Repeated, Table, Text
+from vgpuctl.specs.field import Choice, Document, Field, Named, Repeated, Table, Text
 
 
 def read_flags(
@@ -19,6 +19,9 @@ def read_flags(
     for field in fields:
         written = given.get(field.parameter)
         if written in (None, ()):
+            continue
+        if isinstance(field.type, Named):
+            store_value(values, field, _read_pairs(field, field.type, written))
             continue
         texts = [written] if not field.is_list else written
         if field.names_file and read_file is not None:
@@ -36,6 +39,20 @@ def read_text(field: Field, text: Any) -> Any:
         return text
     one = text.strip() if field.names_file and isinstance(field.type, Text) else text
     return field.type.parse(one, what=field.flag or field.key)
+
+
+def _read_pairs(field: Field, kind: Named, texts: Iterable[str]) -> Any:
+    """The mapping of a flag `NAME=VALUE` that was given several times."""
+    found: dict[Any, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not isinstance(kind.values, Text):
+            raise UsageError(f"{field.flag}: {text[:80]!a} is no {field.metavar}", hint=f"write {field.metavar}")
+        key = kind.names.parse(name, what=str(field.flag))
+        made = kind.values.parse(value, what=str(field.flag))
+        if found.setdefault(key, made) != made:
+            raise UsageError(f"{field.flag}: {name} is given twice, with two values", hint="give each key once")
+    return kind.keep(sorted(found.items()))
 
 
 def refuse_lone_flags(table: Table[Any], given: Mapping[str, Any]) -> None:

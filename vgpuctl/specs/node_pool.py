@@ -12,6 +12,7 @@ from typing import Any
 
 from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import UsageError
+from vgpuctl.model.labels import parse_label
 from vgpuctl.model.node_pool import (
     JOIN_SECRETS,
     MOST_NODES,
@@ -20,8 +21,6 @@ from vgpuctl.model.node_pool import (
     NodePool,
     NodeRole,
     Spread,
-    parse_label_key,
-    parse_label_value,
     parse_pool_name,
     parse_taint,
 )
@@ -39,14 +38,8 @@ from vgpuctl.specs.value import Value
 from vgpuctl.specs.vm import VM, check_request
 
 VM_KEY = "vm"
-_EACH_NODES_OWN = ("name", "tenant", "duration", "guest_metrics")
-
-
-def _parse_label(text: str, /, *, what: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"{what}: {text[:80]!a} is no label", hint="write KEY=VALUE")
-    return parse_label_key(key, what=what), parse_label_value(value, what=what)
+_EACH_NODES_OWN = ("name", "tenant", "duration", "guest_metrics", "labels")
+"""Fields that differ from node to node, and labels, which a pool has for its nodes."""
 
 
 def _show_digest(secret: SecretText) -> str:
@@ -100,7 +93,7 @@ NODE_POOL = Table(
         ),
         Field(
             "labels",
-            Text(_parse_label, "=".join),
+            Text(parse_label, "=".join),
             "Label of the nodes, or feature in Slurm, beside those that vgpuctl adds",
             flag="--label",
             metavar="KEY=VALUE",

@@ -168,6 +168,8 @@ def _read_text(kind: Text | Document, value: Value) -> Any:
         return read_entry(kind.table, value)
     elif kind.takes_numbers and isinstance(value.content, int | float) and not isinstance(value.content, bool):
         text = str(value.content)
+    elif kind.may_be_empty and value.content == "":
+        text = ""
     else:
         text = value.text(hint=kind.hint)
     with value.located():

@@ -16,6 +16,7 @@ from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.constraints import Together, parse_group, parse_label
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.guest_memory import exact_page_size, format_page_size, parse_page_size
+from vgpuctl.model.labels import check_labels, parse_label_key, parse_label_value
 from vgpuctl.model.metrics_address import parse_metrics_address
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.priority import format_priority, parse_priority
@@ -26,7 +27,7 @@ from vgpuctl.model.vm import Preemption, RestartPolicy, VmRequest, check_name, p
 from vgpuctl.specs import comparison
 from vgpuctl.specs.bounded_reader import shown_name
 from vgpuctl.specs.document import YamlDocument, read_documents
-from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Table, Text, Truth, Whole
+from vgpuctl.specs.field import Choice, Compared, Document, Field, Named, Repeated, Table, Text, Truth, Whole
 from vgpuctl.specs.file_kinds import FileKind, refuse_other_kind
 from vgpuctl.specs.flags import read_flags, refuse_lone_flags
 from vgpuctl.specs.guest_rules import refuse_impossible_guest
@@ -141,6 +142,15 @@ VM = Table(
             parts=("together",),
             compared=Compared.NEVER,
             example="web:apart",
+        ),
+        Field(
+            "labels",
+            Named(Text(parse_label_key), Text(parse_label_value, may_be_empty=True)),
+            "Label of the VM, by which `--selector` finds it",
+            flag="--label",
+            metavar="KEY=VALUE",
+            compared=Compared.IF_GIVEN,
+            example="{app: web, env: prod}",
         ),
         Field(
             "workload",
@@ -298,6 +308,7 @@ def check_request(request: VmRequest) -> VmRequest:
         )
     if sum(gpu.count for gpu in request.gpus) > 16:
         raise UsageError("more than 16 GPUs for one VM")
+    check_labels(request.labels, what=f"VM {request.name}")
     check_devices(request)
     request = with_os_defaults(request)
     refuse_impossible_guest(request)

@@ -40,6 +40,7 @@ class CompletedKind(StrEnum):
     NODE_POOL = "node pool"
     RESERVATION = "reservation"
     LICENCE_POOL = "licence pool"
+    LABEL = "label"
 
 
 _OF_TENANTS = {
@@ -73,6 +74,13 @@ class _Gpu(msgspec.Struct):
     types: list[_Type] = []
 
 
+_LABELS = "SELECT tenant, request FROM vms UNION SELECT tenant, request FROM queue"
+
+
+class _Request(msgspec.Struct):
+    labels: list[tuple[str, str]] = []
+
+
 class _Facts(msgspec.Struct):
     gpus: list[_Gpu] = []
 
@@ -80,8 +88,8 @@ class _Facts(msgspec.Struct):
 def names(url: str, kind: CompletedKind, *, tenant: str | None = None, host: str | None = None) -> list[str]:
     """The names of one kind, at most 1000, sorted. url: of the store, without `@FILE`.
 
-    tenant: only its objects, by their plain names; else `TENANT/NAME`. host: only GPUs of this host. Empty where the
-    store cannot be read, or is of another version.
+    tenant: only its objects, by their plain names; else `TENANT/NAME`. A label is `KEY=VALUE`. host: only GPUs of this
+    host. Empty where the store cannot be read, or is of another version.
     """
     try:
         return read_names(url, kind, tenant=tenant, host=host)
@@ -93,12 +101,25 @@ def read_names(url: str, kind: CompletedKind, *, tenant: str | None = None, host
     """The same, with the driver's error where the store cannot be read."""
     if kind in (CompletedKind.GPU, CompletedKind.PROFILE):
         return sorted(_of_facts(_rows(url, _FACTS), kind, host))[:_MOST]
+    if kind is CompletedKind.LABEL:
+        return sorted(_labels(_rows(url, _LABELS), tenant))[:_MOST]
     rows = _rows(url, f"{_OF_TENANTS.get(kind) or _PLAIN[kind]} LIMIT {_MOST}")
     if kind in _PLAIN:
         return sorted(str(name) for (name,) in rows)
     if tenant is not None:
         return sorted(str(name) for whose, name in rows if whose == tenant)
     return sorted(f"{whose}/{name}" for whose, name in rows)
+
+
+def _labels(rows: Sequence[Sequence[Any]], tenant: str | None) -> set[str]:
+    """`KEY=VALUE` of the VMs, and of those in the queue."""
+    found: set[str] = set()
+    for whose, text in rows:
+        if tenant in (None, whose):
+            requests = decode(text, list[_Request] | _Request)
+            for one in requests if isinstance(requests, list) else [requests]:
+                found.update(map("=".join, one.labels))
+    return found
 
 
 def _of_facts(rows: Sequence[Sequence[Any]], kind: CompletedKind, host: str | None) -> Iterator[str]:

@@ -86,6 +86,13 @@ class QueueRows(TenantRows, OperationRows):
                 return replace(entry, request=with_documents(entry.request, texts), others=others)
         return entry
 
+    def set_queued_requests(self, entry: QueueEntry, requests: Sequence[VmRequest]) -> None:
+        """Replace the requests of an entry, as many as it has. Raises ConcurrentChange while it is being served."""
+        self.refuse_while_served(entry.id)
+        encoded = codec.encode(list(requests) if entry.kind.has_several() else requests[0])
+        values = {"name": requests[0].name, "request": encoded, "request_version": codec.REQUEST_VERSION}
+        self._write(update(_QUEUE).where(_QUEUE.c.id == entry.id).values(values))
+
     def leave_queue(self, entry_id: int) -> bool:
         """Take an entry out. Returns False when it was gone; raises ConcurrentChange while it is being served."""
         self.refuse_while_served(entry_id)
@@ -100,7 +107,7 @@ class QueueRows(TenantRows, OperationRows):
         for row in self._read(select(_QUEUE).where(_QUEUE.c.id == entry_id)):
             if not self._is_free(entry_id):
                 raise ConcurrentChange(
-                    f"a controller is just starting {_entry(row).name}", hint="wait for it, then delete the VM"
+                    f"a controller is just starting {_entry(row).name}", hint="wait for it, then try again"
                 )
 
     def drop_start(self, tenant: str, name: str) -> None:

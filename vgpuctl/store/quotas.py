@@ -8,6 +8,7 @@ from sqlalchemy import delete, insert, select
 
 from vgpuctl.errors import NotFound
 from vgpuctl.model.lease import LeaseState, Share
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.limits import Quota, month_of
@@ -106,10 +107,10 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
         return [
             Pool(
                 name,
-                tuple(sorted(row.host for row in hosts if row.pool == name)),
-                tuple(sorted(row.tenant for row in grants if row.pool == name)),
+                tuple(sorted((row.host for row in hosts if row.pool == name), key=natural)),
+                tuple(sorted((row.tenant for row in grants if row.pool == name), key=natural)),
             )
-            for name in sorted(row.name for row in self._read(select(_POOLS)))
+            for name in sorted((row.name for row in self._read(select(_POOLS))), key=natural)
         ]
 
     def pool(self, name: str) -> Pool:

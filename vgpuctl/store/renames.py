@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.vm import Vm, VmRequest, printed_name
+from vgpuctl.model.vm import Vm, printed_name
 from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind, VpcSpec
 from vgpuctl.store import codec, tables
 from vgpuctl.store.leases import LeaseRows
@@ -26,6 +26,8 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
         controller serves the VM's entry of the queue.
         """
         tenant, old = vm.request.tenant, vm.request.name
+        now = self.vm(tenant, old)
+        request = vm.request if now is None else replace(vm.request, labels=now.request.labels)
         self.refuse_taken_name(tenant, name)
         self._rename_in_queue(tenant, old, name)
         self._rename_objects(tenant, old, name)
@@ -35,7 +37,7 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
             .where(vms.c.uuid == vm.uuid)
             .values(
                 name=name,
-                request=codec.encode(replace(vm.request, name=name)),
+                request=codec.encode(replace(request, name=name)),
                 request_version=codec.REQUEST_VERSION,
                 domain=domain,
             ),
@@ -67,13 +69,7 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
         entry = self.queued(tenant, old)
         if entry is None:
             return
-        self.refuse_while_served(entry.id)
-        requests: tuple[VmRequest, ...] = tuple(
-            replace(one, name=name) if one.name == old else one for one in entry.requests
-        )
-        queue = tables.queue
-        encoded = codec.encode(requests if entry.kind.has_several() else requests[0])
-        self._write(update(queue).where(queue.c.id == entry.id).values(name=requests[0].name, request=encoded))
+        self.set_queued_requests(entry, [replace(one, name=name) if one.name == old else one for one in entry.requests])
 
     def _rename_objects(self, tenant: str, old: str, name: str) -> None:
         """Point the floating IP, port forwards and load balancers of the VM to its new name."""

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Row, select, update
 
 from vgpuctl.errors import NotFound
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.preemption import USUAL_POLICY, PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.store import tables
 from vgpuctl.store.records import Tenant
@@ -35,7 +36,7 @@ class TenantRows(Rows):
     def tenants(self) -> list[Tenant]:
         """Every tenant, by name."""
         rows = self._read(select(tables.tenants))
-        return sorted(map(_tenant, rows), key=lambda tenant: tenant.name)
+        return sorted(map(_tenant, rows), key=lambda tenant: natural(tenant.name))
 
     def set_policy(self, name: str, policy: TenantPolicy) -> None:
         """Replace a tenant's preemption policy. Raises NotFound."""

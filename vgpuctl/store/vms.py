@@ -7,7 +7,9 @@ from typing import Any
 from sqlalchemy import Row, Select, delete, insert, select, update
 
 from vgpuctl.errors import NotFound, StateError
+from vgpuctl.model.labels import Labels
 from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState, comes_back
 from vgpuctl.store import codec, tables
@@ -75,7 +77,7 @@ class VmRows(QueueRows, LicenceRows):
 
     def _vms(self, query: Select[Any]) -> list[Vm]:
         found = [_vm(row) for row in self._read(query)]
-        return sorted(found, key=lambda vm: (vm.request.tenant, vm.request.name))
+        return sorted(found, key=lambda vm: natural_path(vm.label))
 
     def vm_times(self) -> dict[str, float]:
         """When each VM was created (seconds since the epoch, UTC), by uuid."""
@@ -138,17 +140,26 @@ class VmRows(QueueRows, LicenceRows):
         self._change_vm(uuid, nodes=_nodes(nodes))
 
     def set_vm_request(self, uuid: str, request: VmRequest) -> None:
-        """Replace what was asked for; tenant and name stay.
+        """Replace what was asked for; tenant and name stay, and labels, which `set_vm_labels` alone changes.
 
         Raises NotFound, and StateError when the request names another tenant or VM.
         """
-        for row in self._read(select(_VMS.c.tenant, _VMS.c.name).where(_VMS.c.uuid == uuid)):
+        for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
+            request = replace(request, labels=_vm(row).request.labels)
             if (row.tenant, row.name) != (request.tenant, request.name):
                 raise StateError(
                     f"VM {row.name} of tenant {row.tenant} cannot become {request.name} of tenant {request.tenant}",
                     hint="create a new VM of that name",
                 )
         self._change_vm(uuid, request=codec.encode(request), request_version=codec.REQUEST_VERSION)
+
+    def set_vm_labels(self, uuid: str, labels: Labels) -> None:
+        """Replace the labels of a VM. Raises NotFound."""
+        for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
+            request = replace(_vm(row).request, labels=labels)
+            self._change_vm(uuid, request=codec.encode(request), request_version=codec.REQUEST_VERSION)
+            return
+        raise self._gone(uuid)
 
     def delete_vm(self, uuid: str) -> bool:
         """Delete a VM's row with its ports, their addresses, its proofs, and its place in the queue for its start.
@@ -194,10 +205,13 @@ class VmRows(QueueRows, LicenceRows):
 
     def _change_vm(self, uuid: str, **values: object) -> None:
         if self._write(update(_VMS).where(_VMS.c.uuid == uuid).values(**values)).rowcount != 1:
-            raise NotFound(
-                f"there is no VM with uuid {uuid} in the store {self._store_name}",
-                hint="another run may have deleted it; see `vgpuctl list-vms`",
-            )
+            raise self._gone(uuid)
+
+    def _gone(self, uuid: str) -> NotFound:
+        return NotFound(
+            f"there is no VM with uuid {uuid} in the store {self._store_name}",
+            hint="another run may have deleted it; see `vgpuctl list-vms`",
+        )
 
 
 def _vm(row: Row[Any]) -> Vm:

@@ -195,6 +195,7 @@ SCENARIO = (
     Step(f"attach-nic web default {ACME}", EventKind.NIC_ATTACHED, "acme/web"),
     Step(f"detach-nic web default {ACME} --last --timeout 0", EventKind.NIC_DETACHING, "acme/web"),
     Step(f"force-off web {ACME}", EventKind.VM_STOPPED, "acme/web"),
+    Step(f"label-vm web {ACME} app=web", EventKind.VM_LABELLED, "acme/web"),
     Step(f"rename-vm web shop {ACME}", EventKind.VM_RENAMED, "acme/shop"),
     Step(f"rename-vm shop web {ACME}", EventKind.VM_RENAMED, "acme/web"),
     Step(f"restart-vm web {ACME} --timeout 0", EventKind.VM_STARTED, "acme/web"),

@@ -24,6 +24,7 @@ _LISTING: "Listing[ListedSnapshot, ListedSnapshot]" = Listing(
         Column("STATE", _state, colour=lambda one: colour_of_state(_state(one))),
     ),
     name=lambda one: one.name,
+    in_order=True,
     json=lambda one: one,
     empty="the VM has no snapshot: take one with `vgpuctl create-snapshot`",
 )

@@ -45,6 +45,7 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
         Column("SEEN", lambda one: one.seen, drops=5),
     ),
     name=lambda one: f"{one.host}/{one.gpu}/{one.profile.name}",
+    in_order=True,
     json=lambda one: one,
     empty="no vGPU type found",
 )

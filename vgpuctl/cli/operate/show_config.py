@@ -26,6 +26,7 @@ _LISTING: "Listing[ShownSetting, ShownSetting]" = Listing(
         Column("MEANING", lambda one: one.meaning, is_wide=True),
     ),
     name=lambda one: one.setting,
+    in_order=True,
     json=lambda one: one,
     empty="no setting",
 )

@@ -64,6 +64,7 @@ _LISTING: "Listing[_QueueRow, Waiting]" = Listing(
         Column("REASON", lambda one: one.waiting.entry.reason, is_text=True),
     ),
     name=lambda one: f"{one.waiting.entry.request.tenant}/{one.waiting.entry.request.name}",
+    in_order=True,
     json=lambda one: one.waiting,
     empty="nobody waits",
 )

@@ -40,6 +40,7 @@ _LISTING: "Listing[_CalendarRow, Reservation]" = Listing(
         Column("HOST", lambda one: one.reservation.host, drops=1),
     ),
     name=lambda one: f"{one.reservation.tenant}/{one.reservation.name}",
+    in_order=True,
     json=lambda one: one.reservation,
     empty="nothing is reserved",
 )

@@ -83,12 +83,18 @@ def _priorities(_context: click.Context, _incomplete: str) -> Sequence[str]:
     return [one.name.lower() for one in PriorityClass]
 
 
+def _selectors(context: click.Context, incomplete: str) -> Sequence[str]:
+    """Selectors with one more label of the store at their end."""
+    head = incomplete[: incomplete.rfind(",") + 1]
+    return [head + one for one in _LABEL(context, "")]
+
+
 VM, HOST, TENANT = _of_store("VM"), _of_store("host"), _of_store("tenant")
 _NETWORK, _IMAGE, _PROFILE = _of_store("network"), _of_store("image"), _of_store("profile")
 _EXTERNAL, _GROUP, _BALANCER = _of_store("external network"), _of_store("security group"), _of_store("load balancer")
 _HOST_POOL, _NODE_POOL, _DISK = _of_store("pool of hosts"), _of_store("node pool"), _of_store("disk")
 _RESERVATION, _LICENCES, _QUEUED = _of_store("reservation"), _of_store("licence pool"), _of_store("queued VM")
-_GPU, _DELETED = _of_store("GPU"), _of_store("deleted VM")
+_GPU, _DELETED, _LABEL = _of_store("GPU"), _of_store("deleted VM"), _of_store("label")
 
 BY_PARAMETER: dict[str, Source] = {
     "tenant": TENANT,
@@ -126,6 +132,7 @@ BY_PARAMETER: dict[str, Source] = {
     "licence_pool": _LICENCES,
     "pools": _HOST_POOL,
     "context_name": _contexts,
+    "selector": _selectors,
     "policy": _policies,
     "os": _systems,
     "kinds": _kinds_of_events,

@@ -65,6 +65,7 @@ EVENTS: "Listing[Event, JsonEvent]" = Listing(
         Column("HOST", lambda one: one.host, is_wide=True),
     ),
     name=lambda one: str(one.id),
+    in_order=True,
     json=event_json,
     empty="no event fits",
 )

@@ -16,7 +16,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def field_options(table: Table[Any], *, are_required: bool = False) -> Callable[[Command], Command]:
-    """Add one option per field that has a flag. A flag that is not given is passed as None, or as () for a list.
+    """Add one option per field that has a flag. A flag that is not given is passed as None, or as () for one that
+    may be given several times.
 
     are_required: demand the flags of required fields, where no file can hold them instead.
     """
@@ -42,7 +43,9 @@ def field_option(field: Field, *, default: str | None, is_required: bool = False
     """
     assert field.flag is not None
     short, variable = _SHORT.get(field.flag, (None, None))
-    text = field.help + "; may be given several times" * field.is_list + f"; default: {default}" * bool(default) + "."
+    text = (
+        field.help + "; may be given several times" * field.is_several + f"; default: {default}" * bool(default) + "."
+    )
     if isinstance(field.type, Truth):
         return click.option(field.flag, field.parameter, is_flag=True, default=None, help=text)
     return click.option(
@@ -50,7 +53,7 @@ def field_option(field: Field, *, default: str | None, is_required: bool = False
         field.parameter,
         envvar=variable,
         type=_click_type(field.type),
-        multiple=field.is_list,
+        multiple=field.is_several,
         required=is_required,
         metavar=field.metavar,
         help=text,

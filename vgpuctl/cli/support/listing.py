@@ -16,7 +16,7 @@ from vgpuctl.cli.support.output import Styled, print_csv, print_json, print_line
 from vgpuctl.cli.support.output_format import OutputFormat, list_format
 from vgpuctl.cli.support.terminal import terminal_width
 from vgpuctl.errors import UsageError
-from vgpuctl.model.natural_order import natural
+from vgpuctl.model.natural_order import natural, natural_path
 
 Row = TypeVar("Row")
 JsonRow = TypeVar("JsonRow")
@@ -82,13 +82,15 @@ class ListOutput:
 class Listing(Generic[Row, JsonRow]):
     """A list of the command line; its second type is that of a row for programs, from which its schema is made.
 
-    name: what `-o name` prints, and what other commands take. json: a row for programs. empty: the remark without rows.
+    name: what `-o name` prints, and what other commands take; the rows are in natural order of it, unless in_order:
+    then they stay in the order in which they are read. json: a row for programs. empty: the remark without rows.
     """
 
     columns: tuple[Column[Row], ...]
     name: Callable[[Row], str]
     json: Callable[[Row], JsonRow]
     empty: str
+    in_order: bool = False
     _by_name: dict[str, Column[Row]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -162,8 +164,9 @@ class Listing(Generic[Row, JsonRow]):
             self._column(one, "--columns")
 
     def wanted(self, rows: Sequence[Row], output: ListOutput) -> Sequence[Row]:
-        """The rows that fit --filter, in the order of --sort-by."""
-        return self._sorted(self._filtered(rows, output.conditions), output.sort_by)
+        """The rows that fit --filter, in the order of --sort-by, and where that says nothing in the list's own."""
+        own = rows if self.in_order else sorted(rows, key=lambda row: natural_path(self.name(row)))
+        return self._sorted(self._filtered(own, output.conditions), output.sort_by)
 
     def nothing(self, rows: Sequence[Row], output: ListOutput) -> str:
         """The remark when none of the rows, or no row at all, is left to show."""

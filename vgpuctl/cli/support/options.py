@@ -130,6 +130,22 @@ tenant = tenant_of("The tenant the VM belongs to.")
 network_tenant = tenant_of("The tenant the network belongs to.")
 tenant_filter = tenant_filter_of("Only objects of this tenant.")
 
+
+def _read_selector(_context: click.Context, _parameter: click.Parameter, given: str | None) -> Any:
+    from vgpuctl.model.labels import parse_selector
+
+    return None if given is None else parse_selector(given)
+
+
+selector = click.option(
+    "-l",
+    "--selector",
+    metavar="SELECTOR",
+    callback=_read_selector,
+    help="Only VMs with such labels: KEY=VALUE, KEY!=VALUE, KEY, !KEY, KEY in (A,B), KEY notin (A,B); `,` is and.",
+)
+"""Of commands without --limit, whose short flag is the same."""
+
 _HISTORY: dict[str, Any] = {
     "envvar": "VGPUCTL_HISTORY",
     "type": click.Path(path_type=Path, dir_okay=False),

@@ -22,6 +22,7 @@ REHEARSED = frozenset(
     | {"start-vm", "stop-vm", "restart-vm", "reset-vm", "force-off", "rename-vm"}
     | {"attach-nic", "detach-nic", "attach-disk", "detach-disk", "resize-disk", "eject-iso"}
     | {"create-snapshot", "revert-snapshot", "delete-snapshot", "reconcile-store"}
+    | {"label-vm"}
 )
 """Commands whose dry run is a run that changes nothing."""
 

@@ -16,9 +16,11 @@ from vgpuctl.cli.support.output import confirm, plain, say
 from vgpuctl.cli.support.rehearsal import current
 from vgpuctl.cli.support.services import report_hosts
 from vgpuctl.errors import UsageError
+from vgpuctl.model.labels import is_label_change, parse_label_change
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
+    from vgpuctl.model.labels import Selector
     from vgpuctl.model.vm import Vm
     from vgpuctl.usecases.placement.queued_vms import QueuedVm
     from vgpuctl.usecases.support.each_vm import VmResult
@@ -135,25 +137,47 @@ def changed_json(done: "tuple[Vm, bool]") -> JsonVmChange:
     return {"changed": changed, "vm": vm}
 
 
-def vms(verb: str | None = None, *, yes: bool = True) -> Callable[[Command], Command]:
+def _selection(
+    names: tuple[str, ...],
+    tenant: str | None,
+    selector: "Selector | None",
+    *,
+    is_all: bool,
+    is_every_tenant: bool,
+) -> "VmSelection":
+    """What the command line says of its VMs. A selector alone is of all VMs. Raises UsageError."""
+    from vgpuctl.usecases.support.find_vms import VmSelection, is_glob
+
+    if bool(names) == is_all and (is_all or selector is None):
+        raise UsageError(
+            "NAME and --all exclude each other" if is_all else "no VM is named",
+            hint="name VMs, or give --all or --selector with -t TENANT, or with -A for all tenants",
+        )
+    plain = next((one for one in names if not is_glob(one)), None)
+    if selector is not None and plain is not None:
+        raise UsageError(
+            f"{plain} and --selector exclude each other", hint="give globs such as 'web-*' with --selector, or no name"
+        )
+    return VmSelection(names, tenant, is_all or not names, is_every_tenant, selector)
+
+
+def vms(verb: str | None = None, *, yes: bool = True, changes_labels: bool = False) -> Callable[[Command], Command]:
     """NAME... and the options that choose VMs; the command gets `chosen`.
 
     verb: of the question before VMs are changed that were not named one by one. yes: False for a command with a --yes
-    of its own.
+    of its own. changes_labels: KEY=VALUE and KEY- stand behind the names; the command gets `change`.
     """
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
-        def command(vm_names: tuple[str, ...], tenant: str | None, is_all: bool, **given: Any) -> Any:
-            from vgpuctl.usecases.support.find_vms import VmSelection
-
-            if bool(vm_names) == is_all:
-                raise UsageError(
-                    "NAME and --all exclude each other" if is_all else "no VM is named",
-                    hint="name VMs, or give --all with -t TENANT, or with -A for all tenants",
-                )
+        def command(
+            vm_names: tuple[str, ...], tenant: str | None, is_all: bool, selector: "Selector | None", **given: Any
+        ) -> Any:
+            if changes_labels:
+                given["change"] = parse_label_change(one for one in vm_names if is_label_change(one))
+                vm_names = tuple(one for one in vm_names if not is_label_change(one))
             is_every_tenant = options.has_all_tenants(click.get_current_context())
-            selection = VmSelection(vm_names, tenant, is_all, is_every_tenant)
+            selection = _selection(vm_names, tenant, selector, is_all=is_all, is_every_tenant=is_every_tenant)
             is_sure = given.pop("yes") if verb is not None and yes else True
             return function(chosen=VmChoice(selection, verb, is_sure, time.monotonic()), **given)
 
@@ -161,7 +185,9 @@ def vms(verb: str | None = None, *, yes: bool = True) -> Callable[[Command], Com
         if verb is not None and yes:
             made = options.yes(made)
         every = click.option("--all", "is_all", is_flag=True, help="All VMs of the tenant, or with -A of all tenants.")
-        made = options.tenant_filter_of("The tenant of names without one, and of --all.")(every(made))
-        return click.argument("vm_names", nargs=-1, metavar="NAME...")(made)
+        made = options.tenant_filter_of("The tenant of names without one, of --all and of --selector.")(
+            every(options.selector(made))
+        )
+        return click.argument("vm_names", nargs=-1, metavar="NAME..." + " KEY=VALUE... KEY-..." * changes_labels)(made)
 
     return decorate

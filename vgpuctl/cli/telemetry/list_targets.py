@@ -26,6 +26,7 @@ _LISTING: "Listing[TargetGroup, TargetGroup]" = Listing(
         _column("profile", 2),
     ),
     name=lambda one: one["targets"][0],
+    in_order=True,
     json=lambda one: one,
     empty="no targets",
 )

@@ -70,6 +70,7 @@ _INTERVALS: "Listing[Interval, Interval]" = Listing(
         ),
     ),
     name=lambda one: one.lease_id,
+    in_order=True,
     json=lambda one: one,
     empty="nothing was used",
 )

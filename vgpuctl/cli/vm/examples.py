@@ -10,6 +10,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "list-vms": (
         Example("list-vms -t acme", "the VMs of one tenant"),
+        Example("list-vms -A --selector app=web,env!=dev", "by labels"),
         Example("list-vms --filter 'state=running*' --sort-by -memory", "running VMs, the largest first"),
     ),
     "show-vm": (
@@ -39,6 +40,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "wait": (
         Example("wait acme/web-1 --for running", "after create-vm --queue"),
         Example("wait --all -t acme --for placed --timeout 30s", "every VM of a tenant"),
+    ),
+    "label-vm": (
+        Example("label-vm acme/web-1 app=web env=prod", "set two labels"),
+        Example("label-vm 'acme/web-*' env- --yes", "remove a label from several"),
     ),
     "rename-vm": (
         Example("rename-vm acme/web-2 web-9", "a VM that is off"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-vms: the store's VMs as they were last observed; no host is contacted without --refresh."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -13,6 +14,7 @@ from vgpuctl.cli.support.state_colours import colour_of_state
 from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
+    from vgpuctl.model.labels import Selector
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.licence import LicenceSeat
     from vgpuctl.model.queue import QueueEntry
@@ -46,6 +48,7 @@ class JsonVm(TypedDict):
     licence: "LicenceSeat | None"
     node_pool: str | None
     cluster: str | None
+    labels: dict[str, str]
 
 
 def _json(row: "VmRow") -> JsonVm:
@@ -68,6 +71,7 @@ def _json(row: "VmRow") -> JsonVm:
         "licence": None if one is None else one.licence,
         "node_pool": None if one is None else one.node_pool,
         "cluster": None if one is None else one.cluster,
+        "labels": dict(row.request.labels),
     }
 
 
@@ -108,6 +112,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
         Column("LICENCE", _licence, is_rare=True, drops=3),
         Column("NODE POOL", lambda one: one.listed and one.listed.node_pool, is_rare=True, drops=3),
         Column("CLUSTER", lambda one: one.listed and one.listed.cluster, is_rare=True, drops=4),
+        Column("LABELS", lambda one: tuple(map("=".join, one.request.labels)) or None, is_wide=True, is_rare=True),
     ),
     name=lambda one: f"{one.request.tenant}/{one.request.name}",
     json=_json,
@@ -120,11 +125,18 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
 @click.option("--host", metavar="NAME", help="Only VMs on this host.")
 @click.option("--node-pool", metavar="NAME", help="Only nodes of this pool; needs --tenant.")
 @click.option("--refresh", is_flag=True, help="Ask the libvirt of their hosts for the present states first.")
+@options.selector
 @options.one_host
 @options.forks
 @_LISTING.options
 def command(
-    tenant: str | None, host: str | None, node_pool: str | None, refresh: bool, output: ListOutput, **where: Any
+    tenant: str | None,
+    host: str | None,
+    node_pool: str | None,
+    refresh: bool,
+    selector: "Selector | None",
+    output: ListOutput,
+    **where: Any,
 ) -> None:
     """List the VMs of the store with their GPU shares, and those that wait in the queue to be created.
 
@@ -137,7 +149,10 @@ def command(
 
     with services(**where) as opened:
         failures = refresh_vms(opened, tenant=tenant, host=host, node_pool=node_pool) if refresh else {}
-        listed = _LISTING.show(output, lambda: list_with_queued(opened, tenant=tenant, host=host, node_pool=node_pool))
+        wanted = functools.partial(
+            list_with_queued, opened, tenant=tenant, host=host, node_pool=node_pool, selector=selector
+        )
+        listed = _LISTING.show(output, wanted)
     hosts = {one.listed.vm.host for one in listed if one.listed is not None}
     report_failures(list(failures.items()), answered=len(hosts - set(failures)))
 

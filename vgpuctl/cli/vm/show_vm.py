@@ -87,9 +87,15 @@ def _print_queued(one: "QueuedVm") -> None:
     print_line(f"VM        {one.name} of tenant {one.tenant}, queued to be created" + _reason(entry.reason))
     print_line(f"size      {counted(request.vcpus, 'vCPU')}, {format_mib(request.memory_mib)}")
     print_line(f"GPU       {', '.join(gpu.text for gpu in request.gpus) or 'none'}")
+    _print_labels(request)
     print_line(f"queue     since {format_time(entry.queued_at)} UTC, priority {format_priority(entry.priority)}")
     if len(entry.requests) > 1:
         print_line(f"gang      {entry.vm_names}")
+
+
+def _print_labels(request: "VmRequest") -> None:
+    if request.labels:
+        print_line(f"labels    {', '.join(map('='.join, request.labels))}")
 
 
 def _print(shown: "ShownVm", *, with_xml: bool) -> None:
@@ -106,6 +112,7 @@ def _print(shown: "ShownVm", *, with_xml: bool) -> None:
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     memory = format_mib(vm.request.memory_mib) + pages
     print_line(f"size      {counted(vm.request.vcpus, 'vCPU')}, {memory}, firmware {vm.request.firmware}")
+    _print_labels(vm.request)
     for line in _virtual_hardware(vm.request):
         print_line(line)
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)

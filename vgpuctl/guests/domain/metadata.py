@@ -11,8 +11,9 @@ from typing import cast
 from xml.etree import ElementTree
 
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
-from vgpuctl.errors import GuestError
+from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.xml_reader import read_whole, read_xml
+from vgpuctl.model.labels import Labels, check_labels, parse_label_key, parse_label_value
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.specs.differing import differing_fields
@@ -52,6 +53,19 @@ class DomainMetadata:
                 f"the metadata of VM {self.vm_name} of tenant {self.tenant} cannot be read: {broken}", hint=_EDITED
             ) from broken
         return cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
+
+    def labels(self) -> Labels:
+        """The labels that the VM had when its domain was last defined. Raises GuestError when they cannot be read."""
+        written = self.request_fields().get("labels", [])
+        try:
+            pairs = [(str(key), str(value)) for key, value in written] if isinstance(written, list) else []
+            labels = tuple(sorted({parse_label_key(key): parse_label_value(value) for key, value in pairs}.items()))
+            check_labels(labels, what="it")
+        except (UsageError, TypeError, ValueError) as broken:
+            raise GuestError(
+                f"the labels of VM {self.vm_name} of tenant {self.tenant} in its metadata cannot be read", hint=_EDITED
+            ) from broken
+        return labels
 
 
 def domain_metadata(vm: Vm, leases: Sequence[Lease]) -> DomainMetadata:

@@ -263,6 +263,7 @@ class _Domains:
             autostart=self._host.hypervisor.is_autostarted(domain.name),
             domain=domain.name,
             hugepages_kib=shape.hugepages_kib,
+            labels=() if domain.metadata is None else domain.metadata.labels(),
         )
         nodes = nodes_as_found(self._facts, shape.vcpus, shape.memory_mib, shape.tuning)
         vm = Vm(domain.uuid, request, self._host.name, VmState.RUNNING if runs else VmState.STOPPED, nodes=nodes)

@@ -12,6 +12,7 @@ from vgpuctl.model.health import HealthFinding
 from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.restriction import Restriction
 from vgpuctl.scheduler.gpu_map import map_gpus
@@ -147,7 +148,7 @@ def read_gpus(
             closed_functions(gpu, rules[host]) if host in rules else {},
             None if host not in observed else observed[host].layout,
         )
-        for host, gpu, last in sorted(read, key=lambda one: (one[0], one[1].address))
+        for host, gpu, last in sorted(read, key=lambda one: (natural(one[0]), one[1].address))
     ]
     return gpus, seen
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
@@ -105,13 +106,15 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
 def vms_of(services: Services, host: str) -> list[Vm]:
     """The VMs of a host, the most important first."""
     with services.store.reading() as session:
-        return sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, vm.label))
+        return sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, natural_path(vm.label)))
 
 
 def _left(services: Services, host: str) -> list[tuple[Vm, tuple[Reservation, ...]]]:
     """The VMs that an earlier run took from a host and did not start on their new one, the most important first."""
     with services.store.reading() as session:
-        vms = sorted((vm for vm in session.vms() if vm.left(host)), key=lambda vm: (-vm.request.priority, vm.label))
+        vms = sorted(
+            (vm for vm in session.vms() if vm.left(host)), key=lambda vm: (-vm.request.priority, natural_path(vm.label))
+        )
     return cut_short(services, vms)
 
 
@@ -273,4 +276,4 @@ def stopped_by_drain(vms: Sequence[Vm]) -> list[Vm]:
         for vm in vms
         if vm.is_on_its_way or (vm.state is VmState.STOPPED and (vm.problem or "").startswith(STOPPED_BY_DRAIN))
     ]
-    return sorted(stopped, key=lambda vm: (-vm.request.priority, vm.label))
+    return sorted(stopped, key=lambda vm: (-vm.request.priority, natural_path(vm.label)))

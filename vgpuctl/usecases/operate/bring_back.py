@@ -12,6 +12,7 @@ import msgspec
 from vgpuctl.errors import ConcurrentChange, HostUnreachable, Interrupted, InventoryError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
 from vgpuctl.usecases.share.restore_shares import restore_shares
@@ -54,7 +55,7 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> str | No
                 host,
                 msgspec.structs.replace(read_restarts(session, host), boot_id=seen.boot_id, returning=kept),
             )
-    for vm in sorted(off, key=lambda one: (-one.request.priority, one.label)):
+    for vm in sorted(off, key=lambda one: (-one.request.priority, natural_path(one.label))):
         before = restarts.vms.get(vm.uuid)
         if stop.is_set():
             return None

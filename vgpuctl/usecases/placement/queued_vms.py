@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs that are still to be created and wait in the queue: listed, shown and deleted by their names like other VMs."""
 
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.model.natural_order import natural
+from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
@@ -23,6 +22,7 @@ class QueuedVm:
     state: str
     request: VmRequest
     entry: QueueEntry
+    labels: dict[str, str]
 
     @property
     def label(self) -> str:
@@ -33,13 +33,13 @@ class QueuedVm:
 def queued_vms(session: Session, tenant: str | None = None) -> list[QueuedVm]:
     """The VMs that the queue is to create, by tenant and name; not those that exist and wait to start again."""
     found = [
-        QueuedVm(one.tenant, one.name, "queued", one, entry)
+        QueuedVm(one.tenant, one.name, "queued", one, entry, dict(one.labels))
         for entry in session.queue()
         if not entry.kind.starts_again()
         for one in entry.requests
         if tenant in (None, one.tenant)
     ]
-    return sorted(found, key=lambda one: (natural(one.tenant), natural(one.name)))
+    return sorted(found, key=lambda one: natural_path(one.label))
 
 
 def find_queued(services: Services, selection: VmSelection) -> tuple[list[QueuedVm], VmSelection]:
@@ -55,12 +55,12 @@ def find_queued(services: Services, selection: VmSelection) -> tuple[list[Queued
     found = [
         one
         for one in waiting
-        if (one.tenant, one.name) in named or any(_fits(one.tenant, one.name, glob) for glob in globs)
+        if (one.tenant, one.name) in named or any(selection.fits(one.request, glob) for glob in globs)
     ]
     rest = [f"{tenant}/{name}" for tenant, name in names if (tenant, name) not in named]
     for glob in () if selection.is_all else globs:
-        has_vms = any(_fits(vm.request.tenant, vm.request.name, glob) for vm in vms)
-        if has_vms or not any(_fits(one.tenant, one.name, glob) for one in waiting):
+        has_vms = any(selection.fits(vm.request, glob) for vm in vms)
+        if has_vms or not any(selection.fits(one.request, glob) for one in waiting):
             rest.append("/".join(glob))
     return found, replace(selection, names=tuple(rest))
 
@@ -69,7 +69,3 @@ def leave_each(services: Services, queued: Sequence[QueuedVm]) -> None:
     """Take queued VMs out of the queue, each entry once, with the gangs of which they are."""
     for entry in {one.entry.id: one for one in queued}.values():
         leave_queue(services, entry.tenant, entry.name)
-
-
-def _fits(tenant: str, name: str, glob: tuple[str, str]) -> bool:
-    return fnmatch.fnmatchcase(tenant, glob[0]) and fnmatch.fnmatchcase(name, glob[1])

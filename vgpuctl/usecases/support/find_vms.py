@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the VMs that a command line names: by names, by globs, or all of a tenant or of every tenant."""
+"""Finding the VMs that a command line names: by names, globs or labels, or all of a tenant or of every tenant."""
 
 import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vgpuctl.errors import NotFound
+from vgpuctl.model.labels import Selector
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.natural_order import natural
+from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.qualified_name import split_name, without_tenant
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.services import Services
 
@@ -21,13 +22,15 @@ class VmSelection:
     """What a command line says of its VMs.
 
     names: `NAME` or `TENANT/NAME`; each part may be a glob with `*`, `?` and `[…]`. tenant: of names without one, and
-    of is_all. is_every_tenant: globs without a tenant, and is_all, are of every tenant.
+    of is_all. is_every_tenant: globs without a tenant, and is_all, are of every tenant. selector: of the VMs that globs
+    and is_all fit, only those with such labels.
     """
 
     names: tuple[str, ...] = ()
     tenant: str | None = None
     is_all: bool = False
     is_every_tenant: bool = False
+    selector: Selector | None = None
 
     @property
     def is_one(self) -> bool:
@@ -47,6 +50,16 @@ class VmSelection:
         """The globs of tenant and name of each glob, and of is_all. Raises UsageError for one without a tenant."""
         written = [one for one in self.names if is_glob(one)] + ["*"] * self.is_all
         return [self._split(one, every="*" if self.is_every_tenant else None) for one in written]
+
+    def fits(self, request: VmRequest, glob: tuple[str, str]) -> bool:
+        """True if a VM fits one of `globs`, and the selector."""
+        is_named = fnmatch.fnmatchcase(request.tenant, glob[0]) and fnmatch.fnmatchcase(request.name, glob[1])
+        return is_named and (self.selector is None or self.selector.fits(request.labels))
+
+    @property
+    def words(self) -> str:
+        """The selector for a message, behind a glob."""
+        return "" if self.selector is None else f" with --selector {self.selector.text!r}"
 
     def _split(self, written: str, *, every: str | None) -> tuple[str, str]:
         whose, name = split_name(written)
@@ -74,13 +87,13 @@ def find_vms(services: Services, selection: VmSelection, *, if_exists: bool = Fa
             for tenant, name in globs:
                 if not is_glob(tenant):
                     session.tenant(tenant)
-                fitting = [vm for vm in every if _fits(vm, tenant, name)]
+                fitting = [vm for vm in every if selection.fits(vm.request, (tenant, name))]
                 if not fitting and not (if_exists or selection.is_all):
-                    raise NotFound(f"no VM fits {tenant}/{name}", hint=_see(tenant))
+                    raise NotFound(f"no VM fits {tenant}/{name}{selection.words}", hint=_see(tenant))
                 if not fitting:
-                    services.say(f"{tenant}/{name}: no VM fits, nothing to do")
+                    services.say(f"{tenant}/{name}{selection.words}: no VM fits, nothing to do")
                 found |= {vm.uuid: (vm, tuple(session.leases(vm_uuid=vm.uuid))) for vm in fitting}
-    return sorted(found.values(), key=lambda one: (natural(one[0].request.tenant), natural(one[0].request.name)))
+    return sorted(found.values(), key=lambda one: natural_path(one[0].label))
 
 
 def _named(services: Services, selection: VmSelection, *, if_exists: bool) -> Iterator[Found]:
@@ -91,10 +104,6 @@ def _named(services: Services, selection: VmSelection, *, if_exists: bool) -> It
             if not if_exists:
                 raise
             services.say(f"{error.message}, nothing to do")
-
-
-def _fits(vm: Vm, tenant: str, name: str) -> bool:
-    return fnmatch.fnmatchcase(vm.request.tenant, tenant) and fnmatch.fnmatchcase(vm.request.name, name)
 
 
 def _see(tenant: str) -> str:

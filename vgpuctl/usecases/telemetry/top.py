@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from vgpuctl.agent.wire.readings import GpuReadings, Measured
 from vgpuctl.errors import NotFound
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.natural_order import natural, natural_path
 from vgpuctl.sharing.kinds import takes_card
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.support.fleet_reader import HostSnapshot
@@ -127,7 +128,7 @@ def make_top(services: Services, wanted: TopFilter, snapshots: Iterable[HostSnap
     ]
     return TopView(
         now,
-        tuple(_host(by_host[name], now) for name in sorted(by_host)),
+        tuple(_host(by_host[name], now) for name in sorted(by_host, key=natural)),
         tuple(shares),
         tuple(_gpus(by_host, leases, now, of_tenant=wanted.tenant is not None)),
         tuple(_tenants(shares)),
@@ -205,7 +206,7 @@ def _gpus(
         for gpu in snapshot.readings.gpus if snapshot.readings is not None else ():
             if not of_tenant or (name, gpu.address) in counts:
                 found[name, gpu.address] = gpu
-    for (host, address), readings in sorted(found.items(), key=lambda one: one[0]):
+    for (host, address), readings in sorted(found.items(), key=lambda one: natural_path("/".join(one[0]))):
         silent = _silence(snapshots[host], now)
         measured = Measured() if readings is None or silent is not None else readings.measured
         unread = "in guest" if readings is None else None
@@ -227,7 +228,7 @@ def _tenants(shares: Sequence[TopShare]) -> Iterable[TopTenant]:
     by_tenant: dict[str, list[TopShare]] = {}
     for one in shares:
         by_tenant.setdefault(one.tenant, []).append(one)
-    for tenant, each in sorted(by_tenant.items()):
+    for tenant, each in sorted(by_tenant.items(), key=lambda one: natural(one[0])):
         used = [one.utilization for one in each if one.utilization is not None]
         both = [(one.utilization, one.promised) for one in each if one.utilization is not None and one.promised]
         promised = sum(part for _, part in both)

@@ -3,12 +3,13 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import NetworkState
 from vgpuctl.model.tenant_file import TenantFile
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.limits import changed as changed_quotas
 from vgpuctl.scheduler.kept_fleet import KeptFleet
@@ -48,6 +49,7 @@ from vgpuctl.usecases.tenant.set_quota import describe_quota, set_quota
 from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.find_existing import find_existing
+from vgpuctl.usecases.vm.label_vm import declare_labels, describe_labels
 
 SETTLED = (VmState.RUNNING, VmState.STOPPED)
 
@@ -96,7 +98,7 @@ def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
             networks.find_existing(services, networks.complete_request(services, network))
     for vm in wanted.vms:
         if vm.name in settled:
-            find_existing(services, [vm])
+            find_existing(services, [_unlabelled(vm)])
 
 
 def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
@@ -131,13 +133,14 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ob
             yield ObjectOutcome("vm", vm.name, CREATED)
             continue
         try:
-            find_existing(services, [vm])
+            find_existing(services, [_unlabelled(vm)])
         except VmDiffers as error:
             yield ObjectOutcome("vm", vm.name, DIFFERS, error.context)
         except VgpuctlError as error:
             yield ObjectOutcome("vm", vm.name, CHANGED, (error.message,))
         else:
-            yield ObjectOutcome("vm", vm.name, UNCHANGED)
+            other = _other_labels(before, vm)
+            yield ObjectOutcome("vm", vm.name, CHANGED if other else UNCHANGED, other)
     yield from node_pools
     for kind, names in (("vm", vms), ("network", there)):
         yield from (ObjectOutcome(kind, one, gone) for one in names)
@@ -241,13 +244,29 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
         if vm is not None and vm.state not in SETTLED:
             refuse_while_busy(services, vm)
             repaired = repair_vm(services, vm)
-        (created,) = create_together(services, [request], fleet=fleet)
-        word = CREATED if created.changed else CHANGED if repaired else UNCHANGED
-        yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
+        wanted_vm = request if vm is None else _unlabelled(request)
+        (created,) = create_together(services, [wanted_vm], fleet=fleet)
+        other = _other_labels(created.vm, request)
+        if other:
+            declare_labels(services, created.vm, request.labels)
+        word = CREATED if created.changed else CHANGED if repaired or other else UNCHANGED
+        yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else other)
     with services.store.reading() as session:
         others = {vm.request.name for vm in _own_vms(session, wanted.tenant)}
     for name in sorted(others - {request.name for request in wanted.vms}):
         yield ObjectOutcome("vm", name, KEPT)
+
+
+def _unlabelled(request: VmRequest) -> VmRequest:
+    """The VM of the file for the comparison with one that exists, whose labels are changed in place."""
+    return replace(request, labels=())
+
+
+def _other_labels(vm: Vm, wanted: VmRequest) -> tuple[str, ...]:
+    """A line if the file gives a VM that exists other labels. A file without labels leaves those that are set."""
+    if not wanted.labels or vm.request.labels == wanted.labels:
+        return ()
+    return (f"labels: {describe_labels(vm.request.labels)} there, {describe_labels(wanted.labels)} wanted",)
 
 
 def _own_vms(session: Session, tenant: str) -> list[Vm]:

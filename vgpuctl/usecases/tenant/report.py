@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.natural_order import natural
 from vgpuctl.quota.report import (
     INCIDENT_KINDS,
     QUEUE_KINDS,
@@ -112,7 +113,7 @@ def make_report(services: Services, *, since: float, until: float, tenant: str |
         names = (
             [tenant]
             if tenant is not None
-            else sorted({*(one.name for one in session.tenants()), *tenants_of(usage.intervals)})
+            else sorted({*(one.name for one in session.tenants()), *tenants_of(usage.intervals)}, key=natural)
         )
         kinds = tuple(str(kind) for kind in INCIDENT_KINDS)
         events = session.events(None, EventFilter(kinds=kinds, since=since, until=usage.until))

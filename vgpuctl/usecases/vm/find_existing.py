@@ -65,6 +65,7 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
 _CHANGED_BY = {
     "disk.size": "`vgpuctl resize-disk`",
     "data_disks": "`vgpuctl attach-disk`, `detach-disk` and `resize-disk`",
+    "labels": "`vgpuctl label-vm`",
     "nics": "`vgpuctl attach-nic` and `detach-nic`",
     "network": "`vgpuctl attach-nic` and `detach-nic`",
     "display.kind": "`vgpuctl set-console`",

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import UsageError, VgpuctlError
+from vgpuctl.model.labels import Selector
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
-from vgpuctl.model.natural_order import natural
+from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.store.store import Session
@@ -58,9 +59,17 @@ class VmRow:
 
 
 def list_with_queued(
-    services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None
+    services: Services,
+    *,
+    tenant: str | None,
+    host: str | None,
+    node_pool: str | None = None,
+    selector: Selector | None = None,
 ) -> Sequence[VmRow]:
-    """The VMs as `list_vms` finds them, and without a host or pool those of the queue, in natural order of names."""
+    """The VMs as `list_vms` finds them, and without a host or pool those of the queue.
+
+    selector: only VMs with such labels.
+    """
     listed = list_vms(services, tenant=tenant, host=host, node_pool=node_pool)
     with services.store.reading() as session:
         waiting = queued_vms(session, tenant) if host is None and node_pool is None else []
@@ -75,7 +84,9 @@ def list_with_queued(
         for one in listed
     ]
     rows += [VmRow(one.request, one.state, None, one.entry) for one in waiting]
-    return sorted(rows, key=lambda one: (natural(one.request.tenant), natural(one.request.name)))
+    if selector is not None:
+        rows = [one for one in rows if selector.fits(one.request.labels)]
+    return rows
 
 
 def refresh_vms(
@@ -91,7 +102,7 @@ def refresh_vms(
 def list_vms(
     services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None
 ) -> Sequence[ListedVm]:
-    """All VMs of the store in name order. node_pool: only its nodes. No host is contacted.
+    """All VMs of the store in natural order of names. node_pool: only its nodes. No host is contacted.
 
     Raises NotFound, and UsageError for a pool without its tenant.
     """
@@ -108,7 +119,7 @@ def list_vms(
     for lease in leases:
         by_vm[lease.vm_uuid].append(lease)
     listed = []
-    for vm in sorted(vms, key=lambda vm: (vm.request.tenant, vm.request.name)):
+    for vm in sorted(vms, key=lambda one: natural_path(one.label)):
         own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)
         said = describe_state(vm, seen[vm.uuid], now)
         of_shares = tuple(shares[lease.id] for lease in own)

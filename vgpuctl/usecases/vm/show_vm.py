@@ -3,7 +3,7 @@
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.measures import VGPU
@@ -101,14 +101,14 @@ class ShownVm:
     cluster: str | None = None
     created_at: float | None = None
     events: tuple[Event, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
     """Ask the VM's host about it; a host that does not answer is a line, not a failure."""
     leases = tuple(leases)
-    shown = _ask_libvirt(
-        services, ShownVm(vm, leases, None, None, (), (), None, preemption_terms(services, vm, leases))
-    )
+    shown = ShownVm(vm, leases, None, None, (), (), None, preemption_terms(services, vm, leases))
+    shown = _ask_libvirt(services, replace(shown, labels=dict(vm.request.labels)))
     if shown.host_problem is None or services.is_connected(vm.host):
         try:
             host = services.host(vm.host)

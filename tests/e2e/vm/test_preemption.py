@@ -62,7 +62,7 @@ def test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is(o
     (dry,) = operator.json(*URGENT, "--dry-run")
     assert [(one["vm"], one["action"], one["grace_s"]) for one in dry["victims"]] == [("acme/batch", "stop", 30.0)]
     assert not dry["changed"]
-    assert "# preempts: acme/batch on sim-001: priority 100, preemptible" in operator.does(*URGENT, "--dry-run").out
+    assert "preempts  acme/batch on sim-001: priority 100, preemptible" in operator.does(*URGENT, "--dry-run").out
     (explained,) = operator.json("explain-vm", *URGENT[1:])
     assert [one["vm"] for one in explained["victims"]] == ["acme/batch"]
     refused = operator.is_refused(*URGENT)

@@ -174,6 +174,12 @@ def confirm(question: str) -> None:
     click.confirm(printable(question), abort=True, err=True)
 
 
+def choose(question: str, choices: Sequence[str], *, default: str) -> str:
+    """Ask on stderr for one of these; an empty answer is the default. Raises click.Abort where nobody can answer."""
+    kind = click.Choice(list(choices))
+    return str(click.prompt(printable(question), default=default, type=kind, show_choices=False, err=True))
+
+
 def _write(text: str | bytes, *, nl: bool = True, err: bool = False) -> None:
     """Write to stdout or stderr, below no status. Raises FileNotWritten for stdout; what stderr refuses is lost."""
     with _status_lock:

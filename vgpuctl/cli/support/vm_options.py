@@ -11,6 +11,8 @@ from vgpuctl.cli.support.field_options import field_options
 from vgpuctl.errors import UsageError
 from vgpuctl.specs.vm import VM
 
+NO_GPU = "none"
+"""The value of --gpu for a VM without a GPU, where nobody is to be asked."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -27,6 +29,8 @@ def read_requests(*, file: Path | None, tenant: str | None, **given: Any) -> lis
     """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError."""
     from vgpuctl.specs.vm import read_vm_file, read_vm_flags
 
+    if given["gpus"] == (NO_GPU,):
+        given["gpus"] = ()
     if file is None:
         return [read_vm_flags({"tenant": tenant, **given}, read_text_file)]
     flags = [field.flag for field in VM.fields if given.get(field.parameter) not in (None, ())]

@@ -10,7 +10,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput, JsonStep
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import plain, print_document, print_line, print_table, say
+from vgpuctl.cli.support.output import plain, print_line, print_table, say
 from vgpuctl.cli.support.preempt_options import (
     JsonTerms,
     JsonVictim,
@@ -20,6 +20,8 @@ from vgpuctl.cli.support.preempt_options import (
     show_victims,
 )
 from vgpuctl.cli.support.vm_options import read_requests, vm_flags
+from vgpuctl.cli.vm.gpu_question import ask_for_gpu
+from vgpuctl.cli.vm.vm_plan import print_plan
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
     from vgpuctl.model.queue import QueueEntry
     from vgpuctl.model.vm import Vm
     from vgpuctl.usecases.placement.preemption import PreemptionTerms
-    from vgpuctl.usecases.vm.created_vm import CreatedVm
+    from vgpuctl.usecases.vm.created_vm import CreatedVm, PlacementReason, Write
 
 
 class JsonCreatedVm(TypedDict):
-    """The answer for one VM: it is there, or queued. steps, undo: of a dry run. entry: its place in the queue.
+    """The answer for one VM: it is there, or queued. steps, undo, why, writes: of a dry run. entry: its queue entry.
 
     victims: VMs that were preempted for it. preemption: on what terms it may be preempted, null if it never is.
     """
@@ -45,6 +47,8 @@ class JsonCreatedVm(TypedDict):
     xml: str | None
     victims: Sequence[JsonVictim]
     preemption: JsonTerms | None
+    why: "PlacementReason | None"
+    writes: "Sequence[Write]"
     entry: "QueueEntry | None"
 
 
@@ -76,6 +80,8 @@ _JSON: "JsonOutput[list[JsonCreatedVm]]" = JsonOutput()
     is_flag=True,
     help="Queue the VM when it does not fit now; `vgpuctl controller` starts it.",
 )
+@click.option("--steps", "with_steps", is_flag=True, help="With --dry-run: print the steps on the host too.")
+@click.option("--xml", "with_xml", is_flag=True, help="With --dry-run: print the domain XML too.")
 @options.every_refusal
 @options.as_json
 def command(
@@ -89,6 +95,8 @@ def command(
     count: int | None,
     is_gang: bool,
     may_queue: bool,
+    with_steps: bool,
+    with_xml: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -98,14 +106,17 @@ def command(
     accepts that), the refusal names them; --preempt preempts them after their grace period.
     The same command again changes nothing; with another size it refuses and says what differs.
     When anything fails, the VM is rolled back; of several VMs those that were created before stay, unless --gang is
-    given.
+    given. Without --gpu and -f, a terminal asks for the GPU; `--gpu none` is for a VM without one.
     """
     from vgpuctl.cli.support.services import services, take_service_options
     from vgpuctl.model.queue import QueueEntry
     from vgpuctl.usecases.placement.preemption import preemption_terms
     from vgpuctl.usecases.vm.create_vm import CreateOptions, create_vm
 
+    if (with_steps or with_xml) and not dry_run:
+        raise UsageError("--steps and --xml go with --dry-run", hint="`vgpuctl render-vm` prints the XML of a VM")
     where = take_service_options(given)
+    is_gpu_open = not given["gpus"] and given["file"] is None and reservation is None
     wanted = CreateOptions(
         is_gang=is_gang,
         may_queue=may_queue,
@@ -119,11 +130,15 @@ def command(
     if count is not None:
         requests = _numbered(requests, count, is_file=given["file"] is not None)
     with services(**where) as opened:
+        if is_gpu_open and not as_json:
+            requests = ask_for_gpu(opened, requests)
         answers = create_vm(opened, requests, wanted)
         created = [one for one in answers if not isinstance(one, QueueEntry)]
         queued = [one for one in answers if isinstance(one, QueueEntry)]
         terms = {one.vm.uuid: preemption_terms(opened, one.vm, one.leases) for one in created}
     for one in created:
+        if is_gpu_open and one.changed and not one.vm.request.gpus:
+            say(f"{one.vm.label}: it has no GPU; --gpu gives it one")
         if not one.changed:
             say(f"{one.vm.label}: no change, it is {one.vm.state} on {one.vm.host}")
         if (said := terms[one.vm.uuid]) is not None:
@@ -138,8 +153,10 @@ def command(
             ]
         )
     elif dry_run:
-        for one in created:
-            _print_plan(one, grace_s)
+        for number, one in enumerate(one for one in created if one.changed):
+            if number:
+                print_line("")
+            print_plan(one, grace_s, with_steps=with_steps, with_xml=with_xml)
     elif created or not queued:
         _print_created(created)
 
@@ -165,6 +182,8 @@ def _show(one: "CreatedVm", terms: "PreemptionTerms | None", *, dry_run: bool) -
         "xml": one.xml,
         "victims": show_victims(one.victims),
         "preemption": show_terms(terms),
+        "why": one.why,
+        "writes": one.writes,
         "entry": None,
     }
 
@@ -180,20 +199,10 @@ def _show_queued(entry: "QueueEntry") -> JsonCreatedVm:
         "xml": None,
         "victims": [],
         "preemption": None,
+        "why": None,
+        "writes": [],
         "entry": entry,
     }
-
-
-def _print_plan(one: "CreatedVm", grace_s: int | None) -> None:
-    from vgpuctl.usecases.vm.preemption_consent import describe_victim
-
-    print_line(f"# {one.vm.label} on {one.vm.host}")
-    for victim in one.victims:
-        print_line(f"# preempts: {describe_victim(victim, grace_s)}")
-    for title, steps in (("step", one.steps), ("undo", one.undo)):
-        for step in steps:
-            print_line(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
-    print_document(one.xml or "")
 
 
 def _print_created(created: "Sequence[CreatedVm]") -> None:

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
+from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.model.volume import VolumeKind, wanted_volumes
+from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.disk.kept_disks import kept_disks, take_kept
 from vgpuctl.usecases.domain import guest
@@ -38,7 +40,7 @@ from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
-from vgpuctl.usecases.vm.created_vm import CreatedVm
+from vgpuctl.usecases.vm.created_vm import CreatedVm, Write, WriteKind
 
 
 def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement) -> CreatedVm:
@@ -62,10 +64,29 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
     guest.check(host, seeded, attachments, images)
     take_steps(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
-    volumes = (*wanted_volumes(seeded), *kept)
+    made = wanted_volumes(seeded)
+    volumes = (*made, *kept)
     parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating)
     xml = guest.render(host, parts.of_first_run())
-    return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
+    writes = _writes(vm, made, attachments)
+    return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml, writes=writes)
+
+
+def _writes(vm: Vm, volumes: Sequence[Volume], attachments: Sequence[Attachment]) -> tuple[Write, ...]:
+    """The volumes, interfaces and the domain of a VM to create."""
+    addresses = {one.port.position: one.port.address for one in attachments}
+    return (
+        *(Write(WriteKind.VOLUME, f"{one.pool}/{one.name}", _size(one)) for one in volumes),
+        *(
+            Write(WriteKind.INTERFACE, one.network, addresses.get(one.position) or "")
+            for one in interfaces_of(vm.request)
+        ),
+        Write(WriteKind.DOMAIN, vm.domain_name),
+    )
+
+
+def _size(volume: Volume) -> str:
+    return "" if volume.capacity_bytes is None else format_mib(volume.capacity_bytes // 2**20)
 
 
 def build_vm(

@@ -190,14 +190,15 @@ def create_together(
             except NoCapacity as full:
                 eviction = search.find_eviction(full)
                 if options.dry_run:
-                    return _plan_after(requests, eviction)
+                    return _with_reasons(_plan_after(requests, eviction), search)
                 surprise, preempted = _preempt(services, requests, eviction, search, options.consent)
                 surprise, victims = surprise or full, (*victims, *preempted)
                 continue
             try:
                 if options.dry_run:
                     _refuse_seats(services, requests, placements)
-                    return tuple(_plan(services, *one) for one in zip(members, placements, strict=True))
+                    planned = tuple(_plan(services, *one) for one in zip(members, placements, strict=True))
+                    return _with_reasons(planned, search)
                 first, *others = _create(services, members, placements, search.generations, reserved)
                 return (replace(first, victims=victims), *others)
             except HostError as error:
@@ -263,6 +264,10 @@ def _plan(services: Services, member: _Member, there: Placement) -> CreatedVm:
     vm = Vm(str(uuid.uuid4()), member.request, there.host, VmState.CREATING, nodes=there.nodes)
     with on_host(there.host):
         return plan_vm(services, vm, member.networks, there)
+
+
+def _with_reasons(planned: Sequence[CreatedVm], search: PlaceSearch) -> tuple[CreatedVm, ...]:
+    return tuple(replace(one, why=search.why(one.vm.request)) for one in planned)
 
 
 def _plan_after(requests: Sequence[VmRequest], eviction: Eviction) -> tuple[CreatedVm, ...]:

@@ -2,6 +2,7 @@
 """The answer of create-vm about one VM."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.model.lease import Lease
@@ -10,11 +11,46 @@ from vgpuctl.scheduler.candidates import Candidate
 
 
 @dataclass(frozen=True)
+class PlacementReason:
+    """The reason for a placement. policy: that chose. reservation: whose shares it uses; then nothing is chosen.
+
+    takers, refusing: number of GPUs that take it and that do not, of hosts for a VM without GPU. hosts: of the takers.
+    """
+
+    policy: str
+    takers: int = 0
+    hosts: int = 0
+    refusing: int = 0
+    reservation: str | None = None
+
+
+class WriteKind(StrEnum):
+    """What a VM is made of beside its GPU shares."""
+
+    VOLUME = "volume"
+    INTERFACE = "interface"
+    DOMAIN = "domain"
+
+
+@dataclass(frozen=True)
+class Write:
+    """One object that create-vm would write on the host. name: `POOL/VOLUME`, of the network, or of the domain.
+
+    detail: the size of a volume, the address of an interface; empty where there is nothing to say.
+    """
+
+    kind: WriteKind
+    name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class CreatedVm:
     """One VM that was created, would be created, or exists already.
 
     changed: False when the VM existed already. steps, undo, xml: what was or would be done. victims: VMs that were
-    or would be preempted; a dry run that needs some has no steps, since the host is not free yet.
+    or would be preempted; a dry run that needs some has no steps, since the host is not free yet. why, writes: of a dry
+    run; writes is empty where it has no steps for that reason.
     """
 
     vm: Vm
@@ -24,3 +60,5 @@ class CreatedVm:
     undo: tuple[Step, ...] = ()
     xml: str | None = None
     victims: tuple[Candidate, ...] = ()
+    why: PlacementReason | None = None
+    writes: tuple[Write, ...] = ()

@@ -4,12 +4,16 @@
 from collections.abc import Collection, Sequence
 
 from vgpuctl.errors import HostError, NoCapacity
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.place import place_all
+from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import (
@@ -20,9 +24,10 @@ from vgpuctl.usecases.placement.reservations import (
 )
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.failed_hosts import FailedHosts
-from vgpuctl.usecases.support.measured_view import last_view, read_measurements
+from vgpuctl.usecases.support.measured_view import PlacingMeasurements, last_view, read_measurements
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.vm.created_vm import PlacementReason
 
 
 class PlaceSearch:
@@ -100,14 +105,35 @@ class PlaceSearch:
         fresh = {one.name: one for one in read.capacities}
         self._capacities = [fresh.get(one.name, one) for one in cached]
 
+    def fleet(self) -> Fleet:
+        """The hosts as they were last read, with what the store promises on them. It is changed by the next call."""
+        together = as_one(self._requests)
+        leases, view = self._look(together, read_measurements(self._services, together, self._capacities))
+        return self._fleet.with_hosts(self._capacities, leases, view)
+
+    def why(self, request: VmRequest) -> PlacementReason:
+        """Why `place` chose for this VM: the policy, and how many GPUs take it; a host where it has no GPU."""
+        fleet = self.fleet()
+        policy = str(fleet.policy_for(request))
+        if self._reservation is not None:
+            return PlacementReason(policy, reservation=self._reservation.name)
+        refused = {(one.host, one.gpu) for one in rejections_of(fleet, request)}
+        every = [(name, gpu) for name, host in fleet.hosts.items() for gpu in (host.cards if request.gpus else [None])]
+        takers = [(name, gpu) for name, gpu in every if (name, None) not in refused and (name, gpu) not in refused]
+        return PlacementReason(policy, len(takers), len({name for name, _ in takers}), len(every) - len(takers))
+
     def _place(self) -> list[Placement]:
         together = as_one(self._requests)
         measured = read_measurements(self._services, together, self._capacities)
         if measured.model_problem is not None:
             self._services.say(f"warning: {measured.model_problem}")
-        with self._services.store.reading() as session:
-            view = last_view(session, measured, together, self._capacities)
-            leases = with_promises(session, session.leases(), together)
+        leases, view = self._look(together, measured)
         if self._reservation is not None:
             return [placement_of(self._reservation, together, self._capacities, leases)]
         return place_all(self._fleet.with_hosts(self._capacities, leases, view), self._requests)
+
+    def _look(self, together: VmRequest, measured: PlacingMeasurements) -> tuple[list[Lease], FleetView]:
+        """The leases with what is promised, and what the policy looks at."""
+        with self._services.store.reading() as session:
+            view = last_view(session, measured, together, self._capacities)
+            return with_promises(session, session.leases(), together), view

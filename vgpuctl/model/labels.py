@@ -152,7 +152,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 class _Tokens:
-    """What is left of a selector."""
+    """The remaining tokens of a selector."""
 
     def __init__(self, left: Sequence[str], text: str) -> None:
         self.left = list(left)

@@ -56,6 +56,7 @@ def _parse_group(text: str, /, *, what: str) -> tuple[str, Together]:
     return parse_group(text)
 
 
+_ANY = "any"
 _NAME = Text(check_name)
 _SIZE = Text(parse_mib, exact_mib, takes_numbers=True)
 _PAGE_SIZE = Text(parse_page_size, exact_page_size)
@@ -232,6 +233,17 @@ def read_vm_flags(given: Mapping[str, Any], read_file: Callable[[str], str]) -> 
         raise UsageError("no tenant named", hint="give --tenant NAME")
     refuse_lone_flags(VM, given)
     return check_request(VM.build(read_flags(VM.fields, given, read_file)))
+
+
+def read_hypothetical_vm(given: Mapping[str, Any], read_file: Callable[[str], str]) -> VmRequest:
+    """Make the VM of a command line that only asks: with the name `any` and of no tenant, where none is given.
+
+    Raises UsageError, also where no field but the tenant is given.
+    """
+    if all(given.get(field.parameter) in (None, ()) for field in VM.fields if field.key != "tenant"):
+        raise UsageError("no VM is described", hint="describe one, for example with --gpu A40-8Q, or name one")
+    named = {**given, "name": given.get("name") or _ANY, "tenant": given.get("tenant") or _ANY}
+    return replace(read_vm_flags(named, read_file), tenant=given.get("tenant") or "")
 
 
 def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:

@@ -95,3 +95,24 @@ def test_a_type_that_nobody_knows_is_named_with_near_ones(operator: Operator) ->
         refused = operator.is_refused(*command, "--gpu", "A40-9Q")
         assert (refused["reference"], "'A40-9Q'" in refused["message"]) == ("usage", True), refused
         assert "did you mean" in refused["hint"]
+
+
+def test_a_question_needs_neither_name_nor_tenant(operator: Operator) -> None:
+    (explained,) = operator.json("explain-vm", "--gpu", "A40-8Q", *SMALL)
+    assert explained["fits"] and explained["request"]["tenant"] == "" and not explained["is_quota_checked"]
+    (with_tenant,) = operator.json("explain-vm", *VM)
+    assert with_tenant["is_quota_checked"] and with_tenant["placement"] == explained["placement"]
+    said = operator.does("explain-vm", "--gpu", "A40-8Q", *SMALL).out
+    assert said.startswith("VM      any of no tenant: A40-8Q, ") and "quota   not checked, since no tenant" in said
+    operator.does("set-quota", "explained", "gpus=0")
+    assert "quota" in str(operator.json("explain-vm", *VM)[0]["quota"]) or operator.json("explain-vm", *VM)[0]["quota"]
+    assert operator.json("explain-vm", "--gpu", "A40-8Q", *SMALL)[0]["fits"], "nobody's quota is asked"
+    operator.does("set-quota", "explained", "gpus=none")
+    operator.does("create-pool", "closed", "--hosts", "all")
+    assert not operator.json("explain-vm", *VM)[0]["fits"]
+    assert operator.json("explain-vm", "--gpu", "A40-8Q", *SMALL)[0]["fits"], "hosts of every pool count"
+    operator.does("delete-pool", "closed", "--yes")
+    refused = operator.is_refused("explain-vm")
+    assert (refused["exit_code"], refused["message"]) == (2, "no VM is described")
+    assert operator.is_refused("explain-vm", "web-9")["exit_code"] == 2, "a name alone is of a VM that exists"
+    assert "no tenant, so hosts of every pool count; quotas are not checked" in operator.does(*COUNT).err

@@ -134,6 +134,8 @@ def command(
             ],
             empty="no host was read",
         )
+        whose = f"tenant {tenant}" if tenant else "no tenant, so hosts of every pool count"
+        say(f"{whose}; quotas are not checked")
         for line in summarise(found.refusals, is_whole=shows_all):
             say(line)
         for move in found.moves:

@@ -9,6 +9,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("capacity --gpu A40-24Q --after-defrag -l gpu1", "after moving VMs, on one host"),
     ),
     "explain-vm": (
+        Example("explain-vm --gpu A40-8Q --memory 8GiB", "where such a VM would fit, whoever it is of"),
         Example("explain-vm acme/new --gpu A40-8Q", "where it would go, and why not elsewhere"),
         Example("explain-vm -t acme new --gpu A40-48Q --all-refusals", "each refusal"),
     ),

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 class JsonExplainedVm(TypedDict):
     """Where a VM would go now, or why nowhere.
 
-    vm: the one that is there, its own shares counted as free. placement: null for nowhere. quota, licence: why it is
-    refused. changes: each alone would admit it. victims: VMs that `create-vm --preempt` would preempt. failures: hosts
-    that gave no answer. seen: by host, its last answer in words. loads: of GPUs, where the policy looks at them.
-    predictions: throughput on each GPU that takes it; model_at: when the model was fitted.
+    vm: the one that is there, its own shares counted as free. placement: null for nowhere. is_quota_checked: false
+    without a tenant, then neither quotas nor licences are asked. quota, licence: why it is refused. changes: each alone
+    would admit it. victims: VMs that `create-vm --preempt` would preempt. failures: hosts that gave no answer. seen: by
+    host, its last answer in words. loads: of GPUs, where the policy looks at them. predictions: throughput on each GPU
+    that takes it; model_at: when the model was fitted.
     """
 
     fits: bool
@@ -41,6 +42,7 @@ class JsonExplainedVm(TypedDict):
     leases: "Sequence[Lease]"
     policy: str
     placement: "Placement | None"
+    is_quota_checked: bool
     quota: str | None
     licence: str | None
     answers: "Sequence[GpuAnswer]"
@@ -73,14 +75,15 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
     """Explain which hosts and GPUs take a VM, which refuse it, the reasons and the remedies.
 
     An existing VM, named without --gpu, is explained as a new request of the same shape. Nothing is created.
+    Without a tenant, hosts in pools count too, and quotas, licences and preemption are left out.
     """
     from vgpuctl.cli.support.services import services, take_service_options
     from vgpuctl.usecases.placement.explain_vm import explain_vm
     from vgpuctl.usecases.support.find_vm import find_vm
 
     where = take_service_options(given)
-    requests = read_requests(**given)
-    is_named_alone = given["file"] is None and not given["gpus"]
+    is_named_alone = given["file"] is None and given["name"] is not None and not given["gpus"]
+    requests = read_requests(**given, is_hypothetical=not is_named_alone)
     with services(**where) as opened:
         explained = []
         for request in requests:
@@ -104,6 +107,7 @@ def _object(explained: "ExplainedVm") -> JsonExplainedVm:
         "leases": explained.leases,
         "policy": explained.policy,
         "placement": explained.placement,
+        "is_quota_checked": explained.is_quota_checked,
         "quota": explained.quota,
         "licence": explained.licence,
         "answers": explained.answers,
@@ -129,10 +133,8 @@ def _show(explained: Any, *, shows_all: bool) -> None:
 
     request, placement = explained.request, explained.placement
     gpus = ", ".join(gpu.text for gpu in request.gpus) or "no GPU"
-    print_line(
-        f"VM      {request.name} of tenant {request.tenant}: {gpus}, {counted(request.vcpus, 'vCPU')},"
-        f" {format_mib(request.memory_mib)}"
-    )
+    whose = f"{request.name} of tenant {request.tenant}" if request.tenant else f"{request.name} of no tenant"
+    print_line(f"VM      {whose}: {gpus}, {counted(request.vcpus, 'vCPU')}, {format_mib(request.memory_mib)}")
     if explained.vm is not None:
         there = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in explained.leases)
         print_line(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
@@ -144,6 +146,8 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")
         if placement.nodes is not None:
             print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))
+    if not explained.is_quota_checked:
+        print_line("quota   not checked, since no tenant is given")
     if explained.quota is not None:
         print_line(f"quota   {explained.quota}")
     if explained.licence is not None:

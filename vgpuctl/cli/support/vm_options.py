@@ -25,14 +25,18 @@ def vm_flags(function: Command) -> Command:
     return click.argument("name", required=False)(function)
 
 
-def read_requests(*, file: Path | None, tenant: str | None, **given: Any) -> list[Any]:
-    """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError."""
-    from vgpuctl.specs.vm import read_vm_file, read_vm_flags
+def read_requests(*, file: Path | None, tenant: str | None, is_hypothetical: bool = False, **given: Any) -> list[Any]:
+    """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError.
+
+    is_hypothetical: flags need neither name nor tenant.
+    """
+    from vgpuctl.specs.vm import read_hypothetical_vm, read_vm_file, read_vm_flags
 
     if given["gpus"] == (NO_GPU,):
         given["gpus"] = ()
     if file is None:
-        return [read_vm_flags({"tenant": tenant, **given}, read_text_file)]
+        read = read_hypothetical_vm if is_hypothetical else read_vm_flags
+        return [read({"tenant": tenant, **given}, read_text_file)]
     flags = [field.flag for field in VM.fields if given.get(field.parameter) not in (None, ())]
     if flags:
         named = "NAME" if flags[0] is None else flags[0]

@@ -145,7 +145,7 @@ def _selection(
     is_all: bool,
     is_every_tenant: bool,
 ) -> "VmSelection":
-    """What the command line says of its VMs. A selector alone is of all VMs. Raises UsageError."""
+    """The VMs that the command line names. A selector alone is of all VMs. Raises UsageError."""
     from vgpuctl.usecases.support.find_vms import VmSelection, is_glob
 
     if bool(names) == is_all and (is_all or selector is None):

@@ -52,7 +52,8 @@ class GpuAnswer:
 class ExplainedVm:
     """vm: the one that is there, its own shares counted as free. placement: where it would go now, None for nowhere.
 
-    quota: why the tenant's quota refuses it. licence: why it gets no licence. changes: each alone would admit it.
+    is_quota_checked: False without a tenant; then hosts of every pool count, and neither quota, licence nor preemption
+    is looked at. quota, licence: why the tenant's quota or the licences refuse it. changes: each alone would admit it.
     failures: hosts that did not answer. eviction: VMs that `create-vm --preempt` would preempt, and where it would go
     then. seen: by host, its last answer in words, with its age. loads: of GPUs, where the policy looks at them;
     loads_problem: why none of the last hour. predictions: throughput on each GPU that takes it, where that was asked;
@@ -76,6 +77,7 @@ class ExplainedVm:
     model_at: float | None = None
     model_problem: str | None = None
     licence: str | None = None
+    is_quota_checked: bool = True
 
 
 def explain_vm(
@@ -83,15 +85,19 @@ def explain_vm(
 ) -> ExplainedVm:
     """Answer for a request, or for a VM of the store as a new one. Writes only the cache of facts.
 
-    predict: also tell its throughput on each GPU.
+    request.tenant: empty for a hypothetical VM of nobody. predict: also tell its throughput on each GPU.
     Raises NotFound for the tenant, and for the model of throughput when it was asked, InventoryError without any host,
     UsageError for an unknown type.
     """
+    has_tenant = bool(request.tenant)
     model = read_model(services.performance()) if predict else None
     with services.store.reading() as session:
-        session.tenant(request.tenant)
-        closed = closed_hosts(request.tenant, session.pools())
-        request = with_image_driver(session, request if vm is None or request != vm.request else vm.as_known)
+        if has_tenant:
+            session.tenant(request.tenant)
+        closed = dict(closed_hosts(request.tenant, session.pools())) if has_tenant else {}
+        request = with_image_driver(
+            session, request if vm is None or replace(request, labels=vm.request.labels) != vm.request else vm.as_known
+        )
     names = services.hosts()
     refuse_unknown_host(services, request.host, names)
     seen = survey(services, names, refresh=refresh)
@@ -127,11 +133,13 @@ def explain_vm(
         leases=own,
         policy=str(fleet.policy_for(request)),
         placement=placement,
-        quota=None if vm is not None else _ask_quota(services, request),
+        quota=_ask_quota(services, request) if vm is None and has_tenant else None,
         answers=tuple(_answers(seen.capacities, rejections)),
         changes=tuple(changes),
         failures=seen.failures,
-        eviction=find_eviction(services, [request], capacities) if placement is None and vm is None else None,
+        eviction=find_eviction(services, [request], capacities)
+        if placement is None and vm is None and has_tenant
+        else None,
         seen=ages,
         loads=tuple(measured.loads_of(view)),
         loads_problem=measured.loads_problem,
@@ -140,7 +148,8 @@ def explain_vm(
         else tuple(predict_candidates(request, capacities, taken, FleetView(model=model, workloads=workloads_of(vms)))),
         model_at=None if model is None else model.made_at,
         model_problem=measured.model_problem,
-        licence=_ask_licence(services, request, vm, placement),
+        licence=_ask_licence(services, request, vm, placement) if has_tenant else None,
+        is_quota_checked=has_tenant,
     )
 
 

@@ -25,7 +25,7 @@ class PlacementReason:
 
 
 class WriteKind(StrEnum):
-    """What a VM is made of beside its GPU shares."""
+    """Kind of an object on the host that belongs to a VM, beside its GPU shares."""
 
     VOLUME = "volume"
     INTERFACE = "interface"

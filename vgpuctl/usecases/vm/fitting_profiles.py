@@ -15,7 +15,7 @@ _WHOLE = "passthrough"
 
 
 def fitting_profiles(services: Services, request: VmRequest) -> list[str]:
-    """The vGPU types, and `passthrough`, that fit beside the request's other wishes, by what is known of the hosts.
+    """The vGPU types, and `passthrough`, that fit with the request's other fields, by the last reading of the hosts.
 
     Empty for a VM that exists, and where no host takes any.
     """

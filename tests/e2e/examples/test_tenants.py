@@ -45,7 +45,7 @@ def make_certificates(stage: Stage) -> None:
 
 SCENES: dict[str, Scene] = {
     "capacity": scene(Run("24 more fit"), Run("gpu1")),
-    "explain-vm": scene(Run("gpu1"), Run("gpu1")),
+    "explain-vm": scene(Run("not checked"), Run("gpu1"), Run("gpu1")),
     "list-queue": scene(Run("waits"), Run('"waits"'), first=(FULL, WAITS)),
     "leave-queue": scene(
         Run("waits", then={"list-queue": "waits"}),

@@ -29,7 +29,12 @@ SCENES: dict[str, Scene] = {
         Run("acme/web-3: running", then={"list-vms -t acme -o name": "acme/web-3"}),
         Run("web-4", first=(file("web.yml", WEB_FILE),), then={"list-vms -t acme -o name": "!web-4"}),
     ),
-    "list-vms": scene(Run("web-2"), Run("web-1", then={STATES: "stopped"}), first=(WEB_1, WEB_2, STOP_2)),
+    "list-vms": scene(
+        Run("web-2"),
+        Run("web-1", first=("label-vm acme/web-1 app=web",)),
+        Run("web-1", then={STATES: "stopped"}),
+        first=(WEB_1, WEB_2, STOP_2),
+    ),
     "show-vm": scene(Run("A40-8Q"), Run('"web-1"'), first=(WEB_1,)),
     "start-vm": scene(
         Run("acme/web-1: running", then={STATES: "running"}),
@@ -61,6 +66,11 @@ SCENES: dict[str, Scene] = {
         first=(WEB_1, WEB_2),
     ),
     "wait": scene(Run("acme/web-1"), Run("acme/web-1"), first=(WEB_1,)),
+    "label-vm": scene(
+        Run("acme/web-1: labels app=web, env=prod", then={"show-vm acme/web-1": "labels    app=web, env=prod"}),
+        Run("acme/web-1: labels app=web", then={"list-vms -t acme -l env": "!web-1"}),
+        first=(WEB_1,),
+    ),
     "rename-vm": scene(
         Run("web-9", then={"list-vms -t acme -o name": "acme/web-9"}),
         Run("web-2", then={"list-vms -t acme -o name": "!web-9"}),

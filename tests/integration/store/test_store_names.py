@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names for completion: what the store has, read without making, migrating or locking it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.integration.store import samples
 from tests.stored_fleet import AT
 from tests.unit.fleet_factory import emulated_a40, host_facts
+from vgpuctl.model.queue import QueueKind
 from vgpuctl.store.names import CompletedKind, names, read_names
 from vgpuctl.store.store import Store
 
@@ -34,6 +36,17 @@ def test_names_of_each_kind_are_those_of_the_store(filled: Store, url: str) -> N
     assert names(url, CompletedKind.GPU) == ["0000:40:00.0", "0000:41:00.0"]
     assert names(url, CompletedKind.GPU, host="gpu2") == ["0000:41:00.0"]
     assert "A40-8Q" in names(url, CompletedKind.PROFILE)
+
+
+def test_labels_are_those_of_vms_and_of_the_queue(filled: Store, url: str) -> None:
+    with filled.transaction() as session:
+        vm = session.vm("acme", "web-1")
+        assert vm is not None
+        session.set_vm_labels(vm.uuid, (("app", "web"), ("env", "prod")))
+        waiting = (replace(vm.request, name=one, labels=(("env", one),)) for one in ("q1", "q2"))
+        session.join_queue(QueueKind.GANG, next(waiting), others=tuple(waiting))
+    assert names(url, CompletedKind.LABEL) == ["app=web", "env=prod", "env=q1", "env=q2"]
+    assert names(url, CompletedKind.LABEL, tenant="umbrella") == []
 
 
 @pytest.mark.parametrize("kind", list(CompletedKind))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metadata block survives the way into a domain and back."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.guests.cases import CASES
@@ -37,6 +39,24 @@ def test_user_data_is_not_repeated_in_the_domain() -> None:
     cloud_init = metadata.request_fields()["cloud_init"]
     assert isinstance(cloud_init, dict)
     assert cloud_init["user_data"].startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("written", "labels"),
+    [
+        ("{}", ()),
+        ('{"labels":[["env","prod"],["app","web"]]}', (("app", "web"), ("env", "prod"))),
+        ('{"labels":[["app",""]]}', (("app", ""),)),
+    ],
+)
+def test_labels_are_read_for_adoption(written: str, labels: tuple[tuple[str, str], ...]) -> None:
+    assert replace(CASES["mdev"].metadata, request=written).labels() == labels
+
+
+@pytest.mark.parametrize("written", ['[["a b","c"]]', '[["a"]]', "[1]", '[["a","b","c"]]', '[["app",{}]]'])
+def test_labels_that_somebody_edited_are_an_error(written: str) -> None:
+    with pytest.raises(GuestError, match=r"the labels of VM web-1 of tenant acme in its metadata cannot be read"):
+        replace(CASES["mdev"].metadata, request=f'{{"labels":{written}}}').labels()
 
 
 def test_a_domain_is_read_with_its_host_devices() -> None:

@@ -17,6 +17,7 @@ from vgpuctl_lab.cli import fault as lab_fault
 from vgpuctl_lab.cli import licence_server as lab_licence_server
 from vgpuctl_lab.cli import play as lab_play
 from vgpuctl_lab.cli import tutorial as lab_tutorial
+from vgpuctl_lab.cli.examples import show_examples
 from vgpuctl_lab.cli.folders import lab_folder as _folder
 
 if TYPE_CHECKING:
@@ -249,6 +250,7 @@ command.add_command(lab_licence_server.command)
 command.add_command(lab_licence_server.licence_token)
 command.add_command(lab_play.command)
 command.add_command(lab_tutorial.command)
+show_examples(command)
 
 
 def _simulated_row(host: "SimulatedHostStatus") -> tuple[object, ...]:

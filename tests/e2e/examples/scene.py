@@ -16,8 +16,10 @@ from pathlib import Path
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Done, Operator
+from tests.e2e.warm_start import warm_start
 from vgpuctl.cli.contents import FOLDERS
 from vgpuctl.cli.main import examples_of
+from vgpuctl.cli.support.examples import Example
 
 _READY_LIMIT_S = 120
 _END_LIMIT_S = 120
@@ -52,6 +54,7 @@ class Stage:
 
     def run(self, line: str) -> Done:
         """Run a command line as a user types it in the folder."""
+        warm_start()  # it begins in the checkout's folder
         with contextlib.chdir(self.folder):
             return self.operator.run(*shlex.split(line))
 
@@ -100,9 +103,9 @@ def commands_of(*folders: str) -> list[str]:
     return [name for name, folder in FOLDERS.items() if folder in folders]
 
 
-def play(stage: Stage, name: str, played: Scene) -> None:
-    """Run the examples of a command in their order and check each."""
-    examples = examples_of(name)
+def play(stage: Stage, name: str, played: Scene, examples: Sequence[Example] = ()) -> None:
+    """Run the examples of a command in their order and check each. examples: those of a plugin."""
+    examples = examples or examples_of(name)
     assert len(examples) == len(played.runs), f"{name} has {len(examples)} examples and {len(played.runs)} runs here"
     stage.prepare(played.first)
     for one, wanted in zip(examples, played.runs, strict=True):

@@ -82,6 +82,11 @@ class Operator:
         check_output(arguments, out)
         return Done(code, out, err)
 
+    def run_on_terminal(self, *arguments: str) -> str:
+        """Run a command to its end on a terminal. Returns what it wrote there, on stdout and stderr."""
+        environment = {**self.environment, "TERM": "xterm-256color"}
+        return warm_start().run_on_terminal("vgpuctl", arguments, environment, 400)[1]
+
     def does(self, *arguments: str, timeout_s: float = 400) -> Done:
         """Run a command that must succeed."""
         done = self.run(*arguments, timeout_s=timeout_s)

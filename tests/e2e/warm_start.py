@@ -71,20 +71,58 @@ class WarmStart:
 
         signals: (seconds after its start, signal) that it gets on its way.
         """
+        with (
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+            Path(os.devnull).open("rb") as nothing,
+        ):
+            descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
+            code = self._call(module, arguments, environment, descriptors, timeout_s, signals)
+            assert code is not None, f"{module} {arguments} took over {timeout_s} s\n{_text(out)}\n{_text(err)}"
+            return code, _text(out), _text(err)
+
+    def run_on_terminal(
+        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, str]:
+        """Run it with a terminal as its standard streams, and return its exit code and all that it wrote there."""
+        ours, theirs = os.openpty()
+        seen: list[bytes] = []
+
+        def read() -> None:
+            with contextlib.suppress(OSError):  # the other end is closed: EIO
+                while chunk := os.read(ours, 1 << 16):
+                    seen.append(chunk)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            code = self._call(module, arguments, environment, [theirs] * 3, timeout_s, ())
+        finally:
+            os.close(theirs)
+            reader.join()
+            os.close(ours)
+        shown = b"".join(seen).decode(errors="replace")
+        assert code is not None, f"{module} {arguments} took over {timeout_s} s\n{shown}"
+        return code, shown
+
+    def _call(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        descriptors: Sequence[int],
+        timeout_s: float,
+        signals: Sequence[tuple[float, int]],
+    ) -> int | None:
+        """Run it with these standard streams. Returns its exit code, None when it was killed after timeout_s."""
         request = {
             "module": module,
             "arguments": list(arguments),
             "environment": dict(environment),
             "folder": str(Path.cwd()),
         }
-        with (
-            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
-            tempfile.TemporaryFile() as out,
-            tempfile.TemporaryFile() as err,
-            Path(os.devnull).open("rb") as nothing,
-        ):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.connect(self._path)
-            descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
             socket.send_fds(connection, [json.dumps(request).encode()], descriptors)
             pid = int(connection.recv(64))
             timers = [threading.Timer(after_s, _send, [os.pidfd_open(pid), number]) for after_s, number in signals]
@@ -92,18 +130,15 @@ class WarmStart:
                 timer.start()
             connection.settimeout(timeout_s)
             try:
-                code = connection.recv(64)
+                return int(connection.recv(64))
             except TimeoutError:
                 os.kill(pid, signal.SIGKILL)
                 connection.settimeout(None)
                 connection.recv(64)
-                raise AssertionError(
-                    f"{module} {arguments} took over {timeout_s} s\n{_text(out)}\n{_text(err)}"
-                ) from None
+                return None
             finally:
                 for timer in timers:
                     timer.join()
-            return int(code), _text(out), _text(err)
 
     def write_command(self, path: Path) -> None:
         """Write a program that runs `vgpuctl` by the server, for other programs to call."""

@@ -13,6 +13,8 @@ from vgpuctl.errors import Unexpected, VgpuctlError
 from vgpuctl.model.rehearsal import RehearsalEnds
 
 Value = TypeVar("Value")
+_USUAL_FORKS = 25
+"""Measured in docs/performance.md: more threads wait for this process, fewer for the hosts."""
 _INTERRUPT_SLICE_S = 0.2
 _LOGGER = logging.getLogger("vgpuctl.hosts")
 
@@ -52,12 +54,13 @@ def run_on_hosts(
     names: Sequence[str],
     work: Callable[[str], Value],
     *,
-    forks: int,
+    forks: int | None = None,
     watch: Callable[[FleetProgress], None] | None = None,
 ) -> list[HostResult[Value]]:
     """Call `work(name)` for every host, at most `forks` at a time; results come in the order of `names`.
 
-    watch: called in the caller's thread about five times a second, and at the end.
+    forks: None for as many as there are hosts, but 25 at most. watch: called in the caller's thread about five times a
+    second, and at the end.
     An error that is not a VgpuctlError becomes an Unexpected that names it; RehearsalEnds is raised to the caller. On
     KeyboardInterrupt no further host is begun and the interrupt is raised at once; what is under way ends with the
     process, or when its connection is closed.
@@ -92,7 +95,7 @@ def run_on_hosts(
     # Daemon threads: a host that hangs must not keep an interrupted process alive.
     threads = [
         threading.Thread(target=serve, name=f"host-worker-{number}", daemon=True)
-        for number in range(max(1, min(forks, len(names))))
+        for number in range(max(1, min(forks or _USUAL_FORKS, len(names))))
     ]
     try:
         for thread in threads:

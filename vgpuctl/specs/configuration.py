@@ -28,7 +28,7 @@ CONTEXT = Table(
         Field("database", _DATABASE, "URL of the store, or @FILE with such a URL"),
         Field("tenant", _NAME, "Tenant of commands that name none"),
         Field("output", text_like("|".join(FORMS), "a form of output", hint=", ".join(FORMS)), "Form of the output"),
-        Field("forks", Whole(1, 500), "Hosts contacted at the same time"),
+        Field("forks", Whole(1, 500), "Hosts contacted at the same time; all, at most 25, without it"),
         Field("known_hosts", _PATH, "File of known host keys"),
         Field("connect_timeout", Number(0.1, 600), "Seconds to wait for a host's SSH port"),
         Field("command_timeout", Number(1, 3600), "Seconds to wait for a host's answer"),

@@ -122,3 +122,19 @@ def test_a_vm_that_runs_under_another_name_is_the_same_vm(operator: Operator, fl
     assert domains(operator) == {"acme.web": True}
     operator.does(*DELETE)
     assert fleet_witness.state() == before
+
+
+def test_repair_connects_to_a_silent_host_once(operator: Operator, fleet: lab.LabFolder) -> None:
+    for name in ("one", "two"):
+        operator.does("create-vm", name, *ACME, *SIZE)
+    log = operator.home / "repair.log"
+    with failing(fleet, "network"):
+        done = operator.run("repair", "--json", "--connect-timeout", "2", "--log-file", str(log))
+    outcomes = {one["subject"]: one["outcome"] for one in json.loads(done.out)}
+    assert set(outcomes) == {"acme/one", "acme/two"}
+    (why,) = set(outcomes.values())
+    assert why.startswith("failed: ") and HOST in why
+    logins = [line for line in log.read_text().splitlines() if f"event=ssh-login host={HOST}" in line]
+    assert len(logins) == 1 and "error=" in logins[0], logins
+    assert operator.json("repair") == []
+    operator.delete_all_vms()

@@ -39,8 +39,10 @@ def test_no_host_is_no_result() -> None:
     assert run_on_hosts([], str, forks=4) == []
 
 
-def test_no_more_than_forks_run_at_once() -> None:
+@pytest.mark.parametrize(("hosts", "forks", "at_once"), [(20, 3, 3), (4, None, 4), (60, None, 25)])
+def test_no_more_than_forks_run_at_once(hosts: int, forks: int | None, at_once: int) -> None:
     lock = threading.Lock()
+    together = threading.Event()
     running = most = 0
 
     def work(_: str) -> None:
@@ -48,12 +50,15 @@ def test_no_more_than_forks_run_at_once() -> None:
         with lock:
             running += 1
             most = max(most, running)
+            if running >= at_once:
+                together.set()
+        together.wait(30)
         time.sleep(0.01)
         with lock:
             running -= 1
 
-    run_on_hosts([str(number) for number in range(20)], work, forks=3)
-    assert most == 3
+    run_on_hosts([str(number) for number in range(hosts)], work, forks=forks)
+    assert most == at_once
 
 
 def test_many_connections_at_once_give_their_own_answers(sshd: LoopbackSshd) -> None:

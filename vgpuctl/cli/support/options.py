@@ -57,9 +57,7 @@ forks = click.option(
     "--forks",
     type=WholeRange(1, 500),
     envvar="VGPUCTL_FORKS",
-    default=10,
-    show_default=True,
-    help="Hosts contacted at the same time.  [env: VGPUCTL_FORKS]",
+    help="Hosts contacted at the same time.  [default: all, at most 25]  [env: VGPUCTL_FORKS]",
 )
 database = click.option(
     "--database",

@@ -26,7 +26,7 @@ def services(
     inventories: Sequence[str] = (),
     database: str | None = None,
     limit: str | None = None,
-    forks: int = 10,
+    forks: int | None = None,
     known_hosts: Path | None = None,
     connect_timeout_s: float = 10.0,
     command_timeout_s: float = 60.0,

@@ -38,6 +38,9 @@ DETACH_TIMEOUT_S = 5.0
 ASKED_AGAIN_S = 5.0
 """How long repair waits for a guest that is asked again to let go of a GPU."""
 
+_LIBVIRT_TELLS = (VmState.RUNNING, VmState.STOPPED)
+"""States of VMs whose domain is looked at."""
+
 
 @dataclass(frozen=True)
 class Repair:
@@ -75,11 +78,13 @@ def repair(
         leases = session.leases(vm_uuid=None if only is None else only.uuid)
     vms = [replace(vm, state=VmState.DELETING) if vm.uuid in lost else vm for vm in vms]
     busy = {intent.subject for intent in operations if may_run(intent)}
-    for vm in vms:
-        if vm.uuid in busy or move_subject(vm) in busy:
-            continue
+    idle = [vm for vm in vms if vm.uuid not in busy and move_subject(vm) not in busy]
+    silent = _connect(services, idle)
+    for vm in idle:
         own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
         try:
+            if vm.host in silent and vm.state in _LIBVIRT_TELLS:
+                raise silent[vm.host]
             found = _diagnose(services, vm, own)
             if found is None:
                 continue
@@ -110,6 +115,14 @@ def repair(
                 if not may_run(intent) and (only is None or intent.subject == only.uuid):
                     session.end_operation(intent.id)
     return tuple(repairs)
+
+
+def _connect(services: Services, vms: Sequence[Vm]) -> dict[str, VgpuctlError]:
+    """Open the libvirt of all hosts that are asked about these VMs, many at a time. Returns the errors by host."""
+    services.open_store()
+    hosts = dict.fromkeys(vm.host for vm in vms if vm.state in _LIBVIRT_TELLS and not is_host_fenced(services, vm.host))
+    results = services.on_hosts(list(hosts), lambda name: services.host(name).hypervisor.is_alive)
+    return {one.name: one.error for one in results if one.error is not None}
 
 
 def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) -> list[Repair]:

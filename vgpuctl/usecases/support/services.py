@@ -139,7 +139,7 @@ class Services:
         open_northbound: Callable[[], "Northbound"] | None,
         open_authority: Callable[[], "Authority | None"],
         limit: str | None,
-        forks: int,
+        forks: int | None,
         say: Callable[[str], None],
         watch: Callable[[FleetProgress], None] | None = None,
         reachable_networks: tuple[str, ...] = (),

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
+from vgpuctl.errors import PartialFailure, StateError
 from vgpuctl.guests.libvirtd.host_networks import networks_of
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event_kind import EventKind
@@ -160,14 +160,14 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
         left.append("rows in OVN's northbound database")
     asked: list[str] = []
     silent: list[str] = []
-    for name in sorted({*services.hosts(), *(vm.host for vm in had.vms)}):
-        try:
-            left += [f"{what} on {name}" for what in _left_on(services, name, tenant, had)]
-        except VgpuctlError as error:
-            services.forget_host(name)
-            silent.append(error.line_of(name))
+    names = sorted({*services.hosts(), *(vm.host for vm in had.vms)})
+    for result in services.on_hosts(names, lambda name: _left_on(services, name, tenant, had)):
+        if result.error is not None:
+            services.forget_host(result.name)
+            silent.append(result.error.line_of(result.name))
         else:
-            asked.append(name)
+            left += [f"{what} on {result.name}" for what in result.value or ()]
+            asked.append(result.name)
     if left:
         raise StateError(
             f"{counted(len(left), 'object')} of tenant {tenant} could not be deleted",

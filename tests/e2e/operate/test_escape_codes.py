@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.operate.command_events import ACME, READING, SIZE
+from tests.e2e.operate.command_events import READING, SIZE
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import operator
+from tests.e2e.small_vms import ACME, operator
 
 __all__ = ["operator"]
 

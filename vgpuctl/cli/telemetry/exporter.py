@@ -48,7 +48,8 @@ def command(
     address, port = listen_address(listen)
     if once:
         with services(**where) as opened:
-            exporter = Exporter(opened, interval_s=interval_s, history=history_path(history, where["database"]))
+            path = history_path(history, where["database"])
+            exporter = Exporter(opened, interval_s=interval_s, history=path, store_only=store_only)
             exporter.read_once()
             print_raw(exporter.metrics("")[0])
         return

@@ -98,9 +98,10 @@ class Exporter:
             yield self
 
     def read_once(self) -> None:
-        """Read every host and the store a single time, without the history, so that pages can be asked for."""
+        """Read the store, and every host unless store_only, a single time, without the history, for the pages."""
         self._services.open_store()
-        self._read_once = {one.host: one for one in read_fleet(self._services, self._services.hosts())}
+        names = () if self._store_only else self._services.hosts()
+        self._read_once = {one.host: one for one in read_fleet(self._services, names)}
         self._read_store()
         for one in self._read_once.values():
             self._keep(one)

@@ -11,7 +11,7 @@ from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput, WithFields
 from vgpuctl.cli.support.output import print_line
 from vgpuctl.sharing.kinds import existing_vgpus
-from vgpuctl.sharing.topology import HostTopology, Nearness
+from vgpuctl.sharing.topology import HostTopology, Nearness, NodePart
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.readings import HostReadings
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class JsonTopology(TypedDict):
     """How near GPUs are to each other, by address."""
 
-    nearness: Mapping[str, Mapping[str, object]]
+    nearness: Mapping[str, Mapping[str, Nearness]]
     nvlink_domains: Sequence[Sequence[str]]
-    numa_nodes: object
+    numa_nodes: Sequence[NodePart]
 
 
 class JsonInspected(TypedDict):

@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from vgpuctl.agent.wire.decode import WireError, from_json, to_json
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import UsageError
+from vgpuctl.model.capture_answers import check_host_answer, check_nvml_answer, check_nvml_tables
 
 FORMAT = 1
 SUFFIX = ".capture.json.gz"
@@ -161,11 +163,14 @@ def check_machine(machine: Any) -> None:
     for name in ("constants", "errors"):
         if not isinstance(nvml[name], dict):
             raise WireError(f"machine.nvml.{name}", "must be an object")
-    _check_answers(machine["answers"], "machine.answers")
-    _check_answers(nvml["answers"], "machine.nvml.answers")
+    if not isinstance(machine["is_emulated"], bool):
+        raise WireError("machine.is_emulated", "must be true or false")
+    check_nvml_tables(nvml["constants"], nvml["errors"], "machine.nvml")
+    _check_answers(machine["answers"], "machine.answers", check_host_answer)
+    _check_answers(nvml["answers"], "machine.nvml.answers", check_nvml_answer)
 
 
-def _check_answers(answers: Any, path: str) -> None:
+def _check_answers(answers: Any, path: str, check: Callable[[str, Mapping[str, Any], str], None]) -> None:
     if not isinstance(answers, dict):
         raise WireError(path, "must be an object")
     for key, given in answers.items():
@@ -175,6 +180,7 @@ def _check_answers(answers: Any, path: str) -> None:
             is_pair = isinstance(one, list) and len(one) == 2
             if not is_pair or not isinstance(one[0], int) or not isinstance(one[1], dict):
                 raise WireError(f"{path}.{key}", "must be pairs of a count and an answer")
+            check(key, one[1], f"{path}.{key}")
 
 
 def _refused(path: Path, why: str) -> UsageError:

@@ -100,6 +100,45 @@ def test_a_wrong_field_is_named(tmp_path: Path, change: Any, said: str) -> None:
     assert said in _refusal(tmp_path, gzip.compress(json.dumps(change(_whole())).encode()))
 
 
+@pytest.mark.parametrize(
+    ("key", "answer", "said"),
+    [
+        ("read_optional /proc/cmdline", {"value": 7}, "machine.answers.read_optional /proc/cmdline.value"),
+        ("read_bytes /x", {"value": {"bytes": "a", "encoding": "rot13"}}, ".value.encoding"),
+        ('run ["lsmod"]', {"value": [0, "out"]}, ".value: has another type"),
+        ("listdir_optional /sys", {"value": ["a", 1]}, ".value[1]"),
+        ("open_image /img", {"value": {"size": 9}}, "must have errno, or size and head"),
+        ("exists /dev/kvm", {"problem": {"code": 1}}, "exists /dev/kvm.problem"),
+        ("is_root", {}, "machine.answers.is_root.value"),
+    ],
+)
+def test_a_value_of_another_type_is_named_by_its_path(tmp_path: Path, key: str, answer: Any, said: str) -> None:
+    whole = _whole()
+    whole["machine"]["answers"][key] = [[1, answer]]
+    assert said in _refusal(tmp_path, gzip.compress(json.dumps(whole).encode()))
+
+
+@pytest.mark.parametrize(
+    ("key", "answer", "said"),
+    [
+        ("nvmlDeviceGetName(gpu 0)", {"result": 7}, "machine.nvml.answers.nvmlDeviceGetName(gpu 0).result"),
+        ("nvmlDeviceGetCount()", {"result": "8"}, "nvmlDeviceGetCount().result"),
+        ("nvmlDeviceGetMigMode(gpu 0)", {"result": [0, "1"]}, ".result[1]"),
+        ("nvmlDeviceGetMemoryInfo(gpu 0)", {"result": {"struct": {"total": "9"}}}, ".struct.total: must be a number"),
+        ("nvmlDeviceGetPciInfo(gpu 0)", {"result": {"struct": {"busId": 9}}}, ".struct.busId: must be text"),
+        ("nvmlNew()", {"result": {"other": 1}}, "must have struct, tuple, bytes, number or handle"),
+        ("nvmlNew()", {"result": 0, "out": {"a": 1}}, "must be the number of an argument"),
+        ("nvmlNew()", {"result": {"number": "much"}}, ".number"),
+        ("nvmlNew()", {"code": "3"}, "nvmlNew().code"),
+        ("nvmlNew()", {}, "must have result, code or raised"),
+    ],
+)
+def test_a_value_of_nvml_of_another_type_is_named_by_its_path(tmp_path: Path, key: str, answer: Any, said: str) -> None:
+    whole = _whole()
+    whole["machine"]["nvml"]["answers"][key] = [[1, answer]]
+    assert said in _refusal(tmp_path, gzip.compress(json.dumps(whole).encode()))
+
+
 @pytest.mark.parametrize("text", ["?", b64encode(b"x").decode(), b64encode(zlib.compress(b"{}")).decode()])
 def test_a_recording_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(WireError):

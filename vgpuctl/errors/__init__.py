@@ -80,7 +80,7 @@ from vgpuctl.errors.state import (
     TenantDiffers,
     VmDiffers,
 )
-from vgpuctl.errors.store import StoreNotReconciled, StoreOutcomeUnknown, StoreUnusable
+from vgpuctl.errors.store import StoreNotReconciled, StoreOutcomeUnknown, StoreTooNew, StoreUnusable
 
 __all__ = [
     "AddressesExhausted",
@@ -136,6 +136,7 @@ __all__ = [
     "StateError",
     "StoreNotReconciled",
     "StoreOutcomeUnknown",
+    "StoreTooNew",
     "StoreUnusable",
     "TenantDiffers",
     "TooMuchOutput",

@@ -10,6 +10,12 @@ class StoreUnusable(StateError):
     reference = "store-unusable"
 
 
+class StoreTooNew(StoreUnusable):
+    """A newer vgpuctl has upgraded the store, which this one must not change any more."""
+
+    reference = "store-too-new"
+
+
 class StoreNotReconciled(StoreUnusable):
     """The store was restored from a backup, and is older than the hosts: it takes no change before it is reconciled."""
 

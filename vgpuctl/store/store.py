@@ -85,11 +85,21 @@ class Store:
             yield session
 
     def require_writable(self) -> None:
-        """Raise StoreUnusable for a store that can only be read, StoreNotReconciled for one that was restored."""
+        """Raise what keeps this vgpuctl from changing the store.
+
+        StoreUnusable: it can only be read. StoreTooNew: a newer vgpuctl has upgraded it since it was opened.
+        StoreNotReconciled: it was restored.
+        """
         if self.read_only_reason is not None:
             raise self._cannot_write(self.read_only_reason)
+        self.require_known()
         with self.reading() as session:
             session.require_reconciled()
+
+    def require_known(self) -> None:
+        """Raise StoreTooNew if a newer vgpuctl has upgraded the store since it was opened. One query."""
+        with self._begin(writing=False) as connection:
+            upgrade.is_current(connection, store_name=self.name)
 
     @contextlib.contextmanager
     def operation(

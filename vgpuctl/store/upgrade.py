@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
-from vgpuctl.errors import StoreUnusable
+from vgpuctl.errors import StoreTooNew, StoreUnusable
 from vgpuctl.store.sealed import NO_KEY, KeyFile
 from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
@@ -23,7 +23,7 @@ _READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 def is_current(connection: Connection, *, store_name: str) -> bool:
     """True if the schema is the one of this vgpuctl; False when there is none yet or it is older. One query.
 
-    The transaction may be aborted afterwards. Raises StoreUnusable when the schema is newer or not vgpuctl's.
+    The transaction may be aborted afterwards. Raises StoreTooNew, and StoreUnusable for a schema that is not vgpuctl's.
     """
     try:
         version = connection.exec_driver_sql(_READ_VERSION).scalar()
@@ -75,9 +75,9 @@ def _is_older(version: str, *, store_name: str) -> bool:
             hint="give another store",
         )
     if int(version) > int(SCHEMA_VERSION):
-        raise StoreUnusable(
+        raise StoreTooNew(
             f"the store {store_name} has schema version {version}, this vgpuctl knows up to {SCHEMA_VERSION}",
-            hint="a newer vgpuctl wrote it: use that one here too",
+            hint="a newer vgpuctl has upgraded it: use that one here too",
         )
     return int(version) < int(SCHEMA_VERSION)
 

@@ -27,6 +27,7 @@ from vgpuctl.errors import (
     InventoryError,
     LibvirtMissing,
     PythonMissing,
+    StoreTooNew,
     Unexpected,
     VgpuctlError,
 )
@@ -78,7 +79,8 @@ class Sighting:
 def watching(services: Services, stop: threading.Event) -> Iterator[None]:
     """Watch this controller's part of the hosts during the block, which ends soon after `stop` is set.
 
-    Raises InventoryError without a host to watch.
+    Raises InventoryError without a host to watch. A store that a newer vgpuctl has upgraded sets `stop`, and
+    StoreTooNew is raised at the end of the block.
     """
     services.hosts()
     services.open_store()
@@ -90,6 +92,8 @@ def watching(services: Services, stop: threading.Event) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(_JOIN_S)
+    if watch.refusal is not None:
+        raise watch.refusal
 
 
 class _Watch:
@@ -103,6 +107,8 @@ class _Watch:
         self._hosts: dict[str, _HostWatch] = {}
         self._licences: dict[str, LicenceWatch] = {}
         self._beat_at = -BEAT_S
+        self.refusal: StoreTooNew | None = None
+        """The reason why this vgpuctl may not go on."""
 
     def run(self) -> None:
         """Record what the hosts answer until `stop` is set, then give the hosts to other controllers.
@@ -117,6 +123,9 @@ class _Watch:
                 if self._record(late):
                     said = None
                 late = []
+            except StoreTooNew as error:
+                self.refusal = error
+                self._stop.set()
             except VgpuctlError as error:
                 late = list({one.host: one for one in late}.values())
                 if error.message != said:
@@ -128,6 +137,8 @@ class _Watch:
             self._stop.wait(RECORD_S)
         for host in self._hosts.values():
             host.end()
+        if self.refusal is not None:
+            return  # the others take the hosts when this one has been silent for long enough
         with contextlib.suppress(VgpuctlError), self._services.store.transaction() as session:
             self._division.end(session)
 
@@ -148,6 +159,7 @@ class _Watch:
         if not is_beat and not sightings:
             return False
         if is_beat:
+            self._services.store.require_known()
             self._services.follow_inventory()
         claimed: Collection[str] = self._hosts
         with self._services.store.transaction() as session:

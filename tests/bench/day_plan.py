@@ -199,7 +199,7 @@ class _Maker:
         use = ("create-vm", name, *_of(tenant), "--reservation", name, *size)
         self.add(Step(begin + 10, "use", use, tenant, name))
         self._delete(name, tenant, end + 900)
-        self.add(Step(end + 910, "cancel", ("cancel-reservation", name, *_of(tenant)), tenant, name))
+        self.add(Step(end + 910, "cancel", ("cancel-reservation", "--yes", name, *_of(tenant)), tenant, name))
 
     def cluster(self, number: int) -> None:
         """A node pool: the autoscaler of a Kubernetes cluster asks for other sizes, jobs of Slurm for named nodes."""

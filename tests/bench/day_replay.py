@@ -121,7 +121,7 @@ class Replay:
         if not self._is_possible(step, before):
             return before
         if step.kind == "delete" and before.vm(step.tenant, step.name) is None:
-            leave = ("leave-queue", step.name, "--tenant", step.tenant)
+            leave = ("leave-queue", "--yes", step.name, "--tenant", step.tenant)
             step = dataclasses.replace(step, kind="leave", arguments=leave, kill=0)
         self._perform(step)
         self.counts[f"step {step.kind}"] += 1
@@ -208,14 +208,14 @@ class Replay:
             self._does("delete-node-pool", pool.name, "--tenant", pool.tenant, "--yes", "--drained", "--timeout", "0")
         seen = look(services.store)
         for entry in seen.queue:
-            self._does("leave-queue", entry.request.name, "--tenant", entry.request.tenant)
+            self._does("leave-queue", "--yes", entry.request.name, "--tenant", entry.request.tenant)
         by_tenant: dict[str, list[str]] = defaultdict(list)
         for vm in seen.vms:
             by_tenant[vm.request.tenant].append(vm.request.name)
         for tenant, names in by_tenant.items():
             self._does("delete-vm", *names, "--tenant", tenant, "--yes", "--timeout", "0")
         for one in seen.reservations:
-            self._does("cancel-reservation", one.name, "--tenant", one.tenant)
+            self._does("cancel-reservation", "--yes", one.name, "--tenant", one.tenant)
         for words in (("repair",), ROUND):
             if (found := json.loads(self._does(*words).out)) != []:
                 self.faults.append(f"at the end {' '.join(words)} finds {found}")

@@ -62,7 +62,7 @@ def test_a_card_declared_mig_keeps_its_instances_on_every_path(layouts: LayoutFl
     operator.does("create-vm", "waits", "--queue", *WHOLE_H100)
     operator.does("controller", "--once")
     assert [one["entry"]["request"]["name"] for one in operator.json("list-queue")["queue"]] == ["waits"]
-    operator.does("leave-queue", "waits", "--tenant", "acme")
+    operator.does("leave-queue", "--yes", "waits", "--tenant", "acme")
     assert instances(layouts) == before == 7
 
 

@@ -27,7 +27,7 @@ def nothing_is_left(operator: Operator) -> Iterator[None]:
     yield
     operator.does("uncordon-host", HOST, "--force")
     for one in operator.json("list-reservations"):
-        operator.does("cancel-reservation", one["name"], *ACME)
+        operator.does("cancel-reservation", "--yes", one["name"], *ACME)
     operator.delete_all_vms()
 
 

@@ -40,7 +40,7 @@ def nothing_runs(operator: Operator) -> Iterator[None]:
     operator.does("uncordon-host", HOST, "--gpu", GPU)
     operator.does("release-gpu", HOST, GPU, "--reason", "the test is over")
     for waiting in operator.json("list-queue")["queue"]:
-        operator.does("leave-queue", waiting["entry"]["request"]["name"], *ACME)
+        operator.does("leave-queue", "--yes", waiting["entry"]["request"]["name"], *ACME)
     for vm in operator.json("list-vms"):
         name, tenant = vm["vm"]["request"]["name"], vm["vm"]["request"]["tenant"]
         hold = {"kept": "keep", "freed": "release"}.get(name)
@@ -70,7 +70,7 @@ def refuses_new_vms(operator: Operator, reason: str) -> None:
     assert operator.json("capacity", "--gpu", "A40-8Q", *SIZE[:4], "--limit", HOST)["now"] == 0
     operator.does("create-vm", "waiting", *ACME, "--queue", "--for", "1h", *SMALL)
     assert {one["outcome"].split(":")[0] for one in operator.json(*ONCE)} == {"waits"}
-    operator.does("leave-queue", "waiting", *ACME)
+    operator.does("leave-queue", "--yes", "waiting", *ACME)
     (listed,) = [one for one in operator.json("list-gpus") if one["host"] == HOST]
     assert reason in listed["closed"]["reason"]
     assert reason in operator.does("list-gpus", "--limit", HOST).out

@@ -158,7 +158,7 @@ def test_rules_change_one_by_one_and_a_file_counts_them_as_its_own_only_when_it_
     operator.does("create-security-group", "web", "--rule", "tcp:80", *tenant)
     for _ in range(2):
         operator.does("create-security-rule", "web", "tcp:443", "icmp", *tenant)
-        operator.does("delete-security-rule", "web", "tcp:80", *tenant)
+        operator.does("delete-security-rule", "--yes", "web", "tcp:80", *tenant)
     (group,) = operator.json("list-vpc-objects", "--kind", "security-group")
     assert [rule["ports"] for rule in group["spec"]["rules"]] == [[443, 443], None]
     assert "tcp.dst == 443" in central.nbctl("--bare", "--columns=match", "list", "ACL")

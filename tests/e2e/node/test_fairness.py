@@ -119,10 +119,10 @@ def test_nodes_stay_out_of_what_is_reserved_for_another(operator: Operator) -> N
     operator.does(*POOL, "--min", "2")
     operator.does(*ONCE)
     assert _reasons(operator) == [("waiting", "no-capacity")] * 2
-    operator.does("cancel-reservation", "training-sim-001", *UMBRELLA)
+    operator.does("cancel-reservation", "--yes", "training-sim-001", *UMBRELLA)
     operator.does(*ONCE)
     assert {vm["host"] for vm in vms(operator).values()} == {"sim-001"}
-    operator.does("cancel-reservation", "training-sim-002", *UMBRELLA)
+    operator.does("cancel-reservation", "--yes", "training-sim-002", *UMBRELLA)
 
 
 def test_a_node_whose_host_died_is_made_elsewhere(

@@ -24,6 +24,7 @@ from tests.lab.simulated_fixtures import need_simulated
 from tests.ovn_fixture import LocalOvn, central
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.cli.main import command
+from vgpuctl.cli.support.questions import ASKING
 from vgpuctl.cli.support.rehearsal import REHEARSED
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.libvirtd.storage import Storage
@@ -31,6 +32,11 @@ from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.store.store import open_store
 
 __all__ = ["central"]
+
+
+_ON_HOSTS = ("-vm", "-nic", "-disk", "-snapshot", "-iso", "-off", "-pool", "-store")
+"""The ends of rehearsed commands that would change hosts."""
+NOBODY = "a yes is needed, and nobody can answer here"
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ def _check(step: Step, found: Sequence[Event]) -> str | None:
     return None
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_every_changing_command_leaves_its_event_and_every_other_none(scene: Scene) -> None:
     faults: list[str] = []
     is_rehearsed = scene.operators["main"] == scene.operators["owner"]  # once is enough
@@ -156,8 +162,10 @@ def test_every_changing_command_leaves_its_event_and_every_other_none(scene: Sce
             faults += _read_everything(scene)
         if step.first is not None:
             step.first(scene)
-        is_new = step.command == "restore-store"
+        is_new = step.command == "restore-store"  # which asks only before it replaces a store
         before = 0 if is_new else _last_id(operator)
+        if is_rehearsed and step.command in ASKING and not is_new:
+            faults += _ask_nobody(operator, step, arguments)
         if is_rehearsed and _takes(step.command, "--dry-run"):
             faults += _rehearse(operator, step, arguments)
             if not is_new and _last_id(operator) != before:
@@ -177,17 +185,30 @@ def test_every_changing_command_leaves_its_event_and_every_other_none(scene: Sce
     assert faults == [], "\n".join(faults)
 
 
+def _ask_nobody(operator: Operator, step: Step, arguments: Sequence[str]) -> list[str]:
+    """Run a command that asks without --yes, and without a terminal. It must fail, and leave every row as it was."""
+    before = _rows(operator)
+    done = operator.run(*(word for word in arguments if word != "--yes"), "--json")
+    error = json.loads(done.err.splitlines()[-1])["error"] if done.code == 2 else {}
+    faults = [] if error.get("message") == NOBODY else [f"{step.arguments} without --yes: {done.code}, {done.err}"]
+    return [*faults, *([] if _rows(operator) == before else [f"{step.arguments} without --yes changed the store"])]
+
+
 def _rehearse(operator: Operator, step: Step, arguments: Sequence[str]) -> list[str]:
     """Run a command with --dry-run. It must succeed, and leave every row and every domain as it was."""
     if step.command not in REHEARSED:
         operator.run(*arguments, "--dry-run", *_as_json(step.command))
         return []
-    before = _rows(operator), _domains(operator)
+    is_on_hosts = step.command.endswith(_ON_HOSTS)
+    before = _rows(operator), _domains(operator) if is_on_hosts else []
     done = operator.run(*arguments, "--dry-run", "--json")
     faults = [] if done.code == 0 else [f"{step.arguments} --dry-run ended with {done.code}: {done.err}"]
     faults += [] if done.code or _says_so(done.out) else [f"{step.arguments} --dry-run printed {done.out}"]
     faults += [] if _rows(operator) == before[0] else [f"{step.arguments} --dry-run changed the store"]
-    return [*faults, *([] if _domains(operator) == before[1] else [f"{step.arguments} --dry-run changed a host"])]
+    return [
+        *faults,
+        *([] if not is_on_hosts or _domains(operator) == before[1] else [f"{step.arguments} --dry-run changed a host"]),
+    ]
 
 
 def _says_so(printed: str) -> bool:

@@ -29,7 +29,7 @@ def nothing_is_left(operator: Operator) -> Iterator[None]:
 
 def _clear(operator: Operator) -> None:
     for waiting in operator.json("list-queue")["queue"]:
-        operator.does("leave-queue", waiting["entry"]["request"]["name"], "--tenant", "acme")
+        operator.does("leave-queue", "--yes", waiting["entry"]["request"]["name"], "--tenant", "acme")
     operator.delete_all_vms()
 
 
@@ -64,8 +64,8 @@ def test_vms_wait_their_turn_and_start_when_there_is_room(operator: Operator) ->
     assert states(operator) == {"third": "running"}
     (waiting,) = queued(operator)
     assert (waiting["entry"]["request"]["name"], waiting["expected_at"]) == ("second", None)
-    operator.does("leave-queue", "second", "--tenant", "acme")
-    assert operator.is_refused("leave-queue", "second", "--tenant", "acme")["reference"] == "not-found"
+    operator.does("leave-queue", "--yes", "second", "--tenant", "acme")
+    assert operator.is_refused("leave-queue", "--yes", "second", "--tenant", "acme")["reference"] == "not-found"
     operator.does("set-queue", "fifo")
 
 
@@ -82,7 +82,7 @@ def test_a_gang_waits_and_starts_as_a_whole(operator: Operator) -> None:
     assert waiting["expected_at"] == pytest.approx(time.time() + 3600, abs=300)
     assert "web-1, web-2" in operator.does("list-queue").out
     assert operator.json(*ONCE)[0]["outcome"] == "waits: the 2 VMs do not fit together now"
-    operator.does("leave-queue", "web-2", "--tenant", "acme")
+    operator.does("leave-queue", "--yes", "web-2", "--tenant", "acme")
     assert queued(operator) == []
     assert [one["queued"] for one in operator.json(*gang)] == [True]
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
@@ -164,7 +164,7 @@ def test_the_controller_preempts_only_with_consent(operator: Operator) -> None:
     assert states(operator) == {"batch": "stopped", "urgent": "running"}
     operator.does("set-quota", "acme", "--preempt", "ask")
 
-    operator.does("leave-queue", "batch", "--tenant", "acme")
+    operator.does("leave-queue", "--yes", "batch", "--tenant", "acme")
     operator.does("create-vm", "blocks", "--queue", "--priority", "critical", *WHOLE)
     operator.does("create-vm", "later", "--queue", "--priority", "critical", "--preempt", *WHOLE)
     assert [one["entry"]["may_preempt"] for one in queued(operator)] == [False, True]

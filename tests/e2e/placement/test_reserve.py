@@ -50,8 +50,11 @@ def test_what_is_reserved_is_backfilled_with_short_vms_only_and_given_to_its_ten
     early = operator.is_refused(*mine)
     assert (early["reference"], "begins at" in early["message"]) == ("state", True)
     assert [one["name"] for one in operator.json("list-reservations")] == ["training"]
-    operator.does("cancel-reservation", "training", "--tenant", "umbrella")
-    assert operator.is_refused("cancel-reservation", "training", "--tenant", "umbrella")["reference"] == "not-found"
+    operator.does("cancel-reservation", "--yes", "training", "--tenant", "umbrella")
+    assert (
+        operator.is_refused("cancel-reservation", "--yes", "training", "--tenant", "umbrella")["reference"]
+        == "not-found"
+    )
     operator.does("delete-vm", "short", "--tenant", "acme", "--yes", "--timeout", "0")
 
     operator.does("reserve", "now", *WHERE, "--from", _at(-60), "--until", _at(3600), "--every", "1d")
@@ -63,7 +66,7 @@ def test_what_is_reserved_is_backfilled_with_short_vms_only_and_given_to_its_ten
     assert not operator.json(*used)[0]["changed"]
     second = ("create-vm", "second", *used[2:])
     assert "uses reservation now already" in operator.is_refused(*second)["message"]
-    operator.does("cancel-reservation", "now", "--tenant", "umbrella")
+    operator.does("cancel-reservation", "--yes", "now", "--tenant", "umbrella")
 
 
 @pytest.mark.parametrize(

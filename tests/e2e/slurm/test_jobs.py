@@ -103,7 +103,7 @@ def test_a_reservation_is_respected(operator: Operator) -> None:
         assert lab.events("acme/gpu-001", "node-refused")
         assert lab.vms() == {}
         for name in ("class-1", "class-2"):
-            operator.does("cancel-reservation", name, *ACME)
+            operator.does("cancel-reservation", "--yes", name, *ACME)
         lab.until(lambda: "gpu-001" in lab.vms(), "the VM does not appear when nothing is reserved")
 
 

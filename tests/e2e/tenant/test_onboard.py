@@ -63,7 +63,7 @@ def operator(fleet_operator: Operator, central: LocalOvn, tmp_path: Path) -> Ite
     for one in made.json("list-tenants"):
         made.does("offboard-tenant", one["tenant"], "--yes", "--timeout", "0")
     for one in made.json("list-external-networks"):
-        made.does("delete-external-network", one["external_network"]["name"])
+        made.does("delete-external-network", "--yes", one["external_network"]["name"])
     assert _rows(central) == 0
 
 

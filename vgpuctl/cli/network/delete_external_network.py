@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-external-network: delete a network that tenants' gateways lead to."""
 
+from functools import partial
+from typing import Any
+
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import JsonDeletion
+from vgpuctl.cli.support.deletion import JsonDeletion, delete_one, deletion_options
 from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
 
 _JSON: "JsonOutput[JsonDeletion[bool]]" = JsonOutput()
 
 
 @click.command("delete-external-network")
-@click.argument("name")
-@options.database
-@options.as_json
-def command(name: str, database: str | None, as_json: bool) -> None:
+@deletion_options
+def command(name: str, **how: Any) -> None:
     """Delete an external network. Refused while tenants hold addresses of it."""
-    from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.delete_external_network import delete_external_network
 
-    with services(database=database) as opened:
-        deleted = delete_external_network(opened, name)
-    if as_json:
-        _JSON.print({"deleted": deleted})
-    else:
-        say(f"{name}: {'deleted' if deleted else 'no such network, nothing to delete'}")
+    delete_one(
+        partial(delete_external_network, name=name),
+        question=f"Delete external network {name}?",
+        told=lambda deleted: f"{name}: {'deleted' if deleted else 'no such network, nothing to delete'}",
+        output=_JSON,
+        **how,
+    )

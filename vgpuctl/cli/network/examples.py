@@ -38,7 +38,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "delete-external-network": (
         Example("delete-external-network dmz --dry-run", "what would change"),
-        Example("delete-external-network dmz", "one that no gateway uses"),
+        Example("delete-external-network dmz --yes", "one that no gateway uses"),
     ),
     "create-gateway": (
         Example("create-gateway internet -t acme", "a gateway to an external network"),
@@ -78,7 +78,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "delete-security-rule": (
         Example("delete-security-rule acme/web tcp:443 --dry-run", "what would change"),
-        Example("delete-security-rule acme/web tcp:443", "no more HTTPS"),
+        Example("delete-security-rule acme/web tcp:443 --yes", "no more HTTPS"),
     ),
     "create-load-balancer": (
         Example("create-load-balancer acme/shop --network front --port 80 --vm web-1 --vm web-2", "two VMs"),

@@ -103,11 +103,13 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
     assert kind.changed_list is not None
     items = kind.table.field(kind.changed_list)
 
-    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
+    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, *, yes: bool = True, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
 
         key = kind.name_in(given.pop(kind.named_by.parameter))
         values = read_flags((items,), given)[items.path]
+        if not (yes or dry_run):
+            confirm(f"Delete {len(values)} of {kind.kind} {key} of tenant {tenant}?")
         change = ObjectChange(add=values) if is_added else ObjectChange(remove=values)
         _change(
             lambda opened: change_object(opened, tenant, kind, key, change, dry_run=dry_run),
@@ -118,6 +120,7 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
     arguments: list[Decorator] = [
         _argument(replace(kind.named_by, metavar=kind.name.rpartition(" ")[2].upper())),
         click.argument(items.parameter, nargs=-1, required=True, metavar=f"{items.metavar}..."),
+        *([] if is_added else [options.yes]),
     ]
     known = "" if is_added else "Rules that the group does not have are ignored."
     return _command(name, (text, kind.item_help, known, _restored(kind)), run, arguments)

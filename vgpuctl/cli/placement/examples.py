@@ -19,7 +19,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "leave-queue": (
         Example("leave-queue acme/waits --dry-run", "what would be removed"),
-        Example("leave-queue acme/waits", "a VM that waits"),
+        Example("leave-queue acme/waits --yes", "a VM that waits"),
     ),
     "set-queue": (
         Example("set-queue priority", "the most important first"),
@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("list-reservations --all -t acme", "with past ones of a tenant"),
     ),
     "cancel-reservation": (
-        Example("cancel-reservation acme/course", "give the shares back"),
+        Example("cancel-reservation acme/course --yes", "give the shares back"),
         Example("cancel-reservation -t acme class --dry-run", "what would be cancelled"),
     ),
 }

@@ -171,7 +171,12 @@ def confirm(question: str) -> None:
     """
     if current() is not None:
         return
-    click.confirm(printable(question), abort=True, err=True)
+    try:
+        click.confirm(printable(question), abort=True, err=True)
+    except click.Abort as stopped:
+        if isinstance(stopped.__context__, EOFError):
+            _write("", err=True)  # ends the line of the question
+        raise
 
 
 def choose(question: str, choices: Sequence[str], *, default: str) -> str:

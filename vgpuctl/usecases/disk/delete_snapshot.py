@@ -37,6 +37,7 @@ def delete_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
         for chain in disks:
             _merge(services, live, vm, chain, name)
         define_again(services, host, vm)
+        host.before(f"delete the overlays of snapshot {name} of {vm.label}")
         _refuse_in_use(services, host, vm, name)
         for overlay in overlays_of(services, vm, name):
             remove_recorded(services, host, overlay)

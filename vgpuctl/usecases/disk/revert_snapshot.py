@@ -33,6 +33,7 @@ def revert_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
                     session.begin_detach(overlay)
             session.add_vm_event(EventKind.DISKS_REVERTED, vm, f"snapshot {name}", before=values_of(name, disks))
         define_again(services, host, vm)
+        host.before(f"delete the overlays of snapshot {name} of {vm.label}")
         for overlay in overlays_of(services, vm, name):
             remove_recorded(services, host, overlay)
         return SnapshotChange(vm.label, name, True, shown(disks))

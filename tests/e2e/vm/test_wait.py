@@ -83,7 +83,7 @@ def test_a_vm_that_leaves_the_queue_or_is_broken_ends_the_wait_at_once(operator:
     operator.does("create-vm", "first", *whole)
     operator.does("create-vm", "second", "--queue", *whole)
     with _waiting(operator, "acme/second", "--for", "placed") as terminal:
-        operator.does("leave-queue", "second", *ACME)
+        operator.does("leave-queue", "--yes", "second", *ACME)
         terminal.ends_with(6)
         assert b"acme/second cannot be placed: it was deleted or has left the queue" in terminal.seen
     uuid = operator.json("show-vm", "acme/first")["vm"]["uuid"]

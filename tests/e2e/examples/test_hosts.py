@@ -15,7 +15,7 @@ from vgpuctl_lab.simulated.machine import rules
 __all__ = ["named_fleet", "stage", "variables"]
 
 HOSTS, CARD = 3, "a40/mdev-vf"
-WEB_1 = f"create-vm acme/web-1 {SMALL} --gpu A40-8Q"
+WEB_1 = f"create-vm acme/web-1 {SMALL} --limit gpu1 --gpu A40-8Q"
 DB_2 = "create-vm acme/db-2 --memory 96MiB --vcpus 1 --network none --limit gpu2 --gpu A40-8Q"
 GPU = "0000:41:00.0"
 MDEV = "00000000-0000-4000-8000-00000000000a"

@@ -19,11 +19,11 @@ from vgpuctl import __version__
 from vgpuctl.cli import plugins
 from vgpuctl.cli.contents import COMMANDS, DAILY, FOLDERS, MADE_BY, SECTIONS
 from vgpuctl.cli.support import rehearsal
-from vgpuctl.cli.support.configuration import ConfiguredDefaults
+from vgpuctl.cli.support.configuration import ConfiguredDefaults, forget_configuration
 from vgpuctl.cli.support.conventions import apply_conventions
 from vgpuctl.cli.support.examples import Example, examples_text
 from vgpuctl.cli.support.log_options import accept_log_options
-from vgpuctl.cli.support.output import Styled, drop_output, print_document, print_json_error, print_line
+from vgpuctl.cli.support.output import Styled, be_quiet, drop_output, print_document, print_json_error, print_line
 from vgpuctl.cli.support.output_format import OutputFormat, choose, chosen
 from vgpuctl.errors import FileNotWritten, Interrupted, Unexpected, UsageError, VgpuctlError
 from vgpuctl.local_files import is_out_of_room, not_written
@@ -172,6 +172,8 @@ def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
     interruptions.install()
     choose(OutputFormat.TEXT)
+    be_quiet(is_quiet=False)
+    forget_configuration()
     rehearsal.begin(None)
     # Without a handler, Python writes what libraries log to stderr, tracebacks and control characters too.
     logging.getLogger().addHandler(_SILENT)

@@ -28,6 +28,13 @@ def choose_context(_context: click.Context, _parameter: click.Parameter, name: s
         _chosen_context = name
 
 
+def forget_configuration() -> None:
+    """Begin a command line: no context is chosen, and no file is read."""
+    global _chosen_context
+    _chosen_context = None
+    configuration.cache_clear()
+
+
 @functools.cache
 def configuration() -> "Configuration":
     """What the files say. Raises InventoryError for one that is wrong, NotFound for an unknown context."""

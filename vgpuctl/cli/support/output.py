@@ -119,10 +119,10 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 _is_quiet = False
 
 
-def be_quiet() -> None:
-    """Print no remarks from now on."""
+def be_quiet(*, is_quiet: bool = True) -> None:
+    """Print no remarks from now on, or print them again."""
     global _is_quiet
-    _is_quiet = True
+    _is_quiet = is_quiet
 
 
 def say(text: str) -> None:

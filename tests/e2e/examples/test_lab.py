@@ -40,7 +40,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made = Stage(operator, home)
     made.does("lab up --simulated 3")
     yield made
-    made.run("lab down")
+    for folder in (home / "lab", *home.glob("*/.lab")):
+        made.does(f"lab --folder {folder} down")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

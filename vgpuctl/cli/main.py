@@ -168,13 +168,18 @@ def leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command line. Returns its exit code (docs/errors.md)."""
-    interruptions.install()
+def forget() -> None:
+    """Forget what the options of a command line set in this process."""
     choose(OutputFormat.TEXT)
     be_quiet(is_quiet=False)
     forget_configuration()
     rehearsal.begin(None)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line. Returns its exit code (docs/errors.md)."""
+    interruptions.install()
+    forget()
     # Without a handler, Python writes what libraries log to stderr, tracebacks and control characters too.
     logging.getLogger().addHandler(_SILENT)
     try:

@@ -9,8 +9,7 @@ import click
 import pytest
 
 from vgpuctl.cli.main import command as command_line
-from vgpuctl.cli.support import output_format
-from vgpuctl.cli.support.output_format import OutputFormat
+from vgpuctl.cli.main import forget
 
 ROOT = Path(__file__).parents[3]
 _PAGES = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/uses/*.md"))
@@ -55,12 +54,11 @@ def _fault(arguments: list[str]) -> str | None:
             command = found
             if isinstance(found, click.Group):
                 context = click.Context(found, info_name=name, parent=context)
-        output_format.choose(OutputFormat.TEXT)
         command.make_context(command.name, list(arguments), parent=context)
     except (click.ClickException, click.exceptions.Exit) as error:
         return None if isinstance(error, click.exceptions.Exit) else error.format_message().partition("\n")[0]
     finally:
-        output_format.choose(OutputFormat.TEXT)
+        forget()
     return None
 
 

@@ -8,9 +8,7 @@ import pytest
 
 from vgpuctl.cli.contents import COMMANDS
 from vgpuctl.cli.main import command as command_line
-from vgpuctl.cli.main import examples_of
-from vgpuctl.cli.support import output_format
-from vgpuctl.cli.support.output_format import OutputFormat
+from vgpuctl.cli.main import examples_of, forget
 
 _LONGEST_MEANING = 60
 
@@ -26,8 +24,8 @@ def test_a_command_has_two_examples_that_it_takes(name: str, tmp_path: Path, mon
     assert len({one.line for one in examples}) >= 2, "two examples in the examples.py of its folder"
     for one in examples:
         first, *arguments = one.arguments
-        output_format.choose(OutputFormat.TEXT)
+        forget()
         assert first == name
         assert 0 < len(one.meaning) <= _LONGEST_MEANING and not one.meaning.endswith(".")
         command.make_context(name, arguments, parent=parent)
-    output_format.choose(OutputFormat.TEXT)
+    forget()

@@ -15,7 +15,7 @@ from vgpuctl.model.node_pool import NodePool
 from vgpuctl.node_config.labels import GPU_LABEL
 from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
 
-_DEBUG = "vgpuctl list-node-pools {name} --tenant {tenant}"
+_DEBUG = "vgpuctl list-node-pools {tenant}/{name}"
 
 
 @dataclass(frozen=True)

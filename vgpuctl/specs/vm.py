@@ -228,7 +228,7 @@ TENANT_VM = replace(
 def read_vm_flags(given: Mapping[str, Any], read_file: Callable[[str], str]) -> VmRequest:
     """Make the VM of a command line. given: by `Field.parameter`, and `name`. Raises UsageError."""
     if given.get("name") is None:
-        raise UsageError("no VM named", hint="vgpuctl create-vm NAME --tenant T --gpu A40-8Q, or -f FILE")
+        raise UsageError("no VM named", hint="vgpuctl create-vm TENANT/NAME --gpu A40-8Q, or -f FILE")
     if given.get("tenant") is None:
         raise UsageError("no tenant named", hint="give --tenant NAME")
     refuse_lone_flags(VM, given)

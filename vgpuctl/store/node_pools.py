@@ -39,9 +39,7 @@ class NodePoolRows(QueueRows):
         known = ", ".join(pool.name for pool in pools)
         raise NotFound(
             f"tenant {tenant} has no node pool {name!r} in the store {self._store_name}",
-            hint=f"there are {known}"
-            if known
-            else f"create it first: vgpuctl create-node-pool {name} --tenant {tenant}",
+            hint=f"there are {known}" if known else f"create it first: vgpuctl create-node-pool {tenant}/{name}",
         )
 
     def put_node_pool(self, pool: NodePool) -> None:

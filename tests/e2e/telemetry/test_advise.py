@@ -153,7 +153,7 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     assert moves["host"] == "sim-001"
     assert moves["gain"]["at_most"]
     # The victim is small and fits beside the VM there; the noisy one would take from that as well.
-    assert moves["commands"] == ["vgpuctl move-vm victim --tenant advised --to sim-002"]
+    assert moves["commands"] == ["vgpuctl move-vm advised/victim --to sim-002"]
     assert "$ vgpuctl move-vm" in operator.does("advise", "--history", str(history)).out
     operator.does(*_words(moves["commands"][0]), "--dry-run")
     stop, create, delete = smaller["commands"]

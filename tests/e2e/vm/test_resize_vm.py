@@ -162,4 +162,4 @@ def test_a_gang_is_refused_and_create_vm_with_the_new_values_says_no_change(oper
     old.write_text(f"{body}1\n")
     differs = operator.is_refused("create-vm", "-f", str(old))
     assert differs["context"] == ["vcpus: 2 there, 1 wanted"]
-    assert differs["hint"] == "resize it: vgpuctl resize-vm web --tenant acme --vcpus 1"
+    assert differs["hint"] == "resize it: vgpuctl resize-vm acme/web --vcpus 1"

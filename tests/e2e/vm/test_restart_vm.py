@@ -73,7 +73,7 @@ def test_a_paused_vm_keeps_its_shares_and_goes_on_by_start_vm(operator: Operator
         there.connection.lookupByUUIDString(before["vm"]["uuid"]).suspend()
     (found,) = operator.json("repair")
     assert found["found"] == "the store says running, libvirt says paused"
-    assert "`vgpuctl start-vm web --tenant acme` lets its guest go on" in found["outcome"]
+    assert "`vgpuctl start-vm acme/web` lets its guest go on" in found["outcome"]
     assert _vm(operator) == {**running, "domain": "paused"}
     assert operator.json("start-vm", "web", *ACME)["changed"]
     assert _vm(operator) == running

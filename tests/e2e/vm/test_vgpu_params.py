@@ -76,7 +76,7 @@ def test_resize_vm_gives_other_parameters_and_a_reboot_does_not_take_them(layout
     create = ("create-vm", "vf", *SMALL, "--gpu", GPUS["vf"], "--vgpu-param")
     assert "no change" in operator.does(*create, "enable_profiling=1").err
     refused = operator.is_refused(*create, "disable_vnc=1")
-    assert "resize-vm vf --tenant acme --vgpu-param disable_vnc=1" in refused["hint"]
+    assert "resize-vm acme/vf --vgpu-param disable_vnc=1" in refused["hint"]
     event = operator.json("list-events", "--kind", "vm-resized")[-1]
     assert (event["before"]["vgpu_params"], event["after"]["vgpu_params"]) == (
         ["disable_vnc=1"],

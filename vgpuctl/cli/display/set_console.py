@@ -55,4 +55,4 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
         return
     say(f"{vm.label}: {'would show' if dry_run else 'shows'} {console} from its next start on")
     if done.is_pending:
-        say(f"it runs as before until `vgpuctl restart-vm {name} --tenant {tenant}`")
+        say(f"it runs as before until `vgpuctl restart-vm {tenant}/{name}`")

@@ -72,7 +72,7 @@ def refuse_incomplete(pool: NodePool) -> None:
     if missing:
         raise StateError(
             f"the nodes of pool {pool.label} cannot join their cluster: it has no {', no '.join(missing)}",
-            hint=f"give it: vgpuctl set-node-pool {pool.name} --tenant {pool.tenant}"
+            hint=f"give it: vgpuctl set-node-pool {pool.tenant}/{pool.name}"
             f" {' '.join(_FLAGS[name] for name in missing)} …",
         )
 
@@ -83,7 +83,7 @@ def refuse_expired(pool: NodePool, now: float) -> None:
     if has_join(pool) and end is not None and end <= now:
         raise StateError(
             f"the join token of node pool {pool.label} has expired at {format_time_to_second(end)}: no node is made",
-            hint=f"make a new one in the cluster, then `vgpuctl set-node-pool {pool.name} --tenant {pool.tenant}"
+            hint=f"make a new one in the cluster, then `vgpuctl set-node-pool {pool.tenant}/{pool.name}"
             " --join-token FILE --token-expires TIME`",
         )
 

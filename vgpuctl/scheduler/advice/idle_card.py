@@ -40,7 +40,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
             text=f"{vgpu.vm} used at most {peak:.1%} of its card in {hours:.0f} measured hours",
             before={f"{vgpu.vm} shares": f"{lease.share.profile} on {lease.host} {lease.share.gpu}"},
             after={f"{vgpu.vm} shares": "released; placed again at its next start"},
-            commands=(f"vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",),
+            commands=(f"vgpuctl stop-vm {lease.tenant}/{lease.vm_name} --hold release",),
             gain=Gain(gained.text, gained.usable_mib, "MiB of framebuffer that other VMs can use"),
             proof="placing was replayed without the VM's shares, with the rules of create-vm",
             confidence=Confidence.of(hours),

@@ -97,7 +97,7 @@ def _advice(
         ),
         before={f"{moved.vm} place": f"{lease.host} {lease.share.gpu}"},
         after={f"{moved.vm} place": target},
-        commands=(f"vgpuctl move-vm {lease.vm_name} --tenant {lease.tenant} --to {placement.host}",),
+        commands=(f"vgpuctl move-vm {lease.tenant}/{lease.vm_name} --to {placement.host}",),
         gain=Gain(
             f"{will:.2f} GPU-hours of promised time would be missing on both GPUs instead of {was:.2f}"
             + (", at best" if is_bound else ""),

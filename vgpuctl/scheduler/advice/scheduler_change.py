@@ -76,9 +76,9 @@ def _advice(fleet: MeasuredFleet, host: str, gpu: Gpu, vgpus: Sequence[MeasuredV
         before={f"{_entry(fleet, host, gpu)} scheduler": f"{{policy: {BEST_EFFORT}}}"},
         after={f"{_entry(fleet, host, gpu)} scheduler": f"{{policy: {policy}}}"},
         commands=(
-            *(f"vgpuctl stop-vm {one.lease.vm_name} --tenant {one.lease.tenant}" for one in vgpus),
+            *(f"vgpuctl stop-vm {one.lease.tenant}/{one.lease.vm_name}" for one in vgpus),
             f"vgpuctl apply-hosts --limit {host}  # after the change of `vgpu:` in the inventory",
-            *(f"vgpuctl start-vm {one.lease.vm_name} --tenant {one.lease.tenant}" for one in vgpus),
+            *(f"vgpuctl start-vm {one.lease.tenant}/{one.lease.vm_name}" for one in vgpus),
         ),
         gain=Gain(
             f"{then.delivered / now.wanted:.0%} of the promised time instead of {now.delivered / now.wanted:.0%}:"

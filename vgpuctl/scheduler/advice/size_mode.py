@@ -36,7 +36,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
 def _advice(
     host: str, address: str, there: Sequence[Lease], started: list[str], request: VmRequest, waited_s: float
 ) -> Advice:
-    stopped = sorted({f"{one.vm_name} --tenant {one.tenant}" for one in there})
+    stopped = sorted({f"{one.tenant}/{one.vm_name}" for one in there})
     wants = ", ".join(gpu.text for gpu in request.gpus)
     return Advice(
         id=advice_id(AdviceKind.SIZE_MODE, host, address),

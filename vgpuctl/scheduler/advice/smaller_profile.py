@@ -101,7 +101,7 @@ def replace_commands(changes: Sequence[tuple[PlacedVm, str]], *, layout: Layout)
             fits_beside = False
             break
         fleet = with_vm(fleet, vm, request, placement)
-    names = [f"{vm.request.name} --tenant {vm.request.tenant}" for vm, _profile in changes]
+    names = [f"{vm.request.tenant}/{vm.request.name}" for vm, _profile in changes]
     return (
         *(() if fits_beside else (f"vgpuctl stop-vm {one} --hold release" for one in names)),
         *(_create_command(vm.request, profile) for vm, profile in changes),
@@ -111,7 +111,7 @@ def replace_commands(changes: Sequence[tuple[PlacedVm, str]], *, layout: Layout)
 
 def _create_command(request: VmRequest, profile: str) -> str:
     words = [
-        f"vgpuctl create-vm {request.name}-new --tenant {request.tenant} --gpu {profile}",
+        f"vgpuctl create-vm {request.tenant}/{request.name}-new --gpu {profile}",
         f"--vcpus {request.vcpus} --memory {exact_mib(request.memory_mib)} --network {request.network or 'none'}",
     ]
     if request.disk is not None:

@@ -62,8 +62,7 @@ def attach_disk(services: Services, vm: Vm, wanted: DataDisk) -> DiskChange:
                 raise StateError(
                     f"cannot attach disk {wanted.name} to {vm.label}: its unattended installation may still run,"
                     " and could take the disk for the one that it wipes",
-                    hint="when it is over, first run"
-                    f" `vgpuctl eject-iso {vm.request.name} --tenant {vm.request.tenant}`",
+                    hint=f"when it is over, first run `vgpuctl eject-iso {vm.label}`",
                 )
         known = None if known is None else settle_detach(services, known)
         there = next((one for one in vm.request.data_disks if one.name == wanted.name), None)
@@ -179,7 +178,7 @@ def _refuse_unfit(vm: Vm, disk: DataDisk, known: TenantDisk | None) -> None:
     if volume.host != vm.host:
         raise StateError(
             f"cannot attach disk {disk.name} to {vm.request.name}: the disk is on {volume.host}, the VM on {vm.host}",
-            hint=f"move the VM: `vgpuctl move-vm {vm.request.name} --tenant {vm.request.tenant} --to {volume.host}`",
+            hint=f"move the VM: `vgpuctl move-vm {vm.label} --to {volume.host}`",
         )
     if volume.is_kept and disk.size_mib is not None:
         raise StateError(

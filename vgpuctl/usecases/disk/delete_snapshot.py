@@ -31,8 +31,7 @@ def delete_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
         if disks and live.xml() is None:
             raise StateError(
                 f"{vm.label} is off, and libvirt merges the disks of running guests only",
-                hint="start the VM first, or drop what it wrote:"
-                f" `vgpuctl revert-snapshot {vm.request.name} {name} --tenant {vm.request.tenant}`",
+                hint=f"start the VM first, or drop what it wrote: `vgpuctl revert-snapshot {vm.label} {name}`",
             )
         for chain in disks:
             _merge(services, live, vm, chain, name)

@@ -78,7 +78,7 @@ def refuse_snapshots(services: Services, vm: Vm, what: str, *, disk: str | None 
 
 def delete_command(vm: Vm, snapshot: str) -> str:
     """The command that deletes a snapshot, for hints."""
-    return f"vgpuctl delete-snapshot {vm.request.name} {snapshot} --tenant {vm.request.tenant}"
+    return f"vgpuctl delete-snapshot {vm.label} {snapshot}"
 
 
 def shown(disks: Sequence[DiskChain]) -> tuple[str, ...]:

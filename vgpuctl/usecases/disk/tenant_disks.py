@@ -131,7 +131,7 @@ def refuse_attached(disk: TenantDisk, what: str) -> None:
 
 def detach_command(vm: Vm, disk: str) -> str:
     """The command that detaches a disk, for hints."""
-    return f"vgpuctl detach-disk {vm.request.name} {disk} --tenant {vm.request.tenant}"
+    return f"vgpuctl detach-disk {vm.label} {disk}"
 
 
 def note_disk(session: Session, kind: EventKind, volume: Volume, vm: Vm) -> None:

@@ -26,7 +26,7 @@ def wait_for_console(services: Services, vm: Vm, *, timeout_s: float = 120.0) ->
             raise GuestError(
                 f"{vm.label} printed nothing on its console in {timeout_s:.0f} s (libvirt says "
                 f"{hypervisor.state(vm.domain_name)})",
-                hint=f"look at it with `vgpuctl console {vm.request.name} --tenant {vm.request.tenant}`",
+                hint=f"look at it with `vgpuctl console {vm.label}`",
             )
         time.sleep(0.5)
 

@@ -38,7 +38,7 @@ def view(services: Services, vm: Vm, *, way: str, only: DisplayKind | None = Non
     if graphics is None:
         raise StateError(
             f"VM {vm.label} has no display",
-            hint=f"`vgpuctl set-console {vm.request.name} emulated --tenant {vm.request.tenant}` gives it one at its "
+            hint=f"`vgpuctl set-console {vm.label} emulated` gives it one at its "
             "next start; `vgpuctl console` shows its serial console now",
         )
     if only not in (None, graphics.kind):
@@ -67,7 +67,7 @@ def running_xml(services: Services, vm: Vm, *, needs_picture: bool = False) -> s
     if not state.is_active():
         raise StateError(
             f"VM {vm.label} does not run: libvirt says {state}",
-            hint=f"start it with `vgpuctl start-vm {vm.request.name} --tenant {vm.request.tenant}`",
+            hint=f"start it with `vgpuctl start-vm {vm.label}`",
         )
     xml = hypervisor.xml(vm.domain_name)
     if xml is None:
@@ -75,7 +75,7 @@ def running_xml(services: Services, vm: Vm, *, needs_picture: bool = False) -> s
     if needs_picture and not has_picture(xml):
         raise StateError(
             f"VM {vm.label} has no screen: neither an emulated adapter nor a vGPU that the console shows",
-            hint=f"`vgpuctl set-console {vm.request.name} emulated --tenant {vm.request.tenant}` gives it one at its "
+            hint=f"`vgpuctl set-console {vm.label} emulated` gives it one at its "
             "next start; `vgpuctl console` with --log shows what its serial console printed",
         )
     return xml

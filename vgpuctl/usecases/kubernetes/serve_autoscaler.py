@@ -68,8 +68,7 @@ class NodeGroups:
         if not self.pools():
             raise NotFound(
                 f"tenant {tenant} has no node pool for Kubernetes in cluster {cluster}",
-                hint=f"create one: vgpuctl create-node-pool NAME --tenant {tenant} --cluster {cluster} --role k3s "
-                "--max NUMBER",
+                hint=f"create one: vgpuctl create-node-pool {tenant}/NAME --cluster {cluster} --role k3s --max NUMBER",
             )
 
     def pools(self) -> list[NodePool]:

@@ -103,4 +103,4 @@ def _vm(vm: Vm, leases: list[Lease], drained: Drained, guest_driver: str | None)
 
 
 def _name(vm: Vm) -> str:
-    return f"{vm.request.tenant}/{vm.request.name}"
+    return vm.label

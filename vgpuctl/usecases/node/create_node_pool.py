@@ -57,7 +57,7 @@ def refuse_differing(session: Session, there: NodePool, wanted: NodePool) -> Non
         raise StateError(
             f"node pool {there.label} is there, with other values",
             context=differences,
-            hint=f"change it with `vgpuctl set-node-pool {there.name} --tenant {there.tenant}`; what that command does "
+            hint=f"change it with `vgpuctl set-node-pool {there.tenant}/{there.name}`; what that command does "
             "not change needs a new pool",
         )
 

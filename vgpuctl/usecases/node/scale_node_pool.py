@@ -35,7 +35,7 @@ def scale_node_pool(services: Services, tenant: str, name: str, size: int, *, dr
     if not pool.minimum <= size <= pool.maximum:
         raise UsageError(
             f"node pool {pool.label} has {pool.minimum} to {pool.maximum} nodes, not {size}",
-            hint=f"change that with `vgpuctl set-node-pool {name} --tenant {tenant} --min NUMBER --max NUMBER`",
+            hint=f"change that with `vgpuctl set-node-pool {tenant}/{name} --min NUMBER --max NUMBER`",
         )
     if dry_run:
         with services.store.reading() as session:

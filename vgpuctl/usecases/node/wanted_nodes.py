@@ -223,5 +223,5 @@ def _too_many(session: Session, pool: NodePool, count: int) -> StateError:
     living = sum(is_wanted(one) for one in session.nodes(pool.tenant, pool.name))
     return StateError(
         f"node pool {pool.label} has {counted(living, 'node')} and a maximum of {pool.maximum}: not {count} more",
-        hint=f"raise it: vgpuctl set-node-pool {pool.name} --tenant {pool.tenant} --max NUMBER",
+        hint=f"raise it: vgpuctl set-node-pool {pool.tenant}/{pool.name} --max NUMBER",
     )

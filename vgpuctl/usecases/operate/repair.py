@@ -289,7 +289,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
         clear = partial(hypervisor.clear_autostart, vm.domain_name, uuid=vm.uuid)
         return "libvirt itself starts it with its host", "finished", clear
     if state is not None and state.is_paused():
-        outcome = f"left: `vgpuctl start-vm {vm.request.name} --tenant {vm.request.tenant}` lets its guest go on"
+        outcome = f"left: `vgpuctl start-vm {vm.label}` lets its guest go on"
         return f"the store says running, libvirt says {state}", outcome, lambda: None
     return None
 

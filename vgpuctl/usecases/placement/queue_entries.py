@@ -25,7 +25,7 @@ def find_waiting(session: Session, requests: Sequence[VmRequest]) -> QueueEntry 
     if waiting.keys() != {one.name for one in requests}:
         raise StateError(
             f"of the VMs to create together some wait in the queue otherwise: {entry.name}",
-            hint=f"take them out first: vgpuctl leave-queue {entry.request.name} --tenant {entry.request.tenant}",
+            hint=f"take them out first: vgpuctl leave-queue {entry.request.tenant}/{entry.request.name}",
         )
     for request in requests:
         differences = list_differences(waiting[request.name], request)
@@ -33,7 +33,7 @@ def find_waiting(session: Session, requests: Sequence[VmRequest]) -> QueueEntry 
             raise VmDiffers(
                 f"VM {request.name} of tenant {request.tenant} waits in the queue with another specification",
                 context=differences,
-                hint=f"take it out first: vgpuctl leave-queue {request.name} --tenant {request.tenant}",
+                hint=f"take it out first: vgpuctl leave-queue {request.tenant}/{request.name}",
             )
     return entry
 

@@ -100,7 +100,7 @@ def _not_startable(lease: Lease, reason: str) -> StateError:
     return StateError(
         f"{lease.tenant}/{lease.vm_name} cannot start with {describe_share(lease)} of {lease.host}: {reason}",
         hint=f"free the device (`vgpuctl list-gpus --limit {lease.host}` shows who has it, or why it is closed),"
-        f" or let the VM be placed anew: vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
+        f" or let the VM be placed anew: vgpuctl stop-vm {lease.tenant}/{lease.vm_name} --hold release",
     )
 
 

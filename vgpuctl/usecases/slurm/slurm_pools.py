@@ -21,7 +21,7 @@ def pools_of_cluster(session: Session, tenant: str, cluster: str | None) -> list
         known = f"its Slurm clusters are {', '.join(clusters)}" if clusters else None
         raise NotFound(
             f"tenant {tenant} has no node pool for Slurm{named}",
-            hint=known or f"create one: vgpuctl create-node-pool NAME --tenant {tenant} --role slurm --max NUMBER",
+            hint=known or f"create one: vgpuctl create-node-pool {tenant}/NAME --role slurm --max NUMBER",
         )
     if cluster is None and len(clusters) > 1:
         raise UsageError(f"tenant {tenant} has several Slurm clusters: {', '.join(clusters)}", hint="name one of them")

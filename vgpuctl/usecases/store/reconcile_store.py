@@ -182,7 +182,7 @@ def compare_vm(
     vm: Vm, leases: Sequence[Lease], domains: _Domains, failures: _Failures, known: Collection[str]
 ) -> list[Discrepancy]:
     """The differences of one VM of the store. domains: by host that answered. known: UUIDs of the store's VMs."""
-    name = f"{vm.request.tenant}/{vm.request.name}"
+    name = vm.label
     forget = f"vgpuctl reconcile-store --forget {name}"
     where = {host: one for host, there in domains.items() for one in there if one.uuid == vm.uuid}
     here = where.get(vm.host)

@@ -16,5 +16,5 @@ def refuse_names_of_nodes(services: Services, requests: Sequence[VmRequest]) -> 
             if node is not None and session.vm(one.tenant, one.name) is None:
                 raise StateError(
                     f"{one.name} is a node of pool {node.pool} of tenant {one.tenant}, whose VM is not there yet",
-                    hint=f"choose another name; see `vgpuctl list-node-pools {node.pool} --tenant {one.tenant}`",
+                    hint=f"choose another name; see `vgpuctl list-node-pools {one.tenant}/{node.pool}`",
                 )

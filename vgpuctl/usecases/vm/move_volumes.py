@@ -67,8 +67,7 @@ def _refuse_bound(vm: Vm, volume: Volume) -> None:
     if volume.kind is VolumeKind.OVERLAY:
         raise StateError(
             f"{vm.label}: cannot move: its disks have snapshots",
-            hint="delete them first:"
-            f" `vgpuctl list-snapshots {vm.request.name} --tenant {vm.request.tenant}` shows them",
+            hint=f"delete them first: `vgpuctl list-snapshots {vm.label}` shows them",
         )
     if volume.state is VolumeState.DETACHING:
         raise StateError(

@@ -74,7 +74,7 @@ def _refuse_node(session: Session, vm: Vm) -> None:
     if node is not None:
         raise StateError(
             f"cannot rename {vm.label}: it is a node of pool {node.pool}, and its cluster knows it by this name",
-            hint=f"nodes come and go by `vgpuctl scale-node-pool {node.pool} SIZE --tenant {node.tenant}`",
+            hint=f"nodes come and go by `vgpuctl scale-node-pool {node.tenant}/{node.pool} SIZE`",
         )
 
 

@@ -224,12 +224,12 @@ def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "b
     if waiting is not None:
         raise StateError(
             f"{vm.label}: cannot {what}: it waits in the queue as it is",
-            hint=f"vgpuctl leave-queue {vm.request.name} --tenant {vm.request.tenant}",
+            hint=f"vgpuctl leave-queue {vm.label}",
         )
     if reserved is not None and request.gpus != vm.request.gpus:
         raise StateError(
             f"{vm.label}: its GPUs cannot change: it uses reservation {reserved.name}, which keeps them",
-            hint=f"vgpuctl cancel-reservation {reserved.name} --tenant {vm.request.tenant}",
+            hint=f"vgpuctl cancel-reservation {vm.request.tenant}/{reserved.name}",
         )
 
 

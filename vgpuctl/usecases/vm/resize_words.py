@@ -9,7 +9,7 @@ from vgpuctl.model.vm import VmRequest
 
 
 def resize_command(there: VmRequest, wanted: VmRequest) -> str | None:
-    """`vgpuctl resize-vm web --tenant acme --vcpus 4`; None when nothing differs that it changes."""
+    """`vgpuctl resize-vm acme/web --vcpus 4`; None when nothing differs that it changes."""
     changes = []
     if there.vcpus != wanted.vcpus:
         changes += ["--vcpus", str(wanted.vcpus)]
@@ -22,4 +22,4 @@ def resize_command(there: VmRequest, wanted: VmRequest) -> str | None:
         changes += [word for param in params for word in ("--vgpu-param", param)] or ["--vgpu-param", "none"]
     if not changes:
         return None
-    return shlex.join(["vgpuctl", "resize-vm", wanted.name, "--tenant", wanted.tenant, *changes])
+    return shlex.join(["vgpuctl", "resize-vm", f"{wanted.tenant}/{wanted.name}", *changes])

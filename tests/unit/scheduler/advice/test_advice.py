@@ -45,9 +45,9 @@ def test_a_vm_that_never_used_its_framebuffer_gets_a_smaller_profile() -> None:
     assert found.gain.value == (5 * 8 - 24) * 1024
     # One size for all vGPUs of the card: the old VM must release its share before the new one fits.
     stop, create, delete = found.commands
-    assert stop == "vgpuctl stop-vm small --tenant acme --hold release"
-    assert create.startswith("vgpuctl create-vm small-new --tenant acme --gpu A40-8Q --vcpus 2 --memory 2GiB")
-    assert delete.startswith("vgpuctl delete-vm small --tenant acme ")
+    assert stop == "vgpuctl stop-vm acme/small --hold release"
+    assert create.startswith("vgpuctl create-vm acme/small-new --gpu A40-8Q --vcpus 2 --memory 2GiB")
+    assert delete.startswith("vgpuctl delete-vm acme/small ")
     beside = FleetBuilder(a40_host(cards=2)).vm("small", "A40-24Q", hours=[5 * GIB] * WEEK).build()
     assert only(beside, AdviceKind.SMALLER_PROFILE).commands[0].startswith("vgpuctl create-vm small-new ")
     assert found.measured_hours == WEEK
@@ -154,7 +154,7 @@ def test_nothing_moves_where_it_fits_on_no_other_host_or_gains_nothing() -> None
 def test_an_idle_whole_card_is_named_and_a_used_or_small_one_is_not() -> None:
     fleet = FleetBuilder(a40_host()).vm("idle", "A40-48Q", use_hours=[0.005] * DAY).build()
     found = only(fleet, AdviceKind.IDLE_CARD)
-    assert found.commands == ("vgpuctl stop-vm idle --tenant acme --hold release",)
+    assert found.commands == ("vgpuctl stop-vm acme/idle --hold release",)
     assert "room for 1 more A40-48Q instead of 0" in found.gain.text
     used = FleetBuilder(a40_host()).vm("used", "A40-48Q", use_hours=[*[0.005] * DAY, 0.5]).build()
     small = FleetBuilder(a40_host()).vm("small", "A40-8Q", use_hours=[0.005] * DAY).build()

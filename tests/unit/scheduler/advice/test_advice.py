@@ -49,7 +49,7 @@ def test_a_vm_that_never_used_its_framebuffer_gets_a_smaller_profile() -> None:
     assert create.startswith("vgpuctl create-vm acme/small-new --gpu A40-8Q --vcpus 2 --memory 2GiB")
     assert delete.startswith("vgpuctl delete-vm acme/small ")
     beside = FleetBuilder(a40_host(cards=2)).vm("small", "A40-24Q", hours=[5 * GIB] * WEEK).build()
-    assert only(beside, AdviceKind.SMALLER_PROFILE).commands[0].startswith("vgpuctl create-vm small-new ")
+    assert only(beside, AdviceKind.SMALLER_PROFILE).commands[0].startswith("vgpuctl create-vm acme/small-new ")
     assert found.measured_hours == WEEK
     assert found.id == only(fleet, AdviceKind.SMALLER_PROFILE).id
 

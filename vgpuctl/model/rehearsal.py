@@ -19,7 +19,7 @@ class RehearsedStep:
 
 
 class RehearsalEnds(Exception):
-    """A dry run has come to a change of a host on which all that follows depends. It is no error."""
+    """A dry run has come to a change of a host on which all that follows depends. It is not an error."""
 
 
 class Rehearsal:

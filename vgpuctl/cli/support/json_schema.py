@@ -94,7 +94,7 @@ class _Definitions:
         self._made: dict[str, Schema] = {}
 
     def inlined(self, kind: Any) -> Schema:
-        """The schema of a type, which itself is no reference."""
+        """The schema of a type, written out instead of a `$ref`."""
         return self._resolved(self.schema(kind))
 
     def _resolved(self, made: Schema) -> Schema:

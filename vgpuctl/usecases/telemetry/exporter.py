@@ -98,7 +98,7 @@ class Exporter:
             yield self
 
     def read_once(self) -> None:
-        """Read the store, and every host unless store_only, a single time, without the history, for the pages."""
+        """Read the store once for the pages, without the history. Hosts are read too, unless store_only."""
         self._services.open_store()
         names = () if self._store_only else self._services.hosts()
         self._read_once = {one.host: one for one in read_fleet(self._services, names)}

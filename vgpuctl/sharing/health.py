@@ -55,7 +55,7 @@ def findings_of(now: HostHealth, address: str, before: HostHealth | None) -> lis
 def conditions_of(now: HostHealth, host: str, gpu: Gpu, restrictions: Sequence[Restriction]) -> list[HealthFinding]:
     """Everything that is wrong with one GPU now: its states, and the findings that keep it or its VFs in quarantine.
 
-    A finding of the log or of a counter counts until its quarantine is released, since a later reading does not show it.
+    A finding of the log or of a counter counts until its quarantine is released: no later reading shows it.
     restrictions: of the whole fleet.
     """
     found = findings_of(now, gpu.address, now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands print as JSON, compared with the schemas in docs/schemas/output."""
+"""The JSON that commands print, compared with the schemas in docs/schemas/output."""
 
 import functools
 import json
@@ -14,25 +14,34 @@ from vgpuctl.cli.contents import COMMANDS
 FOLDER = Path(__file__).parents[2] / "docs" / "schemas" / "output"
 
 
+_ROW_A_LINE = {"--watch", "-w", "--follow"}
+
+
 @functools.cache
-def _validator(name: str) -> Any:
-    return jsonschema.Draft202012Validator(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
+def _validator(name: str, *, is_row: bool) -> Any:
+    schema = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    if is_row:
+        schema = {"$defs": schema.get("$defs", {}), **schema["items"]}
+    return jsonschema.Draft202012Validator(schema)
 
 
 def check_output(arguments: Sequence[str], out: str) -> None:
     """Raise AssertionError if a command was asked for JSON and its document does not fit its published schema.
 
-    Several documents, as those of --watch, are not checked.
+    A list that is followed prints a row a line, each an item of its array. Other outputs of several documents are not
+    checked.
     """
     name = next((one for one in arguments if one in COMMANDS), None)
     if name is None or not {"--json", "json"} & set(arguments):
         return
+    is_row = bool(_ROW_A_LINE & set(arguments))
     try:
-        document = json.loads(out)
+        documents = [json.loads(one) for one in (out.splitlines() if is_row else [out])]
     except ValueError:
         return
-    wrong = [f"{one.json_path}: {_deepest(one)}" for one in _validator(name).iter_errors(document)]
-    assert not wrong, f"vgpuctl {name} --json does not fit its schema:\n" + "\n".join(wrong[:5])
+    errors = [error for one in documents for error in _validator(name, is_row=is_row).iter_errors(one)]
+    wrong = [f"{one.json_path}: {_deepest(one)}" for one in errors[:5]]
+    assert not wrong, f"vgpuctl {name} --json does not fit its schema:\n" + "\n".join(wrong)
 
 
 def _deepest(error: Any) -> str:

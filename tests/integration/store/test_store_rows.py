@@ -36,7 +36,7 @@ def test_tenant_is_added_once(store: Store, clock: Clock) -> None:
         assert session.add_tenant("Zeta")
     with store.transaction() as session:
         assert not session.add_tenant("acme")
-        assert session.tenants() == [Tenant("Zeta", clock.now), Tenant("acme", clock.now)]
+        assert session.tenants() == [Tenant("acme", clock.now), Tenant("Zeta", clock.now)]
         assert session.tenant("acme") == Tenant("acme", clock.now)
 
 

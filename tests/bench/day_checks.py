@@ -99,14 +99,14 @@ def _nodes(seen: Seen) -> Iterator[str]:
     for node in seen.nodes:
         pool, vm = pools.get((node.tenant, node.pool)), vms.get((node.tenant, node.name))
         if pool is None:
-            yield f"node {node.label} is of pool {node.pool}, which is not there"
+            yield f"node {node.printed_name} is of pool {node.pool}, which is not there"
             continue
         if vm is None and (node.tenant, node.name) not in waiting and not node.is_leaving:
-            yield f"node {node.label} has no VM, and does not wait for one"
+            yield f"node {node.printed_name} has no VM, and does not wait for one"
         if vm is not None and vm.uuid != node.vm_uuid:
-            yield f"node {node.label} has VM {vm.uuid}, not {node.vm_uuid}"
+            yield f"node {node.printed_name} has VM {vm.uuid}, not {node.vm_uuid}"
         if vm is not None and vm.request.gpus != pool.request.gpus:
-            yield f"node {node.label} has {vm.request.gpus}, its pool {pool.request.gpus}"
+            yield f"node {node.printed_name} has {vm.request.gpus}, its pool {pool.request.gpus}"
     for (tenant, name), pool in pools.items():
         there = [one for one in seen.nodes if (one.tenant, one.pool) == (tenant, name) and not one.is_leaving]
         if len(there) > pool.maximum:

@@ -133,7 +133,7 @@ class Replay:
             found += [f"{vm.domain_name} runs on after its end" for vm in over]
             # A node that this round itself has let go, such as a preempted one, is deleted in the next.
             late = [one for one in seen.nodes if one.is_leaving and (one.leaving_at or 0.0) < self._now]
-            found += [f"node {one.label} still leaves after a round" for one in late]
+            found += [f"node {one.printed_name} still leaves after a round" for one in late]
         changed = [name for name, machine in self._machines.items() if machine.state() is not states[name]]
         changed += [lease.host for lease in {*seen.leases} ^ {*before.leases} if lease.host not in changed]
         names = list(self._machines) if number % self._look_every == 0 else sorted(set(changed))

@@ -253,7 +253,7 @@ class FailingHosts:
             if vm.state is VmState.STOPPED and any(lease.vm_uuid == vm.uuid for lease in seen.leases):
                 done = self.operator.run("start-vm", vm.request.name, "--tenant", vm.request.tenant)
                 if done.code:
-                    self._blame(f"{where}: {vm.label} does not start: {done.err}")
+                    self._blame(f"{where}: {vm.printed_name} does not start: {done.err}")
 
     def _check(self, where: str, before: Seen) -> None:
         for fault in faults(before, self._look(), self._fleet.vm_machines, time.time()):

@@ -122,8 +122,10 @@ def unpack(data: bytes, *, is_gzip: bool) -> Any:
         if not reader.eof:
             raise WireError("", "it is cut off")
         return read_strict_json(text.decode())
-    except (zlib.error, UnicodeDecodeError, JsonRefused) as error:
-        raise WireError("", str(error)) from error
+    except zlib.error as error:
+        raise WireError("", f"it is damaged, or not compressed by {'gzip' if is_gzip else 'zlib'}: {error}") from error
+    except (UnicodeDecodeError, JsonRefused) as error:
+        raise WireError("", f"it is not JSON: {error}") from error
 
 
 def recording_from(text: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class KeptVm:
     guest_driver: str | None = None
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """The VM as its events name it."""
         return printed_name(self.request.tenant, self.request.name)
 

@@ -70,7 +70,7 @@ class Network:
     known_as: str | None = None
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """The network's name for people: `TENANT/NAME`."""
         return printed_name(self.request.tenant, self.request.name)
 

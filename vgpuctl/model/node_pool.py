@@ -152,7 +152,7 @@ class NodePool:
         return f"{self.tenant}/{self.cluster}/{self.name}/{self.zone}"
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """The pool for events and messages: `TENANT/POOL`."""
         return f"{self.tenant}/{self.name}"
 
@@ -249,7 +249,7 @@ class Node:
         return self.leaving_at is not None
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """The node for events: as its VM's."""
         return printed_name(self.tenant, self.name)
 

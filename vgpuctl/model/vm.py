@@ -223,7 +223,7 @@ class Vm:
         return self.request.domain or self.domain or host_name_of(self.request.tenant, self.request.name)
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """The VM's name for people, in messages, events and JSON: `TENANT/NAME`, whatever its domain is called."""
         return printed_name(self.request.tenant, self.request.name)
 

@@ -68,7 +68,7 @@ class EventRows(Rows):
         """Add an event of a VM, with its tenant and host."""
         self.add_event(
             kind,
-            vm.label,
+            vm.printed_name,
             detail,
             tenant=vm.request.tenant,
             host=vm.host,

@@ -124,13 +124,13 @@ class NetworkRows(TenantRows):
         current = self.find_network(network.request.tenant, network.request.name)
         if current is None or current.id != network.id or current.state is not NetworkState.READY:
             raise ConcurrentChange(
-                f"network {network.label} is {current.state if current else 'gone'}",
+                f"network {network.printed_name} is {current.state if current else 'gone'}",
                 hint="choose another network, or create it first; see `vgpuctl list-networks`",
             )
         address = first_free_address(network.subnet, {*self.addresses(network.id), *also_taken})
         if address is None:
             raise AddressesExhausted(
-                f"network {network.label} ({network.request.cidr}) has no free address",
+                f"network {network.printed_name} ({network.request.cidr}) has no free address",
                 hint="delete VMs of it, or create a larger network",
             )
         port_id = str(uuid.uuid4())

@@ -71,7 +71,7 @@ class NodePoolRows(QueueRows):
             found = {name: SecretText.of(text) for name, text in texts.get(_JOIN, {}).items()}
             if any(name not in JOIN_SECRETS or getattr(pool.join, name) != one for name, one in found.items()):
                 raise StoreUnusable(
-                    f"the sealed secrets of node pool {pool.label} are not its own",
+                    f"the sealed secrets of node pool {pool.printed_name} are not its own",
                     hint="somebody changed the row; set them again with `vgpuctl set-node-pool`",
                 )
             join: Any = replace(pool.join, **found)  # type: ignore[arg-type]  # the names of JOIN_SECRETS
@@ -145,7 +145,7 @@ class NodePoolRows(QueueRows):
                 is_drained=False,
                 wanted_again=False,
             ),
-            conflict=f"another run has just asked for node {node.label}",
+            conflict=f"another run has just asked for node {node.printed_name}",
         )
 
     def note_node_seen(self, node: Node) -> None:
@@ -169,7 +169,7 @@ def _is(node: Node) -> tuple[Any, ...]:
 
 
 def _what(pool: NodePool) -> str:
-    return f"the secrets of node pool {pool.label}"
+    return f"the secrets of node pool {pool.printed_name}"
 
 
 def _pool(row: Row[Any]) -> NodePool:

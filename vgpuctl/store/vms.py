@@ -77,7 +77,7 @@ class VmRows(QueueRows, LicenceRows):
 
     def _vms(self, query: Select[Any]) -> list[Vm]:
         found = [_vm(row) for row in self._read(query)]
-        return sorted(found, key=lambda vm: natural_path(vm.label))
+        return sorted(found, key=lambda vm: natural_path(vm.printed_name))
 
     def vm_times(self) -> dict[str, float]:
         """When each VM was created (seconds since the epoch, UTC), by uuid."""

@@ -66,7 +66,7 @@ class VpcRows(NetworkRows):
         self._write(delete(addresses).where(addresses.c.holder == holder))
         address = last_free_address(network.subnet, self.addresses(network.id))
         if address is None:
-            raise AddressesExhausted(f"network {network.label} ({network.request.cidr}) has no free address")
+            raise AddressesExhausted(f"network {network.printed_name} ({network.request.cidr}) has no free address")
         self._hold_address(network.id, address, AddressKind.BALANCER, holder)
         return address
 

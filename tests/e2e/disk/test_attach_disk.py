@@ -51,7 +51,7 @@ def test_a_disk_goes_from_vm_to_vm_and_is_deleted_when_none_has_it(operator: Ope
     for command in (("attach-disk", "two", "data", *ACME), ("delete-disk", "data", *ACME, "--yes")):
         refused = operator.is_refused(*command)
         assert "is attached to VM one of tenant acme on sim-001" in refused["message"]
-        assert "detach-disk one data" in refused["hint"]
+        assert "detach-disk acme/one data" in refused["hint"]
     done = operator.json("detach-disk", "one", "data", *ACME)
     assert (done["changed"], done["outcome"]) == (True, "done")
     assert operator.json("detach-disk", "one", "data", *ACME)["changed"] is False

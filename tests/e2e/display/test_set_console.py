@@ -24,7 +24,7 @@ def test_the_vgpu_becomes_the_primary_adapter_at_the_next_start(operator: Operat
     before = operator.does("render-vm", "mediated", *ACME, "--existing").out
     assert "<model type='vga'" in before and "ramfb" not in before
     done = operator.does("set-console", "mediated", "vgpu", *ACME)
-    assert "shows vgpu from its next start on" in done.err and "restart-vm mediated" in done.err
+    assert "shows vgpu from its next start on" in done.err and "restart-vm acme/mediated" in done.err
     assert operator.does("render-vm", "mediated", *ACME, "--existing").out == before
     assert "no change" in operator.does("set-console", "mediated", "vgpu", *ACME).err
     operator.does("restart-vm", "mediated", *ACME, "--timeout", "0")

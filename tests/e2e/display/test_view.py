@@ -233,14 +233,14 @@ def test_an_address_that_no_browser_opens_is_void(desk: Operator) -> None:
 def test_what_cannot_be_viewed_is_refused_with_its_remedy(desk: Operator, tmp_path: Path) -> None:
     refused = desk.is_refused("view", "plain", *ACME)
     assert refused["message"] == "VM acme/plain has no display"
-    assert "set-console plain emulated" in refused["hint"]
+    assert "set-console acme/plain emulated" in refused["hint"]
     refused = desk.is_refused("screenshot", "plain", str(tmp_path / "plain.png"), *ACME)
     assert "has no screen" in refused["message"] and not (tmp_path / "plain.png").exists()
     refused = desk.is_refused("view", "desk", *ACME, "--web", "--novnc", str(tmp_path))
     assert "noVNC is not installed" in refused["message"] and "apt-get install novnc" in refused["hint"]
     desk.does("stop-vm", "plain", *ACME, "--timeout", "0")
     refused = desk.is_refused("view", "plain", *ACME)
-    assert "does not run" in refused["message"] and "start-vm plain" in refused["hint"]
+    assert "does not run" in refused["message"] and "start-vm acme/plain" in refused["hint"]
 
 
 def test_a_console_that_was_set_comes_with_the_next_start(desk: Operator) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of commands for operation, the store and monitoring."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,8 @@ import pytest
 
 from tests.e2e.examples.scene import Run, Scene, Stage, commands_of, file, play, scene
 from tests.e2e.examples.stage import SMALL, named_fleet, stage
+from tests.e2e.neighbours import record_neighbours
 from tests.postgres_fixture import LocalPostgres
-from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 
 __all__ = ["named_fleet", "stage"]
 
@@ -28,16 +27,9 @@ BACKUP = "backup-store store.backup"
 
 
 def keep_history(stage: Stage) -> None:
-    """Readings of more than an hour: a VM that works alone for half of it, and beside another one then."""
-    begin = time.time() // 60 * 60 - 80 * 60
-    web, desk = (Subject("vgpu", "gpu1", name, "0000:41:00.0", "acme", name, "A40-8Q") for name in ("web-1", "desk-1"))
-    with History(stage.folder / "store.db.history") as history:
-        for minute in range(70):
-            alone = minute < 30
-            values = [MeasuredValue(web, "utilization_ratio", 0.9 if alone else 0.6)]
-            if not alone:
-                values.append(MeasuredValue(desk, "utilization_ratio", 0.3))
-            history.add(begin + 60 * minute, values)
+    """The readings of web-1 alone, and beside desk-1."""
+    path = stage.folder / "store.db.history"
+    record_neighbours(path, "acme", ("gpu1", "0000:41:00.0"), "A40-8Q", ("web-1", "desk-1"))
 
 
 SCENES: dict[str, Scene] = {

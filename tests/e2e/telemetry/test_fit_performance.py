@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """fit-performance from the kept history."""
 
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.neighbours import record_neighbours
 from tests.e2e.operator import Operator
-from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 
 SMALL = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
 
@@ -19,15 +18,7 @@ def test_costs_come_from_what_vgpus_used_alone_and_beside_each_other(fleet_opera
     vms = fleet_operator.json("list-vms", "--tenant", "fitted")
     (gpu,) = {(one["vm"]["host"], one["leases"][0]["share"]["gpu"]) for one in vms}
     path = Path(fleet_operator.database.removeprefix("sqlite:///") + ".history")
-    begin = time.time() // 60 * 60 - 80 * 60
-    trains, shows = (Subject("vgpu", gpu[0], name, gpu[1], "fitted", name, "A40-8Q") for name in ("trains", "shows"))
-    with History(path) as history:
-        for minute in range(70):
-            alone = minute < 30
-            values = [MeasuredValue(trains, "utilization_ratio", 0.9 if alone else 0.6)]
-            if not alone:
-                values.append(MeasuredValue(shows, "utilization_ratio", 0.3))
-            history.add(begin + 60 * minute, values)
+    record_neighbours(path, "fitted", gpu, "A40-8Q", ("trains", "shows"))
 
     fitted = fleet_operator.json("fit-performance")
     (cost,) = fitted["costs"]

@@ -123,7 +123,7 @@ def test_ejecting_takes_media_and_answers_out_of_every_definition(
     content = medium.read_bytes()
     medium.unlink()
     refused = operator.is_refused("start-vm", "desk", *ACME)
-    assert (refused["reference"], "eject-iso desk" in refused["hint"]) == ("image-missing", True)
+    assert (refused["reference"], "eject-iso acme/desk" in refused["hint"]) == ("image-missing", True)
     operator.does("eject-iso", "desk", *ACME)
     medium.write_bytes(content)
     assert _media(operator, host, "acme.desk", is_live=False) == [f"{uuid}-seed.iso"]

@@ -44,7 +44,7 @@ def network(tenant: str, name: str = "front", cidr: str = "10.0.0.0/24", *, isol
 
 def port(of: Network, vm: str, number: int, *groups: str, bandwidth_mbps: int | None = None) -> VpcPort:
     """The port of a VM with the network's n-th address."""
-    port_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{of.label}/{vm}"))
+    port_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{of.printed_name}/{vm}"))
     made = Port(port_id, of.id, str(uuid.uuid4()), 0, mac_address(port_id), str(of.subnet[number]))
     return VpcPort(made, vm, groups, bandwidth_mbps)
 

@@ -51,4 +51,4 @@ def test_vms_tenants_and_pools_are_in_natural_order(store: Store) -> None:
             for name in ("web-10", "web-2"):
                 session.add_vm(replace(vm(name, tenant), uuid=f"{tenant}-{name}"))
         assert [one.name for one in session.tenants()] == ["t-2", "t-10"]
-        assert [one.label for one in session.vms()] == ["t-2/web-2", "t-2/web-10", "t-10/web-2", "t-10/web-10"]
+        assert [one.printed_name for one in session.vms()] == ["t-2/web-2", "t-2/web-10", "t-10/web-2", "t-10/web-10"]

@@ -56,14 +56,16 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     assert "cut off" in _refusal(tmp_path, CAPTURE.as_file()[:-12])
 
 
-@pytest.mark.parametrize("data", [b"", b"not gzip"])
-def test_a_file_that_is_not_compressed_is_refused(tmp_path: Path, data: bytes) -> None:
-    _refusal(tmp_path, data)
+@pytest.mark.parametrize(
+    ("data", "reason"), [(b"", "it is cut off"), (b"not gzip", "it is damaged, or not compressed by gzip: ")]
+)
+def test_a_file_that_is_not_compressed_is_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+    assert reason in _refusal(tmp_path, data)
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"[" * 500 + b"]" * 500, b'{"a": NaN}', b'{"a": 1, "a": 2}'])
 def test_what_is_not_strict_json_is_refused(tmp_path: Path, content: bytes) -> None:
-    _refusal(tmp_path, gzip.compress(content))
+    assert "it is not JSON: " in _refusal(tmp_path, gzip.compress(content))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

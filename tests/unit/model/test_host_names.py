@@ -36,7 +36,7 @@ def test_vms_and_networks_keep_a_recorded_name() -> None:
     made = Vm("u", VmRequest("c", "a.b"), "gpu1", VmState.RUNNING, domain="a.b.c")
     assert made.domain_name == "a.b.c"
     network = Network("n", NetworkRequest("c", "a.b", "10.0.0.0/24"), NetworkState.READY)
-    assert (network.host_name, network.label) == ("a..b.c", "a.b/c")
+    assert (network.host_name, network.printed_name) == ("a..b.c", "a.b/c")
     assert Network("n", network.request, network.state, known_as="a.b.c").host_name == "a.b.c"
 
 

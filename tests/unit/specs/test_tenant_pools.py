@@ -39,7 +39,7 @@ def test_a_pool_is_read_with_the_files_defaults_and_its_secrets(tmp_path: Path) 
         "    join: {server: 'https://10.0.0.2:6443', token: token}\n"
         "    vm: {gpus: [A40-8Q], os: debian-12, memory: 8GiB, vcpus: 4}\n",
     )
-    assert (pool.label, pool.role, pool.minimum, pool.maximum) == ("acme/gpu", NodeRole.K3S, 1, 8)
+    assert (pool.printed_name, pool.role, pool.minimum, pool.maximum) == ("acme/gpu", NodeRole.K3S, 1, 8)
     assert (pool.sharing.how, pool.sharing.replicas) == (GpuSharing.TIME_SLICING, 4)
     assert pool.join.token is not None
     assert pool.join.token.reveal() == "K10abc::node:secret"

@@ -59,12 +59,12 @@ def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_j
                 print_document(log.decode(errors="replace"), nl=False)
             return
         live = console(opened, vm, force=force)
-        say(f"connected to {vm.label} on {vm.host}; Ctrl-] leaves")
+        say(f"connected to {vm.printed_name} on {vm.host}; Ctrl-] leaves")
         with raw_terminal():
             show = bytes if raw else TerminalFilter().feed
             ended = live.attach(sys.stdin.fileno(), sys.stdout.fileno(), show=show)
         say("")
-        say(f"{vm.label}: console {ended}")
+        say(f"{vm.printed_name}: console {ended}")
 
 
 @contextlib.contextmanager

@@ -51,8 +51,8 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
         _JSON.print({"changed": done.changed, "pending_restart": done.is_pending, "vm": name, "display": display})
         return
     if not done.changed:
-        say(f"{vm.label}: no change, its console is {console}")
+        say(f"{vm.printed_name}: no change, its console is {console}")
         return
-    say(f"{vm.label}: {'would show' if dry_run else 'shows'} {console} from its next start on")
+    say(f"{vm.printed_name}: {'would show' if dry_run else 'shows'} {console} from its next start on")
     if done.is_pending:
         say(f"it runs as before until `vgpuctl restart-vm {tenant}/{name}`")

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """view: the display of a running VM, in a viewer, a browser, or on a socket of this machine."""
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import wait_until_told
+from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_line, say
@@ -106,26 +103,12 @@ def command(
     with services(**where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
         display = view(opened, vm, way=way, only=DisplayKind.VNC if web else None)
-        with _interrupted() as stop:
-            if web:
-                _serve_browser(display, folder, timeout_s, stop, as_json=as_json)
-            else:
-                _serve_viewer(display, path, stop, starts_viewer=not (no_viewer or as_json), as_json=as_json)
-    say(f"{vm.label}: the display is closed")
-
-
-@contextlib.contextmanager
-def _interrupted() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that the command ends in order."""
-    stop = threading.Event()
-    before = {
-        number: signal.signal(number, lambda _number, _frame: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        stop = stop_on_signals()
+        if web:
+            _serve_browser(display, folder, timeout_s, stop, as_json=as_json)
+        else:
+            _serve_viewer(display, path, stop, starts_viewer=not (no_viewer or as_json), as_json=as_json)
+    say(f"{vm.printed_name}: the display is closed")
 
 
 def _serve_viewer(
@@ -140,7 +123,7 @@ def _serve_viewer(
         url = f"{display.kind}://{LOOPBACK}:{listener.port}"
         viewer = _viewer() if starts_viewer and path is None else None
         if viewer is not None:
-            say(f"{display.vm.label}: {viewer} shows {url}")
+            say(f"{display.vm.printed_name}: {viewer} shows {url}")
             _run_viewer([viewer, url], stop)
             return
         _tell(display, {"socket": str(path)} if path is not None else {"url": url, "port": listener.port}, as_json)
@@ -165,7 +148,7 @@ def _tell(display: "OpenedDisplay", address: _JsonAddress, as_json: bool) -> Non
         _JSON.print(shown, indent=None)
     else:
         print_line(*(str(address.get("url") or address["socket"]),))
-        say(f"{display.vm.label}: {display.kind}; Ctrl-C ends it")
+        say(f"{display.vm.printed_name}: {display.kind}; Ctrl-C ends it")
 
 
 def _viewer() -> str | None:

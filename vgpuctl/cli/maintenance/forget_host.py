@@ -48,7 +48,7 @@ def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_
         what = f"{counted(len(known.vms), 'VM')}, {counted(len(known.volumes), 'volume')}"
         what += f", {counted(len(known.networks), 'network')} and {counted(len(known.reservations), 'reservation')}"
         for vm in known.vms:
-            say(f"{vm.label}: {vm.state} on {host}" + (", would be deleted" if dry_run else ""))
+            say(f"{vm.printed_name}: {vm.state} on {host}" + (", would be deleted" if dry_run else ""))
         if not dry_run:
             if not yes:
                 confirm(f"Forget {host} with {what} for good?")

@@ -59,7 +59,7 @@ def command(
     if as_json:
         _JSON.print({"changed": created.changed and not dry_run, "network": created.network})
     elif not created.changed:
-        say(f"{created.network.label}: no change")
+        say(f"{created.network.printed_name}: no change")
     elif dry_run:
         request = created.network.request
-        say(f"{created.network.label}: {request.cidr} by {request.backend} would be created")
+        say(f"{created.network.printed_name}: {request.cidr} by {request.backend} would be created")

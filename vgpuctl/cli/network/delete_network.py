@@ -39,7 +39,7 @@ def command(
             what="network",
             name=lambda shown: shown.network.request.name,
             describe=lambda shown: (
-                f"{shown.network.label}: {shown.network.request.cidr}, {counted(len(shown.ports), 'VM')}"
+                f"{shown.network.printed_name}: {shown.network.request.cidr}, {counted(len(shown.ports), 'VM')}"
             ),
             yes=yes,
             dry_run=dry_run,

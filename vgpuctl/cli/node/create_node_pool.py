@@ -53,7 +53,7 @@ def command(name: str, tenant: str, dry_run: bool, database: str | None, as_json
     if as_json:
         _JSON.print({"changed": changed and not dry_run, "pool": pool, "group": pool.group_id})
     elif not changed:
-        say(f"node pool {pool.label}: no change")
+        say(f"node pool {pool.printed_name}: no change")
     else:
         would = "would be created, " if dry_run else ""
-        say(f"node pool {pool.label}: {would}{pool.minimum} to {pool.maximum} nodes of cluster {pool.cluster}")
+        say(f"node pool {pool.printed_name}: {would}{pool.minimum} to {pool.maximum} nodes of cluster {pool.cluster}")

@@ -36,6 +36,6 @@ def command(name: str, tenant: str, yes: bool, drained: bool, timeout_s: float, 
             confirm(f"Delete node pool {name} with {counted(len(there.nodes), 'node')}?")
         pool = delete_node_pool(opened, tenant, name, shutdown_timeout_s=timeout_s, is_drained=drained)
     if as_json:
-        _JSON.print({"deleted": pool.label})
+        _JSON.print({"deleted": pool.printed_name})
     else:
-        say(f"node pool {pool.label}: deleted")
+        say(f"node pool {pool.printed_name}: deleted")

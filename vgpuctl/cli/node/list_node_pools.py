@@ -114,7 +114,7 @@ def command(names: tuple[str, ...], tenant: str | None, database: str | None, ou
 
 def _print_nodes(pool: "PoolStatus", output: ListOutput) -> None:
     if not pool.nodes:
-        say(f"{pool.pool.label}: no node")
+        say(f"{pool.pool.printed_name}: no node")
         return
     print_line()
     _NODES.show(ListOutput(output.form), lambda: pool.nodes)

@@ -36,4 +36,4 @@ def command(name: str, tenant: str, database: str | None, as_json: bool, **given
         _JSON.print({"changed": changed, "pool": pool, "group": pool.group_id})
     else:
         said = f"{pool.minimum} to {pool.maximum} nodes" if changed else "no change"
-        say(f"node pool {pool.label}: {said}")
+        say(f"node pool {pool.printed_name}: {said}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from vgpuctl.cli.support.ending import stop_on_signals
 from vgpuctl.cli.support.output import Styled, print_csv, print_json, print_line, say
@@ -29,6 +30,8 @@ _COMPARES: dict[str, Callable[[float, float], bool]] = {
     ">": lambda one, other: one > other,
     ">=": lambda one, other: one >= other,
 }
+_NARROWING = ("host", "node_pool", "selector", "kind", "limit", "free", "creatable")
+"""Parameters of commands that leave rows out before they are read."""
 _INTERVAL_S = 2.0
 _AGE = re.compile(r"(?:[0-9]{1,9}[smhdw]){1,5} ago")
 
@@ -169,8 +172,14 @@ class Listing(Generic[Row, JsonRow]):
         return self._sorted(self._filtered(own, output.conditions), output.sort_by)
 
     def nothing(self, rows: Sequence[Row], output: ListOutput) -> str:
-        """The remark when none of the rows, or no row at all, is left to show."""
-        return f"none of {len(rows)} fits --filter {' and '.join(output.conditions)}" if rows else self.empty
+        """The remark when none of the rows, or no row at all, is left to show, with the options that left rows out."""
+        if rows:
+            return f"none of {len(rows)} fits --filter {' and '.join(output.conditions)}"
+        narrowing = _narrowing_options()
+        if not narrowing:
+            return self.empty
+        nothing = self.empty.partition(":")[0].removesuffix(" yet")
+        return f"{nothing} (narrowed by {' and '.join(narrowing)})"
 
     def _print(self, rows: Sequence[Row], output: ListOutput, print_rows: Callable[[list[JsonRow]], None]) -> None:
         if output.form.is_for_programs():
@@ -307,6 +316,18 @@ def _without_ages(texts: Sequence[str]) -> list[str]:
 def _ordered(value: object) -> tuple[Any, ...]:
     """Numbers by size, before texts in natural order."""
     return (0, value) if isinstance(value, int | float) else (1, natural(_joined(value)))
+
+
+def _narrowing_options() -> list[str]:
+    """The options given to the running command that left rows out before they were read."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return []
+    return [
+        one.opts[-1]
+        for one in context.command.params
+        if one.name in _NARROWING and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
+    ]
 
 
 def _names(written: str | None) -> tuple[str, ...]:

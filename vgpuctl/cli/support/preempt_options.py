@@ -160,4 +160,4 @@ def telling_exposed(opened: "Services", *tenants: str) -> Iterator[list["Vm"]]:
     with opened.store.reading() as session:
         found += [vm for tenant in tenants for vm in reclaimable_vms(session, tenant) if vm.uuid not in before]
     for vm in found:
-        say(f"{vm.label}: runs on borrowed quota that others may reclaim from now on; tell its owner")
+        say(f"{vm.printed_name}: runs on borrowed quota that others may reclaim from now on; tell its owner")

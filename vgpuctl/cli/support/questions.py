@@ -36,4 +36,4 @@ ASKING = {
 """Command and its reason."""
 
 ASKING_FOR_SEVERAL = frozenset({"start-vm", "stop-vm", "restart-vm", "reset-vm", "force-off", "move-vm", "label-vm"})
-"""Commands that ask only before VMs are changed that a glob or --all has found."""
+"""Commands that ask only before VMs are changed that a glob, --selector or --all has found."""

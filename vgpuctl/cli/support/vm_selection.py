@@ -59,7 +59,7 @@ class VmChoice:
         found = find_vms(opened, self.selection, if_exists=if_exists)
         if found and asks and self.verb is not None and not (self.selection.is_by_name or self.yes):
             for vm, _leases in found:
-                say(f"{vm.label}: {vm.state} on {vm.host}")
+                say(f"{vm.printed_name}: {vm.state} on {vm.host}")
             confirm(f"{self.verb} {counted(len(found), 'VM')}?")
         return found
 
@@ -107,7 +107,7 @@ class VmChoice:
         Raises the error of the only VM, or PartialFailure with a line per VM that failed.
         """
         fine = [one for one in results if one.error is None]
-        failures = [(one.vm.label, one.error) for one in results if one.error is not None]
+        failures = [(one.vm.printed_name, one.error) for one in results if one.error is not None]
         if not self.is_one:
             words = Counter("would change" if one.is_cut else outcome(cast("Value", one.value)) for one in fine)
             words.update({"failed": len(failures)} if failures else {})

@@ -76,7 +76,7 @@ def command(
         )
         return
     if done.reason is not None:
-        say(f"{vm.label}: at its next start: {done.reason}")
+        say(f"{vm.printed_name}: at its next start: {done.reason}")
     where_it_is = ", placed at its next start" if done_lease is None else f", {when}: {done_lease.share.function}"
     verb = "would get" if dry_run else "has"
-    print_line(f"{vm.label}: {verb} {gpu.text} as GPU {done.position}{where_it_is}")
+    print_line(f"{vm.printed_name}: {verb} {gpu.text} as GPU {done.position}{where_it_is}")

@@ -55,7 +55,7 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
     proofs = [(one.vm, one.value) for one in done if one.value is not None]
     if not as_json:
         for vm, proof in proofs:
-            _print(vm.label, proof)
+            _print(vm.printed_name, proof)
     chosen.answer(
         done, outcome=lambda proof: str(proof.verdict), json=lambda proof: proof, output=_JSON if as_json else None
     )

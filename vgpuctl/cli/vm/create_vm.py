@@ -138,11 +138,11 @@ def command(
         terms = {one.vm.uuid: preemption_terms(opened, one.vm, one.leases) for one in created}
     for one in created:
         if is_gpu_open and one.changed and not one.vm.request.gpus:
-            say(f"{one.vm.label}: it has no GPU; --gpu gives it one")
+            say(f"{one.vm.printed_name}: it has no GPU; --gpu gives it one")
         if not one.changed:
-            say(f"{one.vm.label}: no change, it is {one.vm.state} on {one.vm.host}")
+            say(f"{one.vm.printed_name}: no change, it is {one.vm.state} on {one.vm.host}")
         if (said := terms[one.vm.uuid]) is not None:
-            say(f"{one.vm.label}: {said}")
+            say(f"{one.vm.printed_name}: {said}")
     for entry in queued:
         say(f"{entry.name}: waits in the queue: {entry.reason}")
     if as_json:

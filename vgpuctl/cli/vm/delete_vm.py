@@ -62,13 +62,13 @@ def command(
         queued, chosen = chosen.queued(opened)
         found = chosen.find(opened, if_exists=if_exists)
         for one in queued:
-            say(f"{one.label}: queued" + ("" if not dry_run else " would leave the queue"))
+            say(f"{one.printed_name}: queued" + ("" if not dry_run else " would leave the queue"))
         for vm, leases in found:
             refuse_kept_below(opened, vm)
             if keep_s is not None:
                 check_keeping(opened, vm)
             devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
-            say(f"{vm.label}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
+            say(f"{vm.printed_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
         doomed = [] if dry_run else [vm for vm, _leases in found]
         if not (dry_run or yes) and (doomed or queued):
             disks = "with disks" if keep is None else f"and keep the disks for {keep}"
@@ -85,7 +85,7 @@ def command(
         with leaving_together(opened, doomed if len(doomed) > 1 else [], "its VM is deleted"):
             done = on_each_vm(opened, doomed, delete)
     if as_json:
-        deleted = [one.vm.label for one in done if one.error is None]
-        _JSON.print({"deleted": [*deleted, *(one.label for one in queued if not dry_run)], "dry_run": dry_run})
+        deleted = [one.vm.printed_name for one in done if one.error is None]
+        _JSON.print({"deleted": [*deleted, *(one.printed_name for one in queued if not dry_run)], "dry_run": dry_run})
     if not chosen.is_empty:
         chosen.finish(done, outcome=lambda _one: "deleted")

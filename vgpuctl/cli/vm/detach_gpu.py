@@ -78,4 +78,4 @@ def command(
         )
         return
     reason = "" if done.reason is None else f": {done.reason}"
-    print_line(f"{vm.label}: GPU {index} {'would be ' if dry_run else 'is '}{state}{reason}")
+    print_line(f"{vm.printed_name}: GPU {index} {'would be ' if dry_run else 'is '}{state}{reason}")

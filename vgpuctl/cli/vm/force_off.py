@@ -35,7 +35,7 @@ def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
         def end(found: "Vm") -> "tuple[Vm, bool]":
             vm, changed = force_off(opened, found)
             if not changed:
-                say(f"{vm.label}: no change, it is stopped")
+                say(f"{vm.printed_name}: no change, it is stopped")
             return vm, changed
 
         done = chosen.each(opened, end)

@@ -52,7 +52,7 @@ def command(chosen: VmChoice, change: "LabelChange", overwrite: bool, database: 
         done = label_vms(opened, found, queued, change, overwrites=overwrite)
     for one in done:
         labels = describe_labels(tuple(one.labels.items()))
-        say(f"{one.label}: {'labels' if one.changed else 'no change, labels'} {labels}")
+        say(f"{one.printed_name}: {'labels' if one.changed else 'no change, labels'} {labels}")
     if as_json:
         _JSON.print({"changed": any(one.changed for one in done), "vms": done})
     if not is_one:

@@ -69,11 +69,12 @@ def command(
                 plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason, drain_s=drain_s)
             if plan is None:
                 say(
-                    f"{vm.label}: {'its move is finished' if left and not dry_run else 'no change'}, it is on {vm.host}"
+                    f"{vm.printed_name}: {'its move is finished' if left and not dry_run else 'no change'}, "
+                    f"it is on {vm.host}"
                 )
                 return {"changed": bool(left), "from": vm.host, "to": vm.host, "storage": "none", "plan": None}
             verb, target = "would move" if dry_run else "moved", plan.placement.host
-            say(f"{vm.label}: {verb} from {vm.host} to {target}, storage: {plan.storage}")
+            say(f"{vm.printed_name}: {verb} from {vm.host} to {target}, storage: {plan.storage}")
             return {"changed": True, "from": vm.host, "to": target, "storage": plan.storage, "plan": plan}
 
         found = chosen.find(opened, asks=not dry_run)

@@ -32,6 +32,6 @@ def command(name: str, new_name: str, tenant: str, as_json: bool, **where: Any) 
     with services(**where) as opened:
         vm, changed = rename_vm(opened, find_vm(opened, tenant, name)[0], new_name)
         if not changed:
-            say(f"{vm.label}: no change, that is its name")
+            say(f"{vm.printed_name}: no change, that is its name")
     if as_json:
         _JSON.print({"changed": changed, "vm": vm})

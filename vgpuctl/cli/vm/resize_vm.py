@@ -109,9 +109,9 @@ def command(
         _JSON.print(_show(plan, dry_run=dry_run))
         return
     for note in plan.notes if dry_run else ():
-        say(f"{vm.label}: {note}")
+        say(f"{vm.printed_name}: {note}")
     if not plan.is_change:
-        say(f"{vm.label}: no change")
+        say(f"{vm.printed_name}: no change")
         return
     for line in plan.differences:
         print_line(f"{'would change' if dry_run else 'changed'}: {line}")
@@ -169,7 +169,7 @@ def _show(plan: "PlannedResize", *, dry_run: bool) -> JsonResize:
 
 
 def _print_plan(plan: "PlannedResize") -> None:
-    print_line(f"# {plan.vm.label} on {plan.host}" + ("" if plan.move is None else f", from {plan.vm.host}"))
+    print_line(f"# {plan.vm.printed_name} on {plan.host}" + ("" if plan.move is None else f", from {plan.vm.host}"))
     print_line(f"# shares before: {', '.join(_words(plan.before)) or 'none'}")
     print_line(f"# shares after: {', '.join(plan.shares_after) or 'none'}")
     for step in () if plan.here is None else plan.here.steps:

@@ -51,7 +51,7 @@ def command(
         def start(found: "Vm") -> "tuple[Vm, bool]":
             ((vm, changed),) = start_vm(opened, [found], consent=consent)
             if not changed:
-                say(f"{vm.label}: no change, it is running on {vm.host}")
+                say(f"{vm.printed_name}: no change, it is running on {vm.host}")
             return vm, changed
 
         found = [vm for vm, _leases in chosen.find(opened)]

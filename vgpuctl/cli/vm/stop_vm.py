@@ -60,7 +60,7 @@ def command(
         def stop(found: "Vm") -> "tuple[Vm, bool]":
             vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
             if not changed:
-                say(f"{vm.label}: no change, it is stopped")
+                say(f"{vm.printed_name}: no change, it is stopped")
             return vm, changed
 
         done = chosen.each(opened, stop)

@@ -19,7 +19,7 @@ def print_plan(one: "CreatedVm", grace_s: int | None, *, with_steps: bool, with_
     gpus = ", ".join(gpu.text for gpu in request.gpus) or "no GPU"
     size = f"{counted(request.vcpus, 'vCPU')}, {format_mib(request.memory_mib)}"
     shares = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in one.leases)
-    print_line(f"VM        {one.vm.label}: {gpus}, {size}")
+    print_line(f"VM        {one.vm.printed_name}: {gpus}, {size}")
     print_line(f"host      {one.vm.host}" + (f": {shares}" if shares else ""))
     if one.why is not None:
         print_line(f"why       {_why(one.why, 'GPU' if request.gpus else 'host', asked=request.host)}")

@@ -54,7 +54,9 @@ def command(chosen: VmChoice, condition: str, timeout: str, as_json: bool, **whe
 
     def tell(one: "Awaited") -> None:
         if not as_json:
-            print_line(f"{one.label}: {wanted}" + (f" on {one.host}" if one.host else "") + f", {one.waited_s:.0f} s")
+            print_line(
+                f"{one.printed_name}: {wanted}" + (f" on {one.host}" if one.host else "") + f", {one.waited_s:.0f} s"
+            )
 
     def watch(awaiting: "Sequence[Awaited]", elapsed_s: float) -> None:
         show_status(waiting_text([one.line for one in awaiting], str(wanted), elapsed_s))

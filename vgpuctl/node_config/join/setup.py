@@ -71,7 +71,7 @@ def refuse_incomplete(pool: NodePool) -> None:
     missing = [name for name in _NEEDED[pool.role] if getattr(pool.join, name) is None]
     if missing:
         raise StateError(
-            f"the nodes of pool {pool.label} cannot join their cluster: it has no {', no '.join(missing)}",
+            f"the nodes of pool {pool.printed_name} cannot join their cluster: it has no {', no '.join(missing)}",
             hint=f"give it: vgpuctl set-node-pool {pool.tenant}/{pool.name}"
             f" {' '.join(_FLAGS[name] for name in missing)} …",
         )
@@ -82,7 +82,8 @@ def refuse_expired(pool: NodePool, now: float) -> None:
     end = pool.join.token_expires_at
     if has_join(pool) and end is not None and end <= now:
         raise StateError(
-            f"the join token of node pool {pool.label} has expired at {format_time_to_second(end)}: no node is made",
+            f"the join token of node pool {pool.printed_name} has expired at {format_time_to_second(end)}: "
+            "no node is made",
             hint=f"make a new one in the cluster, then `vgpuctl set-node-pool {pool.tenant}/{pool.name}"
             " --join-token FILE --token-expires TIME`",
         )
@@ -106,7 +107,7 @@ def node_setup(joining: Joining, write: SecretWriter) -> NodeSetup:
     has_licence = request.licence is not None or request.licence_pool is not None
     return NodeSetup(
         joining.name,
-        pool.label,
+        pool.printed_name,
         pool.role,
         _SERVICES[pool.role],
         _WRITERS[pool.role](joining, write),

@@ -57,7 +57,7 @@ class Cordons:
         if not link.uncordon(node.name):
             return None
         with self._services.store.transaction() as session:
-            session.add_event(EventKind.NODE_UNCORDONED, node.label, "its VM runs", tenant=node.tenant)
+            session.add_event(EventKind.NODE_UNCORDONED, node.printed_name, "its VM runs", tenant=node.tenant)
         return "uncordoned"
 
     def _is_settled(self, vm: Vm) -> bool:

@@ -86,7 +86,7 @@ class LeavingNode:
         if is_new:
             with self.services.store.transaction() as session:
                 session.add_event(
-                    EventKind.NODE_CORDONED, self.node.label, self.detail or self.reason, tenant=self.node.tenant
+                    EventKind.NODE_CORDONED, self.node.printed_name, self.detail or self.reason, tenant=self.node.tenant
                 )
         return is_new
 
@@ -124,13 +124,13 @@ def leave_cluster(services: Services, vm: Vm, reason: str, within_s: float | Non
     if limit_s <= 0 or not _runs(services, vm):
         leaving.within(TELL_S).tell()
         return
-    services.say(f"{vm.label}: its node drains, for at most {format_duration(limit_s)}")
+    services.say(f"{vm.printed_name}: its node drains, for at most {format_duration(limit_s)}")
     deadline = time.monotonic() + limit_s
     said: Sequence[str] = ()
     while left := leaving.within(max(TELL_S, deadline - time.monotonic())).ask():
         if left != said:
             said = left
-            services.say(f"{vm.label}: waits for {named(left)}")
+            services.say(f"{vm.printed_name}: waits for {named(left)}")
         pause_s = min(_POLL_S, deadline - time.monotonic())
         if pause_s <= 0:
             break
@@ -152,7 +152,7 @@ def leaving_together(services: Services, vms: Sequence[Vm], reason: str, detail:
             if leaving is None or leaving.link in silent:
                 continue
             subject = leave_subject(vm.uuid)
-            at_work.enter_context(services.store.operation("leave-cluster", subject, vm.label))
+            at_work.enter_context(services.store.operation("leave-cluster", subject, vm.printed_name))
             if not leaving.within(TELL_S).tell():
                 silent.add(leaving.link)
         yield
@@ -161,14 +161,16 @@ def leaving_together(services: Services, vms: Sequence[Vm], reason: str, detail:
 def note_drained(session: Session, node: Node, limit_s: float, left: Sequence[str]) -> None:
     """Add the event of a node whose work has left, or whose time to drain is over. left: what is still there."""
     detail = f"after {format_duration(limit_s)}, with {named(left)}" if left else ""
-    session.add_event(EventKind.NODE_DRAINED, node.label, detail, tenant=node.tenant)
+    session.add_event(EventKind.NODE_DRAINED, node.printed_name, detail, tenant=node.tenant)
 
 
 def note_not_told(services: Services, node: Node, reason: str, why: str) -> None:
     """Add the event of a cluster that was not told, and tell the user."""
-    services.say(f"{node.label}: its cluster was not told that {reason}: {why}")
+    services.say(f"{node.printed_name}: its cluster was not told that {reason}: {why}")
     with services.store.transaction() as session:
-        session.add_event(EventKind.NODE_NOT_TOLD, node.label, f"not told that {reason}: {why}", tenant=node.tenant)
+        session.add_event(
+            EventKind.NODE_NOT_TOLD, node.printed_name, f"not told that {reason}: {why}", tenant=node.tenant
+        )
 
 
 def named(left: Sequence[str]) -> str:

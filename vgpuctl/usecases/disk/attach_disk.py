@@ -60,16 +60,16 @@ def attach_disk(services: Services, vm: Vm, wanted: DataDisk) -> DiskChange:
             known = find_disk(session, vm.request.tenant, wanted.name)
             if answers_of(session, vm):
                 raise StateError(
-                    f"cannot attach disk {wanted.name} to {vm.label}: its unattended installation may still run,"
+                    f"cannot attach disk {wanted.name} to {vm.printed_name}: its unattended installation may still run,"
                     " and could take the disk for the one that it wipes",
-                    hint=f"when it is over, first run `vgpuctl eject-iso {vm.label}`",
+                    hint=f"when it is over, first run `vgpuctl eject-iso {vm.printed_name}`",
                 )
         known = None if known is None else settle_detach(services, known)
         there = next((one for one in vm.request.data_disks if one.name == wanted.name), None)
         if there is not None:
             _refuse_other(vm, there, wanted)
             outcome = _attach(services, services.host(vm.host), vm, wanted.name)
-            return DiskChange(vm.label, wanted.name, False, outcome)
+            return DiskChange(vm.printed_name, wanted.name, False, outcome)
         live = LiveDisks(services.host(vm.host).hypervisor, vm.domain_name, uuid=vm.uuid).xml()
         disk = _decided(vm.request, wanted, known, on_scsi=live is not None and has_scsi_controller(live))
         _refuse_unfit(vm, disk, known)
@@ -81,7 +81,7 @@ def _add(services: Services, vm: Vm, disk: DataDisk, known: Volume | None) -> Di
     host = services.host(vm.host)
     request = replace(vm.request, data_disks=(*vm.request.data_disks, disk))
     new = replace(vm, request=request)
-    with Undo(services.say, subject=vm.label) as undoing:
+    with Undo(services.say, subject=vm.printed_name) as undoing:
         if known is None or not known.is_made:
             if known is not None:
                 remove_recorded(services, host, known)
@@ -94,7 +94,7 @@ def _add(services: Services, vm: Vm, disk: DataDisk, known: Volume | None) -> Di
         undoing.push("request of the VM", partial(_forget, services, vm, known))
         outcome = _attach(services, host, new, disk.name, undoing=undoing, before=vm)
         undoing.keep()
-    return DiskChange(vm.label, disk.name, True, outcome)
+    return DiskChange(vm.printed_name, disk.name, True, outcome)
 
 
 def _make(services: Services, host: HostSession, vm: Vm, disk: DataDisk, undoing: Undo) -> Volume:
@@ -104,7 +104,7 @@ def _make(services: Services, host: HostSession, vm: Vm, disk: DataDisk, undoing
     assert disk.size_mib is not None
     size_mib = disk.size_mib
     storage.check_disk(volume.pool, size_mib, None)
-    services.say(f"{vm.label}: making disk {disk.name} of {format_mib(size_mib)}")
+    services.say(f"{vm.printed_name}: making disk {disk.name} of {format_mib(size_mib)}")
     undoing.push(f"disk {disk.name}", partial(_remove, services, host, volume))
     make_volume(services, volume, lambda: storage.create_disk(volume.pool, volume.name, size_mib))
     return _recorded(services, volume)
@@ -178,7 +178,7 @@ def _refuse_unfit(vm: Vm, disk: DataDisk, known: TenantDisk | None) -> None:
     if volume.host != vm.host:
         raise StateError(
             f"cannot attach disk {disk.name} to {vm.request.name}: the disk is on {volume.host}, the VM on {vm.host}",
-            hint=f"move the VM: `vgpuctl move-vm {vm.label} --to {volume.host}`",
+            hint=f"move the VM: `vgpuctl move-vm {vm.printed_name} --to {volume.host}`",
         )
     if volume.is_kept and disk.size_mib is not None:
         raise StateError(
@@ -198,7 +198,7 @@ def _refuse_other(vm: Vm, there: DataDisk, wanted: DataDisk) -> None:
     ]
     if differing:
         raise StateError(
-            f"{vm.label} has disk {wanted.name} otherwise",
+            f"{vm.printed_name} has disk {wanted.name} otherwise",
             context=differing,
             hint="detach it, then attach it as wanted",
         )

@@ -38,19 +38,19 @@ def create_snapshot(services: Services, vm: Vm, name: str, *, quiesce: bool = Fa
         disks = chains_of(host, vm, volumes)
         there = [one for one in disks if one.overlay_of(name) is not None]
         if there and _is_in_use(host, vm, there):
-            return SnapshotChange(vm.label, name, False, shown(there))
+            return SnapshotChange(vm.printed_name, name, False, shown(there))
         _refuse_unfit(vm, disks, volumes, name)
         for left in overlays_of(services, vm, name):
             remove_recorded(services, host, left)  # of a run that was killed before the guest wrote into it
         disks = chains_of(host, vm, recorded_volumes(services, vm))
         _take(services, host, vm, disks, name, quiesce=quiesce)
-        return SnapshotChange(vm.label, name, True, shown(disks))
+        return SnapshotChange(vm.printed_name, name, True, shown(disks))
 
 
 def _take(
     services: Services, host: HostSession, vm: Vm, disks: Sequence[DiskChain], name: str, *, quiesce: bool
 ) -> None:
-    with Undo(services.say, subject=vm.label) as undoing:
+    with Undo(services.say, subject=vm.printed_name) as undoing:
         wanted = [(chain, overlay_on(chain, name, fact_of(host, chain.active).capacity_bytes)) for chain in disks]
         # All at once, so that a killed run leaves at least one that was not made, or all of them.
         with services.store.transaction() as session:
@@ -62,7 +62,7 @@ def _take(
         live = LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid)
         if live.snapshot(overlays, quiesce=quiesce) is LiveChange.NEXT_START and live.xml() is not None:
             raise StateError(
-                f"{vm.label} runs, and libvirt on {vm.host} takes no snapshot of a running guest",
+                f"{vm.printed_name} runs, and libvirt on {vm.host} takes no snapshot of a running guest",
                 hint="stop the VM first",
             )
         undoing.keep()
@@ -96,12 +96,14 @@ def _is_in_use(host: HostSession, vm: Vm, disks: Sequence[DiskChain]) -> bool:
 
 def _refuse_unfit(vm: Vm, disks: Sequence[DiskChain], volumes: Sequence[Volume], name: str) -> None:
     if not disks:
-        raise StateError(f"{vm.label} has no disk to take a snapshot of")
+        raise StateError(f"{vm.printed_name} has no disk to take a snapshot of")
     names = [one for one in snapshots_of(volumes) if one != name]
     if len(names) >= MOST_SNAPSHOTS:
         raise StateError(
-            f"{vm.label} has {len(names)} snapshots, and each makes its disks slower",
+            f"{vm.printed_name} has {len(names)} snapshots, and each makes its disks slower",
             hint=f"delete the newest first: `{delete_command(vm, names[-1])}`",
         )
     if any(one.active.path is None for one in disks):
-        raise StateError(f"{vm.label}: an older vgpuctl made its disk and recorded no path", hint="see docs/volumes.md")
+        raise StateError(
+            f"{vm.printed_name}: an older vgpuctl made its disk and recorded no path", hint="see docs/volumes.md"
+        )

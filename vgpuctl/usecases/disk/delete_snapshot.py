@@ -30,19 +30,19 @@ def delete_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
         live = LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid)
         if disks and live.xml() is None:
             raise StateError(
-                f"{vm.label} is off, and libvirt merges the disks of running guests only",
-                hint=f"start the VM first, or drop what it wrote: `vgpuctl revert-snapshot {vm.label} {name}`",
+                f"{vm.printed_name} is off, and libvirt merges the disks of running guests only",
+                hint=f"start the VM first, or drop what it wrote: `vgpuctl revert-snapshot {vm.printed_name} {name}`",
             )
         for chain in disks:
             _merge(services, live, vm, chain, name)
         define_again(services, host, vm)
-        host.before(f"delete the overlays of snapshot {name} of {vm.label}")
+        host.before(f"delete the overlays of snapshot {name} of {vm.printed_name}")
         _refuse_in_use(services, host, vm, name)
         for overlay in overlays_of(services, vm, name):
             remove_recorded(services, host, overlay)
         with services.store.transaction() as session:
             session.add_vm_event(EventKind.DISKS_MERGED, vm, f"snapshot {name}", before=values_of(name, disks))
-        return SnapshotChange(vm.label, name, True, shown(disks))
+        return SnapshotChange(vm.printed_name, name, True, shown(disks))
 
 
 def _merge(services: Services, live: LiveDisks, vm: Vm, chain: DiskChain, name: str) -> None:
@@ -63,6 +63,6 @@ def _refuse_in_use(services: Services, host: HostSession, vm: Vm, name: str) -> 
     left = [one for one in chains_of(host, vm, recorded_volumes(services, vm)) if one.overlay_of(name) is not None]
     if left:
         raise StateError(
-            f"{vm.label}: snapshot {name} is still in use by {', '.join(str(one.disk) for one in left)}",
+            f"{vm.printed_name}: snapshot {name} is still in use by {', '.join(str(one.disk) for one in left)}",
             hint="run the command again",
         )

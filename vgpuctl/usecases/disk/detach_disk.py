@@ -35,7 +35,7 @@ def detach_disk(services: Services, vm: Vm, name: str, *, timeout_s: float) -> D
         has_it = any(one.name == name for one in vm.request.data_disks)
         is_detaching = disk is not None and disk.vm == vm and disk.volume.state is VolumeState.DETACHING
         if not has_it and disk is not None and disk.vm is None:
-            return DiskChange(vm.label, name, False, LiveChange.DONE)
+            return DiskChange(vm.printed_name, name, False, LiveChange.DONE)
         if disk is None or not (has_it or is_detaching):
             _refuse_first(vm, name)
             raise no_such_disk(
@@ -52,7 +52,7 @@ def detach_disk(services: Services, vm: Vm, name: str, *, timeout_s: float) -> D
                 detaching = find_disk(session, vm.request.tenant, name)
             if detaching is not None:
                 settle_detach(services, detaching)
-        return DiskChange(vm.label, name, has_it or outcome is LiveChange.DONE, outcome)
+        return DiskChange(vm.printed_name, name, has_it or outcome is LiveChange.DONE, outcome)
 
 
 def _begin(services: Services, vm: Vm, name: str) -> Vm:
@@ -70,6 +70,6 @@ def _begin(services: Services, vm: Vm, name: str) -> Vm:
 def _refuse_first(vm: Vm, name: str) -> None:
     if name in _FIRST_DISK and vm.request.disk is not None:
         raise StateError(
-            f"cannot detach {name!r} from {vm.label}: its first disk stays with the VM",
+            f"cannot detach {name!r} from {vm.printed_name}: its first disk stays with the VM",
             hint="only data disks can be detached: see `vgpuctl list-disks`",
         )

@@ -47,7 +47,7 @@ def eject_iso(services: Services, vm: Vm) -> Ejected:
         media, left = _eject_live(services, host, vm)
         define_again(services, host, vm)
         drop_answers(services, vm)
-        return Ejected(vm.label, had is not None or bool(media), tuple(media), tuple(left))
+        return Ejected(vm.printed_name, had is not None or bool(media), tuple(media), tuple(left))
 
 
 def _eject_live(services: Services, host: HostSession, vm: Vm) -> tuple[list[str], list[str]]:

@@ -120,5 +120,5 @@ def keep_disks(services: Services, vm: Vm, volumes: Sequence[Volume]) -> list[Vo
     with services.store.transaction() as session:
         for volume in kept:
             session.keep_volume(volume)
-            services.say(f"{vm.label}: disk {volume.label} is kept on {volume.host}")
+            services.say(f"{vm.printed_name}: disk {volume.label} is kept on {volume.host}")
     return [one for one in volumes if one not in kept]

@@ -63,10 +63,10 @@ def delete_kept(services: Services, kept: KeptVm, why: str) -> bool:
     """
     if is_host_fenced(services, kept.host):
         raise StateError(
-            f"the kept disks of {kept.label} are on {kept.host}, which is fenced",
+            f"the kept disks of {kept.printed_name} are on {kept.host}, which is fenced",
             hint="trust the host again with `vgpuctl uncordon-host`, or give it up with `vgpuctl forget-host`",
         )
-    with services.store.operation("delete-disk", kept.uuid, kept.label, exclusive=True, takes_over=True):
+    with services.store.operation("delete-disk", kept.uuid, kept.printed_name, exclusive=True, takes_over=True):
         with services.store.reading() as session:
             if session.kept_until(kept.uuid) is None:
                 return False
@@ -86,7 +86,9 @@ def forget_kept(session: Session, kept: KeptVm, why: str) -> None:
     if session.drop_kept_vm(kept.uuid):
         before = {"kept_until": format_time(kept.until)}
         tenant = kept.request.tenant
-        session.add_event(EventKind.KEPT_DISKS_DELETED, kept.label, why, tenant=tenant, host=kept.host, before=before)
+        session.add_event(
+            EventKind.KEPT_DISKS_DELETED, kept.printed_name, why, tenant=tenant, host=kept.host, before=before
+        )
 
 
 def delete_overdue(services: Services) -> list[tuple[KeptVm, VgpuctlError | None]]:

@@ -52,7 +52,7 @@ def resize_disk(services: Services, vm: Vm, name: str | None, size_mib: int) -> 
         wanted = size_mib * _MIB
         if wanted < fact.capacity_bytes:
             raise StateError(
-                f"{vm.label}: {_shown(name)} has {format_mib(fact.capacity_bytes // _MIB)} and cannot shrink to"
+                f"{vm.printed_name}: {_shown(name)} has {format_mib(fact.capacity_bytes // _MIB)} and cannot shrink to"
                 f" {format_mib(size_mib)}: its guest would lose data",
                 hint="make a smaller disk with `vgpuctl attach-disk`, and copy in the guest",
             )
@@ -64,13 +64,13 @@ def resize_disk(services: Services, vm: Vm, name: str | None, size_mib: int) -> 
         elif volume.capacity_bytes != wanted:  # of a run that was killed when the disk had grown
             with services.store.transaction() as session:
                 session.set_volume_size(volume, wanted)
-        return DiskGrowth(vm.label, name, fact.capacity_bytes, wanted)
+        return DiskGrowth(vm.printed_name, name, fact.capacity_bytes, wanted)
 
 
 def _grow(
     services: Services, host: HostSession, vm: Vm, request: VmRequest, volume: Volume, fact: VolumeFact, wanted: int
 ) -> None:
-    with Undo(services.say, subject=vm.label) as undoing:
+    with Undo(services.say, subject=vm.printed_name) as undoing:
         _note(services, vm, request, volume, fact.capacity_bytes, wanted)
         undoing.push(
             "size in the request", partial(_note, services, vm, vm.request, volume, wanted, fact.capacity_bytes)
@@ -80,7 +80,7 @@ def _grow(
             if disks.resize(fact.path, wanted) is LiveChange.NEXT_START:
                 if disks.xml() is not None:
                     raise StateError(
-                        f"{vm.label} runs, and libvirt on {vm.host} cannot resize a disk in use",
+                        f"{vm.printed_name} runs, and libvirt on {vm.host} cannot resize a disk in use",
                         hint="stop the VM first",
                     )
                 grow_volume(host.hypervisor, volume.pool, volume.name, wanted)
@@ -99,7 +99,7 @@ def _note(services: Services, vm: Vm, request: VmRequest, volume: Volume, before
         session.set_vm_request(vm.uuid, request)
         session.add_event(
             EventKind.DISK_RESIZED,
-            vm.label,
+            vm.printed_name,
             _shown(volume.label or None),
             tenant=vm.request.tenant,
             host=vm.host,
@@ -115,7 +115,7 @@ def _volume(services: Services, vm: Vm, name: str | None) -> Volume:
     found = next((one for one in volumes if one.kind is kind and one.label == (name or "")), None)
     if found is None and name is None:
         raise StateError(
-            f"{vm.label} has no first disk", hint="name a data disk with --disk; `vgpuctl list-disks` shows them"
+            f"{vm.printed_name} has no first disk", hint="name a data disk with --disk; `vgpuctl list-disks` shows them"
         )
     if found is None or (name is not None and name not in {one.name for one in vm.request.data_disks}):
         names = [one.name for one in vm.request.data_disks]

@@ -26,14 +26,14 @@ def revert_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
         host = services.host(vm.host)
         disks = named_chains(services, host, vm, name)
         if LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid).xml() is not None:
-            raise StateError(f"{vm.label} runs, and its disks cannot be reverted", hint="stop the VM first")
+            raise StateError(f"{vm.printed_name} runs, and its disks cannot be reverted", hint="stop the VM first")
         with services.store.transaction() as session:
             for overlay in (one.overlay_of(name) for one in disks):
                 if overlay is not None:
                     session.begin_detach(overlay)
             session.add_vm_event(EventKind.DISKS_REVERTED, vm, f"snapshot {name}", before=values_of(name, disks))
         define_again(services, host, vm)
-        host.before(f"delete the overlays of snapshot {name} of {vm.label}")
+        host.before(f"delete the overlays of snapshot {name} of {vm.printed_name}")
         for overlay in overlays_of(services, vm, name):
             remove_recorded(services, host, overlay)
-        return SnapshotChange(vm.label, name, True, shown(disks))
+        return SnapshotChange(vm.printed_name, name, True, shown(disks))

@@ -35,10 +35,10 @@ def named_chains(services: Services, host: HostSession, vm: Vm, name: str) -> li
     names = snapshots_of(volumes)
     if name not in names:
         known = f"its snapshots: {', '.join(names)}" if names else "it has none"
-        raise NotFound(f"{vm.label} has no snapshot {name!r}", hint=known)
+        raise NotFound(f"{vm.printed_name} has no snapshot {name!r}", hint=known)
     if names[-1] != name:
         raise StateError(
-            f"{vm.label}: snapshot {name} has newer ones above it: {', '.join(names[names.index(name) + 1 :])}",
+            f"{vm.printed_name}: snapshot {name} has newer ones above it: {', '.join(names[names.index(name) + 1 :])}",
             hint=f"delete the newest first: `{delete_command(vm, names[-1])}`",
         )
     return [one for one in chains_of(host, vm, volumes) if one.overlay_of(name) is not None]
@@ -71,14 +71,14 @@ def refuse_snapshots(services: Services, vm: Vm, what: str, *, disk: str | None 
     ]
     if names:
         raise StateError(
-            f"cannot {what} {vm.label}: its disks have snapshots, the newest is {names[0]}",
+            f"cannot {what} {vm.printed_name}: its disks have snapshots, the newest is {names[0]}",
             hint=f"delete them first: `{delete_command(vm, names[0])}`",
         )
 
 
 def delete_command(vm: Vm, snapshot: str) -> str:
     """The command that deletes a snapshot, for hints."""
-    return f"vgpuctl delete-snapshot {vm.label} {snapshot}"
+    return f"vgpuctl delete-snapshot {vm.printed_name} {snapshot}"
 
 
 def shown(disks: Sequence[DiskChain]) -> tuple[str, ...]:

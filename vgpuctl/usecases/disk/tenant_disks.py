@@ -131,13 +131,15 @@ def refuse_attached(disk: TenantDisk, what: str) -> None:
 
 def detach_command(vm: Vm, disk: str) -> str:
     """The command that detaches a disk, for hints."""
-    return f"vgpuctl detach-disk {vm.label} {disk}"
+    return f"vgpuctl detach-disk {vm.printed_name} {disk}"
 
 
 def note_disk(session: Session, kind: EventKind, volume: Volume, vm: Vm) -> None:
     """Add the event of a change to a data disk of a VM."""
     after = {"disk": volume.label, "pool": volume.pool, "name": volume.name, "state": str(volume.state)}
-    session.add_event(kind, vm.label, f"disk {volume.label}", tenant=vm.request.tenant, host=vm.host, after=after)
+    session.add_event(
+        kind, vm.printed_name, f"disk {volume.label}", tenant=vm.request.tenant, host=vm.host, after=after
+    )
 
 
 def _holder(volume: Volume, vm: Vm | None) -> Vm | None:

@@ -20,13 +20,13 @@ def wait_for_console(services: Services, vm: Vm, *, timeout_s: float = 120.0) ->
     """Return when the guest's console log is no longer empty. Raises GuestError after timeout_s."""
     hypervisor = services.host(vm.host).hypervisor
     deadline = time.monotonic() + timeout_s
-    services.say(f"{vm.label}: waiting for the guest's console")
+    services.say(f"{vm.printed_name}: waiting for the guest's console")
     while not read_console_log(services, vm):
         if time.monotonic() > deadline:
             raise GuestError(
-                f"{vm.label} printed nothing on its console in {timeout_s:.0f} s (libvirt says "
+                f"{vm.printed_name} printed nothing on its console in {timeout_s:.0f} s (libvirt says "
                 f"{hypervisor.state(vm.domain_name)})",
-                hint=f"look at it with `vgpuctl console {vm.label}`",
+                hint=f"look at it with `vgpuctl console {vm.printed_name}`",
             )
         time.sleep(0.5)
 

@@ -41,7 +41,7 @@ def set_console(
     """
     if vm.is_adopted:
         raise StateError(
-            f"VM {vm.label} was adopted, and vgpuctl never writes the definition of its domain",
+            f"VM {vm.printed_name} was adopted, and vgpuctl never writes the definition of its domain",
             hint=f"change the video and graphics elements with `virsh edit {vm.domain_name}` on {vm.host}",
         )
     wanted = replace(vm.request, display=console_display(vm.request, console))
@@ -53,7 +53,9 @@ def set_console(
         with services.store.transaction() as session:
             stored = session.vm(vm.request.tenant, vm.request.name)
             if stored is None or (stored.uuid, stored.request) != (vm.uuid, vm.request):
-                raise ConcurrentChange(f"another run has just changed {vm.label}", hint="run the same command again")
+                raise ConcurrentChange(
+                    f"another run has just changed {vm.printed_name}", hint="run the same command again"
+                )
             session.set_vm_request(vm.uuid, wanted)
             before = _values(vm.request.display)
             session.add_vm_event(
@@ -75,7 +77,7 @@ def _refuse_on_host(services: Services, vm: Vm, leases: tuple[Lease, ...], wante
         refusal = refuse_terms(lease.share, known.facts, rules, terms)
         if refusal is not None:
             raise StateError(
-                f"{vm.label} cannot show {describe_share(lease)} of {vm.host}: {refusal}",
+                f"{vm.printed_name} cannot show {describe_share(lease)} of {vm.host}: {refusal}",
                 hint="the layout of the host has the parameter: docs/vgpu-parameters.md",
             )
 

@@ -37,12 +37,14 @@ def view(services: Services, vm: Vm, *, way: str, only: DisplayKind | None = Non
     graphics = graphics_of(running_xml(services, vm), uuid=vm.uuid)
     if graphics is None:
         raise StateError(
-            f"VM {vm.label} has no display",
-            hint=f"`vgpuctl set-console {vm.label} emulated` gives it one at its "
+            f"VM {vm.printed_name} has no display",
+            hint=f"`vgpuctl set-console {vm.printed_name} emulated` gives it one at its "
             "next start; `vgpuctl console` shows its serial console now",
         )
     if only not in (None, graphics.kind):
-        raise StateError(f"VM {vm.label} has a {graphics.kind} display, and this needs {only}", hint="leave out --web")
+        raise StateError(
+            f"VM {vm.printed_name} has a {graphics.kind} display, and this needs {only}", hint="leave out --web"
+        )
     source = host.connection.graphics(vm.uuid, python=host.agent.find_python(), index=graphics.index)
     _require_greeting(vm, graphics, source)
     note_view(services, vm, f"{graphics.kind}, {way}")
@@ -63,19 +65,19 @@ def running_xml(services: Services, vm: Vm, *, needs_picture: bool = False) -> s
     hypervisor = services.host(vm.host).hypervisor
     state = hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is None:
-        raise GuestError(f"{vm.label} has no domain on {vm.host}", hint="run `vgpuctl repair`")
+        raise GuestError(f"{vm.printed_name} has no domain on {vm.host}", hint="run `vgpuctl repair`")
     if not state.is_active():
         raise StateError(
-            f"VM {vm.label} does not run: libvirt says {state}",
-            hint=f"start it with `vgpuctl start-vm {vm.label}`",
+            f"VM {vm.printed_name} does not run: libvirt says {state}",
+            hint=f"start it with `vgpuctl start-vm {vm.printed_name}`",
         )
     xml = hypervisor.xml(vm.domain_name)
     if xml is None:
-        raise GuestError(f"{vm.label} has no domain on {vm.host}", hint="run `vgpuctl repair`")
+        raise GuestError(f"{vm.printed_name} has no domain on {vm.host}", hint="run `vgpuctl repair`")
     if needs_picture and not has_picture(xml):
         raise StateError(
-            f"VM {vm.label} has no screen: neither an emulated adapter nor a vGPU that the console shows",
-            hint=f"`vgpuctl set-console {vm.label} emulated` gives it one at its "
+            f"VM {vm.printed_name} has no screen: neither an emulated adapter nor a vGPU that the console shows",
+            hint=f"`vgpuctl set-console {vm.printed_name} emulated` gives it one at its "
             "next start; `vgpuctl console` with --log shows what its serial console printed",
         )
     return xml
@@ -87,4 +89,6 @@ def _require_greeting(vm: Vm, graphics: GraphicsFact, source: "GraphicsSource") 
         return
     greeting = source.check(_GREETING_S)
     if not greeting.startswith(_GREETING):
-        raise CommandFailed(f"{vm.host}: the display of {vm.label} does not speak VNC: it said {greeting[:40]!a}")
+        raise CommandFailed(
+            f"{vm.host}: the display of {vm.printed_name} does not speak VNC: it said {greeting[:40]!a}"
+        )

@@ -39,13 +39,13 @@ def refuse_fixed(vm: Vm, what: str) -> None:
     """Raise StateError for a VM whose devices vgpuctl cannot change now. what: the change, `attach a disk to`."""
     if vm.is_adopted:
         raise StateError(
-            f"cannot {what} {vm.label}: its domain {vm.domain_name} is adopted, and never written by vgpuctl",
+            f"cannot {what} {vm.printed_name}: its domain {vm.domain_name} is adopted, and never written by vgpuctl",
             hint=f"use `virsh` on {vm.host}",
         )
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(
-            f"cannot {what} {vm.label}: it is {vm.state}{f': {vm.problem}' if vm.problem else ''}",
+            f"cannot {what} {vm.printed_name}: it is {vm.state}{f': {vm.problem}' if vm.problem else ''}",
             hint="run `vgpuctl repair`",
         )
     if vm.is_on_its_way:
-        raise StateError(f"cannot {what} {vm.label}: it {vm.problem}", hint="run `vgpuctl repair`")
+        raise StateError(f"cannot {what} {vm.printed_name}: it {vm.problem}", hint="run `vgpuctl repair`")

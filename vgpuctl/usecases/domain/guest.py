@@ -104,7 +104,7 @@ def refuse_taken_macs(host: HostSession, vm: Vm, attachments: Sequence[Attachmen
     for domain in host.hypervisor.domains() if own else ():
         for mac in sorted(own.intersection(domain.macs) if domain.uuid != vm.uuid else ()):
             raise StateError(
-                f"domain {domain.name} on {host.name} has the MAC address {mac} of an interface of {vm.label}",
+                f"domain {domain.name} on {host.name} has the MAC address {mac} of an interface of {vm.printed_name}",
                 hint="that domain may be a copy of this VM's: change its MAC address with `virsh edit`, or remove it",
             )
 
@@ -113,7 +113,7 @@ def check_nodes(vm: Vm, facts: HostFacts) -> None:
     """Find out whether the NUMA nodes and huge pages that it was placed on are still there. Raises ConcurrentChange."""
     missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.nodes))
     if missing is not None:
-        raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.label}")
+        raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.printed_name}")
 
 
 def check_parts(vm: Vm, facts: HostFacts) -> None:
@@ -121,7 +121,9 @@ def check_parts(vm: Vm, facts: HostFacts) -> None:
     missing = missing_parts(facts)
     for part in sorted(parts_needed(vm.request)):
         if part in missing:
-            raise StateError(f"{vm.label} cannot start on {vm.host}: {missing[part].read}", hint=missing[part].fix)
+            raise StateError(
+                f"{vm.printed_name} cannot start on {vm.host}: {missing[part].read}", hint=missing[part].fix
+            )
 
 
 def check_display(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:
@@ -209,11 +211,13 @@ def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequenc
         if state is None or not state.is_active():
             if host.agent.health().boot_id != boot_id:
                 raise GuestError(
-                    f"{vm.host} was rebooted while {vm.label} was starting",
+                    f"{vm.host} was rebooted while {vm.printed_name} was starting",
                     hint="run the same command again",
                 )
-            quarantine(services, host, leases, f"QEMU of {vm.label} died right after its start")
-        raise DomainRejected(f"{vm.label} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
+            quarantine(services, host, leases, f"QEMU of {vm.printed_name} died right after its start")
+        raise DomainRejected(
+            f"{vm.printed_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}"
+        )
     wait_until_held(host, vm, leases)
 
 
@@ -225,9 +229,9 @@ def wait_until_held(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
         waiting = [lease for lease in waiting if not is_held(host, vm, lease)]
         if waiting and time.monotonic() > deadline:
             raise GuestError(
-                f"{vm.label} runs on {vm.host}, but its QEMU does not hold "
+                f"{vm.printed_name} runs on {vm.host}, but its QEMU does not hold "
                 + ", ".join(lease.share.device for lease in waiting),
-                hint=f"look at /var/log/libvirt/qemu/{vm.label}.log on {vm.host}",
+                hint=f"look at /var/log/libvirt/qemu/{vm.printed_name}.log on {vm.host}",
             )
         if waiting:
             time.sleep(0.2)

@@ -35,13 +35,15 @@ def carry_state(services: Services, source: HostSession, target: HostSession, vm
     found = _ask(source, StateAction.READ, vm)
     has_tpm_files = _has_tpm_files(found)
     if has_tpm(vm) and not has_tpm_files and found.files:
-        raise StateError(f"{vm.label}: cannot move: its TPM is not in {TPM_FOLDER}/{vm.uuid} on {vm.host}; {RECOVERY}")
+        raise StateError(
+            f"{vm.printed_name}: cannot move: its TPM is not in {TPM_FOLDER}/{vm.uuid} on {vm.host}; {RECOVERY}"
+        )
     if found.remote and _ask(target, StateAction.READ, vm).files == found.files:
-        services.say(f"{vm.label}: its TPM and UEFI variables are on storage that both hosts have")
+        services.say(f"{vm.printed_name}: its TPM and UEFI variables are on storage that both hosts have")
         return
     target.agent.guest_state(StateOrder(StateAction.WRITE, vm.uuid, (nvram_file(vm),), found.files))
     if found.files:
-        services.say(f"{vm.label}: its {'TPM' if has_tpm_files else 'UEFI variables'} copied")
+        services.say(f"{vm.printed_name}: its {'TPM' if has_tpm_files else 'UEFI variables'} copied")
 
 
 def variables_on(host: HostSession, vm: Vm) -> Variables | None:
@@ -59,7 +61,9 @@ def _variables(found: GuestState, vm: Vm) -> Variables | None:
     try:
         data = zlib.decompressobj().decompress(base64.b64decode(file.data), _MOST_BYTES)
     except (ValueError, zlib.error) as error:
-        raise StateError(f"{vm.label}: the content of {file.path} on {vm.host} cannot be read: {error}") from error
+        raise StateError(
+            f"{vm.printed_name}: the content of {file.path} on {vm.host} cannot be read: {error}"
+        ) from error
     if data[:4] == _QCOW2:
         return Variables("qcow2", int.from_bytes(data[24:32], "big"))
     return Variables("raw", len(data))
@@ -93,11 +97,15 @@ def drop_left_state(services: Services, host: HostSession, vm: Vm) -> None:
     try:
         found = _ask(host, StateAction.READ, vm)
         if found.files and found.remote:
-            services.say(f"{vm.label}: its files in {' and '.join(found.remote)} on {host.name} stay: {MAY_BE_SHARED}")
+            services.say(
+                f"{vm.printed_name}: its files in {' and '.join(found.remote)} on {host.name} stay: {MAY_BE_SHARED}"
+            )
             return
         drop_state(host, vm)
     except VgpuctlError as error:
-        services.say(f"{vm.label}: its TPM and UEFI variables are left on {host.name}, for `gc`: {error.message}")
+        services.say(
+            f"{vm.printed_name}: its TPM and UEFI variables are left on {host.name}, for `gc`: {error.message}"
+        )
 
 
 def refuse_losing_tpm(host: HostSession, vm: Vm) -> None:
@@ -120,11 +128,13 @@ def find_variables(services: Services, host: HostSession, vm: Vm) -> Variables |
         return None
     found = _ask(host, StateAction.READ, vm)
     if has_tpm(vm) and not _has_tpm_files(found):
-        services.say(f"warning: {vm.label}: its TPM is not on {vm.host} any more, libvirt makes a new one; {RECOVERY}")
+        services.say(
+            f"warning: {vm.printed_name}: its TPM is not on {vm.host} any more, libvirt makes a new one; {RECOVERY}"
+        )
     variables = _variables(found, vm)
     if variables is None and vm.request.firmware is Firmware.UEFI:
         services.say(
-            f"warning: {vm.label}: its UEFI variables are not on {vm.host} any more, libvirt makes new ones;"
+            f"warning: {vm.printed_name}: its UEFI variables are not on {vm.host} any more, libvirt makes new ones;"
             " the firmware looks for a boot loader by itself"
         )
     return variables
@@ -147,7 +157,7 @@ def stray_state(
                 yield None, found
         elif vm.host != name and vm.uuid not in (*moving, *uuids) and vm.domain_name not in names:
             left = MAY_BE_SHARED if folder in there.remote else None
-            yield vm, Garbage(GarbageKind.STATE, path, name, f"of VM {vm.label}, which is on {vm.host}", left)
+            yield vm, Garbage(GarbageKind.STATE, path, name, f"of VM {vm.printed_name}, which is on {vm.host}", left)
 
 
 def _unknown(host: str, folder: str, name: str, uuids: set[str]) -> Garbage | None:

@@ -153,7 +153,7 @@ def _tell_closed(services: Services, adopted: AdoptedVm, facts: HostFacts, rules
         refusal = None if gpu is None else refuse_share(lease.share, gpu, rules, is_kept=True)
         if refusal is not None:
             share = f"{lease.share.profile} on {lease.share.function}"
-            services.say(f"{adopted.vm.label}: it does not start again with {share}: {refusal}")
+            services.say(f"{adopted.vm.printed_name}: it does not start again with {share}: {refusal}")
 
 
 @contextmanager
@@ -305,7 +305,7 @@ def _save(
     with services.store.transaction() as session:
         note_facts(session, name, facts)
         if new or idle:
-            after = {"vms": [one.vm.label for one in new], "shares": [one.vfio_device for one in idle]}
+            after = {"vms": [one.vm.printed_name for one in new], "shares": [one.vfio_device for one in idle]}
             session.add_event(EventKind.HOST_ADOPTED, name, host=name, after=after)
         if not new:
             return

@@ -30,5 +30,5 @@ def drop_answers(services: Services, vm: Vm) -> bool:
     try:
         remove_volumes(services, services.host(vm.host), left)
     except VgpuctlError as error:
-        services.say(f"{vm.label}: the answers of its installation are not deleted yet: {error.message}")
+        services.say(f"{vm.printed_name}: the answers of its installation are not deleted yet: {error.message}")
     return True

@@ -101,7 +101,7 @@ def naming_ejection(vm: Vm) -> Iterator[None]:
         yield
     except (ImageMissing, ImageRejected) as error:
         if vm.request.install is not None:
-            command = f"vgpuctl eject-iso {vm.label}"
+            command = f"vgpuctl eject-iso {vm.printed_name}"
             ejecting = f"when it is installed, run `{command}`"
             error.hint = f"{ejecting}; or {error.hint}" if error.hint else ejecting
         raise

@@ -118,7 +118,7 @@ def find_own(storage: Storage, vm: Vm, volumes: Sequence[Volume], kind: VolumeKi
     volume = next((one for one in volumes if (one.kind, one.label) == (kind, label)), None)
     if volume is None:
         raise VolumeRejected(
-            f"the store records no {kind} {label or 'volume'} for {vm.label} on {vm.host}",
+            f"the store records no {kind} {label or 'volume'} for {vm.printed_name} on {vm.host}",
             hint="another VM has the volume of its name; see docs/volumes.md",
         )
     found = storage.find_volume(volume.pool, volume.name) if storage.has_pool(volume.pool) else None
@@ -126,7 +126,7 @@ def find_own(storage: Storage, vm: Vm, volumes: Sequence[Volume], kind: VolumeKi
         return Place(volume.path or storage.volume_path(volume.pool, volume.name))
     if (difference := _difference(found, volume)) is not None:
         raise VolumeRejected(
-            f"{volume} is not the volume that was made for {vm.label}: {difference}",
+            f"{volume} is not the volume that was made for {vm.printed_name}: {difference}",
             hint=f"look at it with `virsh vol-dumpxml {volume.name} --pool {volume.pool}` on {volume.host}",
         )
     return Place(found.path, found.backing_path)

@@ -106,21 +106,22 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
 def vms_of(services: Services, host: str) -> list[Vm]:
     """The VMs of a host, the most important first."""
     with services.store.reading() as session:
-        return sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, natural_path(vm.label)))
+        return sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, natural_path(vm.printed_name)))
 
 
 def _left(services: Services, host: str) -> list[tuple[Vm, tuple[Reservation, ...]]]:
     """The VMs that an earlier run took from a host and did not start on their new one, the most important first."""
     with services.store.reading() as session:
         vms = sorted(
-            (vm for vm in session.vms() if vm.left(host)), key=lambda vm: (-vm.request.priority, natural_path(vm.label))
+            (vm for vm in session.vms() if vm.left(host)),
+            key=lambda vm: (-vm.request.priority, natural_path(vm.printed_name)),
         )
     return cut_short(services, vms)
 
 
 def plan_left(services: Services, host: str) -> list[Drained]:
     """Name the VMs that `start_left` would start."""
-    return [Drained(vm.label, Verdict.MOVE, vm.host) for vm, _held in _left(services, host)]
+    return [Drained(vm.printed_name, Verdict.MOVE, vm.host) for vm, _held in _left(services, host)]
 
 
 def start_left(services: Services, host: str, done_with: Sequence[Vm]) -> list[Drained]:
@@ -138,14 +139,14 @@ def start_left(services: Services, host: str, done_with: Sequence[Vm]) -> list[D
         except VgpuctlError as error:
             done.append(not_started(vm, error))
         else:
-            done.append(Drained(vm.label, Verdict.MOVE, vm.host, outcome="moved"))
+            done.append(Drained(vm.printed_name, Verdict.MOVE, vm.host, outcome="moved"))
     return done
 
 
 def not_started(vm: Vm, error: VgpuctlError, storage: str | None = None) -> Drained:
     """Say of a VM that is on its new host and did not start there."""
-    outcome = f"failed: it is stopped on {vm.host}: {error.said_of(vm.label)}"
-    return Drained(vm.label, Verdict.MOVE, vm.host, storage, outcome=outcome)
+    outcome = f"failed: it is stopped on {vm.host}: {error.said_of(vm.printed_name)}"
+    return Drained(vm.printed_name, Verdict.MOVE, vm.host, storage, outcome=outcome)
 
 
 def _stays(vm: Vm, options: DrainOptions) -> bool:
@@ -154,13 +155,13 @@ def _stays(vm: Vm, options: DrainOptions) -> bool:
 
 def _plan(services: Services, vm: Vm, options: DrainOptions, search: MoveSearch | None) -> Drained:
     if _stays(vm, options):
-        return Drained(vm.label, Verdict.STAY, reason="it is stopped, and stays so on this host")
+        return Drained(vm.printed_name, Verdict.STAY, reason="it is stopped, and stays so on this host")
     try:
         plan = plan_move(services, vm, search=search)
     except VgpuctlError as error:
         verdict = Verdict.STOP if options.stops and vm.state is VmState.RUNNING else Verdict.STAY
-        return Drained(vm.label, verdict, reason=error.reason_of(vm.label))
-    return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
+        return Drained(vm.printed_name, verdict, reason=error.reason_of(vm.printed_name))
+    return Drained(vm.printed_name, Verdict.MOVE, plan.placement.host, plan.storage)
 
 
 def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Drained:
@@ -171,15 +172,15 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
         why = f"{vm.host} is drained: {reason}"
         plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=why, drain_s=options.drain_s)
     except VgpuctlError as error:
-        services.say(error.line_of(vm.label))
+        services.say(error.line_of(vm.printed_name))
         with services.store.reading() as session:
             now = next((one for one in session.vms() if one.uuid == vm.uuid), vm)
         if now.host != vm.host:
             return not_started(now, error)
         if now.state is not VmState.RUNNING or not options.stops:
-            return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label), outcome="left")
+            return Drained(vm.printed_name, Verdict.STAY, reason=error.reason_of(vm.printed_name), outcome="left")
         return _stop(services, now, options, reason, error)
-    return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
+    return Drained(vm.printed_name, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
 
 
 def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: VgpuctlError) -> Drained:
@@ -188,8 +189,10 @@ def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: V
         timeout_s, drain_s = options.timeout_s, options.drain_s
         stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=problem, drain_s=drain_s)
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome=f"failed: {error.message}")
-    return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome="stopped")
+        return Drained(
+            vm.printed_name, Verdict.STOP, reason=why.reason_of(vm.printed_name), outcome=f"failed: {error.message}"
+        )
+    return Drained(vm.printed_name, Verdict.STOP, reason=why.reason_of(vm.printed_name), outcome="stopped")
 
 
 def plan_promises(services: Services, host: str, vms: Sequence[Drained], search: MoveSearch) -> list[Drained]:
@@ -239,7 +242,7 @@ def _promises(services: Services, host: str, vms: Sequence[Drained]) -> list[tup
     rows = {one.subject: one for one in vms if one.verdict is not Verdict.LOST}
     with services.store.reading() as session:
         now = session.now()
-        labels = {vm.uuid: vm.label for vm in session.vms()}
+        labels = {vm.uuid: vm.printed_name for vm in session.vms()}
         there = [one for one in session.reservations() if one.host == host and not one.is_over(now)]
     return [(one, rows.get(labels.get(one.vm_uuid or "", ""))) for one in there]
 
@@ -276,4 +279,4 @@ def stopped_by_drain(vms: Sequence[Vm]) -> list[Vm]:
         for vm in vms
         if vm.is_on_its_way or (vm.state is VmState.STOPPED and (vm.problem or "").startswith(STOPPED_BY_DRAIN))
     ]
-    return sorted(stopped, key=lambda vm: (-vm.request.priority, natural_path(vm.label)))
+    return sorted(stopped, key=lambda vm: (-vm.request.priority, natural_path(vm.printed_name)))

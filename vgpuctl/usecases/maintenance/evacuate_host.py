@@ -65,10 +65,10 @@ def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Dra
     try:
         plan = _plan_one(services, vm, data, search)
     except DataLost as error:
-        return Drained(vm.label, Verdict.LOST, reason=error.said_of(vm.label))
+        return Drained(vm.printed_name, Verdict.LOST, reason=error.said_of(vm.printed_name))
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label))
-    return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
+        return Drained(vm.printed_name, Verdict.STAY, reason=error.reason_of(vm.printed_name))
+    return Drained(vm.printed_name, Verdict.MOVE, plan.placement.host, plan.storage)
 
 
 def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> PlannedMove:
@@ -90,9 +90,9 @@ def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Draine
             moved, plan = _settle(services, vm, data, reason)
     except DataLost as error:
         _give_up(services, vm, error.message)
-        return Drained(vm.label, Verdict.LOST, reason=error.said_of(vm.label), outcome="lost")
+        return Drained(vm.printed_name, Verdict.LOST, reason=error.said_of(vm.printed_name), outcome="lost")
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label), outcome="left")
+        return Drained(vm.printed_name, Verdict.STAY, reason=error.reason_of(vm.printed_name), outcome="left")
     try:
         if vm.has_to_run:
             start_vm(services, [moved])
@@ -100,8 +100,8 @@ def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Draine
             restore_kept(services, moved)
     except VgpuctlError as error:
         return not_started(moved, error, plan.storage)
-    services.say(f"{vm.label}: {'runs' if vm.has_to_run else 'stopped'} on {moved.host}")
-    return Drained(vm.label, Verdict.MOVE, moved.host, plan.storage, outcome="moved")
+    services.say(f"{vm.printed_name}: {'runs' if vm.has_to_run else 'stopped'} on {moved.host}")
+    return Drained(vm.printed_name, Verdict.MOVE, moved.host, plan.storage, outcome="moved")
 
 
 def _settle(services: Services, vm: Vm, data: LeftData, reason: str) -> tuple[Vm, PlannedMove]:
@@ -134,4 +134,4 @@ def _give_up(services: Services, vm: Vm, why: str) -> None:
             session.add_vm_event(
                 EventKind.VM_LOST, vm, why, before={"state": str(vm.state)}, after={"state": str(VmState.STOPPED)}
             )
-    services.say(f"{vm.label}: {LOST}{why}")
+    services.say(f"{vm.printed_name}: {LOST}{why}")

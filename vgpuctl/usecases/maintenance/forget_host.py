@@ -77,9 +77,9 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
             reason,
             host=host,
             before={
-                "vms": [vm.label for vm in known.vms],
+                "vms": [vm.printed_name for vm in known.vms],
                 "volumes": [f"{one.pool}/{one.name}" for one in known.volumes],
-                "networks": [one.label for one in known.networks],
+                "networks": [one.printed_name for one in known.networks],
                 "reservations": [f"{one.tenant}/{one.name}" for one in known.reservations],
             },
         )

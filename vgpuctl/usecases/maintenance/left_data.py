@@ -63,7 +63,9 @@ class LeftData:
         named = {host: found[_key(volume)] for host, found in self.found.items() if _key(volume) in found}
         having = {host for host, fact in named.items() if is_recorded(fact, volume)}
         if named and not having:
-            raise StateError(f"volume {volume.name} on {_names(named)} is not the one that was made for {vm.label}")
+            raise StateError(
+                f"volume {volume.name} on {_names(named)} is not the one that was made for {vm.printed_name}"
+            )
         return having
 
     def _refuse_missing(self, vm: Vm, volume: Volume) -> None:

@@ -67,7 +67,7 @@ def plan_upgrade(
             _vm(
                 vm,
                 leases,
-                drained[vm.label],
+                drained[vm.printed_name],
                 guest_drivers.get(_name(vm), told_drivers.get((vm.host, vm.uuid)) or vm.as_known.guest_driver.version),
             )
             for vm in here
@@ -103,4 +103,4 @@ def _vm(vm: Vm, leases: list[Lease], drained: Drained, guest_driver: str | None)
 
 
 def _name(vm: Vm) -> str:
-    return vm.label
+    return vm.printed_name

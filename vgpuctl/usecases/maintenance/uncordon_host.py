@@ -103,7 +103,7 @@ def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]
         with services.store.transaction() as session:
             detail = f"on {host}, which was fenced; it is on {vm.host}"
             session.add_vm_event(EventKind.VM_STALE_ENDED, vm, detail, before={"host": host}, after={"host": vm.host})
-        services.say(f"{vm.label}: its remains on {host} are ended; it is on {vm.host}")
+        services.say(f"{vm.printed_name}: its remains on {host} are ended; it is on {vm.host}")
     if running:
         raise StateError(
             f"{host} still runs {counted(len(running), 'VM')} that gave up GPU shares when it was evacuated",
@@ -162,7 +162,7 @@ def _give_back(services: Services, host: str) -> None:
             session.add_vm_event(
                 EventKind.VM_FOUND, vm, detail, before={"problem": vm.problem}, after={"problem": None}
             )
-        services.say(f"{vm.label}: {detail}: start it with `vgpuctl start-vm`")
+        services.say(f"{vm.printed_name}: {detail}: start it with `vgpuctl start-vm`")
 
 
 def start_drained(services: Services, host: str) -> list[tuple[str, str]]:
@@ -173,7 +173,7 @@ def start_drained(services: Services, host: str) -> list[tuple[str, str]]:
     for vm in vms:
         try:
             start_vm(services, [vm])
-            outcomes.append((vm.label, "running"))
+            outcomes.append((vm.printed_name, "running"))
         except VgpuctlError as error:
-            outcomes.append((vm.label, f"failed: {error.message}"))
+            outcomes.append((vm.printed_name, f"failed: {error.message}"))
     return outcomes

@@ -55,7 +55,7 @@ def finish_creation(services: Services, network: Network) -> Network:
         with services.store.transaction() as session:
             session.set_network_state(network.id, NetworkState.READY)
             note_network(session, EventKind.NETWORK_CREATED, network, after=values_of(network))
-    services.say(f"{network.label}: {network.request.cidr} is ready")
+    services.say(f"{network.printed_name}: {network.request.cidr} is ready")
     return replace(network, state=NetworkState.READY)
 
 
@@ -64,7 +64,7 @@ def note_network(
 ) -> None:
     """Add an event of a network."""
     request = network.request
-    session.add_event(kind, network.label, tenant=request.tenant, host=request.host, before=before, after=after)
+    session.add_event(kind, network.printed_name, tenant=request.tenant, host=request.host, before=before, after=after)
 
 
 def values_of(network: Network) -> Values:

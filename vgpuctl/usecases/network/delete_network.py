@@ -22,7 +22,7 @@ def delete_network(services: Services, network: Network) -> None:
         ports = session.ports(network_id=network.id)
         if ports:
             raise NetworkInUse(
-                f"network {network.label} still has {counted(len(ports), 'VM')}",
+                f"network {network.printed_name} still has {counted(len(ports), 'VM')}",
                 context=[f"{names.get(port.vm_uuid, port.vm_uuid)} has {port.address}" for port in ports],
                 hint="delete these VMs first",
             )
@@ -30,7 +30,7 @@ def delete_network(services: Services, network: Network) -> None:
         users = [f"load balancer {one.name}" for one in balancers if one.network == network.request.name]
         users += ["its direct connect" for one in connects if one.network == network.request.name]
         if users:
-            raise NetworkInUse(f"network {network.label} is in use", context=users, hint="delete these first")
+            raise NetworkInUse(f"network {network.printed_name} is in use", context=users, hint="delete these first")
         session.set_network_state(network.id, NetworkState.DELETING)
     finish_deletion(services, network)
 
@@ -42,4 +42,4 @@ def finish_deletion(services: Services, network: Network) -> None:
         with services.store.transaction() as session:
             if session.delete_network(network.id):
                 note_network(session, EventKind.NETWORK_DELETED, network, before=values_of(network))
-    services.say(f"{network.label}: deleted")
+    services.say(f"{network.printed_name}: deleted")

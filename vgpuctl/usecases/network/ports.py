@@ -65,7 +65,7 @@ def on_its_host(request: VmRequest, networks: Iterable[Network]) -> VmRequest:
         host = network.request.host
         if host is not None and request.host not in (None, host):
             raise UsageError(
-                f"VM {request.name} cannot run on {request.host}: network {network.label} is on {host}",
+                f"VM {request.name} cannot run on {request.host}: network {network.printed_name} is on {host}",
                 hint="a libvirt network stays on its host; create one for each host, or use OVN",
             )
         if host is not None:
@@ -122,7 +122,7 @@ def connect(services: Services, networks: Iterable[Network]) -> None:
     for network in _each_backend_once(networks):
         with locked(services, subject_of(network)):
             for change in apply_network(services, network):
-                services.say(f"{network.label}: {change}")
+                services.say(f"{network.printed_name}: {change}")
 
 
 def disconnect(services: Services, vm: Vm, *, only: Collection[Backend] = tuple(Backend)) -> None:
@@ -134,7 +134,7 @@ def disconnect(services: Services, vm: Vm, *, only: Collection[Backend] = tuple(
     for network in _each_backend_once(networks):
         with locked(services, subject_of(network)):
             for change in apply_network(services, network, without_vm=vm.uuid):
-                services.say(f"{network.label}: {change}")
+                services.say(f"{network.printed_name}: {change}")
 
 
 def _each_backend_once(networks: Iterable[Network]) -> list[Network]:

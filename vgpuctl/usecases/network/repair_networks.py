@@ -36,11 +36,11 @@ def repair_networks(services: Services, *, busy: Collection[str], dry_run: bool)
         except VgpuctlError as error:
             if network.request.host is not None:
                 services.forget_host(network.request.host)
-            yield network.label, where, f"network is {network.state}", f"failed: {error.message}"
+            yield network.printed_name, where, f"network is {network.state}", f"failed: {error.message}"
             continue
         if found is not None:
             what, outcome = found
-            yield network.label, where, what, f"would be {outcome}" if dry_run else outcome
+            yield network.printed_name, where, what, f"would be {outcome}" if dry_run else outcome
 
 
 def _fix(services: Services, network: Network, *, dry_run: bool) -> tuple[str, str] | None:

@@ -36,10 +36,10 @@ def shown_interfaces(services: Services, vm: Vm) -> tuple[ShownInterface, ...]:
             found.append(ShownInterface(one.position, one.network, mac, None, one.model))
         else:
             port = place.port
-            shown = ShownInterface(one.position, place.network.label, port.mac_address, port.address, one.model)
+            shown = ShownInterface(one.position, place.network.printed_name, port.mac_address, port.address, one.model)
             found.append(shown)
     for position, place in places.items():
         port = place.port
         gone = not vm.is_adopted
-        found.append(ShownInterface(position, place.network.label, port.mac_address, port.address, None, gone))
+        found.append(ShownInterface(position, place.network.printed_name, port.mac_address, port.address, None, gone))
     return tuple(sorted(found, key=lambda one: one.position))

@@ -97,7 +97,7 @@ def _gateway(session: Session, tenant: str, what: VpcSpec) -> Gateway:
 def _network(session: Session, tenant: str, name: str) -> Network:
     network = session.network(tenant, name)
     if network not in carried(session, tenant):
-        raise UsageError(f"network {network.label} is not carried by OVN", hint="create it with --backend ovn")
+        raise UsageError(f"network {network.printed_name} is not carried by OVN", hint="create it with --backend ovn")
     return network
 
 
@@ -119,7 +119,8 @@ def refuse_overlapping_peers(ours: tuple[Network, ...], theirs: tuple[Network, .
             both_routed = not (one.request.isolated or other.request.isolated)
             if both_routed and one.subnet.overlaps(other.subnet):
                 raise NetworkInUse(
-                    f"network {one.label} ({one.request.cidr}) overlaps with {other.label} ({other.request.cidr}) of a "
+                    f"network {one.printed_name} ({one.request.cidr}) overlaps with "
+                    f"{other.printed_name} ({other.request.cidr}) of a "
                     "peered tenant",
                     hint="networks of peered tenants cannot overlap: choose other addresses",
                 )

@@ -39,7 +39,9 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
     with services.store.transaction() as session:
         if find_pool(session, pool.tenant, pool.name) is None:
             session.put_node_pool(pool)
-            session.add_event(EventKind.NODE_POOL_CREATED, pool.label, tenant=pool.tenant, after=values_of_pool(pool))
+            session.add_event(
+                EventKind.NODE_POOL_CREATED, pool.printed_name, tenant=pool.tenant, after=values_of_pool(pool)
+            )
             if pool.minimum:
                 want_more_in(session, pool, pool.minimum, reason=f"the minimum of {pool.minimum}")
         return session.node_pool(pool.tenant, pool.name), True
@@ -55,7 +57,7 @@ def refuse_differing(session: Session, there: NodePool, wanted: NodePool) -> Non
     differences = list_pool_differences(there, wanted)
     if differences:
         raise StateError(
-            f"node pool {there.label} is there, with other values",
+            f"node pool {there.printed_name} is there, with other values",
             context=differences,
             hint=f"change it with `vgpuctl set-node-pool {there.tenant}/{there.name}`; what that command does "
             "not change needs a new pool",
@@ -84,7 +86,7 @@ def refuse_taken_names(session: Session, pool: NodePool) -> None:
     clash = sorted(one for one in taken if one in names and one not in nodes)
     if clash:
         raise StateError(
-            f"node pool {pool.label} would have nodes named as VMs that are there: {', '.join(clash[:5])}",
+            f"node pool {pool.printed_name} would have nodes named as VMs that are there: {', '.join(clash[:5])}",
             hint="rename these VMs, or choose another name for the pool",
         )
 

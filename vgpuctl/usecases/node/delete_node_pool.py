@@ -34,11 +34,13 @@ def delete_node_pool(
         left = session.nodes(tenant, name)
         if not left:
             session.delete_node_pool(pool)
-            session.add_event(EventKind.NODE_POOL_DELETED, pool.label, tenant=tenant, before=values_of_pool(pool))
+            session.add_event(
+                EventKind.NODE_POOL_DELETED, pool.printed_name, tenant=tenant, before=values_of_pool(pool)
+            )
     if left:
         raise NodesStillLeave(
-            f"node pool {pool.label} has {counted(len(left), 'node')} that still leave",
-            context=[one.label for one in left],
+            f"node pool {pool.printed_name} has {counted(len(left), 'node')} that still leave",
+            context=[one.printed_name for one in left],
             hint="run the command again, or with --drained to end the work on them; a running controller goes on too",
         )
     return pool

@@ -66,7 +66,7 @@ def render_node(services: Services, tenant: str, pool_name: str, node: str | Non
     if pool.role.is_kubernetes:
         of_cluster = {"node.yaml": node_document(name, provider_id, labels, pool), **of_cluster}
     return RenderedNode(
-        pool.label,
+        pool.printed_name,
         name,
         vm is not None,
         None if vm is None else vm.host,
@@ -98,7 +98,7 @@ def _find(session: Session, pool: NodePool, name: str) -> Node:
             return one
     known = ", ".join(one.name for one in nodes[:10])
     raise NotFound(
-        f"node pool {pool.label} has no node {name!r}",
+        f"node pool {pool.printed_name} has no node {name!r}",
         hint=f"there are {known}" if known else "it has none; leave --node out to see how one would be",
     )
 

@@ -34,7 +34,7 @@ def scale_node_pool(services: Services, tenant: str, name: str, size: int, *, dr
         pool = session.node_pool(tenant, name)
     if not pool.minimum <= size <= pool.maximum:
         raise UsageError(
-            f"node pool {pool.label} has {pool.minimum} to {pool.maximum} nodes, not {size}",
+            f"node pool {pool.printed_name} has {pool.minimum} to {pool.maximum} nodes, not {size}",
             hint=f"change that with `vgpuctl set-node-pool {tenant}/{name} --min NUMBER --max NUMBER`",
         )
     if dry_run:

@@ -34,5 +34,5 @@ def replace_pool(
         check_pool_in(session, wanted, tell=services.say)
         session.put_node_pool(wanted)
         before, after = values_of_pool(there), values_of_pool(wanted)
-        session.add_event(EventKind.NODE_POOL_CHANGED, wanted.label, tenant=tenant, before=before, after=after)
+        session.add_event(EventKind.NODE_POOL_CHANGED, wanted.printed_name, tenant=tenant, before=before, after=after)
     return wanted, True

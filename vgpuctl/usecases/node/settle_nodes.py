@@ -62,7 +62,7 @@ def settle_nodes(
 ) -> list[Settled]:
     """One round over all pools, side by side. stop: set, it ends the round after the nodes in progress."""
     with services.store.reading() as session:
-        pools = {pool.label: pool for pool in session.node_pools()}
+        pools = {pool.printed_name: pool for pool in session.node_pools()}
 
     def settle(label: str) -> list[Settled]:
         return settle_pool(services, pools[label], shutdown_timeout_s=shutdown_timeout_s, stop=stop)
@@ -90,7 +90,7 @@ def settle_pool(
     try:
         done.extend(_settle(services, pool, shutdown_timeout_s, is_final, stop or threading.Event()))
     except VgpuctlError as error:
-        done.append(_failed(pool.label, error))
+        done.append(_failed(pool.printed_name, error))
     return done
 
 
@@ -112,7 +112,7 @@ def _settle(
             members = None if link is None else {one.name: one for one in link.members()}
             note_amounts(services, pool, states, members or {})
         except ClusterError as error:
-            yield Settled(pool.label, f"its cluster is not known now: {error.message}")
+            yield Settled(pool.printed_name, f"its cluster is not known now: {error.message}")
     for one in states:
         if stop.is_set():
             return
@@ -125,11 +125,11 @@ def _settle(
                 yield from _see(services, pool, one, link, members, cordons)
             elif (reason := _never_returns(services, one.vm)) is not None:
                 let_go(services, pool, [one.node.name], reason=reason, is_drained=True)
-                yield Settled(one.node.label, reason)
+                yield Settled(one.node.printed_name, reason)
         except ConcurrentChange:
             continue
         except VgpuctlError as error:
-            yield _failed(one.node.label, error)
+            yield _failed(one.node.printed_name, error)
     yield from _keep_minimum(services, pool)
 
 
@@ -161,7 +161,7 @@ def _leave(
         if one.vm.state is VmState.RUNNING and not node.is_drained:
             left = _drain(services, pool, node, link)
             if left is not None:
-                yield Settled(node.label, f"drains: {left}")
+                yield Settled(node.printed_name, f"drains: {left}")
                 return
         with _host_work:
             delete_vm(services, one.vm, timeout_s=shutdown_timeout_s, drain_s=0)
@@ -175,10 +175,10 @@ def _leave(
         except ClusterError as error:
             if not is_final and not _is_over(services, pool, node):
                 raise
-            yield Settled(node.label, f"its cluster may still list it: {error.message}")
+            yield Settled(node.printed_name, f"its cluster may still list it: {error.message}")
     with services.store.transaction() as session:
         forget(session, pool, node)
-    yield Settled(node.label, "deleted")
+    yield Settled(node.printed_name, "deleted")
 
 
 def _is_over(services: Services, pool: NodePool, node: Node) -> bool:
@@ -214,13 +214,13 @@ def _wait(services: Services, pool: NodePool, one: NodeStatus, link: ClusterLink
             forget(session, pool, replace(node, leave_reason="its VM was deleted, or left the queue"))
         if link is not None:
             link.forget(node.name, pool.provider_id(node.vm_uuid))
-        yield Settled(node.label, "its VM is gone")
+        yield Settled(node.printed_name, "its VM is gone")
     elif not pool.role.is_kubernetes and link is not None and (reason := _refusal(services, pool, one)) is not None:
         link.refuse(node.name, f"vgpuctl: {reason}")
         with services.store.transaction() as session:
-            session.add_event(EventKind.NODE_REFUSED, node.label, reason, tenant=node.tenant)
+            session.add_event(EventKind.NODE_REFUSED, node.printed_name, reason, tenant=node.tenant)
             let_go_in(session, pool, [node.name], reason=f"it cannot be made: {reason}", is_drained=True)
-        yield Settled(node.label, f"refused: {reason}")
+        yield Settled(node.printed_name, f"refused: {reason}")
 
 
 def _refusal(services: Services, pool: NodePool, one: NodeStatus) -> str | None:
@@ -256,7 +256,7 @@ def _see(
     if member is not None and member.is_off:
         if node.joined_at is not None:  # SuspendProgram could not tell us
             let_go(services, pool, [node.name], reason=_POWERED_DOWN, is_drained=True)
-            yield Settled(node.label, _POWERED_DOWN)
+            yield Settled(node.printed_name, _POWERED_DOWN)
             return
         member = None
     if member is None and node.joined_at is None:
@@ -271,21 +271,21 @@ def _see(
     with services.store.transaction() as session:
         session.note_node_seen(seen)
         if node.joined_at is None:
-            session.add_event(EventKind.NODE_JOINED, node.label, f"cluster {pool.cluster}", tenant=node.tenant)
+            session.add_event(EventKind.NODE_JOINED, node.printed_name, f"cluster {pool.cluster}", tenant=node.tenant)
             if session.never_joined(pool)[0]:
                 session.note_never_joined(pool, 0)
         elif node.is_ready != is_ready:
             kind = EventKind.NODE_READY if is_ready else EventKind.NODE_NOT_READY
-            session.add_event(kind, node.label, "" if member is None else member.reason, tenant=node.tenant)
+            session.add_event(kind, node.printed_name, "" if member is None else member.reason, tenant=node.tenant)
     if node.joined_at is None:
-        yield Settled(node.label, "joined its cluster")
+        yield Settled(node.printed_name, "joined its cluster")
     if member is not None and link is not None and one.vm is not None:
         outcome = cordons.settle(pool, node, one.vm, link, member)
         if outcome is not None:
-            yield Settled(node.label, outcome)
+            yield Settled(node.printed_name, outcome)
         relabelled = relabel_moved(services, pool, node, one.vm, link, member)
         if relabelled is not None:
-            yield Settled(node.label, relabelled)
+            yield Settled(node.printed_name, relabelled)
 
 
 def _never_joined(services: Services, pool: NodePool, node: Node) -> Settled:
@@ -293,9 +293,11 @@ def _never_joined(services: Services, pool: NodePool, node: Node) -> Settled:
     with services.store.transaction() as session:
         count = session.never_joined(pool)[0] + 1
         session.note_never_joined(pool, count)
-        session.add_event(EventKind.NODE_NEVER_JOINED, node.label, reason, tenant=node.tenant, after={"count": count})
+        session.add_event(
+            EventKind.NODE_NEVER_JOINED, node.printed_name, reason, tenant=node.tenant, after={"count": count}
+        )
     let_go(services, pool, [node.name], reason=reason, is_drained=True)
-    return Settled(node.label, reason)
+    return Settled(node.printed_name, reason)
 
 
 def _keep_minimum(services: Services, pool: NodePool) -> Iterator[Settled]:

@@ -48,7 +48,7 @@ def want_nodes(
         unknown = [name for name in names if pool.number_of(name) is None and name not in wanted]
         if unknown:
             raise UsageError(
-                f"{', '.join(unknown)}: no node of pool {pool.label}",
+                f"{', '.join(unknown)}: no node of pool {pool.printed_name}",
                 hint=f"its nodes are {pool.node_name(1)} to {pool.node_name(pool.maximum)}",
             )
         return _want(session, pool, list(dict.fromkeys(names)), jobs or {}, reason)
@@ -172,7 +172,7 @@ def drop_waiting(services: Services, pool: NodePool, count: int, *, reason: str)
         waiting = [one for one in living if one.is_leaving or one.vm_uuid not in uuids]
         if count > len(waiting):
             raise StateError(
-                f"node pool {pool.label} has {counted(len(waiting), 'node')} without a VM, fewer than {count}",
+                f"node pool {pool.printed_name} has {counted(len(waiting), 'node')} without a VM, fewer than {count}",
                 hint="let the others go by name",
             )
         newest = sorted(waiting, key=lambda one: (one.wanted_at, one.name), reverse=True)[:count]
@@ -216,12 +216,13 @@ def is_wanted(node: Node) -> bool:
 
 def _note(session: Session, kind: EventKind, pool: NodePool, node: Node, detail: str) -> None:
     after: Values = {"pool": pool.name, "cluster": pool.cluster, "jobs": list(node.jobs)}
-    session.add_event(kind, node.label, detail, tenant=node.tenant, after=after)
+    session.add_event(kind, node.printed_name, detail, tenant=node.tenant, after=after)
 
 
 def _too_many(session: Session, pool: NodePool, count: int) -> StateError:
     living = sum(is_wanted(one) for one in session.nodes(pool.tenant, pool.name))
     return StateError(
-        f"node pool {pool.label} has {counted(living, 'node')} and a maximum of {pool.maximum}: not {count} more",
+        f"node pool {pool.printed_name} has {counted(living, 'node')} and a maximum of {pool.maximum}: "
+        f"not {count} more",
         hint=f"raise it: vgpuctl set-node-pool {pool.tenant}/{pool.name} --max NUMBER",
     )

@@ -55,7 +55,7 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> str | No
                 host,
                 msgspec.structs.replace(read_restarts(session, host), boot_id=seen.boot_id, returning=kept),
             )
-    for vm in sorted(off, key=lambda one: (-one.request.priority, natural_path(one.label))):
+    for vm in sorted(off, key=lambda one: (-one.request.priority, natural_path(one.printed_name))):
         before = restarts.vms.get(vm.uuid)
         if stop.is_set():
             return None
@@ -105,7 +105,7 @@ def _restore(services: Services, host: str, vms: list[Vm], stop: threading.Event
         except ConcurrentChange:
             continue  # A command is at work on it.
         except VgpuctlError as error:
-            _tell(services, EventKind.SHARE_NOT_RESTORED, vm.label, error, host=host, tenant=vm.request.tenant)
+            _tell(services, EventKind.SHARE_NOT_RESTORED, vm.printed_name, error, host=host, tenant=vm.request.tenant)
 
 
 def _restart(services: Services, vm: Vm, before: Attempt | None) -> None:
@@ -122,7 +122,7 @@ def _restart(services: Services, vm: Vm, before: Attempt | None) -> None:
     except VgpuctlError as error:
         problem = error.message
         if before is None or before.problem != problem:
-            _tell(services, EventKind.VM_NOT_RESTARTED, vm.label, error, host=vm.host, tenant=vm.request.tenant)
+            _tell(services, EventKind.VM_NOT_RESTARTED, vm.printed_name, error, host=vm.host, tenant=vm.request.tenant)
     with services.store.transaction() as session:
         restarts = read_restarts(session, vm.host)
         known = {one.uuid for one in session.vms(host=vm.host)}

@@ -60,7 +60,7 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
     services.store.require_writable()
     done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]
     done += [
-        Served(kept.label, "kept disks deleted" if error is None else f"failed: {error.message}")
+        Served(kept.printed_name, "kept disks deleted" if error is None else f"failed: {error.message}")
         for kept, error in delete_overdue(services)
     ]
     done += _fix(services, shutdown_timeout_s)
@@ -88,7 +88,7 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
 def _fix(services: Services, shutdown_timeout_s: float) -> list[Served]:
     """Finish or roll back what runs left that are known to be dead, and VMs of the queue that could not be built."""
     preempted = [
-        Served(vm.label, "repaired: stopped as decided" if error is None else f"failed: {error.message}")
+        Served(vm.printed_name, "repaired: stopped as decided" if error is None else f"failed: {error.message}")
         for vm, error in finish_preemptions(services, timeout_s=shutdown_timeout_s)
     ]
     with services.store.reading() as session:
@@ -135,12 +135,12 @@ def _end(services: Services, vm: Vm, shutdown_timeout_s: float) -> Served:
             first=partial(_check_still_over, vm),
         )
     except VgpuctlError as error:
-        return Served(vm.label, f"failed: {error.message}")
-    return Served(vm.label, "released" if is_held else "ended")
+        return Served(vm.printed_name, f"failed: {error.message}")
+    return Served(vm.printed_name, "released" if is_held else "ended")
 
 
 def _check_still_over(vm: Vm, session: Session) -> None:
     """Raise ConcurrentChange when the VM was started, stopped or deleted since it was looked at."""
     now = session.vm(vm.request.tenant, vm.request.name)
     if now is None or (now.uuid, now.state, now.ends_at) != (vm.uuid, vm.state, vm.ends_at):
-        raise ConcurrentChange(f"another run has just changed {vm.label}", hint="the next round looks again")
+        raise ConcurrentChange(f"another run has just changed {vm.printed_name}", hint="the next round looks again")

@@ -94,9 +94,9 @@ def repair(
                     fix()
         except VgpuctlError as error:
             services.forget_host(vm.host)
-            repairs.append(Repair(vm.label, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
+            repairs.append(Repair(vm.printed_name, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
             continue
-        repairs.append(Repair(vm.label, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+        repairs.append(Repair(vm.printed_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     repairs.extend(_finish_moves(services, vms, dry_run=dry_run))
     repairs.extend(_free_disks(services, {vm.uuid for vm in vms} - busy, dry_run=dry_run))
     known = {vm.uuid for vm in vms}
@@ -106,7 +106,7 @@ def repair(
     repairs.extend(_fix_licences(services, dry_run=dry_run))
     for vm in withdraw_dead_notices(services, dry_run=dry_run) if only is None else ():
         outcome = "would be withdrawn" if dry_run else "withdrawn"
-        repairs.append(Repair(vm.label, vm.host, "its preemption was announced and did not happen", outcome))
+        repairs.append(Repair(vm.printed_name, vm.host, "its preemption was announced and did not happen", outcome))
     for subject, where, what, outcome in repair_networks(services, busy=busy, dry_run=dry_run):
         repairs.append(Repair(subject, where, what, outcome))
     if not dry_run:
@@ -131,7 +131,7 @@ def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) 
     for vm, error in finish_preemptions(services, timeout_s=timeout_s, dry_run=dry_run):
         cause = "" if vm.notice is None else f" by {vm.notice.cause}"
         outcome = "would be finished" if dry_run else "finished" if error is None else f"failed: {error.message}"
-        repairs.append(Repair(vm.label, vm.host, f"its preemption{cause} did not end", outcome))
+        repairs.append(Repair(vm.printed_name, vm.host, f"its preemption{cause} did not end", outcome))
     return repairs
 
 
@@ -153,7 +153,7 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
         except VgpuctlError as error:
             services.forget_host(vm.host)
             outcome = f"failed: {error.message}"
-        repairs.append(Repair(vm.label, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+        repairs.append(Repair(vm.printed_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     return repairs
 
 
@@ -176,7 +176,7 @@ def _free_disks(services: Services, vm_uuids: Collection[str], *, dry_run: bool)
             services.forget_host(disk.vm.host)
             outcome = f"failed: {error.message}"
         found = f"disk {disk.volume.label} was being detached"
-        repairs.append(Repair(disk.vm.label, disk.vm.host, found, f"would be {outcome}" if dry_run else outcome))
+        repairs.append(Repair(disk.vm.printed_name, disk.vm.host, found, f"would be {outcome}" if dry_run else outcome))
     return repairs
 
 
@@ -289,7 +289,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
         clear = partial(hypervisor.clear_autostart, vm.domain_name, uuid=vm.uuid)
         return "libvirt itself starts it with its host", "finished", clear
     if state is not None and state.is_paused():
-        outcome = f"left: `vgpuctl start-vm {vm.label}` lets its guest go on"
+        outcome = f"left: `vgpuctl start-vm {vm.printed_name}` lets its guest go on"
         return f"the store says running, libvirt says {state}", outcome, lambda: None
     return None
 

@@ -109,7 +109,7 @@ def capacity(
         placed = [
             PlacedVm(
                 vm_uuid=vm.uuid,
-                name=vm.label,
+                name=vm.printed_name,
                 request=vm.as_known,
                 host=vm.host,
                 footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,

@@ -178,7 +178,7 @@ def _candidates(vms: Sequence[Vm], leases: Sequence[Lease]) -> list[Candidate]:
     return [
         Candidate(
             vm_uuid=vm.uuid,
-            name=vm.label,
+            name=vm.printed_name,
             host=vm.host,
             priority=vm.request.priority,
             work_s=0.0,

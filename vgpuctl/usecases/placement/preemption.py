@@ -102,7 +102,7 @@ def candidates_for(session: Session, request: VmRequest) -> Candidates:
         party = [
             Candidate(
                 vm_uuid=vm.uuid,
-                name=vm.label,
+                name=vm.printed_name,
                 host=vm.host,
                 priority=vm.request.priority,
                 work_s=_work_s(vm, leases.get(vm.uuid, ()), begun, now),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.queue import QueueEntry
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.leave_queue import leave_queue
 from vgpuctl.usecases.support.find_vms import VmSelection
@@ -25,9 +25,9 @@ class QueuedVm:
     labels: dict[str, str]
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """Its name in messages: `acme/web-1`."""
-        return f"{self.tenant}/{self.name}"
+        return printed_name(self.tenant, self.name)
 
 
 def queued_vms(session: Session, tenant: str | None = None) -> list[QueuedVm]:
@@ -39,7 +39,7 @@ def queued_vms(session: Session, tenant: str | None = None) -> list[QueuedVm]:
         for one in entry.requests
         if tenant in (None, one.tenant)
     ]
-    return sorted(found, key=lambda one: natural_path(one.label))
+    return sorted(found, key=lambda one: natural_path(one.printed_name))
 
 
 def find_queued(services: Services, selection: VmSelection) -> tuple[list[QueuedVm], VmSelection]:
@@ -57,7 +57,7 @@ def find_queued(services: Services, selection: VmSelection) -> tuple[list[Queued
         for one in waiting
         if (one.tenant, one.name) in named or any(selection.fits(one.request, glob) for glob in globs)
     ]
-    rest = [f"{tenant}/{name}" for tenant, name in names if (tenant, name) not in named]
+    rest = [printed_name(tenant, name) for tenant, name in names if (tenant, name) not in named]
     for glob in () if selection.is_all else globs:
         has_vms = any(selection.fits(vm.request, glob) for vm in vms)
         if has_vms or not any(selection.fits(one.request, glob) for one in waiting):

@@ -53,7 +53,7 @@ def show_reservation(services: Services, tenant: str, name: str) -> ShownReserva
         users = [vm for vm in session.vms(tenant=tenant) if vm.uuid == found.vm_uuid]
         events = tuple(session.events(_EVENTS, subjects))
     window = found.window_after(now)
-    used_by = next((UserOfReservation(vm.label, vm.state, vm.host) for vm in users), None)
+    used_by = next((UserOfReservation(vm.printed_name, vm.state, vm.host) for vm in users), None)
     return ShownReservation(found, _state(window, now), window, used_by, events)
 
 

@@ -35,7 +35,7 @@ def start_domain(services: Services, host: HostSession, vm: Vm, leases: Sequence
         broken = [
             one for one in leases if is_not_opened(said, one.share.function) or is_not_opened(said, one.share.mdev_uuid)
         ]
-        if not quarantine(services, host, broken, f"QEMU of {vm.label} could not open it: {said}"):
+        if not quarantine(services, host, broken, f"QEMU of {vm.printed_name} could not open it: {said}"):
             raise
         again = "the VF is in quarantine now; run the command again to use another one"
         hint = f"{again}; {refused.hint}" if refused.hint else again

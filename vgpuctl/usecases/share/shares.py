@@ -115,7 +115,7 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
         refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.as_known))
         if refusal is not None:
             raise StateError(
-                f"{vm.label} cannot start with {describe_share(lease)} of {lease.host}: {refusal}",
+                f"{vm.printed_name} cannot start with {describe_share(lease)} of {lease.host}: {refusal}",
                 hint="docs/vgpu-parameters.md has the rules of parameters, docs/upgrades.md those of guest drivers",
             )
 
@@ -145,12 +145,13 @@ def say_about_terms(services: Services, vm: Vm, leases: Sequence[Lease], facts: 
         check = check_guest(guest, host)
         if check.verdict is GuestVerdict.UNKNOWN:
             services.say(
-                f"warning: {vm.label}: guest driver {guest} may not load beside the host's {host}: {check.reason}"
+                f"warning: {vm.printed_name}: guest driver {guest} may not load beside the host's {host}: "
+                f"{check.reason}"
             )
     found = [params_of(lease.share, facts, rules, vm.request.vgpu_params) for lease in leases]
     names = dict.fromkeys(name for params in found for name in params_against_migration(params))
     if names:
-        services.say(f"{vm.label}: {', '.join(names)} keeps its vGPUs from live migration")
+        services.say(f"{vm.printed_name}: {', '.join(names)} keeps its vGPUs from live migration")
 
 
 def take_steps(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:

@@ -34,7 +34,7 @@ def slurm_fail(services: Services, tenant: str, cluster: str, expression: str) -
                 count = session.never_joined(pool)[0] + 1
                 session.note_never_joined(pool, count)
                 session.add_event(
-                    EventKind.NODE_NEVER_JOINED, node.label, _REASON, tenant=tenant, after={"count": count}
+                    EventKind.NODE_NEVER_JOINED, node.printed_name, _REASON, tenant=tenant, after={"count": count}
                 )
         return outcomes
 

@@ -182,7 +182,7 @@ def compare_vm(
     vm: Vm, leases: Sequence[Lease], domains: _Domains, failures: _Failures, known: Collection[str]
 ) -> list[Discrepancy]:
     """The differences of one VM of the store. domains: by host that answered. known: UUIDs of the store's VMs."""
-    name = vm.label
+    name = vm.printed_name
     forget = f"vgpuctl reconcile-store --forget {name}"
     where = {host: one for host, there in domains.items() for one in there if one.uuid == vm.uuid}
     here = where.get(vm.host)
@@ -326,4 +326,6 @@ def _settle(session: Session, vm: Vm, *, runs: bool) -> None:
     for lease in session.leases(vm_uuid=vm.uuid):
         session.set_lease_state(lease.id, LeaseState.RUNNING if runs else LeaseState.BUILT)
     session.set_vm_state(vm.uuid, VmState.RUNNING if runs else VmState.STOPPED)
-    session.add_event(EventKind.VM_RECONCILED, vm.label, f"was {vm.state}", tenant=vm.request.tenant, host=vm.host)
+    session.add_event(
+        EventKind.VM_RECONCILED, vm.printed_name, f"was {vm.state}", tenant=vm.request.tenant, host=vm.host
+    )

@@ -93,7 +93,7 @@ def find_vms(services: Services, selection: VmSelection, *, if_exists: bool = Fa
                 if not fitting:
                     services.say(f"{tenant}/{name}{selection.words}: no VM fits, nothing to do")
                 found |= {vm.uuid: (vm, tuple(session.leases(vm_uuid=vm.uuid))) for vm in fitting}
-    return sorted(found.values(), key=lambda one: natural_path(one[0].label))
+    return sorted(found.values(), key=lambda one: natural_path(one[0].printed_name))
 
 
 def _named(services: Services, selection: VmSelection, *, if_exists: bool) -> Iterator[Found]:

@@ -265,11 +265,11 @@ def settle_seats(session: Session, *, dry_run: bool = False) -> list[tuple[str, 
             need = _need_of(session, vm.request, shares, pools, uuid=vm.uuid, may_exceed=True)
             if need is None or choose_pool(pools, {}, need.wanted, may_exceed=True) is None:
                 continue
-            found.append((vm.label, "it runs and holds no seat of a licence pool"))
+            found.append((vm.printed_name, "it runs and holds no seat of a licence pool"))
             if not dry_run:
                 take_seat(session, vm, own, may_exceed=True)
         elif vm.state is VmState.STOPPED and not vm.is_on_its_way and vm.uuid in holding:
-            found.append((vm.label, "it is stopped and holds a seat of a licence pool"))
+            found.append((vm.printed_name, "it is stopped and holds a seat of a licence pool"))
             if not dry_run:
                 session.release_licence_seat(vm.uuid)
     return found

@@ -52,7 +52,13 @@ def _changes(host: str, before: Record, after: Record, stored: StoredRows) -> It
     yield from _gpu_changes(host, before, after)
     for vm in stored.vms:
         yield from _thing(
-            EventKind.VM_OBSERVED, vm.label, f"declared {vm.state}", before.vms, after.vms, vm.uuid, vm.request.tenant
+            EventKind.VM_OBSERVED,
+            vm.printed_name,
+            f"declared {vm.state}",
+            before.vms,
+            after.vms,
+            vm.uuid,
+            vm.request.tenant,
         )
     for lease in stored.leases:
         subject, share = printed_name(lease.tenant, lease.vm_name), f"{lease.share.profile} {lease.share.device}"

@@ -17,7 +17,7 @@ def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
 
     Raises ConcurrentChange when another living run works on it.
     """
-    with services.store.operation(kind, vm.uuid, vm.label, exclusive=True, takes_over=True):
+    with services.store.operation(kind, vm.uuid, vm.printed_name, exclusive=True, takes_over=True):
         yield
 
 

@@ -340,7 +340,7 @@ def _mismatches(stored: _Stored) -> Iterator[tuple[str, TruthMismatch, str]]:
         seen = stored.record(vm.host).vms.get(vm.uuid)
         if seen is not None and not seen.as_declared:
             kind = TruthMismatch.VM_ABSENT if seen.state == ABSENT else TruthMismatch.VM_STATE
-            yield vm.host, kind, vm.label
+            yield vm.host, kind, vm.printed_name
     for lease in stored.leases:
         record = stored.record(lease.host)
         seen = record.shares.get(lease.id) if lease.state.is_attached() else None

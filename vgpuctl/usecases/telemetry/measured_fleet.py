@@ -58,7 +58,7 @@ def read_fleet_measured(services: Services, past: Past, windows: Windows) -> Mea
     placed = {
         vm.uuid: PlacedVm(
             vm_uuid=vm.uuid,
-            name=vm.label,
+            name=vm.printed_name,
             request=vm.request,
             host=vm.host,
             footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,

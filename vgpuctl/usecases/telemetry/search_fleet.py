@@ -39,7 +39,7 @@ def search_fleet(services: Services, query: str) -> list[FoundObject]:
     found = [FoundObject("host", name, host=name) for name in hosts if text in name.lower()]
     found += [FoundObject("tenant", one.name, tenant=one.name) for one in tenants if text in one.name.lower()]
     for vm in vms:
-        if (why := _fits(text, (vm.request.name, vm.label, vm.uuid, vm.domain_name))) is not None:
+        if (why := _fits(text, (vm.request.name, vm.printed_name, vm.uuid, vm.domain_name))) is not None:
             found.append(FoundObject("vm", why, vm.host, tenant=vm.request.tenant, vm=vm.request.name))
     for name in hosts:
         for gpu in facts[name].facts.gpus if name in facts else ():

@@ -103,7 +103,7 @@ def _port(services: Services, vm: Vm, lease: Lease, wish: PlugWish) -> tuple[tup
     """
     if vm.state is not VmState.RUNNING:
         if wish is PlugWish.NOW:
-            raise StateError(f"{vm.label} does not run", hint="leave --live out")
+            raise StateError(f"{vm.printed_name} does not run", hint="leave --live out")
         return None, None
     answer = kind_of(lease.share.sharing).hot_plug(lease.share, VgpuDisplay.OFF)
     reason = wish.refuses(answer)
@@ -114,7 +114,7 @@ def _port(services: Services, vm: Vm, lease: Lease, wish: PlugWish) -> tuple[tup
             return port, None
         reason = "the guest has no free port for it (`--spare-ports` says how many stay free)"
     if wish is PlugWish.NOW:
-        raise StateError(f"{vm.label}: {lease.share.profile} cannot be attached while it runs: {reason}")
+        raise StateError(f"{vm.printed_name}: {lease.share.profile} cannot be attached while it runs: {reason}")
     return None, reason
 
 
@@ -142,7 +142,7 @@ def _record(
     with services.store.transaction() as session:
         now = session.vm(vm.request.tenant, vm.request.name)
         if now is None or (now.uuid, now.host, now.state, now.request) != (vm.uuid, vm.host, vm.state, vm.request):
-            raise StateError(f"another run changed {vm.label}", hint="try again")
+            raise StateError(f"another run changed {vm.printed_name}", hint="try again")
         refuse_growth_over_quota(session, vm.request, request, (), leases)
         held = session.leases(vm_uuid=vm.uuid)
         session.reserve(vm.host, generation, leases)
@@ -170,13 +170,13 @@ def _attach(services: Services, host: HostSession, vm: Vm, lease: Lease, port: i
     """Make the device and give it to the guest. A failure takes everything back, once the guest has let go of it."""
     gpus = LiveGpus(host.hypervisor, vm.domain_name, uuid=vm.uuid)
     steps, undo = plan_leases(vm, [lease], host.agent.facts(), rules_of(services, vm.host))
-    with Undo(services.say, subject=vm.label) as undoing:
+    with Undo(services.say, subject=vm.printed_name) as undoing:
         undoing.push("GPU of the VM", lambda: _take_back(services, host, vm, lease))
         build_shares(host, steps, undo, Undo(services.say))
         if gpus.attach(lease.index, lease.share, port) is LiveChange.NEXT_START:
             with services.store.transaction() as session:
                 session.set_lease_state(lease.id, LeaseState.RESERVED, AT_START)
-            services.say(f"{vm.label}: libvirt on {vm.host} attaches no GPU to a domain that runs")
+            services.say(f"{vm.printed_name}: libvirt on {vm.host} attaches no GPU to a domain that runs")
             undoing.keep()
             return
         guest.wait_until_held(host, vm, [lease])

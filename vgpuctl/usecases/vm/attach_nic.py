@@ -84,7 +84,7 @@ def _add(services: Services, host: HostSession, vm: Vm, nic: NicRequest, live: s
     interface = interface_at(new.request, position)
     assert interface is not None
     network = _network(services, host, new, interface)
-    with Undo(services.say, subject=vm.label) as undoing:
+    with Undo(services.say, subject=vm.printed_name) as undoing:
         place = _take(services, vm, new, interface, network)
         undoing.push("request of the VM", lambda: _forget(services, vm, place))
         guest.refuse_taken_macs(host, new, attachments_of(services, new))
@@ -118,7 +118,7 @@ def _free_position(services: Services, vm: Vm, live_macs: Collection[str]) -> in
         if position not in taken and host_mac(vm.uuid, position) not in live_macs:
             return position
     raise StateError(
-        f"cannot attach a network interface to {vm.label}: it has {len(taken)}, and no VM can have more",
+        f"cannot attach a network interface to {vm.printed_name}: it has {len(taken)}, and no VM can have more",
         hint="detach one first; one that its guest has not released counts until the VM stops",
     )
 
@@ -181,10 +181,16 @@ def _place_of(services: Services, vm: Vm, position: int) -> Attachment | None:
 def _answer(vm: Vm, interface: Interface, place: Attachment | None, outcome: LiveChange, *, changed: bool) -> NicChange:
     if place is None:
         mac = host_mac(vm.uuid, interface.position)
-        return NicChange(vm.label, interface.network, interface.position, mac, None, changed, outcome)
+        return NicChange(vm.printed_name, interface.network, interface.position, mac, None, changed, outcome)
     port = place.port
     return NicChange(
-        vm.label, place.network.label, interface.position, port.mac_address, port.address, changed, outcome
+        vm.printed_name,
+        place.network.printed_name,
+        interface.position,
+        port.mac_address,
+        port.address,
+        changed,
+        outcome,
     )
 
 
@@ -202,7 +208,7 @@ def _refuse_other(vm: Vm, there: Interface, wanted: NicRequest) -> None:
     ]
     if differing:
         raise StateError(
-            f"{vm.label} has an interface in {wanted.network} that differs",
+            f"{vm.printed_name} has an interface in {wanted.network} that differs",
             context=differing,
             hint="detach it and attach it again, or add one more with --another",
         )

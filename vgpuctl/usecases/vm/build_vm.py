@@ -125,7 +125,7 @@ def build_vm(
         note_facts(session, vm.host, facts)
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
-    services.say(f"{vm.label}: {counted(len(leases), 'share')} built")
+    services.say(f"{vm.printed_name}: {counted(len(leases), 'share')} built")
     say_about_terms(services, vm, leases, facts, rules)
     if attachments:
         _connect(services, vm, attachments, undoing)
@@ -137,8 +137,8 @@ def build_vm(
     if vm.nodes is not None and vm.nodes.is_pinned:
         keep_off_pinned_cpus(services, host, facts)
     if (left_out := guest.note_left_out(host, vm, facts)) is not None:
-        services.say(f"{vm.label}: {left_out}")
-    services.say(f"{vm.label}: defined, starting")
+        services.say(f"{vm.printed_name}: {left_out}")
+    services.say(f"{vm.printed_name}: defined, starting")
     was_started = True
     start_domain(services, host, vm, leases)
     if any(one.kind is VolumeKind.ANSWERS for one in volumes):
@@ -188,4 +188,4 @@ def undo_of(services: Services, vm: Vm) -> Undo:
             session.add_vm_event(EventKind.VM_ROLLED_BACK, vm, detail, before=before, after=after)
             session.end_own_operations(vm.uuid)
 
-    return Undo(services.say, subject=vm.label, settle=settle)
+    return Undo(services.say, subject=vm.printed_name, settle=settle)

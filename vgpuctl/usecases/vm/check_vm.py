@@ -30,7 +30,7 @@ def check_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, timeout_s: 
     leases = _promised(leases)
     if vm.state is not VmState.RUNNING or not leases:
         why = f"it is {vm.state}" if vm.state is not VmState.RUNNING else "it holds no GPU share"
-        raise StateError(f"{vm.label} has no promise to check: {why}", hint="see `vgpuctl show-vm`")
+        raise StateError(f"{vm.printed_name} has no promise to check: {why}", hint="see `vgpuctl show-vm`")
     with services.store.reading() as session:
         may_ask = session.tenant(vm.request.tenant).guest_probe
     report, unasked = _ask_guest(services, vm, timeout_s) if may_ask else (None, _NO_CONSENT)
@@ -55,7 +55,7 @@ def _promised(leases: Sequence[Lease]) -> list[Lease]:
 def _ask_guest(services: Services, vm: Vm, timeout_s: float) -> tuple[GuestReport | None, str | None]:
     try:
         hypervisor = services.host(vm.host).hypervisor
-        services.say(f"{vm.label}: asking the guest")
+        services.say(f"{vm.printed_name}: asking the guest")
         system = is_windows(vm.request.os) if vm.request.os in GUEST_OSES else None
         return ask_probe(hypervisor, vm.domain_name, uuid=vm.uuid, is_windows=system, timeout_s=timeout_s), None
     except GuestError as error:

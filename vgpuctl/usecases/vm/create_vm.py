@@ -314,7 +314,7 @@ def _create(
             begun = _reserve(services, begun, members, placements, generations, reserved)
             for one in begun:
                 shares = ", ".join(map(describe_share, one.leases)) or "no GPU"
-                services.say(f"{one.vm.label}: placed on {one.vm.host}, {shares}")
+                services.say(f"{one.vm.printed_name}: placed on {one.vm.host}, {shares}")
             created = []
             for one in begun:
                 with on_host(one.vm.host):
@@ -336,7 +336,7 @@ def _create(
             one.undoing.finish(error)
         raise
     for made in created:
-        services.say(f"{made.vm.label}: running on {made.vm.host}")
+        services.say(f"{made.vm.printed_name}: running on {made.vm.host}")
     return tuple(created)
 
 
@@ -361,6 +361,6 @@ def _reserve(
             if reserved is not None:
                 session.use_reservation(reserved, one.vm.uuid)
             attachments = take_ports(session, one.vm, member.networks)
-            session.begin_operation(operation, one.vm.uuid, one.vm.label, exclusive=True)
+            session.begin_operation(operation, one.vm.uuid, one.vm.printed_name, exclusive=True)
             taken.append(replace(one, leases=leases, attachments=attachments))
     return taken

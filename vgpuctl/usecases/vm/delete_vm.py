@@ -62,7 +62,7 @@ def delete_vm(
         if not is_fenced:
             _shut_down(services, vm, timeout_s)
         remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
-        services.say(f"{vm.label}: deleted")
+        services.say(f"{vm.printed_name}: deleted")
 
 
 def refuse_kept_below(services: Services, vm: Vm) -> None:
@@ -71,7 +71,8 @@ def refuse_kept_below(services: Services, vm: Vm) -> None:
         if chain.overlays and chain.disk.keep:
             newest = snapshot_of(chain.active)
             raise StateError(
-                f"cannot delete {vm.label}: its disk {chain.disk.label} is kept and has snapshots, the newest {newest}",
+                f"cannot delete {vm.printed_name}: its disk {chain.disk.label} is kept and has snapshots, "
+                f"the newest {newest}",
                 hint=f"delete them first: `{delete_command(vm, newest)}`",
             )
 
@@ -85,7 +86,7 @@ def check_keeping(services: Services, vm: Vm) -> None:
 def _shut_down(services: Services, vm: Vm, timeout_s: float) -> None:
     host = services.host(vm.host)
     if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
-        services.say(f"{vm.label}: shutting down")
+        services.say(f"{vm.printed_name}: shutting down")
         host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
         if host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid):
             with services.store.transaction() as session:
@@ -122,7 +123,7 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
     if kept_until is not None:
         text += f"; its disks are kept until {format_time(kept_until)}"
         services.say(
-            f"{vm.label}: its disks stay on {vm.host} until {format_time(kept_until)} UTC;"
+            f"{vm.printed_name}: its disks stay on {vm.host} until {format_time(kept_until)} UTC;"
             f" `{restore_command(vm.request.tenant, vm.request.name)}` brings it back"
         )
     with services.store.transaction() as session:

@@ -57,7 +57,7 @@ def detach_gpu(
         return _go_on(services, vm, lease, wish, timeout_s, dry_run=dry_run)
     if position not in {one.position for one in placed}:
         there = ", ".join(f"{one.position}: {one.text}" for one in placed) or "none"
-        raise NotFound(f"{vm.label} has no GPU {position}", hint=f"its GPUs are {there}")
+        raise NotFound(f"{vm.printed_name} has no GPU {position}", hint=f"its GPUs are {there}")
     left = gpus_of_positions([one for one in placed if one.position != position])
     request = check_request(replace(vm.request, gpus=left))
     refuse_resize(services, vm, request, "give up a GPU")
@@ -69,7 +69,7 @@ def detach_gpu(
         with services.store.transaction() as session:
             stored = session.vm(vm.request.tenant, vm.request.name)
             if stored is None or (stored.uuid, stored.state, stored.request) != (vm.uuid, vm.state, vm.request):
-                raise StateError(f"another run changed {vm.label}", hint="try again")
+                raise StateError(f"another run changed {vm.printed_name}", hint="try again")
             session.set_vm_request(vm.uuid, request)
             if lease is not None:
                 session.set_lease_state(lease.id, LeaseState.RELEASING, (reason and AT_STOP) or BY_GUEST)
@@ -92,7 +92,7 @@ def _waits_for(services: Services, vm: Vm, lease: Lease, own: list[Lease], wish:
     answer = kind_of(lease.share.sharing).hot_plug(lease.share, hostdev_display(vm.request.display, is_shown=is_shown))
     reason = wish.refuses(answer)
     if reason is not None and wish is PlugWish.NOW:
-        raise StateError(f"{vm.label}: GPU {lease.index} cannot be detached while it runs: {reason}")
+        raise StateError(f"{vm.printed_name}: GPU {lease.index} cannot be detached while it runs: {reason}")
     return reason
 
 

@@ -48,10 +48,10 @@ def detach_nic(
         found = _choose(vm, network, mac, places, has_pending=bool(pending))
         if found is None:
             place = pending[0]
-            return _release(services, host, vm, place.port.position, place.network.label, place, timeout_s)
+            return _release(services, host, vm, place.port.position, place.network.printed_name, place, timeout_s)
         if len(interfaces_of(vm.request)) == 1 and not may_be_last:
             raise StateError(
-                f"{network} is the last network of {vm.label}: without it nobody reaches the VM by a network",
+                f"{network} is the last network of {vm.printed_name}: without it nobody reaches the VM by a network",
                 hint="attach another one first, or add --last",
             )
         new = replace(vm, request=without_nic(vm.request, found.position))
@@ -78,10 +78,12 @@ def _choose(
     if not chosen:
         networks = [f"{one.network} ({_mac_of(vm, one, places)})" for one in interfaces_of(vm.request)]
         what = f"interface {mac} in {network}" if mac else f"interface in {network}"
-        raise NotFound(f"{vm.label} has no {what}", hint=f"it has interfaces in {', '.join(networks) or 'no network'}")
+        raise NotFound(
+            f"{vm.printed_name} has no {what}", hint=f"it has interfaces in {', '.join(networks) or 'no network'}"
+        )
     if len(chosen) > 1:
         raise UsageError(
-            f"{vm.label} has {len(chosen)} interfaces in {network}",
+            f"{vm.printed_name} has {len(chosen)} interfaces in {network}",
             context=sorted(macs.values()),
             hint="say which one with --mac",
         )
@@ -108,7 +110,9 @@ def _detach(
     with services.store.transaction() as session:
         session.set_vm_request(vm.uuid, new.request)
         session.add_vm_event(EventKind.NIC_DETACHING, vm, before=values)
-    return _release(services, host, new, interface.position, place.network.label if place else label, place, timeout_s)
+    return _release(
+        services, host, new, interface.position, place.network.printed_name if place else label, place, timeout_s
+    )
 
 
 def _release(
@@ -126,7 +130,7 @@ def _release(
     if outcome is LiveChange.DONE and place is None:
         with services.store.transaction() as session:
             session.add_vm_event(EventKind.NIC_DETACHED, vm, before=interface_values(label, mac))
-    return NicChange(vm.label, label, position, mac, place.port.address if place else None, True, outcome)
+    return NicChange(vm.printed_name, label, position, mac, place.port.address if place else None, True, outcome)
 
 
 def free_left_ports(services: Services, vm: Vm, live_macs: Collection[str] = NO_MACS) -> None:

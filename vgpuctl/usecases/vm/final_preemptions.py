@@ -19,11 +19,11 @@ def stop_all(services: Services, vms: Sequence[Vm], timeout_s: float) -> None:
     """Stop VMs whose notices are final. Raises the first error after all were tried: no gang is to stay in part."""
     failures = []
     for vm in vms:
-        services.say(f"{vm.label}: is preempted by {vm.notice.cause if vm.notice else 'another VM'}")
+        services.say(f"{vm.printed_name}: is preempted by {vm.notice.cause if vm.notice else 'another VM'}")
         try:
             _stop(services, vm, timeout_s)
         except VgpuctlError as error:
-            services.say(f"{vm.label}: {error.message}")
+            services.say(f"{vm.printed_name}: {error.message}")
             failures.append(error)
             _after_failed_stop(services, vm)
     if failures:
@@ -62,8 +62,8 @@ def refuse_while_preempted(services: Services, vm: Vm) -> None:
         others = [one for one in _decided(session) if one.uuid == vm.uuid or (vm.gang and one.gang == vm.gang)]
     if others:
         raise ConcurrentChange(
-            f"{others[0].label} on {others[0].host} is being preempted"
-            + ("" if others[0].uuid == vm.uuid else f", and {vm.label} is of its gang"),
+            f"{others[0].printed_name} on {others[0].host} is being preempted"
+            + ("" if others[0].uuid == vm.uuid else f", and {vm.printed_name} is of its gang"),
             hint="wait for it; when its host answers again, `vgpuctl repair` or the controller finishes it",
         )
 
@@ -80,7 +80,7 @@ def _decided(session: Session) -> list[Vm]:
 
 
 def _finish(services: Services, vm: Vm, timeout_s: float) -> None:
-    with services.store.operation("preempt-vm", preempt_subject(vm.uuid), vm.label, exclusive=True):
+    with services.store.operation("preempt-vm", preempt_subject(vm.uuid), vm.printed_name, exclusive=True):
         with services.store.reading() as session:
             now = next((one for one in _decided(session) if one.uuid == vm.uuid), None)
         if now is not None:
@@ -105,4 +105,4 @@ def _after_failed_stop(services: Services, vm: Vm) -> None:
     elif vm.gang is None:
         withdraw(services, [vm])
     else:
-        services.say(f"{vm.label}: `vgpuctl repair` or the controller stops it as soon as {vm.host} answers")
+        services.say(f"{vm.printed_name}: `vgpuctl repair` or the controller stops it as soon as {vm.host} answers")

@@ -23,7 +23,7 @@ class LabelledVm:
     labels: dict[str, str]
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """Its name in messages: `acme/web-1`."""
         return printed_name(self.tenant, self.name)
 
@@ -57,7 +57,7 @@ def describe_labels(labels: Labels) -> str:
 def _label_vm(session: Session, vm: Vm, change: LabelChange, *, overwrites: bool) -> LabelledVm:
     now = session.vm(vm.request.tenant, vm.request.name)
     if now is None:
-        raise NotFound(f"VM {vm.label} was just deleted", hint="see `vgpuctl list-vms`")
+        raise NotFound(f"VM {vm.printed_name} was just deleted", hint="see `vgpuctl list-vms`")
     labels = _changed(now.request, change, overwrites=overwrites)
     return LabelledVm(now.request.tenant, now.request.name, _set(session, now, labels), dict(labels))
 
@@ -74,7 +74,7 @@ def _set(session: Session, vm: Vm, labels: Labels) -> bool:
 def _label_queued(session: Session, queued: QueuedVm, change: LabelChange, *, overwrites: bool) -> LabelledVm:
     entry = session.queued(queued.tenant, queued.name)
     if entry is None:
-        raise NotFound(f"VM {queued.label} has just left the queue", hint="see `vgpuctl list-vms`")
+        raise NotFound(f"VM {queued.printed_name} has just left the queue", hint="see `vgpuctl list-vms`")
     request = next(one for one in entry.requests if one.name == queued.name)
     labels = _changed(request, change, overwrites=overwrites)
     if request.labels != labels:
@@ -82,7 +82,7 @@ def _label_queued(session: Session, queued: QueuedVm, change: LabelChange, *, ov
         session.set_queued_requests(entry, others)
         session.add_event(
             EventKind.VM_LABELLED,
-            queued.label,
+            queued.printed_name,
             tenant=queued.tenant,
             before=_values(request.labels),
             after=_values(labels),

@@ -119,7 +119,7 @@ def list_vms(
     for lease in leases:
         by_vm[lease.vm_uuid].append(lease)
     listed = []
-    for vm in sorted(vms, key=lambda one: natural_path(one.label)):
+    for vm in sorted(vms, key=lambda one: natural_path(one.printed_name)):
         own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)
         said = describe_state(vm, seen[vm.uuid], now)
         of_shares = tuple(shares[lease.id] for lease in own)

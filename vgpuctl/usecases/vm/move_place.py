@@ -36,18 +36,19 @@ def refuse_staying(services: Services, vm: Vm) -> None:
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     if vm.is_adopted:
         raise StateError(
-            f"{vm.label}: cannot move: its domain {vm.domain_name} is adopted, and vgpuctl never writes its definition",
+            f"{vm.printed_name}: cannot move: its domain {vm.domain_name} is adopted, "
+            "and vgpuctl never writes its definition",
             hint="stop it, or move it by hand and adopt it again",
         )
     if vm.request.host is not None:
         raise StateError(
-            f"{vm.label}: cannot move: it was created for host {vm.request.host}",
+            f"{vm.printed_name}: cannot move: it was created for host {vm.request.host}",
             hint="stop it, or delete it and create it without --host",
         )
     for attachment in attachments_of(services, vm):
         if attachment.network.request.host is not None:
             raise StateError(
-                f"{vm.label}: cannot move: its network {attachment.network.label} is on {vm.host} alone",
+                f"{vm.printed_name}: cannot move: its network {attachment.network.printed_name} is on {vm.host} alone",
                 hint="stop it; a network with --backend ovn reaches every host",
             )
 
@@ -135,7 +136,9 @@ class MoveSearch:
             if name not in closed and name not in refused and (among is None or name in among)
         ]
         if not open_hosts:
-            raise NoCapacity(f"no other host may take {vm.label}", hint="see `vgpuctl list-hosts` and `list-pools`")
+            raise NoCapacity(
+                f"no other host may take {vm.printed_name}", hint="see `vgpuctl list-hosts` and `list-pools`"
+            )
         if reserved is None:
             return place(wanted, open_hosts, leases)
         with self._services.store.reading() as session:
@@ -143,7 +146,8 @@ class MoveSearch:
         if placement is None:
             place(wanted, open_hosts, leases)
             raise NoCapacity(
-                f"no other host has reservation {reserved.name}, which {vm.label} uses, free in all of its windows",
+                f"no other host has reservation {reserved.name}, which {vm.printed_name} uses, "
+                "free in all of its windows",
                 hint="see `vgpuctl list-reservations`",
             )
         return placement
@@ -152,7 +156,7 @@ class MoveSearch:
         there = self._capacities[placement.host]
         self._taken += leases_of(replace(vm, host=placement.host), placement)
         end = math.inf if vm.ends_at is None else vm.ends_at
-        self.planned.append(Booking(vm.label, placement.host, placement.shares, 0.0, end, vm.uuid))
+        self.planned.append(Booking(vm.printed_name, placement.host, placement.shares, 0.0, end, vm.uuid))
         self._capacities[placement.host] = _with(there, wanted, placement)
 
 
@@ -163,7 +167,7 @@ def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> Vgpuc
     if len(refused) == 1:
         return next(iter(refused.values()))
     return NoCapacity(
-        f"none of {len(refused)} hosts can take {vm.label}",
+        f"none of {len(refused)} hosts can take {vm.printed_name}",
         context=[error.line_of(host) for host, error in refused.items()],
         hint=next(iter(refused.values())).hint,
     )

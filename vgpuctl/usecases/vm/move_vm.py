@@ -123,7 +123,7 @@ def carry_out(
 ) -> Vm:
     """Move a VM as planned, within the operation that planned it. Returns it as it was before it started there."""
     vm, target = plan.vm, plan.placement.host
-    services.say(f"{vm.label}: moves from {vm.host} to {target}")
+    services.say(f"{vm.printed_name}: moves from {vm.host} to {target}")
     problem = on_its_way(vm.host, target) if vm.has_to_run else moves_to(target)
     with _held(services, plan):
         try:
@@ -142,7 +142,7 @@ def carry_out(
     else:
         _forget_move(services, moved)
         restore_kept(services, moved)
-    services.say(f"{vm.label}: moved to {target}")
+    services.say(f"{vm.printed_name}: moved to {target}")
     return moved
 
 
@@ -190,7 +190,7 @@ def drop_copies(services: Services, vm: Vm, hosts: Sequence[str]) -> bool:
             drop_left_volumes(services, host, now)
         except VgpuctlError as error:
             services.forget_host(name)
-            services.say(f"{vm.label}: its copies on {name} are left for `gc`: {error.message}")
+            services.say(f"{vm.printed_name}: its copies on {name} are left for `gc`: {error.message}")
             is_done = False
         else:
             drop_left_state(services, host, now)
@@ -217,7 +217,7 @@ def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:
             now = session.vm(vm.request.tenant, vm.request.name)
             left = session.leases(vm_uuid=vm.uuid)
         if now is None or (now.uuid, now.host, now.state) != (vm.uuid, vm.host, VmState.STOPPED) or left:
-            raise ConcurrentChange(f"another run changed {vm.label} while it was moved", hint="move it again")
+            raise ConcurrentChange(f"another run changed {vm.printed_name} while it was moved", hint="move it again")
         source, target = services.host(vm.host), services.host(plan.placement.host)
         guest.remove_domain(source, vm, keeps_state=True)
         try:
@@ -254,7 +254,7 @@ def settle_on(
         capacity = capacity_of(placement.host, facts, generation, promises, services.inventory)
         nodes, fits = give_nodes(plan.wanted, capacity, [one.numa_node for one in placement.shares])
         if not fits:
-            raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.label} any more")
+            raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.printed_name} any more")
         problem = has_moved(vm.host) if leaves_copies else None
         if vm.has_to_run:
             problem = on_its_way(vm.host, placement.host)
@@ -284,7 +284,7 @@ def settle_on(
                 before, after = sizes_of(vm, ()), sizes_of(moved, leases)
                 session.add_vm_event(EventKind.VM_RESIZED, moved, reason, before=before, after=after)
             return moved
-    raise ConcurrentChange(f"{placement.host} changed {TRIES} times while {vm.label} was moved there")
+    raise ConcurrentChange(f"{placement.host} changed {TRIES} times while {vm.printed_name} was moved there")
 
 
 def restore_kept(services: Services, moved: Vm) -> None:
@@ -292,7 +292,7 @@ def restore_kept(services: Services, moved: Vm) -> None:
     try:
         restore_shares(services, moved)
     except VgpuctlError as error:
-        services.say(f"{moved.label}: its shares on {moved.host} are made at its next start: {error.message}")
+        services.say(f"{moved.printed_name}: its shares on {moved.host} are made at its next start: {error.message}")
 
 
 def _tell(session: Session, vm: Vm, moved: Vm, leases: Sequence[Lease], reason: str) -> None:
@@ -332,4 +332,4 @@ def start_again(services: Services, vm: Vm, *, was_running: bool) -> None:
     try:
         start_vm(services, [vm])
     except VgpuctlError as error:
-        services.say(f"{vm.label}: stays stopped on {vm.host}: {error.message}")
+        services.say(f"{vm.printed_name}: stays stopped on {vm.host}: {error.message}")

@@ -56,7 +56,7 @@ def recorded_volumes(services: Services, source: HostSession, vm: Vm) -> list[tu
         fact = here.find_volume(volume.pool, volume.name)
         if fact is None or not is_recorded(fact, volume):
             raise StateError(
-                f"{vm.label}: cannot move: {volume} is not there as it was made", hint="see docs/volumes.md"
+                f"{vm.printed_name}: cannot move: {volume} is not there as it was made", hint="see docs/volumes.md"
             )
         found.append((volume, fact))
     return found
@@ -66,12 +66,12 @@ def _refuse_bound(vm: Vm, volume: Volume) -> None:
     """Raise StateError for a volume that stays where it is: an overlay, and a disk that the guest still lets go of."""
     if volume.kind is VolumeKind.OVERLAY:
         raise StateError(
-            f"{vm.label}: cannot move: its disks have snapshots",
-            hint=f"delete them first: `vgpuctl list-snapshots {vm.label}` shows them",
+            f"{vm.printed_name}: cannot move: its disks have snapshots",
+            hint=f"delete them first: `vgpuctl list-snapshots {vm.printed_name}` shows them",
         )
     if volume.state is VolumeState.DETACHING:
         raise StateError(
-            f"{vm.label}: cannot move: disk {volume.label} is still being detached",
+            f"{vm.printed_name}: cannot move: disk {volume.label} is still being detached",
             hint=f"run `{detach_command(vm, volume.label)}` again",
         )
 
@@ -100,7 +100,8 @@ def plan_volumes(
             base = images.base
             if base is None or base.path != fact.backing_path:
                 raise StateError(
-                    f"{moved.label}: cannot move: its disk is an overlay on {fact.backing_path}, and {target.name} has"
+                    f"{moved.printed_name}: cannot move: its disk is an overlay on {fact.backing_path}, "
+                    f"and {target.name} has"
                     f" the image at {base.path if base is not None else 'no known path'}",
                     hint="put the image at the same path on both hosts, or flatten the disk with `virsh blockpull`",
                 )

@@ -56,5 +56,5 @@ def detach_now(
     gpus = LiveGpus(host.hypervisor, vm.domain_name, uuid=vm.uuid)
     for lease in leases:
         if gpus.detach(lease.share, timeout_s=timeout_s) is LiveChange.NEXT_START:
-            services.say(f"{vm.label}: libvirt on {vm.host} detaches no GPU from a domain that runs")
+            services.say(f"{vm.printed_name}: libvirt on {vm.host} detaches no GPU from a domain that runs")
     return let_go(services, host, vm, leases)

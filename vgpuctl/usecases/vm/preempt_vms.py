@@ -153,7 +153,7 @@ def _confirm(
             if vm.uuid in chosen or vm.gang in gangs:
                 if vm.uuid not in allowed or vm.uuid not in chosen:
                     raise ConcurrentChange(
-                        f"{vm.label} has just changed and is not preempted", hint="run the same command again"
+                        f"{vm.printed_name} has just changed and is not preempted", hint="run the same command again"
                     )
                 to_stop.append(vm)
         final = PreemptionNotice(session.now(), cause, is_final=True)

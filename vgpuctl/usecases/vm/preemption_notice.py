@@ -33,14 +33,14 @@ def notice_to(services: Services, victims: Sequence[Candidate], cause: str, cons
         return
     notice = PreemptionNotice(services.store.now() + grace_s, cause)
     with Undo(services.say) as undoing:
-        undoing.push(f"notice to {', '.join(vm.label for vm in vms)}", lambda: withdraw(services, vms))
+        undoing.push(f"notice to {', '.join(vm.printed_name for vm in vms)}", lambda: withdraw(services, vms))
         with services.store.transaction() as session:
             for vm in vms:
                 session.set_vm_notice(vm.uuid, notice)
                 after = {"preempted at": format_time_to_second(notice.at), "by": cause}
                 session.add_vm_event(EventKind.VM_PREEMPTION_NOTICE, vm, after=after)
         for vm in vms:
-            services.say(f"{vm.label}: is preempted by {cause} in {format_duration(grace_s)}")
+            services.say(f"{vm.printed_name}: is preempted by {cause} in {format_duration(grace_s)}")
             _tell_domain(services, vm, notice.at)
         _wait(services, vms, grace_s, cause)
         yield
@@ -54,14 +54,14 @@ def _wait(services: Services, vms: Sequence[Vm], grace_s: float, cause: str) -> 
     nodes = [
         node for vm in vms if (node := find_leaving(services, vm, PREEMPTED, f"{PREEMPTED} by {cause}")) is not None
     ]
-    left: dict[str, Sequence[str]] = {node.node.label: ("unknown work",) for node in nodes}
+    left: dict[str, Sequence[str]] = {node.node.printed_name: ("unknown work",) for node in nodes}
     for node in nodes:  # all of them first: what leaves one is not to come to the next
         if (left_s := deadline - time.monotonic()) > 0:
             node.within(min(TELL_S, left_s)).tell()
     while deadline - time.monotonic() > 0:
         for node in nodes:
-            if left[node.node.label] and (left_s := deadline - time.monotonic()) > 0:
-                left[node.node.label] = node.within(min(TELL_S, left_s)).ask()
+            if left[node.node.printed_name] and (left_s := deadline - time.monotonic()) > 0:
+                left[node.node.printed_name] = node.within(min(TELL_S, left_s)).ask()
         time.sleep(max(0.0, min(_POLL_S, deadline - time.monotonic())))
         with services.store.reading() as session:
             if not any(vm.uuid in uuids and vm.state is VmState.RUNNING for vm in session.vms()):
@@ -69,7 +69,7 @@ def _wait(services: Services, vms: Sequence[Vm], grace_s: float, cause: str) -> 
     if nodes:
         with services.store.transaction() as session:
             for node in nodes:
-                note_drained(session, node.node, grace_s, left[node.node.label])
+                note_drained(session, node.node, grace_s, left[node.node.printed_name])
 
 
 def withdraw_dead_notices(services: Services, *, dry_run: bool = False) -> list[Vm]:
@@ -100,7 +100,7 @@ def withdraw(services: Services, vms: Sequence[Vm]) -> None:
     """Clear the notices of VMs that are not preempted after all, also in their domains."""
     drop_notices(services, vms, event=EventKind.VM_PREEMPTION_WITHDRAWN)
     for vm in vms:
-        services.say(f"{vm.label}: is not preempted")
+        services.say(f"{vm.printed_name}: is not preempted")
         with contextlib.suppress(VgpuctlError):  # the notice in the domain ends with the domain's run
             services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, None, uuid=vm.uuid)
 
@@ -110,4 +110,4 @@ def _tell_domain(services: Services, vm: Vm, at: float) -> None:
     try:
         services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, at, uuid=vm.uuid)
     except GuestError as error:
-        services.say(f"{vm.label}: its domain has no notice: {error.message}")
+        services.say(f"{vm.printed_name}: its domain has no notice: {error.message}")

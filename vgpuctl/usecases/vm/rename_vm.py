@@ -42,13 +42,13 @@ def rename_vm(services: Services, vm: Vm, name: str) -> tuple[Vm, bool]:
         host = services.host(vm.host)
         new = renamed(vm, name)
         guest.refuse_other_domain(host, new)
-        with Undo(services.say, subject=vm.label) as undoing:
+        with Undo(services.say, subject=vm.printed_name) as undoing:
             _store(services, vm, new)
             undoing.push("name in the store", partial(_store, services, new, vm))
             undoing.push("name of the domain", partial(_name_domain, services, host, vm))
             _name_domain(services, host, new)
             undoing.keep()
-        services.say(f"{vm.label}: renamed to {new.label}")
+        services.say(f"{vm.printed_name}: renamed to {new.printed_name}")
     return new, True
 
 
@@ -63,17 +63,20 @@ def renamed(vm: Vm, name: str) -> Vm:
 def _refuse(vm: Vm) -> None:
     if vm.state is VmState.RUNNING:
         raise StateError(
-            f"cannot rename {vm.label}: it runs, and libvirt renames only a domain that is off", hint="stop it first"
+            f"cannot rename {vm.printed_name}: it runs, and libvirt renames only a domain that is off",
+            hint="stop it first",
         )
     if vm.state is not VmState.STOPPED or vm.is_on_its_way:
-        raise StateError(f"cannot rename {vm.label}: it is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+        raise StateError(
+            f"cannot rename {vm.printed_name}: it is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`"
+        )
 
 
 def _refuse_node(session: Session, vm: Vm) -> None:
     node = session.node_of_vm(vm.uuid)
     if node is not None:
         raise StateError(
-            f"cannot rename {vm.label}: it is a node of pool {node.pool}, and its cluster knows it by this name",
+            f"cannot rename {vm.printed_name}: it is a node of pool {node.pool}, and its cluster knows it by this name",
             hint=f"nodes come and go by `vgpuctl scale-node-pool {node.tenant}/{node.pool} SIZE`",
         )
 

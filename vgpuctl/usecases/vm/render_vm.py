@@ -22,5 +22,5 @@ def render_vm(services: Services, request: VmRequest, *, existing: bool = False)
 def _xml_of(services: Services, vm: Vm) -> str:
     xml = services.host(vm.host).hypervisor.xml(vm.domain_name)
     if xml is None:
-        raise GuestError(f"{vm.label} has no domain on {vm.host}", hint="run `vgpuctl repair`")
+        raise GuestError(f"{vm.printed_name} has no domain on {vm.host}", hint="run `vgpuctl repair`")
     return xml

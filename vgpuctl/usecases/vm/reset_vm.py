@@ -19,7 +19,7 @@ def reset_vm(services: Services, vm: Vm) -> None:
         if state is not DomainState.RUNNING:
             found = f"libvirt says {state or 'no such domain'}" if vm.state is VmState.RUNNING else f"it is {vm.state}"
             raise StateError(
-                f"cannot reset {vm.label}: {found}, and only a running VM can be reset",
+                f"cannot reset {vm.printed_name}: {found}, and only a running VM can be reset",
                 hint="`vgpuctl start-vm` starts a stopped VM, and `vgpuctl repair` notes what the host says",
             )
         leave_cluster(services, vm, "its VM is reset", 0)
@@ -27,4 +27,4 @@ def reset_vm(services: Services, vm: Vm) -> None:
         with services.store.transaction() as session:
             values = values_of(vm, session.leases(vm_uuid=vm.uuid))
             session.add_vm_event(EventKind.VM_RESET, vm, before=values, after=values)
-        services.say(f"{vm.label}: reset")
+        services.say(f"{vm.printed_name}: reset")

@@ -158,7 +158,7 @@ def plan_resize(services: Services, vm: Vm, size: NewSize, *, may_move: bool = F
     except NoCapacity as full:
         if not may_move:
             raise NoCapacity(
-                f"{vm.label} cannot be resized on {vm.host}: {full.message}",
+                f"{vm.printed_name} cannot be resized on {vm.host}: {full.message}",
                 context=full.context,
                 hint=f"{full.hint}; or add --move to look for another host" if full.hint else "add --move to move it",
                 brief=full.brief,
@@ -189,7 +189,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
             return plan
         if vm.has_to_run and not options.may_restart:
             raise StateError(
-                f"{vm.label} runs, and is resized only while it is off",
+                f"{vm.printed_name} runs, and is resized only while it is off",
                 context=plan.differences,
                 hint="add --restart to have it shut down and started again, or stop it first",
             )
@@ -197,7 +197,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
             carry_out(services, plan.move, timeout_s=options.timeout_s, reason=options.reason, drain_s=options.drain_s)
         elif plan.here is not None:
             _resize_here(services, plan, plan.here, options)
-        services.say(f"{vm.label}: resized: {', '.join(plan.differences)}")
+        services.say(f"{vm.printed_name}: resized: {', '.join(plan.differences)}")
     return plan
 
 
@@ -207,13 +207,13 @@ def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "b
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     if vm.is_adopted:
         raise StateError(
-            f"{vm.label}: cannot {what}: its domain {vm.domain_name} is adopted, and vgpuctl never writes its"
+            f"{vm.printed_name}: cannot {what}: its domain {vm.domain_name} is adopted, and vgpuctl never writes its"
             " definition",
             hint="change it with `virsh edit` while it is off, or delete it and create it again",
         )
     if vm.gang is not None:
         raise StateError(
-            f"{vm.label}: cannot {what}: it is one of a gang, whose VMs fit together and start together",
+            f"{vm.printed_name}: cannot {what}: it is one of a gang, whose VMs fit together and start together",
             hint="delete the gang, and create it again with --gang",
         )
     refuse_while_preempted(services, vm)
@@ -223,12 +223,12 @@ def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "b
         reserved = used_by(session, vm)
     if waiting is not None:
         raise StateError(
-            f"{vm.label}: cannot {what}: it waits in the queue as it is",
-            hint=f"vgpuctl leave-queue {vm.label}",
+            f"{vm.printed_name}: cannot {what}: it waits in the queue as it is",
+            hint=f"vgpuctl leave-queue {vm.printed_name}",
         )
     if reserved is not None and request.gpus != vm.request.gpus:
         raise StateError(
-            f"{vm.label}: its GPUs cannot change: it uses reservation {reserved.name}, which keeps them",
+            f"{vm.printed_name}: its GPUs cannot change: it uses reservation {reserved.name}, which keeps them",
             hint=f"vgpuctl cancel-reservation {vm.request.tenant}/{reserved.name}",
         )
 
@@ -300,7 +300,9 @@ def _change_rows(services: Services, plan: PlannedResize, here: NewPlace, proble
             before, after = sizes_of(vm, plan.before), sizes_of(now, here.after)
             session.add_vm_event(EventKind.VM_RESIZED, now, reason, before=before, after=after)
             return now
-    raise ConcurrentChange(f"{vm.host} or {vm.label} changed {TRIES} times while it was resized", hint="try again")
+    raise ConcurrentChange(
+        f"{vm.host} or {vm.printed_name} changed {TRIES} times while it was resized", hint="try again"
+    )
 
 
 def _set(session: Session, vm: Vm, problem: str | None) -> None:
@@ -316,9 +318,9 @@ def _refuse_changed(session: Session, plan: PlannedResize) -> None:
     now = session.vm(vm.request.tenant, vm.request.name)
     held = {one.id for one in without_leaving(session.leases(vm_uuid=vm.uuid))}
     if now is None or (now.uuid, now.host, now.request) != (vm.uuid, vm.host, vm.request):
-        raise StateError(f"another run changed {vm.label} while it was resized", hint="resize it again")
+        raise StateError(f"another run changed {vm.printed_name} while it was resized", hint="resize it again")
     if held != {one.id for one in without_leaving(plan.before)}:
-        raise StateError(f"the leases of {vm.label} changed while it was resized", hint="resize it again")
+        raise StateError(f"the leases of {vm.printed_name} changed while it was resized", hint="resize it again")
 
 
 def _make(services: Services, now: Vm, here: NewPlace, *, has_other_params: bool) -> None:
@@ -326,7 +328,7 @@ def _make(services: Services, now: Vm, here: NewPlace, *, has_other_params: bool
     host = services.host(now.host)
     with operation(services, "resize-vm", now):
         if here.ending:
-            services.say(f"{now.label}: {counted(len(here.ending), 'share')} given up")
+            services.say(f"{now.printed_name}: {counted(len(here.ending), 'share')} given up")
             release_ended(services, host, here.ending)
         if here.beginning:
             checked = check_leases(here.beginning, host.agent.facts(), rules_of(services, now.host))
@@ -347,7 +349,7 @@ def _change_back(
     A failure here is reported and left to `repair`.
     """
     vm = plan.vm
-    services.say(f"{vm.label}: rolling back to its size before")
+    services.say(f"{vm.printed_name}: rolling back to its size before")
     try:
         with operation(services, "resize-vm", vm):
             _release_new(services, vm, here.beginning)
@@ -358,9 +360,11 @@ def _change_back(
         else:
             restore_shares(services, stored)
     except VgpuctlError as second:
-        services.say(f"{vm.label}: not rolled back completely: {second.message}; `vgpuctl repair` goes on from there")
+        services.say(
+            f"{vm.printed_name}: not rolled back completely: {second.message}; `vgpuctl repair` goes on from there"
+        )
     else:
-        services.say(f"{vm.label}: rolled back, it is as it was")
+        services.say(f"{vm.printed_name}: rolled back, it is as it was")
 
 
 def _release_new(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:

@@ -59,7 +59,7 @@ def restore_vm(
     start (NoCapacity), it stays stopped, and its disks are its own again.
     """
     label = f"{kept.request.tenant}/{kept.request.name}"
-    with services.store.operation("restore-vm", kept.uuid, kept.label, exclusive=True, takes_over=True):
+    with services.store.operation("restore-vm", kept.uuid, kept.printed_name, exclusive=True, takes_over=True):
         vm = kept.as_vm()
         if is_host_fenced(services, kept.host):
             raise StateError(
@@ -92,9 +92,9 @@ def restore_vm(
             session.drop_kept_vm(kept.uuid)
             session.add_vm_event(EventKind.VM_RESTORED, vm, f"on {vm.host}", after=values_of(vm, ()))
         define_again(services, host, vm)
-    services.say(f"{vm.label}: restored on {vm.host}")
+    services.say(f"{vm.printed_name}: restored on {vm.host}")
     for why in without:
-        services.say(f"{vm.label}: {why}")
+        services.say(f"{vm.printed_name}: {why}")
     if starts:
         ((vm, _),) = start_vm(services, [vm], consent=consent)
     return RestoredVm(vm, kept.until, without)
@@ -107,7 +107,7 @@ def _decided(session: Session, kept: KeptVm) -> tuple[Vm, tuple[str, ...]]:
     """
     request = kept.request
     if session.kept_until(kept.uuid) is None:
-        raise ConcurrentChange(f"another run has just restored {kept.label}, or deleted its disks")
+        raise ConcurrentChange(f"another run has just restored {kept.printed_name}, or deleted its disks")
     there = session.vm(request.tenant, request.name)
     if there is not None:
         raise StateError(

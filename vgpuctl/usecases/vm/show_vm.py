@@ -133,7 +133,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             node_pool=pool.node_pool,
             cluster=pool.cluster,
             created_at=session.vm_created_at(vm.uuid),
-            events=tuple(session.events(_EVENTS, events_of_vms([vm.label]))),
+            events=tuple(session.events(_EVENTS, events_of_vms([vm.printed_name]))),
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))

@@ -79,7 +79,7 @@ def start_vm(
             started.append((running, changed))
             if changed and number < len(vms):
                 stop = partial(_stop_again, services, running, shutdown_timeout_s, reason)
-                undoing.push(f"start of {vm.label}", stop)
+                undoing.push(f"start of {vm.printed_name}", stop)
         undoing.keep()
     return started
 
@@ -101,8 +101,8 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
             before = frozenset(lease.id for lease in session.leases(vm_uuid=vm.uuid))
             stored = session.vm(vm.request.tenant, vm.request.name)
         if still is not None and (stored is None or (stored.uuid, stored.state) != (vm.uuid, still)):
-            raise ConcurrentChange(f"another run has just changed {vm.label}")
-        undoing = Undo(services.say, subject=vm.label, settle=lambda undo: _settle(services, vm, before, undo))
+            raise ConcurrentChange(f"another run has just changed {vm.printed_name}")
+        undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, before, undo))
         try:
             with undoing:
                 vm = _start(services, host, vm, before, consent, undoing)
@@ -110,7 +110,7 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
         except BaseException as error:
             undoing.finish(error)
             raise
-        services.say(f"{vm.label}: running on {vm.host}")
+        services.say(f"{vm.printed_name}: running on {vm.host}")
     return replace(vm, state=VmState.RUNNING), True
 
 
@@ -118,7 +118,7 @@ def refuse_closed(services: Services, vm: Vm) -> None:
     """Raise StateError, before its host is contacted, where not even the host's own VMs start."""
     refusal = refuse_closed_host(rules_of(services, vm.host))
     if refusal is not None and not refusal.code.admits_residents():
-        raise StateError(f"{vm.label} cannot start on {vm.host}: {refusal.reason}", hint=refusal.remedy)
+        raise StateError(f"{vm.printed_name} cannot start on {vm.host}: {refusal.reason}", hint=refusal.remedy)
 
 
 def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
@@ -196,9 +196,9 @@ def _start(
     if not vm.is_adopted:
         _define(services, host, vm, leases, facts, attachments)
     if host.hypervisor.clear_autostart(vm.domain_name, uuid=vm.uuid):
-        services.say(f"{vm.label}: libvirt no longer starts it with its host")
+        services.say(f"{vm.printed_name}: libvirt no longer starts it with its host")
     keep_off_pinned_cpus(services, host, facts)
-    services.say(f"{vm.label}: starting")
+    services.say(f"{vm.printed_name}: starting")
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is None or not state.is_active():
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
@@ -225,10 +225,10 @@ def _resume(services: Services, host: HostSession, vm: Vm) -> Vm:
         leases = [lease for lease in session.leases(vm_uuid=vm.uuid) if lease.state.is_attached()]
     if vm.request.gpus and not leases:
         raise StateError(
-            f"cannot start {vm.label}: it gave up its GPU shares, and its domain is paused with them",
+            f"cannot start {vm.printed_name}: it gave up its GPU shares, and its domain is paused with them",
             hint=f"take its power with `virsh destroy {vm.domain_name}` on {vm.host}, then start it",
         )
-    services.say(f"{vm.label}: was paused, and goes on")
+    services.say(f"{vm.printed_name}: was paused, and goes on")
     boot_id = host.agent.health().boot_id
     host.hypervisor.resume(vm.domain_name, uuid=vm.uuid)
     guest.prove_running(services, host, vm, leases, boot_id=boot_id)
@@ -253,7 +253,7 @@ def _define(
     parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating, variables=variables)
     guest.define(host, parts)
     if drop_answers(services, vm):
-        services.say(f"{vm.label}: starts without the answers of its installation, which asks from now on")
+        services.say(f"{vm.printed_name}: starts without the answers of its installation, which asks from now on")
 
 
 def _connected(services: Services, vm: Vm) -> Sequence[Attachment]:
@@ -297,7 +297,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         if consent is not None and _make_room(services, pinned, capacity, consent):
             raise _MadeRoom from full
         raise NoCapacity(
-            f"{vm.label} cannot start: {vm.host}, where its disk is, has no room for it now",
+            f"{vm.printed_name} cannot start: {vm.host}, where its disk is, has no room for it now",
             context=full.context,
             hint="stop or delete another VM there, or wait",
             brief=full.brief,

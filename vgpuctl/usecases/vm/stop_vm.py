@@ -69,10 +69,10 @@ def stop_vm(
             )
             host = services.host(vm.host)
             if is_forced:
-                services.say(f"{vm.label}: forcing off")
+                services.say(f"{vm.printed_name}: forcing off")
                 host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid)
             else:
-                services.say(f"{vm.label}: shutting down")
+                services.say(f"{vm.printed_name}: shutting down")
                 host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
                 has_shut_down = host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid)
             quarantine_killed(services, host, leases)
@@ -100,6 +100,6 @@ def stop_vm(
                 after = values_of(vm, left, VmState.STOPPED)
                 detail = problem or ("forced off" if is_forced else "")
                 session.add_vm_event(EventKind.VM_STOPPED, vm, detail, before=values_of(vm, leases), after=after)
-            services.say(f"{vm.label}: stopped, shares {'released' if hold is Hold.RELEASE else 'kept'}")
+            services.say(f"{vm.printed_name}: stopped, shares {'released' if hold is Hold.RELEASE else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at
         return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed

@@ -10,7 +10,7 @@ from vgpuctl.errors import NotFound, StateError, WaitTimedOut
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.plural import counted
 from vgpuctl.model.times import format_duration, format_time
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.vm import Vm, VmState, printed_name
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.observations import NEVER_OBSERVED, Observation, describe_state, look, observations
 from vgpuctl.usecases.support.services import Services
@@ -57,14 +57,14 @@ class Awaited:
     waited_s: float = 0.0
 
     @property
-    def label(self) -> str:
+    def printed_name(self) -> str:
         """Its name in messages: `acme/web-1`."""
-        return f"{self.tenant}/{self.name}"
+        return printed_name(self.tenant, self.name)
 
     @property
     def line(self) -> str:
         """Its state with the reason: `acme/web-1: queued: no GPU can take A40-8Q`."""
-        return f"{self.label}: {self.state}" + ("" if self.reason is None else f": {self.reason}")
+        return f"{self.printed_name}: {self.state}" + ("" if self.reason is None else f": {self.reason}")
 
 
 def wait_for(
@@ -180,7 +180,7 @@ def _without_vm(session: Session, one: AwaitedName, condition: Condition) -> Awa
         return Awaited(one.tenant, one.name, "deleted", None, True, None)
     gone = "deleted or has left the queue" if one.uuid is None else "deleted"
     raise NotFound(
-        f"VM {one.tenant}/{one.name} cannot be {condition}: it was {gone}",
+        f"VM {printed_name(one.tenant, one.name)} cannot be {condition}: it was {gone}",
         hint=f"`vgpuctl list-events --tenant {one.tenant}` shows by whom",
     )
 
@@ -190,7 +190,8 @@ def _refuse_hopeless(vm: Vm, condition: Condition) -> None:
     if condition is Condition.DELETED or vm.state not in _HOPELESS:
         return
     raise StateError(
-        f"VM {vm.label} cannot be {condition}: it is {'broken' if vm.state is VmState.BROKEN else 'being deleted'}",
+        f"VM {vm.printed_name} cannot be {condition}: "
+        f"it is {'broken' if vm.state is VmState.BROKEN else 'being deleted'}",
         context=[] if vm.problem is None else [vm.problem],
         hint="`vgpuctl repair` finishes or rolls back what was interrupted",
     )

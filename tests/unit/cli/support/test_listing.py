@@ -48,7 +48,7 @@ LISTING: Listing[_Host, dict[str, str | None]] = Listing(
     ),
     name=lambda one: one.name,
     json=lambda one: {"name": one.name, "note": one.note},
-    empty="no host",
+    empty="no host yet: write it into the inventory",
 )
 
 
@@ -123,6 +123,29 @@ def test_a_filter_that_leaves_nothing_says_so(capsys: pytest.CaptureFixture[str]
     _run("--filter", "host=x*", "--filter", "memory>1GiB")
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "none of 3 fits --filter host=x* and memory>1GiB\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "remark"),
+    [
+        ((), LISTING.empty),
+        (("--host", "gpu7"), "no host (narrowed by --host)"),
+        (("-l", "a=b", "--host", "gpu7"), "no host (narrowed by --selector and --host)"),
+    ],
+)
+def test_an_empty_list_names_the_options_that_narrowed_it(
+    options: Sequence[str], remark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    @click.option("-l", "--selector")
+    @click.option("--host")
+    @click.option("--forks", default="3")
+    @LISTING.options
+    def command(output: ListOutput, **_given: str) -> None:
+        LISTING.show(output, list)
+
+    command.main([*options, "--forks", "4"], standalone_mode=False)
+    assert capsys.readouterr().err == f"{remark}\n"
 
 
 def test_yaml_is_json_s_data_and_shows_no_control_character(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 """`vgpuctl controller`, on a simulated host with one A40."""
 
 import signal
-import sqlite3
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from tests.e2e.witness import FleetWitness
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.store.controllers import Controller
 from vgpuctl.store.store import open_store
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.usecases.operate.division import BEAT_S
 from vgpuctl.usecases.operate.watch_hosts import RECORD_S
 
@@ -90,24 +88,6 @@ def test_a_store_that_takes_no_change_any_more_is_told_once(operator: Operator, 
 def _controllers(operator: Operator) -> list[Controller]:
     with open_store(operator.database) as store, store.reading() as session:
         return session.controllers()
-
-
-def test_a_controller_ends_when_a_newer_vgpuctl_has_upgraded_the_store(operator: Operator, tmp_path: Path) -> None:
-    old = replace(operator, database=f"sqlite:///{tmp_path}/store.db")
-    old.does("create-tenant", "acme")
-    with old.start("controller", "--interval", "3600", "--limit", "sim-001") as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("watching the hosts")
-        with sqlite3.connect(tmp_path / "store.db", timeout=30) as store:
-            store.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
-        try:
-            _, err = process.communicate(timeout=60 + 4 * BEAT_S)
-        finally:
-            process.kill()
-    assert process.returncode == 6, err
-    assert f"has schema version 9999, this vgpuctl knows up to {SCHEMA_VERSION}" in err
-    once = old.run("controller", "--once", "--json")
-    assert (once.code, "store-too-new" in once.err) == (6, True), once.err
 
 
 def test_the_controller_does_not_begin_without_a_host(operator: Operator) -> None:

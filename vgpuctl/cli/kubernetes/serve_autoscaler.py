@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
+from vgpuctl.cli.support.ending import serve_until_told, stop_on_signals
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import print_document, say
 from vgpuctl.errors import UsageError
@@ -92,5 +92,5 @@ def command(
         with serving(provider_calls(groups), address, port, tls) as taken:
             how = "without TLS" if tls is None else f"to {', '.join(tls.names)}"
             say(f"serving the autoscaler of {tenant}/{cluster} on {listen.rpartition(':')[0]}:{taken}, {how}")
-            wait_until_told(stop)
+            serve_until_told(stop, opened.store)
     say("stopped")

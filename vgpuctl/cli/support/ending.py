@@ -3,8 +3,13 @@
 
 import signal
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgpuctl.store.store import Store
 
 _LOOK_S = 1.0
+_ASK_S = 5.0
 
 
 def stop_on_signals() -> threading.Event:
@@ -23,3 +28,31 @@ def wait_until_told(stop: threading.Event) -> None:
     """
     while not stop.wait(_LOOK_S):
         pass
+
+
+def serve_until_told(stop: threading.Event, store: "Store") -> None:
+    """Wait as `wait_until_told` does, in a server that uses the store.
+
+    Raises StoreTooNew as soon as a newer vgpuctl has upgraded the store; one that cannot be asked is asked again.
+    """
+    from vgpuctl.errors import StoreTooNew, StoreUnusable
+
+    refusals: list[StoreTooNew] = []
+
+    def ask() -> None:
+        while not stop.wait(_ASK_S):
+            try:
+                store.require_known()
+            except StoreTooNew as refusal:
+                refusals.append(refusal)
+                stop.set()
+            except StoreUnusable:
+                continue
+
+    # A store that does not answer takes half a minute to say so; an interrupt does not wait for it.
+    asking = threading.Thread(target=ask, name="schema of the store", daemon=True)
+    asking.start()
+    wait_until_told(stop)
+    asking.join(_LOOK_S)
+    if refusals:
+        raise refusals[0]

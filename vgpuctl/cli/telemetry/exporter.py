@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
+from vgpuctl.cli.support.ending import serve_until_told, stop_on_signals
 from vgpuctl.cli.support.output import print_raw, say
 
 
@@ -68,5 +68,5 @@ def command(
         with exporter.running(), serving(app, address, port, protection) as taken:
             scheme = "http" if protection.context is None else "https"
             say(f"serving on {scheme}://{listen.rpartition(':')[0]}:{taken}/metrics")
-            wait_until_told(stop)
+            serve_until_told(stop, opened.store)
     say("stopped")

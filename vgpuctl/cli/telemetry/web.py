@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
+from vgpuctl.cli.support.ending import serve_until_told, stop_on_signals
 from vgpuctl.cli.support.output import print_raw, say
 
 
@@ -83,5 +83,5 @@ def command(
         sources = PageSources(services_, past) if exporter is None else PageSources(services_, past, exporter.snapshots)
         taken = opened.enter_context(serving(make_application(sources, access, exporter), address, port, protection))
         say(f"serving on {'https' if access.has_tls else 'http'}://{listen.rpartition(':')[0]}:{taken}/")
-        wait_until_told(stop)
+        serve_until_told(stop, services_.store)
     say("stopped")

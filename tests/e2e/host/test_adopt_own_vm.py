@@ -39,8 +39,8 @@ def test_deleting_an_adopted_vm_deletes_its_own_volumes_and_keeps_its_data_disks
     assert _volumes(other, uuid) == {"-notes.qcow2"}
 
 
-def test_an_adopted_vm_has_its_snapshots_again(operator: Operator, tmp_path: Path) -> None:
-    operator.does("create-vm", "snap", *ACME, *SIZE, "--gpu", "A40-8Q")
+def test_an_adopted_vm_has_its_snapshots_and_labels_again(operator: Operator, tmp_path: Path) -> None:
+    operator.does("create-vm", "snap", *ACME, *SIZE, "--gpu", "A40-8Q", "--label", "app=db", "--label", "env=test")
     operator.does("stop-vm", "snap", *ACME, "--timeout", "0")
     operator.does("create-snapshot", "snap", "old", *ACME)
     operator.does("create-snapshot", "snap", "new", *ACME)
@@ -48,5 +48,7 @@ def test_an_adopted_vm_has_its_snapshots_again(operator: Operator, tmp_path: Pat
     other = forgetful(operator, tmp_path, "acme")
     other.does("adopt-host", "sim-001", "--vm", "acme.snap=acme/snap")
     assert [one["name"] for one in other.json("list-snapshots", "snap", *ACME)] == ["old", "new"]
+    (found,) = other.json("list-vms", *ACME, "--selector", "app=db")
+    assert found["labels"] == {"app": "db", "env": "test"}
     other.does("delete-vm", "snap", *ACME, "--yes", "--timeout", "0")
     assert _volumes(other, uuid) == set()

@@ -84,6 +84,8 @@ def test_nodes_above_a_lowered_maximum_stay_until_they_are_let_go(operator: Oper
     operator.does("set-node-pool", "gpu", *ACME, "--max", "3")
     operator.does("scale-node-pool", "gpu", "3", *ACME)
     operator.does(*ONCE)
+    rehearsed = operator.does("set-node-pool", "gpu", *ACME, "--max", "1", "--dry-run").err
+    assert "node pool acme/gpu: max: 3 -> 1" in rehearsed
     operator.does("set-node-pool", "gpu", *ACME, "--max", "1")
     operator.does(*ONCE)
     assert set(nodes(operator)) == {"gpu-001", "gpu-002", "gpu-003"}, "a lower maximum deletes nothing"

@@ -14,6 +14,8 @@ def test_a_tenant_is_shown_with_all_that_it_may_use_and_has(fleet_operator: Oper
     fleet.does("create-pool", "closed", "--hosts", "sim-002")
     fleet.does("grant-pool", "closed", "acme")
     fleet.does("create-network", "front", "-t", "acme", "--cidr", "10.20.0.0/29", "--host", "sim-001")
+    fleet.does("create-network", "back-10", "-t", "acme", "--cidr", "10.20.1.0/29", "--host", "sim-001")
+    fleet.does("create-network", "back-9", "-t", "acme", "--cidr", "10.20.2.0/29", "--host", "sim-001")
     fleet.does("create-vm", "web-1", "--gpu", "A40-8Q", *SMALL)
     fleet.does("create-vm", "plain", *SMALL)
     fleet.does("stop-vm", "plain", "-t", "acme", "--timeout", "0")
@@ -27,7 +29,11 @@ def test_a_tenant_is_shown_with_all_that_it_may_use_and_has(fleet_operator: Oper
     assert shown["vm_states"] == {"queued": 1, "running": 1, "shut-off": 1}
     assert shown["queue"] == fleet.json("list-queue", "-t", "acme")["queue"]
     assert shown["reservations"] == fleet.json("list-reservations", "-t", "acme")
-    assert [(one["name"], one["free"]) for one in shown["networks"]] == [("front", 5)]
+    assert [(one["name"], one["free"]) for one in shown["networks"]] == [
+        ("back-9", 5),
+        ("back-10", 5),
+        ("front", 5),
+    ]
     assert fleet.json("show-tenant", "other")["vm_states"] == {}
 
     text = fleet.does("show-tenant", "acme").out
@@ -35,7 +41,7 @@ def test_a_tenant_is_shown_with_all_that_it_may_use_and_has(fleet_operator: Oper
     assert "quota     framebuffer 8 GiB / 16 GiB (8 GiB guaranteed)\n" in text
     assert "VMs       1 queued, 1 running, 1 shut-off\n" in text
     assert "reserved  training: A40-4Q from 2099-01-01 00:00" in text
-    assert "network   front 10.20.0.0/29" in text
+    assert "network   back-9 10.20.2.0/29" in text
 
 
 def test_an_unknown_tenant_is_refused_with_names_that_are_near(fleet_operator: Operator) -> None:

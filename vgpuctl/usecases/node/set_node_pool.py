@@ -35,4 +35,11 @@ def replace_pool(
         session.put_node_pool(wanted)
         before, after = values_of_pool(there), values_of_pool(wanted)
         session.add_event(EventKind.NODE_POOL_CHANGED, wanted.printed_name, tenant=tenant, before=before, after=after)
+        for key, value in after.items():
+            if value != before[key]:
+                services.say(f"node pool {wanted.printed_name}: {key}: {_text(before[key])} -> {_text(value)}")
     return wanted, True
+
+
+def _text(value: Any) -> str:
+    return ", ".join(value) or "-" if isinstance(value, list) else str(value)

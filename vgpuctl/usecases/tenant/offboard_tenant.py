@@ -62,7 +62,7 @@ class Belongings:
             *(f"disks of the deleted VM {kept.request.name} on {kept.host}" for kept in self.deleted_vms),
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
             *(f"reservation {one.name} on {one.host}: {describe(one)}" for one in self.reservations),
-            *(f"{spec.kind} {spec.key}" for spec in self.objects),
+            *(" ".join(dict.fromkeys((str(spec.kind), spec.key))) for spec in self.objects),
             *(f"network {network.request.name} ({network.request.cidr})" for network in self.networks),
             *(f"grant of pool {pool}" for pool in self.pools),
             *(f"quota of {quota}" for quota in self.quotas),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.model.licence import Edition
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.network import Backend, NetworkState
 from vgpuctl.model.node_pool import NodeState
 from vgpuctl.model.qualified_name import split_name
@@ -92,7 +93,7 @@ def show_tenant(services: Services, name: str, *, has_inventory: bool) -> ShownT
 def _networks(services: Services, name: str) -> tuple[NetworkOfTenant, ...]:
     return tuple(
         NetworkOfTenant(request.name, str(request.cidr), request.backend, one.network.state, one.free)
-        for one in list_networks(services, tenant=name)
+        for one in sorted(list_networks(services, tenant=name), key=lambda one: natural(one.network.request.name))
         for request in [one.network.request]
     )
 
@@ -100,7 +101,7 @@ def _networks(services: Services, name: str) -> tuple[NetworkOfTenant, ...]:
 def _node_pools(services: Services, name: str) -> tuple[NodePoolOfTenant, ...]:
     return tuple(
         NodePoolOfTenant(pool.name, pool.cluster, one.size, pool.minimum, pool.maximum, one.counts)
-        for one in list_node_pools(services, name)
+        for one in sorted(list_node_pools(services, name), key=lambda one: natural(one.pool.name))
         for pool in [one.pool]
     )
 

@@ -4,16 +4,13 @@
 import asyncio
 import os
 import shlex
-from pathlib import Path
 
-from vgpuctl.model import mig_space
 from vgpuctl_lab.simulated import interpreter
 from vgpuctl_lab.simulated.layout import SimulatedFolder
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 _LIMIT_S = 60.0
 _WANTS = "etc/systemd/system/multi-user.target.wants"
-_PACKAGE = Path(__file__).parent.parent
 
 
 async def run_boot_units(lab: SimulatedFolder, machine: MachineFolder) -> None:
@@ -34,8 +31,6 @@ async def run_program(lab: SimulatedFolder, machine: MachineFolder, argv: list[s
     environment = {
         **os.environ,
         interpreter.HOST_VARIABLE: str(machine.folder),
-        interpreter.PACKAGE_VARIABLE: str(_PACKAGE),
-        interpreter.MODEL_VARIABLE: str(Path(mig_space.__file__).parent),
         "PATH": f"{lab.programs}:{os.environ.get('PATH', '')}",
     }
     journal = machine.root / "var/log/journal.txt"

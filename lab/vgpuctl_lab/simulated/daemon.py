@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import vgpuctl_lab
+from vgpuctl.model import mig_space
 from vgpuctl_lab.process import needed_program, record
+from vgpuctl_lab.simulated import program_server
 from vgpuctl_lab.simulated.boot_units import run_boot_units
 from vgpuctl_lab.simulated.layout import ADDRESS, SimulatedFolder
 from vgpuctl_lab.simulated.libvirt_proxy import LibvirtProxy
@@ -27,6 +30,7 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.machine.usage import LIBVIRTD, SSHD
 
 _LIBVIRTD_LIMIT_S = 20.0
+_CLIENTS = 4096
 _CHUNK = 1 << 16
 _BACKLOG = 64
 
@@ -74,6 +78,7 @@ class LabDaemon:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
         libvirtd = self._start_libvirtd()
+        programs = self._start_program_server()
         try:
             self._lab.write_processes(record(os.getpid()), record(libvirtd.pid))
             await self._wait_for_libvirtd(libvirtd)
@@ -83,6 +88,23 @@ class LabDaemon:
                 await self._stopping.wait()
         finally:
             await self._end(libvirtd)
+            programs.kill()
+            programs.wait()
+            self._lab.programs_socket.unlink(missing_ok=True)
+
+    def _start_program_server(self) -> "subprocess.Popen[bytes]":
+        """Start what runs the programs of all hosts; a client that comes before it has loaded waits."""
+        self._lab.programs_socket.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(f"{self._near}/{self._lab.programs_socket.name}")
+            listening.listen(_CLIENTS)
+            server, package = Path(program_server.__file__), Path(vgpuctl_lab.__file__).parent
+            model = Path(mig_space.__file__).parent
+            return subprocess.Popen(
+                [*self._ended_with_us, sys.executable, "-IS", server, str(listening.fileno()), package, model],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(listening.fileno(),),
+            )
 
     def _start_libvirtd(self) -> "subprocess.Popen[bytes]":
         """Start libvirt's daemon without any of its drivers but `test`, which is inside the library."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.errors import LabError, UsageError
-from vgpuctl.model import mig_space
 from vgpuctl.model.plural import counted
 from vgpuctl_lab.folder import LabFolder, default_folder, write_private
 from vgpuctl_lab.identity import ensure_key
@@ -258,11 +257,10 @@ def _prepare(lab: SimulatedFolder) -> None:
     for program, package in (("sshd", "openssh-server"), ("setpriv", "util-linux"), ("libvirtd", "libvirt-daemon")):
         needed_program(program, package=package)
     shebang = f"#!{sys.executable} -IS\n"
-    write_private(lab.programs / "python3", shebang + (_SOURCES / "interpreter.py").read_text(), 0o700)
-    write_private(lab.programs / "virt-ssh-helper", shebang + (_SOURCES / "helper.py").read_text(), 0o700)
+    client = shebang + (_SOURCES / "program_client.py").read_text()
+    for program in ("python3", "virt-ssh-helper", "sh", *PROGRAMS):
+        write_private(lab.programs / program, client, 0o700)
     write_private(lab.programs / "sudo", _SUDO, 0o700)
-    for program in ("sh", *PROGRAMS):
-        write_private(lab.programs / program, shebang + (_SOURCES / "program.py").read_text(), 0o700)
     if os.geteuid() == 0:
         # sshd refuses to start without it; Debian makes it when its own sshd starts.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -296,8 +294,6 @@ def _sshd_config(lab: SimulatedFolder, name: str) -> str:
     folder = lab.host(name)
     environment = {
         interpreter.HOST_VARIABLE: str(folder),
-        interpreter.PACKAGE_VARIABLE: str(_PACKAGE),
-        interpreter.MODEL_VARIABLE: str(Path(mig_space.__file__).parent),
         "PATH": f"{lab.programs}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(folder / "home"),
         # bash reads ~/.bashrc for a command of sshd, unless it is nested; the machine's own is none of the host's.

@@ -40,7 +40,3 @@ def main() -> None:
                 return
             while data:
                 data = data[os.write(1, data) :]
-
-
-if __name__ == "__main__":
-    main()

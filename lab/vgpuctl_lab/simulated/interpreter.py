@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python of a simulated host: it runs the program it is given, and gives an agent a simulated machine.
 
-`lab up` copies it to `bin/python3`. The login's environment says which host it is on. The agent's file is the one
-every host gets; when it imports `vgpuctl.agent.host`, the class `Host` there is the adapter to the simulated machine.
+The program server runs it. The login's environment says which host it is on. The agent's file is the one every host
+gets; when it imports `vgpuctl.agent.host`, the class `Host` there is the adapter to the simulated machine.
 """
 
 import os
 import pwd
 import sys
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    # It loads all that reads packages' files: a twelfth of the CPU of an agent's run.
-    from importlib.abc import Loader, MetaPathFinder
-else:
-    Loader = MetaPathFinder = object
-
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
-PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
-MODEL_VARIABLE = "VGPUCTL_SIMULATED_MODEL"
 CAPTURE = "capture.json"
 """In the folder of a host that replays a capture."""
 _ADAPTER = "vgpuctl_lab.simulated.machine.host_adapter", "SimulatedHost"
@@ -59,17 +50,7 @@ class AdapterLoader(Loader):
         """Run the agent's code, then put the host adapter in."""
         self._loader.exec_module(module)
         folder = os.environ[HOST_VARIABLE]
-        # The packages above the machine stay empty here; the agent's file has no vgpuctl.model.
-        lab = os.environ[PACKAGE_VARIABLE]
-        for name, place in (
-            ("vgpuctl_lab", lab),
-            ("vgpuctl_lab.simulated", f"{lab}/simulated"),
-            ("vgpuctl.model", os.environ[MODEL_VARIABLE]),
-        ):
-            package = ModuleType(name)
-            package.__path__ = [place]
-            sys.modules.setdefault(name, package)
-        kind = _REPLAY if os.path.exists(f"{folder}/{CAPTURE}") else _ADAPTER  # noqa: PTH110 - pathlib is slow to load
+        kind = _REPLAY if Path(folder, CAPTURE).exists() else _ADAPTER
         adapter = getattr(__import__(kind[0], fromlist=[kind[1]]), kind[1])
         opens_here = {"__init__": lambda host, root="/": adapter.__init__(host, folder)}
         module.Host = type("Host", (adapter,), opens_here)  # type: ignore[attr-defined]
@@ -79,11 +60,8 @@ def _give_library(folder: Path) -> None:
     """Let ctypes load the simulated host's libvirt in place of this machine's."""
     import ctypes
 
-    source = f"{os.environ[PACKAGE_VARIABLE]}/simulated/display.py"
-    spec = spec_from_file_location("simulated_display", source)
-    assert spec is not None and spec.loader is not None
-    display = module_from_spec(spec)
-    spec.loader.exec_module(display)
+    from vgpuctl_lab.simulated import display
+
     real = ctypes.CDLL
     ctypes.CDLL = lambda name: display.SimulatedLibrary(folder) if name == _LIBRARY else real(name)  # type: ignore[misc, assignment]
 
@@ -111,7 +89,3 @@ def main() -> None:
         _give_library(Path(os.environ[HOST_VARIABLE]))
     sys.argv = ["-c", *arguments[2:]]
     exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
-
-
-if __name__ == "__main__":
-    main()

@@ -27,6 +27,11 @@ class SimulatedFolder(LabFolder):
         return self.path / "daemon.sock"
 
     @property
+    def programs_socket(self) -> Path:
+        """Where the program server listens."""
+        return self.path / "programs.sock"
+
+    @property
     def libvirtd(self) -> Path:
         """Files of libvirt's daemon."""
         return self.path / "libvirtd"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of a simulated host, as a login on it starts it: nvidia-smi, sriov-manage, systemctl, sh.
+"""The programs of a simulated host that are not Python's: nvidia-smi, sriov-manage, systemctl, sh.
 
-`lab up` copies it to `bin/` under each of these names. The login's environment says which host it is on.
+The program server runs them. The login's environment says which host it is on.
 """
 
 import importlib
@@ -14,8 +14,6 @@ from types import ModuleType
 from typing import Any
 
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
-PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
-MODEL_VARIABLE = "VGPUCTL_SIMULATED_MODEL"
 _SH = "/bin/sh"
 
 
@@ -48,20 +46,10 @@ def _machine() -> Any:
 
 
 def _module(name: str) -> Any:
-    """Import a module of the simulated machine, which needs of the packages above it the model and the agent's wire."""
-    lab, model = os.environ[PACKAGE_VARIABLE], os.environ[MODEL_VARIABLE]
-    for parent, places in (
-        ("vgpuctl_lab", [lab]),
-        ("vgpuctl_lab.simulated", [f"{lab}/simulated"]),
-        ("vgpuctl", []),
-        ("vgpuctl.model", [model]),
-        ("vgpuctl.agent", [str(Path(model).parent / "agent")]),
-    ):
+    """Import a module of the simulated machine, which needs of the product the model and the agent's wire."""
+    model = Path(sys.modules["vgpuctl.model"].__path__[0])
+    for parent, places in (("vgpuctl", []), ("vgpuctl.agent", [str(model.parent / "agent")])):
         package = ModuleType(parent)
         package.__path__ = places
         sys.modules.setdefault(parent, package)
     return importlib.import_module(f"vgpuctl_lab.simulated.machine.{name}")
-
-
-if __name__ == "__main__":
-    main()

@@ -28,4 +28,5 @@ def main() -> None:
     os._exit(int(status or b"255"))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 """Runs the programs of all simulated hosts of a lab: it imports what they need once, and forks for each of them.
 
 A program has the arguments, the environment, the folder and the streams of its client (`program_client.py`), and ends
-like a process of its own. What the agent's file brings is never imported here: each agent loads its own.
+like a process of its own. The server imports no module of the agent: each agent loads those of its own file.
 """
 
 import atexit

@@ -49,7 +49,7 @@ def serve_until_told(stop: threading.Event, store: "Store") -> None:
             except StoreUnusable:
                 continue
 
-    # A store that does not answer takes half a minute to say so; an interrupt does not wait for it.
+    # A call of an unreachable database takes half a minute; an interrupt does not wait for it.
     asking = threading.Thread(target=ask, name="schema of the store", daemon=True)
     asking.start()
     wait_until_told(stop)

@@ -207,13 +207,13 @@ def _show_queued(entry: "QueueEntry") -> JsonCreatedVm:
 
 def _print_created(created: "Sequence[CreatedVm]") -> None:
     print_table(
-        ["VM", "TENANT", "HOST", "STATE", "GPU SHARES"],
+        ["TENANT", "VM", "STATE", "HOST", "GPU SHARES"],
         [
             (
-                one.vm.request.name,
                 one.vm.request.tenant,
-                one.vm.host,
+                one.vm.request.name,
                 one.vm.state,
+                one.vm.host,
                 ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in one.leases),
             )
             for one in created

@@ -2,6 +2,7 @@
 """The program server: a program of a simulated host runs there as a process of its own would run."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -67,6 +68,17 @@ def test_nothing_of_the_agent_or_of_this_machines_packages_is_there_before_the_a
     *_, found = out.splitlines()
     assert code == 0 and "vgpuctl.agent" not in found and "site-packages" not in found
     assert _python(start, "import vgpuctl.agent")[0] == 1
+
+
+def test_a_client_that_is_stopped_before_it_says_what_it_wants_delays_no_other(
+    start: Start, fleet: lab.LabFolder
+) -> None:
+    folder = os.open(simulated_folder(fleet).path, os.O_PATH)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(f"/proc/self/fd/{folder}/programs.sock")
+        assert _python(start, "print(1)") == (0, "1\n", "")
+    os.close(folder)
+    assert _python(start, "print(2)") == (0, "2\n", "")
 
 
 def test_programs_run_side_by_side(start: Start) -> None:

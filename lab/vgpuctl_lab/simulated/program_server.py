@@ -35,6 +35,8 @@ class ProgramServer:
         self._listening = listening
         self._poller = select.poll()
         self._poller.register(listening, select.POLLIN)
+        self._waiting: dict[int, socket.socket] = {}
+        """Clients that have not said yet what they want; the network fault stops some of them just then."""
         self._running: dict[int, tuple[int, socket.socket]] = {}
         """The programs by pidfd: their process and client."""
         self._of_client: dict[int, int] = {}
@@ -42,17 +44,22 @@ class ProgramServer:
     def run(self) -> None:
         """Serve for ever; in a forked process, run the program and end with it."""
         while True:
-            for descriptor, _events in self._poller.poll():
-                if descriptor in self._running:
-                    self._tell_end(descriptor)
-                elif descriptor in self._of_client:
-                    self._end_without_client(descriptor)
-                elif descriptor == self._listening.fileno():
-                    self._begin()
+            # One at a time: what one event closes can give its number to what another one opens.
+            descriptor, _events = self._poller.poll()[-1]
+            if descriptor in self._running:
+                self._tell_end(descriptor)
+            elif descriptor in self._of_client:
+                self._end_without_client(descriptor)
+            elif descriptor in self._waiting:
+                self._begin(self._waiting.pop(descriptor))
+            else:
+                client, _ = self._listening.accept()
+                self._waiting[client.fileno()] = client
+                self._poller.register(client, select.POLLIN)
 
-    def _begin(self) -> None:
-        client, _ = self._listening.accept()
+    def _begin(self, client: socket.socket) -> None:
         message, streams, _, _ = socket.recv_fds(client, _REQUEST_BYTES, 3)
+        self._poller.unregister(client)
         if len(streams) != 3:  # The client ended before it said what it wants.
             client.close()
             return
@@ -89,10 +96,10 @@ class ProgramServer:
 
     def _forget(self) -> None:
         """Close what is the server's, in a forked process."""
-        self._listening.close()
-        for descriptor, (_pid, client) in self._running.items():
+        for one in (self._listening, *self._waiting.values(), *(client for _pid, client in self._running.values())):
+            one.close()
+        for descriptor in self._running:
             os.close(descriptor)
-            client.close()
 
 
 def _run(message: bytes, streams: list[int]) -> None:

@@ -88,7 +88,7 @@ release: ## Build wheels, sdists, the Debian package, SBOM and licences into dis
 	@bash scripts/release
 
 test-release: release ## Install what `make release` built in clean roots, boot it, upgrade a store (ten minutes)
-	@.venv/bin/python -m pytest -v --durations=0 tests/release/debian_package_proof.py tests/release/upgrade_proof.py
+	@.venv/bin/python -m pytest -v --durations=0 tests/release/reproducible_proof.py tests/release/debian_package_proof.py tests/release/upgrade_proof.py
 
 release-notes: ## Gather docs/changes/ into CHANGELOG.md for the version of vgpuctl/__init__.py (docs/releases.md)
 	@bash scripts/setup release

@@ -13,7 +13,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.numbers import SecondsRange
 from vgpuctl.cli.support.output import print_line, say
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _JSON: "JsonOutput[JsonDisplay]" = JsonOutput()
 @click.option(
     "--timeout",
     "timeout_s",
-    type=DecimalRange(1, 3600),
+    type=SecondsRange(1, 3600),
     default=120.0,
     show_default=True,
     help="With --web: seconds until the address is void when no browser opens it.",

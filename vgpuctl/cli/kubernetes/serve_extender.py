@@ -10,7 +10,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.numbers import SecondsRange
 from vgpuctl.cli.support.output import print_document, say
 
 _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
@@ -29,7 +29,7 @@ _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 @click.option(
     "--refresh",
     "refresh_s",
-    type=DecimalRange(0.1, 300),
+    type=SecondsRange(0.1, 300),
     default=5.0,
     show_default=True,
     help="Seconds between two readings of nodes and pods.",
@@ -37,7 +37,7 @@ _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 @click.option(
     "--lock-wait",
     "lock_wait_s",
-    type=DecimalRange(0, 60),
+    type=SecondsRange(0, 60),
     default=3.0,
     show_default=True,
     help="Seconds that a bind waits until HAMi's plugin has taken the node's last pod.",
@@ -45,7 +45,7 @@ _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 @click.option(
     "--gang-wait",
     "gang_wait_s",
-    type=DecimalRange(0, 300),
+    type=SecondsRange(0, 300),
     default=20.0,
     show_default=True,
     help="Seconds that a member of a gang waits in its bind for the others.",

@@ -9,7 +9,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals
 from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.numbers import SecondsRange
 from vgpuctl.cli.support.output import say
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
 @click.option(
     "--interval",
     "interval_s",
-    type=DecimalRange(0.1, 3600),
+    type=SecondsRange(0.1, 3600),
     default=10.0,
     show_default=True,
     help="Seconds between rounds.",

@@ -9,7 +9,7 @@ from vgpuctl.cli.support import options
 from vgpuctl.cli.support.ending import stop_on_signals
 from vgpuctl.cli.support.event_output import EVENTS, JsonEvent, print_event_line
 from vgpuctl.cli.support.listing import Listing, ListOutput
-from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
+from vgpuctl.cli.support.numbers import SecondsRange, WholeRange
 
 if TYPE_CHECKING:
     from vgpuctl.model.event import Event
@@ -41,7 +41,7 @@ _LISTING: "Listing[Event, JsonEvent]" = EVENTS
 @click.option(
     "--interval",
     "interval_s",
-    type=DecimalRange(0.1, 3600),
+    type=SecondsRange(0.1, 3600),
     default=1.0,
     show_default=True,
     help="With --follow: seconds between looks at the store.",

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from vgpuctl.cli.support import output_format
 from vgpuctl.cli.support.database_url import database_url
-from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
+from vgpuctl.cli.support.numbers import SecondsRange, WholeRange
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -184,7 +184,7 @@ def readings_interval(default_s: float) -> Callable[[Command], Command]:
     return click.option(
         "--interval",
         "interval_s",
-        type=DecimalRange(1, 3600),
+        type=SecondsRange(1, 3600),
         default=default_s,
         show_default=True,
         help="Seconds between two readings of a host.",
@@ -210,7 +210,7 @@ def shutdown_timeout(
     return click.option(
         f"--{name}",
         f"{name.replace('-', '_')}_s",
-        type=DecimalRange(0, 3600),
+        type=SecondsRange(0, 3600),
         default=default_s,
         show_default=True,
         help=text,
@@ -234,7 +234,7 @@ def ssh(function: Command) -> Command:
         click.option(
             "--connect-timeout",
             "connect_timeout_s",
-            type=DecimalRange(0.1, 600),
+            type=SecondsRange(0.1, 600),
             envvar="VGPUCTL_CONNECT_TIMEOUT",
             default=10.0,
             show_default=True,
@@ -243,7 +243,7 @@ def ssh(function: Command) -> Command:
         click.option(
             "--command-timeout",
             "command_timeout_s",
-            type=DecimalRange(1, 3600),
+            type=SecondsRange(1, 3600),
             envvar="VGPUCTL_COMMAND_TIMEOUT",
             default=60.0,
             show_default=True,

@@ -8,7 +8,7 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.numbers import SecondsRange
 from vgpuctl.cli.support.output import print_line, say
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
@@ -25,7 +25,7 @@ _JSON: "JsonOutput[Proof | Sequence[Proof]]" = JsonOutput()
 @click.option(
     "--timeout",
     "timeout_s",
-    type=DecimalRange(1, 600),
+    type=SecondsRange(1, 600),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

@@ -7,7 +7,7 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.numbers import SecondsRange
 from vgpuctl.cli.support.output import say
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _JSON: "JsonOutput[NicChange]" = JsonOutput()
 @click.option(
     "--timeout",
     "timeout_s",
-    type=DecimalRange(0, 3600),
+    type=SecondsRange(0, 3600),
     default=20.0,
     show_default=True,
     metavar="SECONDS",

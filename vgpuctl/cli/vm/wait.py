@@ -8,6 +8,7 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.numbers import SecondsRange
 from vgpuctl.cli.support.output import print_line, show_status
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.vm.wait import Awaited, AwaitedName
 
 
+_LONGEST_S = 30 * 86_400
 _JSON: "JsonOutput[Awaited | Sequence[Awaited]]" = JsonOutput()
 
 
@@ -30,14 +32,15 @@ _JSON: "JsonOutput[Awaited | Sequence[Awaited]]" = JsonOutput()
 )
 @click.option(
     "--timeout",
+    "timeout_s",
+    type=SecondsRange(0, _LONGEST_S),
     default="10m",
     show_default=True,
-    metavar="DURATION",
-    help="Longest wait: 30s, 10m, 2h; 0 for one look.",
+    help="Longest wait: 30, 30s, 10m, 2h; 0 for one look.",
 )
 @options.one_host
 @options.as_json
-def command(chosen: VmChoice, condition: str, timeout: str, as_json: bool, **where: Any) -> None:
+def command(chosen: VmChoice, condition: str, timeout_s: float, as_json: bool, **where: Any) -> None:
     """Wait until VMs are running, stopped, placed or deleted; VMs in the queue too.
 
     Prints a line for each VM as it meets the condition. Ends with exit code 13 when the time is over, and at once when
@@ -46,10 +49,8 @@ def command(chosen: VmChoice, condition: str, timeout: str, as_json: bool, **whe
     """
     from vgpuctl.cli.support.progress import waiting_text
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.vm.wait import Condition, wait_for
 
-    timeout_s = 0.0 if timeout.strip() == "0" else parse_duration(timeout, what="--timeout")
     wanted = Condition(condition)
 
     def tell(one: "Awaited") -> None:

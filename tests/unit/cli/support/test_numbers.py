@@ -9,7 +9,7 @@ import pytest
 
 from vgpuctl.cli.main import command as vgpuctl
 from vgpuctl.cli.main import run
-from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
+from vgpuctl.cli.support.numbers import DecimalRange, SecondsRange, WholeRange
 
 BAD = ["nan", "inf", "-inf", "1e400", "1e3", "1_0", " 5", "0x10", "\u0661", "5" * 5000, "", "+", ".5", "5."]
 
@@ -49,6 +49,25 @@ def test_a_number_is_read_as_it_stands() -> None:
     for text in ("1.5", "0", "601"):
         with pytest.raises(click.BadParameter):
             WholeRange(1, 600).convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30", 30), ("30s", 30), ("1m30s", 90), ("0.5s", 0.5), ("2h", 7200), ("0s", 0), ("2H", 7200)]
+)
+def test_seconds_are_a_number_or_a_duration(text: str, seconds: float) -> None:
+    assert SecondsRange(0, 7200).convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["3h", "s", "-1s", "1x", "1s1", "1e1s"])
+def test_what_is_no_duration_within_the_bounds_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        SecondsRange(0, 7200).convert(text, None, None)
+
+
+def test_every_option_in_seconds_takes_durations_unless_it_takes_whole_ones_alone() -> None:
+    in_seconds = [(where, option) for where, option in _numbers() if str(option.name).endswith("_s")]
+    assert [where for where, option in in_seconds if not isinstance(option.type, SecondsRange | WholeRange)] == []
+    assert any(where == "wait --timeout" for where, _option in in_seconds)
 
 
 @pytest.mark.parametrize("text", ["nan", "9" * 5000])

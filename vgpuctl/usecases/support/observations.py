@@ -228,6 +228,13 @@ def libvirt_problems(session: Session) -> dict[str, str]:
     }
 
 
+def state_word(vm: Vm, seen: Observation) -> str:
+    """The first word of `describe_state`: `unknown`, the declared state if that was observed, else the observed one."""
+    if vm.state not in EXPECTED_STATES or (seen.unknown_since is None and seen.state == EXPECTED_STATES[vm.state]):
+        return str(vm.state)
+    return "unknown" if seen.unknown_since is not None or seen.state is None else seen.state
+
+
 def describe_state(vm: Vm, seen: Observation, now: float) -> str:
     """The state of a VM as it was last observed, with its age: `running, 3m ago`, `unknown since …`."""
     if vm.state not in EXPECTED_STATES:
@@ -235,8 +242,7 @@ def describe_state(vm: Vm, seen: Observation, now: float) -> str:
     if seen.state is None and seen.unknown_since is None:
         return f"unknown, never observed; declared {vm.state}"
     is_declared = seen.state == EXPECTED_STATES[vm.state]
-    word = str(vm.state) if is_declared else seen.state
-    said = describe_age(replace(seen, state=word), now)
+    said = describe_age(replace(seen, state=str(vm.state) if is_declared else seen.state), now)
     if seen.unknown_since is not None:
         return said
     named = "" if seen.name is None else f" as {seen.name}"

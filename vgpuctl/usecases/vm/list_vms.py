@@ -15,7 +15,14 @@ from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.queued_vms import queued_vms
 from vgpuctl.usecases.support.node_states import Memberships
-from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations, observed_shares
+from vgpuctl.usecases.support.observations import (
+    Observation,
+    describe_state,
+    look,
+    observations,
+    observed_shares,
+    state_word,
+)
 from vgpuctl.usecases.support.services import Services
 
 
@@ -51,11 +58,8 @@ class VmRow:
 
     @property
     def word(self) -> str:
-        """The state in one word, without its age: `queued`, `unknown`, or the last of observed and declared."""
-        if self.listed is None:
-            return "queued"
-        seen = self.listed.seen
-        return "unknown" if seen.unknown_since is not None else seen.state or str(self.listed.vm.state)
+        """The state in one word, as the list begins with it: `queued`, `unknown`, `running`, `stopped`, `shut-off`."""
+        return "queued" if self.listed is None else state_word(self.listed.vm, self.listed.seen)
 
 
 def list_with_queued(

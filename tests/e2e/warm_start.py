@@ -6,7 +6,6 @@ once and forks for each command: the same code, streams, environment, exit code 
 Commands that a test starts and leaves running (`Operator.start`) are new interpreters.
 """
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -14,7 +13,6 @@ import json
 import os
 import pkgutil
 import runpy
-import select
 import signal
 import socket
 import subprocess
@@ -27,9 +25,9 @@ from importlib import resources
 from pathlib import Path
 from typing import IO
 
+from vgpuctl_lab.fork_server import ForkServer
+
 _ROOMS = ("cli", "guests", "hosts", "ovn", "store", "usecases")
-_REQUEST_BYTES = 1 << 20
-_NOT_FLUSHED = 120  # Python's exit code when it cannot flush the standard streams at its end
 _COMMAND = """#!{python} -IS
 import json, os, socket, sys
 request = {{
@@ -172,15 +170,8 @@ def _serve(listening: socket.socket) -> None:
             if ".migrations." not in module.name:  # alembic runs these files itself
                 importlib.import_module(module.name)
     _load_what_is_loaded_late()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.freeze()
-    while select.select([listening, sys.stdin], [], [])[0] == [listening]:
-        connection, _ = listening.accept()
-        if os.fork() == 0:
-            listening.close()
-            _command(connection)
-            return
-        connection.close()
+    ForkServer(listening, _command).run()
 
 
 def _load_what_is_loaded_late() -> None:
@@ -199,52 +190,14 @@ def _load_what_is_loaded_late() -> None:
         importlib.import_module(module)
 
 
-def _command(connection: socket.socket) -> None:
-    """Fork once more: one process runs the command, the other answers for it. Returns in the one that runs it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    message, streams, _, _ = socket.recv_fds(connection, _REQUEST_BYTES, 3)
-    pid = os.fork()
-    if pid:
-        connection.send(str(pid).encode())
-        connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
-        os._exit(0)
-    connection.close()
-    for number, descriptor in enumerate(streams):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    # As a new interpreter opens them: those of the server remember whether its own files could seek.
-    stdin, stdout, stderr = (open(number, mode, closefd=False) for number, mode in enumerate("rww"))  # noqa: SIM115
-    sys.stdin = sys.__stdin__ = stdin
-    sys.stdout = sys.__stdout__ = stdout
-    sys.stderr = sys.__stderr__ = stderr
+def _command(message: bytes) -> None:
+    """Run the command of a request, as `python -m` does."""
     request = json.loads(message)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     sys.argv = [request["module"], *request["arguments"]]
-    try:
-        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        if not isinstance(ended.code, int | None):
-            raise
-        _end(ended.code or 0)
-
-
-def _end(code: int) -> None:
-    """End as the interpreter does: wait for threads, run exit functions, flush. Only the objects are not freed.
-
-    To free them touches, and so copies, all memory shared with the server: 40 ms of CPU a command. Commands that
-    `Operator.start` begins free theirs.
-    """
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None and not stream.closed:
-                stream.flush()
-        except OSError:
-            code = _NOT_FLUSHED
-    os._exit(code & 0xFF)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

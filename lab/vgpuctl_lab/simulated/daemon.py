@@ -88,12 +88,11 @@ class LabDaemon:
                 await self._stopping.wait()
         finally:
             await self._end(libvirtd)
-            programs.kill()
-            programs.wait()
+            programs.communicate()
             self._lab.programs_socket.unlink(missing_ok=True)
 
     def _start_program_server(self) -> "subprocess.Popen[bytes]":
-        """Start what runs the programs of all hosts; a client that comes before it has loaded waits."""
+        """Start what runs the programs of all hosts, until its standard input ends; early clients wait for it."""
         self._lab.programs_socket.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(f"{self._near}/{self._lab.programs_socket.name}")
@@ -101,8 +100,8 @@ class LabDaemon:
             server, package = Path(program_server.__file__), Path(vgpuctl_lab.__file__).parent
             model = Path(mig_space.__file__).parent
             return subprocess.Popen(
-                [*self._ended_with_us, sys.executable, "-IS", server, str(listening.fileno()), package, model],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-IS", server, str(listening.fileno()), package, model],
+                stdin=subprocess.PIPE,
                 pass_fds=(listening.fileno(),),
             )
 

@@ -8,7 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
-HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
+from vgpuctl_lab.simulated.interpreter import HOST_VARIABLE
+
 _CHUNK = 1 << 16
 
 

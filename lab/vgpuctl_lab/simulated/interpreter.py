@@ -74,11 +74,11 @@ def main() -> None:
     arguments = sys.argv[1:]
     while arguments and arguments[0] in ("-I", "-S"):
         arguments.pop(0)
-    if arguments and arguments[0].endswith(".pyz") and HOST_VARIABLE in os.environ:
+    if arguments and arguments[0].endswith(".pyz"):
         path = f"{os.environ[HOST_VARIABLE]}/root{arguments[0]}"
         arguments = ["-c", _RUN_FILE, *arguments[1:]]
         sys.path.insert(0, path)
-    if len(arguments) < 2 or arguments[0] != "-c" or HOST_VARIABLE not in os.environ:
+    if len(arguments) < 2 or arguments[0] != "-c":
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     home = f"{os.environ[HOST_VARIABLE]}/home"
     real = pwd.getpwuid

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
+from vgpuctl_lab.simulated.interpreter import CAPTURE, HOST_VARIABLE
+
 _SH = "/bin/sh"
 
 
@@ -30,9 +31,9 @@ def main() -> None:
 
 def _run_shell() -> None:
     """Run the real sh. A script from stdin with the argument `/` reads the simulated machine's files instead."""
-    if sys.argv[1:] != ["-s", "/"] or HOST_VARIABLE not in os.environ:
+    if sys.argv[1:] != ["-s", "/"]:
         os.execv(_SH, ["sh", *sys.argv[1:]])
-    if (Path(os.environ[HOST_VARIABLE]) / "capture.json").exists():
+    if (Path(os.environ[HOST_VARIABLE]) / CAPTURE).exists():
         sys.exit("not in this capture: what plain sh reads of a host")
     with tempfile.TemporaryDirectory(prefix="vgpuctl-simulated-") as folder:
         _module("disk").write_disk(_machine(), Path(folder))

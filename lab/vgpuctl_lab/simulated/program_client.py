@@ -22,10 +22,11 @@ def main() -> None:
         request = marshal.dumps((sys.argv, dict(os.environ), os.getcwd()))  # noqa: PTH109
         streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
         server.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
-        status = server.recv(16)
+        server.recv(16)
+        code = int(server.recv(16) or b"255")
     except OSError as error:
         sys.exit(f"{sys.argv[0]}: the lab daemon runs no programs: {error.strerror}")
-    os._exit(int(status or b"255"))
+    os._exit(code if code >= 0 else 128 - code)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ _JSON: "JsonOutput[Proof | Sequence[Proof]]" = JsonOutput()
     type=SecondsRange(1, 600),
     default=60.0,
     show_default=True,
-    metavar="SECONDS",
     help="Time for the probe in the guest.",
 )
 @options.one_host

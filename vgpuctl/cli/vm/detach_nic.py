@@ -29,7 +29,6 @@ _JSON: "JsonOutput[NicChange]" = JsonOutput()
     type=SecondsRange(0, 3600),
     default=20.0,
     show_default=True,
-    metavar="SECONDS",
     help="Seconds for the running guest to release the interface.",
 )
 @options.one_host

@@ -129,13 +129,28 @@ def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(op
     operator.does("create-vm", "card-later", "--queue", *elsewhere)
     for name in ("half", "card"):
         operator.does("delete-vm", name, "--tenant", "acme", "--yes", "--timeout", "0")
-    operator.does("set-queue", "fifo", "--ageing", "1s")
+    operator.does("set-queue", "fifo", "--ageing", "0.01s")
     both = (*ONCE[:-1], "sim-001:sim-003")
     deadline, outcomes = time.monotonic() + 60, dict[str, str]()
     while "acme/card-later" not in outcomes:
         assert time.monotonic() < deadline
         outcomes |= {one["name"]: one["outcome"].partition(":")[0] for one in operator.json(*both)}
     assert outcomes == {"acme/long": "waits", "acme/card-later": "started"}
+    operator.does("set-queue", "fifo", "--ageing", "1h")
+    assert {"name": "acme/late", "outcome": "started"} in operator.json(*ONCE)
+
+
+def test_nobody_overtakes_one_that_another_controller_is_serving(operator: Operator) -> None:
+    operator.does("create-vm", "half", "--gpu", "A40-24Q", *SMALL)
+    operator.does("create-vm", "long", "--queue", *WHOLE)
+    operator.does("create-vm", "late", "--queue", "--gpu", "A40-24Q", *SMALL)
+    operator.does("set-queue", "fifo", "--ageing", "0.01s")
+    with open_store(operator.database) as store:
+        with store.reading() as session:
+            (long,) = (one for one in session.queue() if one.request.name == "long")
+        with store.claim(long) as claim:
+            assert claim is not None
+            assert operator.json(*ONCE) == []
     operator.does("set-queue", "fifo", "--ageing", "1h")
     assert {"name": "acme/late", "outcome": "started"} in operator.json(*ONCE)
 

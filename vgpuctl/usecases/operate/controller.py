@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from vgpuctl.errors import ConcurrentChange, StoreTooNew, VgpuctlError
+from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.quota.queue_order import has_aged
 from vgpuctl.store.store import Session
@@ -77,12 +78,18 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
             continue
         with services.store.claim(entry) as claim:
             if claim is None:
-                continue
-            served, waits_for_room = serve(services, entry, claim, shutdown_timeout_s)
-            done.append(served)
+                waits_for_room = _is_queued(services, entry)  # another controller is just serving it
+            else:
+                served, waits_for_room = serve(services, entry, claim, shutdown_timeout_s)
+                done.append(served)
         if waits_for_room and has_aged(entry, settings, services.store.now()):
             held_back |= hosts_when_empty(services, entry)
     return done
+
+
+def _is_queued(services: Services, entry: QueueEntry) -> bool:
+    with services.store.reading() as session:
+        return any(one.id == entry.id for one in session.queue())
 
 
 def _fix(services: Services, shutdown_timeout_s: float) -> list[Served]:

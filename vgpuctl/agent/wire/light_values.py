@@ -33,6 +33,8 @@ def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[type], type
         own = dict(vars(cls))
         found: Dict[str, ValueField] = {}
         for name, hint in cls.__annotations__.items():
+            if isinstance(hint, str) and hint.startswith("ClassVar"):
+                continue  # as text in the agent's file (agent_bootstrap.py)
             if getattr(hint, "__origin__", hint) is ClassVar:
                 continue
             one = own.get(name, MISSING)

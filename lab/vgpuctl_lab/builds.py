@@ -54,6 +54,17 @@ def ensure_shim(folder: LabFolder) -> Path:
     return target / "driver_link_shim.so"
 
 
+def ensure_program_client(folder: LabFolder) -> Path:
+    """Build what a login of a simulated host starts as each of its programs (simulated/program_client.c says why)."""
+    source = Path(__file__).parent / "simulated/program_client.c"
+    target = folder.cache / "program-client" / _key([source], "")
+    with built(target) as building:
+        if building:
+            command = [needed_program("cc", package="gcc"), *_C_OPTIONS, "-o", str(building / "client"), str(source)]
+            checked(command, what="building the programs of the simulated hosts", timeout_s=60)
+    return target / "client"
+
+
 def ensure_guest(folder: LabFolder) -> Path:
     """Assemble the tiny guest, a disk and a kernel in one (in_host/guest.S). Returns the raw image, 1 MiB."""
     source = IN_HOST / "guest.S"

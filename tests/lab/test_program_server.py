@@ -4,7 +4,6 @@
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.lab.simulated_fixtures import fleet
+from vgpuctl_lab.builds import ensure_program_client
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 __all__ = ["fleet"]
@@ -101,9 +101,9 @@ def test_a_program_ends_with_its_client(start: Start) -> None:
 
 
 def test_a_client_without_a_server_says_so(tmp_path: Path) -> None:
-    client = Path(lab.__file__).parent / "simulated/program_client.py"
+    client = ensure_program_client(lab.LabFolder(tmp_path / "lab"))
     (tmp_path / "hosts/sim-001").mkdir(parents=True)
     environment = {"VGPUCTL_SIMULATED_HOST": str(tmp_path / "hosts/sim-001")}
-    done = subprocess.run([sys.executable, "-IS", client], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([client], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == f"{client}: the lab daemon runs no programs: No such file or directory\n"

@@ -18,6 +18,7 @@ from typing import Any
 
 from vgpuctl.errors import LabError, UsageError
 from vgpuctl.model.plural import counted
+from vgpuctl_lab.builds import ensure_program_client
 from vgpuctl_lab.folder import LabFolder, default_folder, write_private
 from vgpuctl_lab.identity import ensure_key
 from vgpuctl_lab.process import checked, needed_program
@@ -35,8 +36,7 @@ MOST_HOSTS = 1000
 _START_LIMIT_S = 30.0
 _CALL_LIMIT_S = 300.0
 _END_LIMIT_S = 30.0
-_SOURCES = Path(__file__).parent
-_PACKAGE = _SOURCES.parent
+_PACKAGE = Path(__file__).parent.parent
 
 # The options before -u take no argument, those of -u, -p and -g do; an assignment is an option too.
 _SUDO = """\
@@ -132,7 +132,7 @@ def bring_up(
     with lab.locked():
         began = time.monotonic()
         new = [name for name in wanted if not (lab.host(name) / "state.json").exists()]
-        _prepare(lab)
+        _prepare(parent, lab)
         make_hosts(lab, new)
         tell(f"{len(new)} new hosts written ({time.monotonic() - began:.1f} s)")
         _ensure_daemon(lab)
@@ -249,15 +249,14 @@ def names(*, folder: LabFolder | None = None) -> list[str]:
     return simulated_folder(folder or default_folder()).host_names()
 
 
-def _prepare(lab: SimulatedFolder) -> None:
+def _prepare(parent: LabFolder, lab: SimulatedFolder) -> None:
     """Write what all hosts share: the login key and the programs on their PATH."""
     for folder in (lab.hosts, lab.programs):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     ensure_key(lab.private_key, f"vgpuctl lab {lab.path.parent.name}")
     for program, package in (("sshd", "openssh-server"), ("setpriv", "util-linux"), ("libvirtd", "libvirt-daemon")):
         needed_program(program, package=package)
-    shebang = f"#!{sys.executable} -IS\n"
-    client = shebang + (_SOURCES / "program_client.py").read_text()
+    client = ensure_program_client(parent).read_bytes()
     for program in ("python3", "virt-ssh-helper", "sh", *PROGRAMS):
         write_private(lab.programs / program, client, 0o700)
     write_private(lab.programs / "sudo", _SUDO, 0o700)

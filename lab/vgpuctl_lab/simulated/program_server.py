@@ -7,7 +7,6 @@ like a process of its own. The server imports no module of the agent: each agent
 
 import gc
 import importlib
-import marshal
 import os
 import socket
 import sys
@@ -38,9 +37,10 @@ def become(message: bytes) -> None:
     """Run the program of a client: its arguments, environment and folder."""
     from vgpuctl_lab.simulated import helper, interpreter, program
 
-    sys.argv, environment, folder = marshal.loads(message)
+    folder, count, *words = map(os.fsdecode, message.split(b"\0")[:-1])  # as program_client.c writes them
+    sys.argv, environment = words[: int(count)], words[int(count) :]
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(one.split("=", 1) for one in environment if "=" in one)
     os.chdir(folder)
     mains = {"python3": interpreter.main, "virt-ssh-helper": helper.main}
     mains.get(sys.argv[0].rpartition("/")[2], program.main)()

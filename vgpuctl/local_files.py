@@ -59,6 +59,44 @@ def make_folder(path: Path, what: str, *, mode: int = 0o777) -> None:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
 
 
+def read_own(path: Path) -> bytes | None:
+    """The content of a file that only this user can have written; None where there is none, or others can write to it.
+
+    The file and its folder belong to this user, no other may write to them, and neither is a symbolic link. For what is
+    run or believed although it lies where programs keep copies, such as a cache.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not wait for a writer
+            file = os.open(path.name, flags, dir_fd=folder)
+            with os.fdopen(file, "rb") as opened:
+                found = os.fstat(file)
+                is_own = stat.S_ISREG(found.st_mode) and _is_own(found) and _is_own(os.fstat(folder))
+                return opened.read() if is_own else None
+        finally:
+            os.close(folder)
+    except OSError:
+        return None
+
+
+def make_own_folder(path: Path, what: str) -> bool:
+    """Make a folder of mode 0700, unless there is one or it would lie in another user's. Raises FileNotWritten.
+
+    Returns True if it belongs to this user and no other may write to it.
+    """
+    with writing(what, path):
+        above = next(one for one in (path, *path.parents) if one.exists())
+        if above.stat().st_uid != os.geteuid():  # root with the HOME of another user
+            return False
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _is_own(path.lstat())
+
+
+def _is_own(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
 def make_first_folder(parents: list[Path], what: str, *, prefix: str) -> Path:
     """Make a new folder of mode 0700 in the first of these parents that takes it. Raises FileNotWritten."""
     first: OSError | None = None

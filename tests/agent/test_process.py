@@ -58,9 +58,10 @@ def line(**fields: object) -> bytes:
     return json.dumps({"protocol": 1, **fields}).encode() + b"\n"
 
 
-def test_two_builds_are_equal_bytes() -> None:
+def test_two_builds_are_equal_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = build_agent()
     agent_bundle._build.cache_clear()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     second = build_agent()
     assert first is not second
     assert first == second

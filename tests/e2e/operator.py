@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
+
 from tests.e2e.output_schemas import check_output
 from tests.e2e.warm_start import warm_start
 
@@ -47,6 +49,8 @@ class Operator:
         given = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
+            # The agent that a run has packed is taken by the next one, as by any user's.
+            "XDG_CACHE_HOME": str(user_cache_path()),
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
             "VGPUCTL_INVENTORY": str(self.inventory),

@@ -68,6 +68,27 @@ def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_of_another_user_is_not_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "packed"
+    local_files.write_file(path, "ours", "a file", mode=0o644)
+    assert local_files.read_own(path) == b"ours"
+    if os.geteuid() == 0:
+        os.chown(path, 65534, -1)
+    else:  # who may give no file away is not the one whose file this is
+        path = Path("/etc/passwd")
+    assert path.read_bytes() and local_files.read_own(path) is None
+
+
+def test_no_folder_of_ones_own_is_made_in_that_of_another_user(tmp_path: Path) -> None:
+    assert local_files.make_own_folder(tmp_path / "a/b", "a folder")
+    assert stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 65534, -1)
+        assert not local_files.make_own_folder(tmp_path / "c/d", "a folder") and not (tmp_path / "c").exists()
+    else:
+        assert not local_files.make_own_folder(Path("/vgpuctl/cache"), "a folder")
+
+
 def test_a_folder_is_made_where_there_is_room(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     made = local_files.make_first_folder([tmp_path / "file", tmp_path], "a folder", prefix="x-")

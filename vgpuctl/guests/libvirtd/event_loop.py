@@ -4,18 +4,22 @@
 libvirt wants it registered before a connection is opened. The thread is a daemon and sleeps in poll(2).
 """
 
-import functools
 import threading
 
 from vgpuctl.guests.libvirt_errors import libvirt_module
 
+_STARTING = threading.Lock()
+_started: list[threading.Thread] = []
 
-@functools.cache
+
 def ensure_event_loop() -> None:
-    """Register and run libvirt's default event loop, once in this process."""
-    library = libvirt_module()
-    library.virEventRegisterDefaultImpl()
-    threading.Thread(target=_run, name="libvirt-events", daemon=True).start()
+    """Register and run libvirt's default event loop, once in this process, however many threads ask at once."""
+    with _STARTING:
+        if not _started:
+            library = libvirt_module()
+            library.virEventRegisterDefaultImpl()
+            _started.append(threading.Thread(target=_run, name="libvirt-events", daemon=True))
+            _started[0].start()
 
 
 def _run() -> None:

@@ -50,6 +50,12 @@ def test_json_is_escaped_and_equal(capsys: pytest.CaptureFixture[str]) -> None:
     assert not set(written) & {"\x1b", "\x07", "\u202e", "\ud800"}
 
 
+def test_indented_json_is_as_the_standard_library_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for value in ({}, [], "é\u2603", {"a": [], "b": {}, "c": [[1, -0.5, 1e300, None, True, 10**30], {"d": 'x"\\/'}]}):
+        output.print_json(value)
+        assert capsys.readouterr().out == json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
 def test_csv_and_documents_keep_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_csv(["name"], [["a\x1bc"]])
     output.print_document("x\x1by\nz")

@@ -126,7 +126,9 @@ class _NoSsh(SshProgram):
         super().__init__()
         self._answer = read_answer(text)
 
-    def ask(self, arguments: Sequence[str], address: str, *, name: str) -> Answer:
+    def ask(
+        self, arguments: Sequence[str], address: str, *, name: str, user: str | None = None, port: int | None = None
+    ) -> Answer:
         assert all("\0" not in word and "\n" not in word for word in arguments), "ssh takes one line"
         return self._answer
 

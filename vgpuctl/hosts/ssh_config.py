@@ -85,8 +85,10 @@ def resolve(target: HostTarget, settings: SshSettings) -> Endpoint:
     options = [("identityfile", target.private_key_file)] if target.private_key_file else []
     options = [(key, quoted(path, host=target.name)) for key, path in options]
     options += arguments.options
-    words = _words(settings, target.user, target.port, options, name=target.name)
-    answer = settings.ssh.ask(words, target.address, name=target.name)
+    if target.user is not None:
+        _check_name(target.name, "user", target.user, user_name_fault(target.user))
+    words = _words(settings, None, None, options, name=target.name)
+    answer = settings.ssh.ask(words, target.address, name=target.name, user=target.user, port=target.port)
     endpoint = _endpoint(target.name, target.address, answer, settings)
     endpoint = replace(
         endpoint,

@@ -4,6 +4,7 @@
 import base64
 import binascii
 import fnmatch
+import functools
 import hashlib
 import hmac
 import logging
@@ -60,13 +61,14 @@ def known_lines(endpoint: Endpoint, shown: PublicKey | None = None) -> list[Know
     lines = [line for path in endpoint.known_hosts_files for line in _read(path, endpoint)]
     if endpoint.known_hosts_command:
         lines += _lines_of_command(endpoint, shown)
-    found = [line for line in lines if line.names(endpoint.known_hosts_name)]
+    name, address = endpoint.known_hosts_name, endpoint.host.lower()
+    found = [line for line in lines if line.names(name)]
     if not found and endpoint.known_as is None:
-        found = [line for line in lines if line.names(endpoint.host.lower())]
+        found = [line for line in lines if line.names(address)]
     return found
 
 
-def _lines_of_command(endpoint: Endpoint, shown: PublicKey | None) -> list[KnownHost]:
+def _lines_of_command(endpoint: Endpoint, shown: PublicKey | None) -> Sequence[KnownHost]:
     """Run KnownHostsCommand: before the key exchange for the order of algorithms, then about the key itself."""
     tokens = {"H": endpoint.known_hosts_name, "I": "ORDER", "t": "NONE", "f": "NONE", "K": "NONE"}
     if shown is not None:
@@ -171,10 +173,10 @@ def _where(endpoint: Endpoint) -> str:
     return f"{endpoint.host} port {endpoint.port}"
 
 
-def _read(path: Path, endpoint: Endpoint) -> list[KnownHost]:
+def _read(path: Path, endpoint: Endpoint) -> Sequence[KnownHost]:
     try:
         if not path.exists():
-            return []
+            return ()
         text = read_bounded(path).decode(errors="replace")
     except (OSError, Malformed) as exc:
         said = exc if isinstance(exc, Malformed) else f"cannot be read: {exc.strerror}"
@@ -185,9 +187,11 @@ def _read(path: Path, endpoint: Endpoint) -> list[KnownHost]:
     return _lines(path, text)
 
 
-def _lines(path: Path, text: str) -> list[KnownHost]:
+@functools.lru_cache(maxsize=16)
+def _lines(path: Path, text: str) -> tuple[KnownHost, ...]:
+    """The lines of a file, which is parsed once for all hosts while it stays the same."""
     parsed = (_parse(path, number, line) for number, line in enumerate(text.splitlines(), 1))
-    return [line for line in parsed if line is not None]
+    return tuple(line for line in parsed if line is not None)
 
 
 def _parse(path: Path, number: int, line: str) -> KnownHost | None:
@@ -214,5 +218,7 @@ def _matches_hash(text: str, host: str) -> bool:
 
 
 def _matches_pattern(host: str, pattern: str) -> bool:
+    if "*" not in pattern and "?" not in pattern:
+        return host == pattern
     # ssh knows * and ? only; the brackets of [host]:port are literal.
     return fnmatch.fnmatchcase(host, pattern.replace("[", "[[]"))

@@ -7,6 +7,7 @@ libvirt's client speaks to the socket as if the daemon were here; each open of t
 
 import contextlib
 import fcntl
+import functools
 import os
 import select
 import shutil
@@ -168,8 +169,10 @@ class _Bridge:
         poll = select.poll()
         poll.register(self._client, select.POLLIN)
         poll.register(process.fileno(), select.POLLIN)
+        client = self._client.fileno()
+        ready: set[int] = set()
         while True:
-            data = process.take()
+            data = b"" if ready == {client} else process.take()
             if data is None:
                 # The daemon hangs up after a goodbye, and virt-ssh-helper may end before it has passed the answer on.
                 return not self._calls.has_said_goodbye
@@ -186,7 +189,7 @@ class _Bridge:
                     self._client.sendall(overdue.answer)
                     return False
                 ready = {number for number, _ in poll.poll(_POLL_MS)}
-                if self._client.fileno() in ready:
+                if client in ready:
                     data = self._client.recv(_CHUNK)
                     if not data:
                         return False
@@ -223,8 +226,12 @@ def _private_folder() -> Path:
     return made
 
 
+@functools.cache
 def _remove_dead_folders(parent: Path) -> None:
-    """Remove what killed commands of this user left: a socket is there, and nobody holds its folder's lock."""
+    """Remove what killed commands of this user left: a socket is there, and nobody holds its folder's lock.
+
+    Once for all hosts: each looks at the folders of all others.
+    """
     for path in parent.glob(f"{_FOLDER_PREFIX}*/{_SOCKET_NAME}"):
         with contextlib.suppress(OSError):
             os.close(_lock(path.parent))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 1024
 # stdout wakes the reader at once; stderr and a stdin that was blocked are looked at this often.
 _SLICE_S = 0.1
+# While a line is waited for, mostly an answer of the agent's: each look of each host's thread takes processor time.
+_SLICE_OF_LINE_S = 0.5
 _SHOWN_COMMAND = 80
 _SLICE_SENDING_S = 0.01
 _CUT_OFF_TRIES = 50
@@ -146,7 +148,7 @@ class RemoteProcess:
             if searched > LONGEST_LINE:
                 raise self._too_much(LONGEST_LINE, "in one line")
             self._check(limit)
-            self._receive(limit.left_s(at_most=_SLICE_S))
+            self._receive(limit.left_s(at_most=_SLICE_OF_LINE_S))
         line = bytes(self._stdout[:end])
         del self._stdout[: end + 1]
         return line

@@ -9,6 +9,7 @@ import string
 
 # Between single quotes these mean themselves in each of the shells.
 _PLAIN = frozenset((string.ascii_letters + string.digits + " _@%+=:,./-").encode())
+_WRITTEN = {byte: f"\\0{byte:03o}" for byte in range(256) if byte not in _PLAIN}
 
 
 def shell_line(script: str) -> str:
@@ -16,7 +17,6 @@ def shell_line(script: str) -> str:
 
     A byte that shells read differently is written as `\\0ooo`, which printf's %b turns back (POSIX, printf).
     """
-    encoded = "".join(
-        chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in script.encode(errors="surrogateescape")
-    )
+    # Each byte as the character of its number: the agent's start-up program is long, and every host gets it.
+    encoded = script.encode(errors="surrogateescape").decode("latin-1").translate(_WRITTEN)
     return f"""exec /bin/sh -c 'eval "$(printf %b "$0")"' '{encoded}'"""

@@ -20,19 +20,19 @@ from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import closed_functions, refuse_closed_gpu, refuse_closed_host
 from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.offer import Refusal
-from vgpuctl.usecases.support.gpu_health import last_health, look_at_health
+from vgpuctl.usecases.support.full_survey import survey_fully
+from vgpuctl.usecases.support.gpu_health import last_health
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
     ObservedHost,
     describe_age,
     libvirt_problems,
-    look,
     missing_gpus,
     observed_hosts,
 )
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import Survey, survey
+from vgpuctl.usecases.support.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,7 @@ def read_gpus(
     libvirt is asked on the hosts that are read.
     """
     wanted = services.hosts() if hosts is None else hosts
-    seen = survey(services, wanted, refresh=refresh)
-    look(services, seen.read)
-    look_at_health(services, seen.read)
+    seen, _silent = survey_fully(services, wanted, refresh=refresh)
     with services.store.reading() as session:
         leases = session.leases()
         silent = libvirt_problems(session)

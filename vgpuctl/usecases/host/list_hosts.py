@@ -10,17 +10,15 @@ from vgpuctl.model.plural import counted
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.gpu_health import look_at_health
+from vgpuctl.usecases.support.full_survey import survey_fully
 from vgpuctl.usecases.support.layout_records import layout_differences
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     ObservedHost,
     describe_age,
-    look,
     observed_hosts,
 )
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,9 @@ class ListedHost:
 def list_hosts(services: Services) -> Sequence[ListedHost]:
     """Read every host now; one that does not answer is a row with its problem."""
     names = services.hosts()
-    seen = survey(services, names, refresh=True)
+    seen, silent = survey_fully(services, names, refresh=True)
     facts = {capacity.name: capacity.facts for capacity in seen.capacities}
     problems = dict(seen.failures)
-    silent = look(services, seen.read)
-    look_at_health(services, seen.read)
     hosts = [ListedHost(name, facts.get(name), problems.get(name), libvirt_problem=silent.get(name)) for name in names]
     return [_completed(services, host) for host in _with_observations(services, hosts)]
 

@@ -21,14 +21,14 @@ from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.host.list_gpus import board_name
-from vgpuctl.usecases.support.gpu_health import last_health, look_at_health
+from vgpuctl.usecases.support.full_survey import survey_fully
+from vgpuctl.usecases.support.gpu_health import last_health
 from vgpuctl.usecases.support.guest_driver import read_host
 from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
     describe_age,
-    look,
     missing_gpus,
     observed_hosts,
 )
@@ -114,10 +114,8 @@ def show_gpu(services: Services, host: str, named: str) -> ShownGpu:
 
 def _read_host(services: Services, host: str) -> tuple[HostCapacity, str | None]:
     """The host now, else as it is cached, with the reason."""
-    seen = survey(services, [host], refresh=True)
+    seen, _silent = survey_fully(services, [host], refresh=True)
     if seen.capacities:
-        look(services, seen.read)
-        look_at_health(services, seen.read)
         return seen.capacities[0], None
     ((_, error),) = seen.failures
     with services.store.reading() as session:

@@ -2,7 +2,7 @@
 """The health of GPUs in the store: the last reading of each host, events of what is new, and quarantines."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -19,14 +19,6 @@ from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
 
 _KIND, _ROMS = "health", "roms"
-
-
-def look_at_health(services: Services, names: Sequence[str]) -> None:
-    """Read the health of the GPUs of these hosts and note what is new. The user is told where it cannot be read."""
-    services.open_store()
-    for result in services.on_hosts(names, lambda name: read_health(services, name)):
-        if result.error is not None:
-            services.say(f"warning: {result.name}: the health of its GPUs is unknown: {result.error.message}")
 
 
 def read_health(services: Services, name: str) -> HostHealth:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -27,13 +27,19 @@ class Survey:
 
 
 def survey(
-    services: Services, names: Sequence[str], *, refresh: bool, remember: bool = True, may_contact: bool = True
+    services: Services,
+    names: Sequence[str],
+    *,
+    refresh: bool,
+    remember: bool = True,
+    may_contact: bool = True,
+    read: Callable[[str], HostFacts] | None = None,
 ) -> Survey:
     """Know the facts of `names`.
 
     refresh: read every host now; otherwise only those the store has no facts of.
     remember: write what was read to the store's cache (not for a dry run). may_contact: if not, hosts that would have
-    to be read are failures.
+    to be read are failures. read: reads and remembers a host, in place of `read_facts`.
     """
     with services.store.reading() as session:
         cached = {name: facts for name, facts in session.all_facts().items() if name in set(names)}
@@ -42,7 +48,7 @@ def survey(
     missing = [name for name in names if refresh or name not in cached]
     capacities: dict[str, HostCapacity] = {}
     failures: list[tuple[str, VgpuctlError]] = []
-    read: list[str] = []
+    answered: list[str] = []
 
     def add(name: str, facts: HostFacts, generation: int) -> None:
         try:
@@ -62,13 +68,15 @@ def survey(
         )
 
     def facts_of(name: str) -> HostFacts:
+        if read is not None:
+            return read(name)
         return read_facts(services, name) if remember else services.host(name).agent.facts()
 
     for result in services.on_hosts(missing, facts_of):
         if result.error is not None:
             failures.append((result.name, result.error))
             continue
-        read.append(result.name)
+        answered.append(result.name)
         assert result.value is not None
         add(result.name, result.value, generations[result.name])
-    return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures), tuple(read))
+    return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures), tuple(answered))

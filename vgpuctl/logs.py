@@ -66,6 +66,11 @@ def start(
         _add(_File(file, warn), logging.DEBUG)
 
 
+def note_end(code: int) -> None:
+    """Log the end of the command. code: its exit code."""
+    _LOGGER.info("ended", extra={"fields": {"exit_code": code}})
+
+
 def stop() -> None:
     """Close what `start` opened."""
     while _started:

@@ -1,38 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command's entry: finds the subcommand's module by name, and is the only place that ends the process on an error.
 
-Importing this module imports click, and of ours errors, output and signal handling: `vgpuctl --help` stays quick.
+`vgpuctl --help` imports little more than click: what only a command or an error needs is imported there.
+tests/unit/cli/test_imports.py has the list.
 """
 
 import contextlib
 import importlib
 import io
-import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
 from vgpuctl.cli.contents import COMMANDS, DAILY, FOLDERS, MADE_BY, SECTIONS
-from vgpuctl.cli.support import rehearsal
-from vgpuctl.cli.support.configuration import ConfiguredDefaults, forget_configuration
-from vgpuctl.cli.support.conventions import apply_conventions
-from vgpuctl.cli.support.examples import Example, examples_text
+from vgpuctl.cli.support import command_line
 from vgpuctl.cli.support.log_options import accept_log_options
-from vgpuctl.cli.support.output import Styled, be_quiet, drop_output, print_document, print_json_error, print_line
-from vgpuctl.cli.support.output_format import OutputFormat, choose, chosen
-from vgpuctl.errors import FileNotWritten, Interrupted, Unexpected, UsageError, VgpuctlError
-from vgpuctl.local_files import is_out_of_room, not_written
-from vgpuctl.usecases.support import interruptions
 
-_LOGGER = logging.getLogger("vgpuctl")
-_SILENT = logging.NullHandler()
-_LONGEST_LINE = 4000
-_LOGGER.addHandler(logging.NullHandler())
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from vgpuctl.cli.support.examples import Example
+
+_INTERRUPTED = 130
+"""The exit code of `Interrupted`."""
 
 
 class _LazyGroup(click.Group):
@@ -50,6 +45,9 @@ class _LazyGroup(click.Group):
             command = plugin.load()
         else:
             return None
+        from vgpuctl.cli.support.conventions import apply_conventions
+        from vgpuctl.cli.support.examples import examples_text
+
         assert isinstance(command, click.Command)
         apply_conventions(command)
         command.epilog = command.epilog or examples_text(examples_of(name))
@@ -58,6 +56,8 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not context.resilient_parsing:  # as where a shell completes
+            _prepare_command()
         try:
             return super().resolve_command(context, args)
         except click.UsageError as error:
@@ -72,6 +72,14 @@ class _LazyGroup(click.Group):
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", context) from None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """The commands that begin so, with their lines of the table of contents: none is imported for it."""
+        from click.shell_completion import CompletionItem
+
+        lines = COMMANDS | {name: plugin.text for name, plugin in plugins.installed().items()}
+        found = [CompletionItem(name, help=lines[name]) for name in sorted(lines) if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Daily commands"):
             formatter.write_dl([(name, COMMANDS[name]) for name in DAILY])
@@ -83,7 +91,7 @@ class _LazyGroup(click.Group):
                 formatter.write_dl([(name, plugin.text) for name, plugin in added.items()])
 
 
-def examples_of(name: str) -> Sequence[Example]:
+def examples_of(name: str) -> "Sequence[Example]":
     """The examples of a command, in the table of its folder."""
     if name not in FOLDERS:
         return ()
@@ -108,6 +116,8 @@ class _EveryDefaults(dict[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         group = self._context.command
         command = group.get_command(self._context, name) if isinstance(group, click.Group) else None
+        from vgpuctl.cli.support.configuration import ConfiguredDefaults
+
         return default if command is None else ConfiguredDefaults(command)
 
 
@@ -160,7 +170,7 @@ def leave(code: int) -> NoReturn:
     After an interrupt, threads and locks of paramiko and libvirt may be in any state, and the end of the interpreter
     would wait for them. Open connections end with the process, as after kill -9.
     """
-    if code == Interrupted.exit_code:
+    if code == _INTERRUPTED:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
@@ -168,107 +178,54 @@ def leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def forget() -> None:
-    """Forget what the options of a command line set in this process."""
-    choose(OutputFormat.TEXT)
-    be_quiet(is_quiet=False)
-    forget_configuration()
-    rehearsal.begin(None)
-
-
 def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
-    interruptions.install()
-    forget()
-    # Without a handler, Python writes what libraries log to stderr, tracebacks and control characters too.
-    logging.getLogger().addHandler(_SILENT)
+    command_line.begin()
     try:
         try:
             code = _run(arguments)
-            interruptions.end()
-        except KeyboardInterrupt:
-            code = _interrupted(arguments)
-        _LOGGER.info("ended", extra={"fields": {"exit_code": code}})
+            if (interruptions := _loaded("usecases.support.interruptions")) is not None:
+                interruptions.end()
+        except KeyboardInterrupt as error:
+            code = _report(error, arguments)
+        if (logs := _loaded("logs")) is not None:
+            logs.note_end(code)
         return code
     finally:
-        if "vgpuctl.logs" in sys.modules:
-            sys.modules["vgpuctl.logs"].stop()
+        if (logs := _loaded("logs")) is not None:
+            logs.stop()
 
 
 def _run(arguments: list[str]) -> int:
     try:
         result: Any = command.main(args=arguments, prog_name="vgpuctl", standalone_mode=False)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
-    except click.Abort as stopped:
-        if isinstance(stopped.__cause__, KeyboardInterrupt):
-            return _interrupted(arguments)
-        if isinstance(stopped.__context__, EOFError):
-            return _report(
-                UsageError("a yes is needed, and nobody can answer here", hint="give --yes to go on without it"),
-                arguments,
-            )
-        return _report(Interrupted("stopped: no answer was given, or Ctrl-C was pressed"), arguments)
-    except KeyboardInterrupt:
-        return _interrupted(arguments)
-    except click.ClickException as error:
-        written = io.StringIO()
-        error.show(written)
-        print_document(written.getvalue(), nl=False, err=True)
-        return error.exit_code
-    except VgpuctlError as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - each has its words and exit code
         return _report(error, arguments)
-    except BrokenPipeError:
-        drop_output(sys.stdout)
-        return 0
-    except Exception as error:
-        if isinstance(error, OSError) and is_out_of_room(error):
-            return _report(
-                not_written(error, "the output" if error.filename is None else "a file", error.filename), arguments
-            )
-        _LOGGER.error("unexpected error", exc_info=True)
-        return _report(Unexpected.of(error), arguments)
+    return result if isinstance(result, int) else 0
 
 
-def _interrupted(arguments: list[str]) -> int:
-    """Report an interrupt; what can be rolled back is by now."""
-    hint = "`vgpuctl repair` shows what an interrupted run left, and finishes it"
-    return _report(Interrupted("interrupted", hint=hint), arguments)
+def _report(error: BaseException, arguments: list[str]) -> int:
+    from vgpuctl.cli.support.failure import report
+
+    return report(error, arguments)
 
 
-def _report(error: VgpuctlError, arguments: list[str]) -> int:
-    if isinstance(error, FileNotWritten):
-        _drop_full_output()
-    _LOGGER.debug("error", extra={"fields": {"reference": error.reference, "message": error.message}}, exc_info=error)
-    if chosen().is_for_programs():
-        described = {
-            "reference": error.reference,
-            "message": error.message,
-            "context": list(error.context),
-            "hint": error.hint,
-        }
-        print_json_error({"error": described})
-        return error.exit_code
-    first, *others = [_cut(line) for line in error.message.split("\n")]
-    print_line(Styled("error", "red", is_bold=True), f": {first}", err=True)
-    brief = None if "--all-refusals" in arguments else getattr(error, "brief", None)
-    for line in (*others, *(error.context if brief is None else brief)):
-        print_line(f"  {_cut(line)}", err=True)
-    if error.hint:
-        print_line(f"hint: {error.hint}", err=True)
-    return error.exit_code
+def _loaded(name: str) -> Any:
+    """A module of vgpuctl if this command line has imported it, else None."""
+    return sys.modules.get(f"vgpuctl.{name}")
 
 
-def _drop_full_output() -> None:
-    """Forget what stdout still holds when it takes nothing."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        drop_output(sys.stdout)
+def _prepare_command() -> None:
+    """From here on, before a command is imported, a signal interrupts it, and what libraries log is not shown.
 
+    Without a handler, Python writes what they log to stderr, tracebacks and control characters too.
+    """
+    import logging
 
-def _cut(line: str) -> str:
-    """A host's answer may be of any length; a line for a person is not."""
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… ({len(line)} characters)"
+    from vgpuctl.usecases.support import interruptions
+
+    interruptions.install()
+    root = logging.getLogger()
+    if not any(isinstance(one, logging.NullHandler) for one in root.handlers):
+        root.addHandler(logging.NullHandler())

@@ -11,8 +11,7 @@ import functools
 import importlib
 import os
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 GROUP = "vgpuctl.commands"
 
@@ -20,8 +19,7 @@ PACKAGES = {"lab": "vgpuctl-lab"}
 """The package that adds each known command, for the error when it is not installed."""
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """One added command. text: its line in the table of contents. target: `MODULE:ATTRIBUTE`."""
 
     text: str
@@ -56,9 +54,10 @@ def _packages(folder: str) -> list[str]:
 
 def _entry_points(path: str) -> dict[str, str]:
     """Read the group's `name = module:attribute` lines."""
-    lines = _lines(path)
-    if f"[{GROUP}]" not in lines:
+    content = _content(path)
+    if f"[{GROUP}]".encode() not in content:  # as in nearly all packages: nothing is decoded
         return {}
+    lines = content.decode().splitlines()
     targets: dict[str, str] = {}
     for line in lines[lines.index(f"[{GROUP}]") + 1 :]:
         if line.startswith("["):
@@ -70,15 +69,13 @@ def _entry_points(path: str) -> dict[str, str]:
 
 
 def _summary(package: str) -> str:
-    summaries = (
-        line.removeprefix("Summary: ") for line in _lines(f"{package}/METADATA") if line.startswith("Summary: ")
-    )
-    return next(summaries, "")
+    lines = _content(f"{package}/METADATA").decode().splitlines()
+    return next((line.removeprefix("Summary: ") for line in lines if line.startswith("Summary: ")), "")
 
 
-def _lines(path: str) -> list[str]:
+def _content(path: str) -> bytes:
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib would cost an import of its own
-            return file.read().splitlines()
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib would cost an import of its own
+            return file.read()
     except OSError:
-        return []
+        return b""

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from vgpuctl.cli.main import command as command_line
-from vgpuctl.cli.main import forget
+from vgpuctl.cli.support.command_line import begin
 
 ROOT = Path(__file__).parents[3]
 _PAGES = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/uses/*.md"))
@@ -58,7 +58,7 @@ def _fault(arguments: list[str]) -> str | None:
     except (click.ClickException, click.exceptions.Exit) as error:
         return None if isinstance(error, click.exceptions.Exit) else error.format_message().partition("\n")[0]
     finally:
-        forget()
+        begin()
     return None
 
 

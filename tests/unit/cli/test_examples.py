@@ -8,7 +8,8 @@ import pytest
 
 from vgpuctl.cli.contents import COMMANDS
 from vgpuctl.cli.main import command as command_line
-from vgpuctl.cli.main import examples_of, forget
+from vgpuctl.cli.main import examples_of
+from vgpuctl.cli.support.command_line import begin
 
 _LONGEST_MEANING = 60
 
@@ -24,8 +25,8 @@ def test_a_command_has_two_examples_that_it_takes(name: str, tmp_path: Path, mon
     assert len({one.line for one in examples}) >= 2, "two examples in the examples.py of its folder"
     for one in examples:
         first, *arguments = one.arguments
-        forget()
+        begin()
         assert first == name
         assert 0 < len(one.meaning) <= _LONGEST_MEANING and not one.meaning.endswith(".")
         command.make_context(name, arguments, parent=parent)
-    forget()
+    begin()

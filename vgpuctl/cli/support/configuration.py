@@ -4,7 +4,6 @@
 No file is read before an option or a setting needs a default.
 """
 
-import functools
 import os
 import sys
 from collections.abc import Iterator, MutableMapping
@@ -13,41 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vgpuctl.cli.support.command_line import running
 from vgpuctl.cli.support.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.model.configuration import Configuration
 
-_chosen_context: str | None = None
 
-
-def choose_context(_context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
-    """Take the context of --context."""
-    global _chosen_context
-    if name is not None:
-        _chosen_context = name
-
-
-def forget_configuration() -> None:
-    """Begin a command line: no context is chosen, and no file is read."""
-    global _chosen_context
-    _chosen_context = None
-    configuration.cache_clear()
-
-
-@functools.cache
 def configuration() -> "Configuration":
-    """What the files say. Raises InventoryError for one that is wrong, NotFound for an unknown context."""
-    from vgpuctl.usecases.support.configuration import load_configuration
+    """What the files say, read once. Raises InventoryError for one that is wrong, NotFound for an unknown context."""
+    chosen = running()
+    if chosen.configuration is None:
+        from vgpuctl.usecases.support.configuration import load_configuration
 
-    try:
-        folder = Path.cwd()
-    except OSError:
-        folder = Path("/")
-    found = load_configuration(os.environ, folder, _chosen_context)
-    for one in found.ignored:
-        say(f"warning: configuration file ignored: {one}")
-    return found
+        try:
+            folder = Path.cwd()
+        except OSError:
+            folder = Path("/")
+        chosen.configuration = load_configuration(os.environ, folder, chosen.context_name)
+        for one in chosen.configuration.ignored:
+            say(f"warning: configuration file ignored: {one}")
+    return chosen.configuration
 
 
 def configured(key: str) -> Any:

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examples of a command, shown at the end of its help page. tests/unit/cli/test_examples.py reads every line."""
 
-import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """One command line as a user types it, without `vgpuctl`, and what it does."""
 
     line: str
@@ -16,6 +14,8 @@ class Example:
     @property
     def arguments(self) -> list[str]:
         """What a shell makes of the line."""
+        import shlex
+
         return shlex.split(self.line)
 
 

@@ -12,9 +12,10 @@ from typing import Any, Generic, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from vgpuctl.cli.support.command_line import OutputFormat
 from vgpuctl.cli.support.ending import stop_on_signals
 from vgpuctl.cli.support.output import Styled, print_csv, print_json, print_line, say
-from vgpuctl.cli.support.output_format import OutputFormat, list_format
+from vgpuctl.cli.support.output_format import list_format
 from vgpuctl.cli.support.terminal import terminal_width
 from vgpuctl.errors import UsageError
 from vgpuctl.model.natural_order import natural, natural_path

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`-v`, `-vv`, `-q` and `--log-file`: understood before the command's name, where help shows them, and after it."""
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
-from vgpuctl.cli.support.configuration import choose_context
-from vgpuctl.cli.support.output import be_quiet, print_document, print_line
+from vgpuctl.cli.support.command_line import running
 
 _DEBUG = 2
 
@@ -36,7 +33,7 @@ def accept_log_options(command: click.Command, *, hidden: bool) -> None:
             is_eager=True,
             expose_value=False,
             hidden=hidden,
-            callback=choose_context,
+            callback=_choose_context,
             help="Use this context of the configuration files (docs/configuration.md).  [env: VGPUCTL_CONTEXT]",
         ),
         click.Option(
@@ -49,7 +46,7 @@ def accept_log_options(command: click.Command, *, hidden: bool) -> None:
         ),
         click.Option(
             ["--log-file"],
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=click.Path(dir_okay=False),
             metavar="FILE",
             expose_value=False,
             hidden=hidden,
@@ -59,20 +56,32 @@ def accept_log_options(command: click.Command, *, hidden: bool) -> None:
     ]
 
 
+def _choose_context(_context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        running().context_name = name
+
+
 def _log_on_stderr(_context: click.Context, _parameter: click.Parameter, count: int) -> None:
     if count:
+        from functools import partial
+
         from vgpuctl import logs
+        from vgpuctl.cli.support.output import print_document
 
         logs.start(verbosity=min(count, _DEBUG), write=partial(print_document, err=True))
 
 
 def _be_quiet(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
     if given:
-        be_quiet()
+        running().is_quiet = True
 
 
 def _log_to_file(_context: click.Context, _parameter: click.Parameter, file: Any) -> None:
     if file is not None:
-        from vgpuctl import logs
+        from functools import partial
+        from pathlib import Path
 
-        logs.start(file=file, warn=partial(print_line, err=True))
+        from vgpuctl import logs
+        from vgpuctl.cli.support.output import print_line
+
+        logs.start(file=Path(file), warn=partial(print_line, err=True))

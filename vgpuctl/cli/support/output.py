@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
-from vgpuctl.cli.support.output_format import OutputFormat, chosen
-from vgpuctl.cli.support.rehearsal import current
+from vgpuctl.cli.support.command_line import OutputFormat, running
 from vgpuctl.local_files import writing
 from vgpuctl.model.printable import printable, printable_document, printable_json
 
@@ -57,14 +56,14 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
     Dataclasses become objects, enums their value. Objects of a rehearsal say `"dry_run": true` too, and an object has
     the `steps` that hosts were spared.
     """
-    rehearsal = current()
+    rehearsal = running().rehearsal
     if rehearsal is not None:
         value = plain(value)
         if isinstance(value, dict):
             value = {"steps": plain(rehearsal.take()), **value, "dry_run": True}
         elif isinstance(value, list):
             value = [one | {"dry_run": True} if isinstance(one, dict) else one for one in value]
-    if chosen() is OutputFormat.YAML:
+    if running().form is OutputFormat.YAML:
         from vgpuctl.yaml_text import yaml_text
 
         _write(("" if indent else "---\n") + yaml_text(plain(value), is_ascii=True), nl=False)
@@ -116,7 +115,7 @@ def _fields(kind: type) -> tuple[str, ...] | None:
 def finish_rehearsal() -> None:
     """Print the data of a command whose dry run ended at a change of a host."""
     say("nothing was changed; the checks before this step passed")
-    if chosen().is_for_programs():
+    if running().form.is_for_programs():
         print_json({"changed": True})
 
 
@@ -140,19 +139,10 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     print_document(written.getvalue(), nl=False)
 
 
-_is_quiet = False
-
-
-def be_quiet(*, is_quiet: bool = True) -> None:
-    """Print no remarks from now on, or print them again."""
-    global _is_quiet
-    _is_quiet = is_quiet
-
-
 def say(text: str) -> None:
     """Print one remark for people on stderr, unless -q was given; that of a rehearsal begins with `dry run: `."""
-    if not _is_quiet:
-        print_line(text if current() is None else f"dry run: {text}", err=True)
+    if not running().is_quiet:
+        print_line(text if running().rehearsal is None else f"dry run: {text}", err=True)
 
 
 _status = ""
@@ -168,7 +158,7 @@ def show_status(text: str) -> None:
     """
     global _status
     with _status_lock:
-        if _is_quiet or _is_status_held or not sys.stderr.isatty() or text == _status:
+        if running().is_quiet or _is_status_held or not sys.stderr.isatty() or text == _status:
             return
         shown = printable(text)
         blanks = " " * (len(_status) - len(shown))
@@ -193,7 +183,7 @@ def confirm(question: str) -> None:
 
     Nobody is asked in a rehearsal.
     """
-    if current() is not None:
+    if running().rehearsal is not None:
         return
     try:
         click.confirm(printable(question), abort=True, err=True)

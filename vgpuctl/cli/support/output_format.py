@@ -5,46 +5,18 @@ The form counts for the whole process: a command's data, and the error that ends
 """
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from vgpuctl.cli.support.command_line import OutputFormat, running
+
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class OutputFormat(StrEnum):
-    """The forms of data. TEXT is what a command prints for people, TABLE the same of a list."""
-
-    TEXT = "text"
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
-    CSV = "csv"
-
-    def is_for_programs(self) -> bool:
-        """True for JSON and YAML, which have all of a command's fields."""
-        return self in (OutputFormat.JSON, OutputFormat.YAML)
 
 
 OF_ONE = (OutputFormat.TEXT, OutputFormat.JSON, OutputFormat.YAML)
 OF_LIST = (*(form for form in OutputFormat if form is not OutputFormat.TEXT),)
-
-_chosen = OutputFormat.TEXT
-
-
-def chosen() -> OutputFormat:
-    """The form that the command line asked for, TEXT before it was read."""
-    return _chosen
-
-
-def choose(form: OutputFormat) -> None:
-    """Set the form of this process."""
-    global _chosen
-    _chosen = form
 
 
 def as_json(function: Command) -> Command:
@@ -92,7 +64,7 @@ def _listed(forms: tuple[OutputFormat, ...]) -> str:
 
 
 def _read_short(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
-    choose(OutputFormat.JSON if given else OutputFormat.TEXT)
+    running().form = OutputFormat.JSON if given else OutputFormat.TEXT
 
 
 def _read(
@@ -100,7 +72,7 @@ def _read(
 ) -> OutputFormat:
     """The form that was asked for. A usual form (of the environment, or of a file) that the command lacks is left."""
     is_written = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-    if chosen() is OutputFormat.JSON:
+    if running().form is OutputFormat.JSON:
         if is_written and given != OutputFormat.JSON:
             raise click.UsageError(f"--json and -o {given} exclude each other.")
         return OutputFormat.JSON
@@ -108,5 +80,5 @@ def _read(
     if given is not None and given not in forms and (is_written or not is_known):
         raise click.BadParameter(f"{given!a} is no form of this output; take {_listed(forms)}.", context, parameter)
     form = OutputFormat(given) if given in forms else forms[0]
-    choose(form)
+    running().form = form
     return form

@@ -10,7 +10,6 @@ from click.core import ParameterSource
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.qualified_name import split_name, without_tenant
-from vgpuctl.model.vpc import PortProtocol
 
 NAMES = ("name", "names")
 TENANT = "tenant"
@@ -79,6 +78,8 @@ def _split(written: str, *, has_protocol: bool) -> tuple[str | None, str]:
     """The tenant that a name is written with, None without one, and the plain name."""
     whose, name = split_name(written)
     if has_protocol and whose is not None:
+        from vgpuctl.model.vpc import PortProtocol
+
         before, protocol = split_name(whose)
         if protocol in tuple(PortProtocol):
             return before, f"{protocol}/{name}"

@@ -7,11 +7,14 @@ before they change have a `--dry-run` of their own, which prints the plan.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.model.rehearsal import Rehearsal, RehearsalEnds, RehearsedStep
+from vgpuctl.cli.support.command_line import running
+
+if TYPE_CHECKING:
+    from vgpuctl.model.rehearsal import RehearsedStep
 
 REHEARSED = frozenset(
     {"create-licence-pool", "set-licence-pool", "delete-licence-pool"}
@@ -32,21 +35,7 @@ class JsonRehearsal(TypedDict):
 
     changed: bool
     dry_run: bool
-    steps: Sequence[RehearsedStep]
-
-
-_current: Rehearsal | None = None
-
-
-def current() -> Rehearsal | None:
-    """The dry run of this process; None while there is none, and for a command with a --dry-run of its own."""
-    return _current
-
-
-def begin(rehearsal: Rehearsal | None) -> None:
-    """Set the dry run of this process."""
-    global _current
-    _current = rehearsal
+    steps: "Sequence[RehearsedStep]"
 
 
 def offer_rehearsal(command: click.Command, *, say: Callable[[str], None], finish: Callable[[], None]) -> None:
@@ -59,7 +48,9 @@ def offer_rehearsal(command: click.Command, *, say: Callable[[str], None], finis
 
     def note(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
         if given and not context.resilient_parsing:
-            begin(Rehearsal(say))
+            from vgpuctl.model.rehearsal import Rehearsal
+
+            running().rehearsal = Rehearsal(say)
 
     command.params.append(
         click.Option(
@@ -75,6 +66,8 @@ def offer_rehearsal(command: click.Command, *, say: Callable[[str], None], finis
 
     @functools.wraps(run)
     def rehearsed(**given: Any) -> Any:
+        from vgpuctl.model.rehearsal import RehearsalEnds
+
         try:
             return run(**given)
         except RehearsalEnds:

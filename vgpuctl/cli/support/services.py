@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from vgpuctl.cli.support.command_line import running
 from vgpuctl.cli.support.configuration import configured
 from vgpuctl.cli.support.options import inventory_reader
 from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.progress import FleetLine
-from vgpuctl.cli.support.rehearsal import current
 from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
 from vgpuctl.model.plural import counted
@@ -59,7 +59,7 @@ def services(
             reachable_networks=_list("reachable_networks"),
             cluster_networks=_list("cluster_networks"),
             inventory_reader=inventory_reader() or configured("inventory_reader"),
-            rehearsal=current(),
+            rehearsal=running().rehearsal,
         ),
         _tell,
         watch=FleetLine(),

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.command_line import running
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import confirm, plain, say
-from vgpuctl.cli.support.rehearsal import current
 from vgpuctl.cli.support.services import report_hosts
 from vgpuctl.errors import UsageError
 from vgpuctl.model.labels import is_label_change, parse_label_change
@@ -118,7 +118,7 @@ class VmChoice:
 
 def _answer(result: "VmResult[Value]", json: "Callable[[Value], Item]") -> Item:
     """The JSON of one VM. A dry run adds its steps, and has no more than that of a VM whose host would be changed."""
-    if current() is None:
+    if running().rehearsal is None:
         return json(cast("Value", result.value))
     found = {"changed": True, "vm": result.vm} if result.is_cut else plain(json(cast("Value", result.value)))
     return cast("Item", {**found, "steps": result.steps})

@@ -12,9 +12,8 @@ import click
 import pytest
 import yaml
 
-from vgpuctl.cli.support import output_format
+from vgpuctl.cli.support import command_line
 from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output_format import OutputFormat
 from vgpuctl.cli.support.table_text import TableColumn, table_text
 from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.units import format_mib, parse_mib
@@ -54,9 +53,9 @@ LISTING: Listing[_Host, dict[str, str | None]] = Listing(
 
 @pytest.fixture(autouse=True)
 def _fresh_form() -> Iterator[None]:
-    output_format.choose(OutputFormat.TEXT)
+    command_line.begin()
     yield
-    output_format.choose(OutputFormat.TEXT)
+    command_line.begin()
 
 
 @click.command()

@@ -150,8 +150,8 @@ def host_files(
             hint="run `make setup`, or apt-get install sudo",
         )
     files = {path: (content.encode(), mode) for path, (content, mode) in text.items()}
-    for name, mode in (("boot", 0o755), ("keep-mig-mode", 0o755)):
-        files[name] = ((IN_HOST / name).read_bytes(), mode)
+    for name in ("boot", "start-libvirtd", "keep-mig-mode"):
+        files[name] = ((IN_HOST / name).read_bytes(), 0o755)
     files["sriov-manage"] = (_sriov_manage().encode(), 0o755)
     files["etc/inittab"] = ((IN_HOST / "inittab").read_bytes(), 0o644)
     files["guest/initramfs"] = (guest_initramfs(), 0o644)

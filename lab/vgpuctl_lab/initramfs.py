@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first files of an emulated host: busybox, a few modules, our init, and what makes the host this host."""
 
+import lzma
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,8 @@ from vgpuctl.errors import LabError
 from vgpuctl_lab.builds import IN_HOST
 from vgpuctl_lab.kernel import Kernel
 
-_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_blk", "crc32c_generic", "ext4", "virtio_net")
+# What the root file system needs.
+ROOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_blk", "crc32c_generic", "ext4", "virtio_net")
 _FILE, _FOLDER, _LINK, _CHARACTER_DEVICE = 0o100000, 0o040000, 0o120000, 0o020000
 _BUSYBOX = (Path("/bin/busybox"), Path("/usr/bin/busybox-static"))
 
@@ -72,10 +74,7 @@ def initramfs(kernel: Kernel, host_files: Mapping[str, tuple[bytes, int]]) -> by
     archive.add("bin/busybox", busybox(), 0o755)
     archive.add_link("bin/sh", "busybox")
     archive.add("init", (IN_HOST / "init").read_bytes(), 0o755)
-    files = modules_in_order((kernel.modules / "modules.dep").read_text())
-    for file in files:
-        archive.add(f"modules/{Path(file).name}", (kernel.modules / file).read_bytes())
-    archive.add("modules/order", "".join(f"{Path(file).name}\n" for file in files).encode())
+    add_modules(archive, kernel.modules)
     for path, (content, mode) in host_files.items():
         archive.add(f"lab/{path}", content, mode)
     return archive.finished()
@@ -91,7 +90,22 @@ def guest_initramfs() -> bytes:
     return archive.finished()
 
 
-def modules_in_order(dependencies: str, names: Sequence[str] = _MODULES) -> list[str]:
+def add_modules(archive: Archive, modules: Path, names: Sequence[str] = ROOT_MODULES) -> None:
+    """Add some modules of a kernel and what they depend on to `modules/`, and `modules/order` with their order.
+
+    modules: the folder with `modules.dep`. Debian 13 compresses the files, which busybox cannot insert.
+    """
+    order = []
+    for file in modules_in_order((modules / "modules.dep").read_text(), names):
+        name, content = Path(file).name, (modules / file).read_bytes()
+        if name.endswith(".xz"):
+            name, content = name.removesuffix(".xz"), lzma.decompress(content)
+        archive.add(f"modules/{name}", content)
+        order.append(name)
+    archive.add("modules/order", "".join(f"{name}\n" for name in order).encode())
+
+
+def modules_in_order(dependencies: str, names: Sequence[str] = ROOT_MODULES) -> list[str]:
     """The files of some modules, each after what it depends on; those that the root file system needs without `names`.
 
     dependencies: the text of `modules.dep`, whose lines list the nearest dependency first. It does not list the

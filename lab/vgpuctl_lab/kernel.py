@@ -3,6 +3,8 @@
 
 import lzma
 import re
+import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +12,10 @@ from vgpuctl.errors import LabError
 from vgpuctl_lab.folder import LabFolder, built
 from vgpuctl_lab.process import checked, needed_program
 
-_HEADERS = re.compile(r"linux-headers-(?P<release>\d+\.\d+\.\d+-\d+-amd64)")
-_XZ_MAGIC = b"\xfd7zXZ\x00"
+# As in 6.1.0-56-amd64 of Debian 12 and 6.12.117+deb13-amd64 of Debian 13.
+_HEADERS = re.compile(r"linux-headers-(?P<release>\d+\.\d+\.\d+(?:-\d+|\+deb\d+)-amd64)")
+# How the kernel of Debian 12 is compressed, and that of Debian 13.
+_XZ_MAGIC, _ZSTD_MAGIC = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 _DOWNLOAD_LIMIT_S = 600
 
 
@@ -56,6 +60,8 @@ def ensure_kernel(folder: LabFolder) -> Kernel:
             (file,) = building.glob("*.deb")
             checked(["dpkg-deb", "-x", str(file), str(building)], what=f"unpacking {package}", timeout_s=120)
             file.unlink()
+            if not (building / "lib").exists():  # since Debian 13 the package has only usr/lib
+                (building / "lib").symlink_to("usr/lib")
             depmod = needed_program("depmod", package="kmod")
             checked([depmod, "-b", str(building), release], what="indexing the kernel's modules", timeout_s=120)
             # mkdtemp's mode would hide the modules from the host's own users.
@@ -65,22 +71,36 @@ def ensure_kernel(folder: LabFolder) -> Kernel:
 
 
 def _unpacked(folder: LabFolder, image: Path, key: str) -> Path:
-    """The ELF inside a kernel image compressed by xz, which QEMU starts directly (PVH); else the image as it is."""
+    """The ELF inside a compressed kernel image, which QEMU starts directly (PVH); else the image as it is."""
     target = folder.cache / "vmlinux" / key
     with built(target) as building:
         if building:
             content = image.read_bytes()
-            start = content.find(_XZ_MAGIC)
-            try:
-                elf = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(content[start:]) if start >= 0 else b""
-            except lzma.LZMAError:
-                elf = b""
-            (building / "vmlinux").write_bytes(elf if elf.startswith(b"\x7fELF") else content)
+            unpacked = (one for one in (_from_xz(content), _from_zstd(content)) if one.startswith(b"\x7fELF"))
+            (building / "vmlinux").write_bytes(next(unpacked, content))
     return target / "vmlinux"
 
 
+def _from_xz(image: bytes) -> bytes:
+    start = image.find(_XZ_MAGIC)
+    try:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(image[start:]) if start >= 0 else b""
+    except lzma.LZMAError:
+        return b""
+
+
+def _from_zstd(image: bytes) -> bytes:
+    """As scripts/extract-vmlinux of the kernel does it: zstd complains about what follows the ELF, after writing it."""
+    start = image.find(_ZSTD_MAGIC)
+    program = shutil.which("zstd")
+    if start < 0 or program is None:
+        return b""
+    command = [program, "--decompress", "--quiet", "--stdout"]
+    return subprocess.run(command, input=image[start:], capture_output=True, check=False, timeout=60).stdout
+
+
 def _newest_headers() -> tuple[str, str]:
-    query = needed_program("dpkg-query", package="dpkg (the lab runs on Debian 12)")
+    query = needed_program("dpkg-query", package="dpkg (the lab runs on Debian)")
     listed = checked(
         [query, "--showformat=${Package} ${Version} ${db:Status-Status}\n", "--show", "linux-headers-*"],
         what="looking for kernel headers",

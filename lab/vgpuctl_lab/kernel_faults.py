@@ -31,7 +31,7 @@ for _ in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done
 exit 1
 """
 _LIBVIRTD_ENDS = """
-kill -0 $(cat /run/libvirtd.pid) 2>/dev/null || LD_PRELOAD=/run/lab/driver_link_shim.so libvirtd --daemon
+kill -0 $(cat /run/libvirtd.pid) 2>/dev/null || /run/lab/start-libvirtd
 """
 # Sessions that are open stay; nothing from outside could start sshd again.
 _SSHD_BEGINS = """

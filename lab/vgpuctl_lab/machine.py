@@ -77,8 +77,8 @@ class Machine:
         return [
             needed_program("qemu-system-x86_64", package="qemu-system-x86"),
             *("-name", f"{self.shape.name},process=vgpuctl-lab", "-uuid", self.uuid),
-            *("-nodefaults", "-no-user-config", "-display", "none", "-no-hpet"),
-            *("-machine", "q35,sata=off,smbus=off,vmport=off,kernel-irqchip=split", "-accel", accelerator),
+            *("-nodefaults", "-no-user-config", "-display", "none"),
+            *("-machine", "q35,hpet=off,sata=off,smbus=off,vmport=off,kernel-irqchip=split", "-accel", accelerator),
             *("-cpu", _PROCESSOR[self.accelerator], "-smp", str(self.processors)),
             *("-m", f"{self.memory_mib}M"),
             *numa_arguments(self.shape, self.memory_mib, self.processors),

@@ -15,7 +15,7 @@ from vgpuctl_lab.builds import ensure_empty_disk, ensure_guest, ensure_module, e
 from vgpuctl_lab.cards import parse_host
 from vgpuctl_lab.folder import LabFolder
 from vgpuctl_lab.identity import host_files
-from vgpuctl_lab.initramfs import Archive, busybox, modules_in_order
+from vgpuctl_lab.initramfs import Archive, add_modules, busybox
 from vgpuctl_lab.kernel import ensure_kernel
 from vgpuctl_lab.machine import Machine
 from vgpuctl_lab.process import RecordedProcess
@@ -25,7 +25,7 @@ _HERE = Path(__file__).parent
 _SCRIPT = _HERE.parents[1] / "scripts" / "debian13-root"
 _LIMIT_S = 600.0
 # Of the lab's files those that make no Debian 12 of the root.
-_LAB_FILES = ("cards", "vgpuConfig.xml", "sriov-manage", "vgpulab.ko", "driver_link_shim.so", "keep-mig-mode")
+_LAB_FILES = ("cards", "vgpuConfig.xml", "sriov-manage", "vgpulab.ko", "keep-mig-mode")
 _LAB_FOLDERS = ("nvidia/", "sshd/", "guest/")
 _CARDS_UNIT = """\
 [Unit]
@@ -41,7 +41,6 @@ ExecStart=/run/lab/bring-cards
 # NVIDIA's own are not free; these have their names and stay, as those do.
 _STAND_IN = "[Unit]\nDescription=Stands in for {0}\n[Service]\nExecStart=/bin/sleep infinity\n"
 STAND_INS = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service", "nvidia-fabricmanager.service", "nvidia-dcgm.service")
-_SHIM = "[Service]\nEnvironment=LD_PRELOAD=/run/lab/driver_link_shim.so\n"
 _UNITS = "root/etc/systemd/system"
 
 
@@ -198,10 +197,7 @@ def _archive(modules: Path, lab_files: dict[str, tuple[bytes, int]]) -> bytes:
     archive.add("bin/busybox", busybox(), 0o755)
     archive.add_link("bin/sh", "busybox")
     archive.add("init", (_HERE / "init").read_bytes(), 0o755)
-    names = modules_in_order((modules / "modules.dep").read_text())
-    for name in names:
-        archive.add(f"modules/{Path(name).name}", (modules / name).read_bytes())
-    archive.add("modules/order", "".join(f"{Path(name).name}\n" for name in names).encode())
+    add_modules(archive, modules)
     for path, (content, mode) in {**lab_files, **_own_files()}.items():
         if path in _LAB_FILES or path.startswith((*_LAB_FOLDERS, "root/")) or path == "bring-cards":
             archive.add(f"lab/{path}", content, mode)
@@ -217,7 +213,6 @@ def _archive(modules: Path, lab_files: dict[str, tuple[bytes, int]]) -> bytes:
 def _own_files() -> dict[str, tuple[bytes, int]]:
     files = {
         f"{_UNITS}/vgpulab-cards.service": (_CARDS_UNIT.encode(), 0o644),
-        f"{_UNITS}/libvirtd.service.d/shim.conf": (_SHIM.encode(), 0o644),
         "root/etc/hostname": (f"{NAME}\n".encode(), 0o644),
         "bring-cards": ((_HERE / "cards").read_bytes(), 0o755),
     }

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small Linux guest with drivers: it says on its console which disks and interfaces come and go."""
 
-from pathlib import Path
-
-from vgpuctl_lab.initramfs import Archive, busybox, modules_in_order
+from vgpuctl_lab.initramfs import Archive, add_modules, busybox
 from vgpuctl_lab.kernel import Kernel
 
 READY = "ready"
@@ -83,10 +81,7 @@ def initramfs(kernel: Kernel) -> bytes:
         archive.add_folder(folder)
     archive.add_character_device("dev/console", 5, 1)
     archive.add("bin/busybox", busybox(), 0o755)
-    files = modules_in_order((kernel.modules / "modules.dep").read_text(), _MODULES)
-    for file in files:
-        archive.add(f"modules/{Path(file).name}", (kernel.modules / file).read_bytes())
-    archive.add("modules/order", "".join(f"{Path(file).name}\n" for file in files).encode())
+    add_modules(archive, kernel.modules, _MODULES)
     archive.add("init", _INIT.encode(), 0o755)
     archive.add("lease", _LEASE.encode(), 0o755)
     return archive.finished()

@@ -2,6 +2,7 @@
 """The lab's parts that need no emulated host: cards, initramfs, processes, folder."""
 
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from vgpuctl.errors import LabError, UsageError
 from vgpuctl_lab.builds import IN_HOST
 from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.cards import numa_arguments, qemu_devices
-from vgpuctl_lab.initramfs import Archive, modules_in_order
+from vgpuctl_lab.initramfs import Archive, add_modules, modules_in_order
 from vgpuctl_lab.lab_file import read_lab_file
 from vgpuctl_lab.process import RecordedProcess, checked, record
 from vgpuctl_lab.simulated.mix import parse_mix
@@ -183,6 +184,16 @@ def test_modules_come_after_what_they_depend_on() -> None:
         "a/9pnet.ko",
         "a/9p.ko",
     ]
+
+
+def test_compressed_modules_are_inserted_as_they_were_built(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/9p.ko.xz").write_bytes(lzma.compress(b"the module"))
+    (tmp_path / "modules.dep").write_text("a/9p.ko.xz:\n")
+    archive = Archive()
+    add_modules(archive, tmp_path)
+    finished = archive.finished()
+    assert b"the module" in finished and b"9p.ko\n" in finished and b"9p.ko.xz" not in finished
 
 
 @pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio reads the archive back")

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ from tests.lab_fixtures import KernelHost
 from vgpuctl.errors import LabError
 
 pytestmark = pytest.mark.kernel_lab
+# libvirt NEWS, 9.7.0: VFIO variant drivers with managed='no'.
+_TAKES_VENDOR_VFIO = (9, 7, 0)
+
+
+def _own_libvirt() -> tuple[int, ...]:
+    """The version of this machine's libvirt, which the host has."""
+    said = subprocess.run(["/usr/sbin/libvirtd", "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(number) for number in said.split()[-1].split("."))
 
 
 def test_the_host_runs_a_stock_kernel_under_its_own_name(kernel_host: KernelHost) -> None:
@@ -50,7 +59,18 @@ def test_the_login_user_becomes_root_and_reaches_libvirt(kernel_host: KernelHost
 @pytest.mark.parametrize("path", ["/usr/local/bin:/usr/bin:/bin", "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"])
 def test_libvirt_tells_the_version_it_behaves_as_whatever_path_a_login_has(kernel_host: KernelHost, path: str) -> None:
     told = f"PATH={path}; $(command -v libvirtd || echo /usr/sbin/libvirtd) --version"
-    assert kernel_host.run(told) == (0, "libvirtd (libvirt) 9.7.0\n", "")
+    behaves_as = max(_own_libvirt(), _TAKES_VENDOR_VFIO)
+    assert kernel_host.run(told) == (0, f"libvirtd (libvirt) {'.'.join(map(str, behaves_as))}\n", "")
+
+
+def test_libvirt_gives_a_vm_a_vf_on_its_vendors_driver_by_itself_or_before_9_7_by_the_shim(
+    kernel_host: KernelHost, record_property: Callable[[str, object], None]
+) -> None:
+    code, output, errors = kernel_host.run("cat /proc/$(cat /run/libvirtd.pid)/maps")
+    assert code == 0, errors
+    has_shim = "driver_link_shim.so" in output
+    record_property("VFs on their vendor's driver are taken by", "the shim" if has_shim else "libvirt itself")
+    assert has_shim == (_own_libvirt() < _TAKES_VENDOR_VFIO)
 
 
 def test_the_inventory_checks_host_keys(kernel_host: KernelHost) -> None:

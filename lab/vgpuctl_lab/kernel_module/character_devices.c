@@ -70,7 +70,7 @@ int vgpulab_character_devices_init(void)
 	ret = register_chrdev_region(MKDEV(NVIDIA_MAJOR, 0), NVIDIA_CONTROL_MINOR + 1, "nvidia");
 	if (ret)
 		return ret;
-	nvidia_class = class_create(THIS_MODULE, "nvidia");
+	nvidia_class = vgpulab_class_create("nvidia");
 	if (IS_ERR(nvidia_class)) {
 		ret = PTR_ERR(nvidia_class);
 		goto unregister;

@@ -58,7 +58,7 @@ static u8 writable_bits(unsigned int where)
 static void vgpulab_vfio_release(struct vfio_device *vdev)
 {
 	mutex_destroy(&vfio_of(vdev)->config_lock);
-	vfio_free_device(vdev);
+	vgpulab_vfio_free(vdev);
 }
 
 static int vgpulab_vfio_open(struct vfio_device *vdev)
@@ -253,20 +253,28 @@ static long vgpulab_vfio_ioctl(struct vfio_device *vdev, unsigned int command, u
 	}
 }
 
-static const struct vfio_device_ops vgpulab_vfio_ops = {
-	.name = "nvidia-vgpu-vfio",
-	.release = vgpulab_vfio_release,
-	.open_device = vgpulab_vfio_open,
-	.close_device = vgpulab_vfio_close,
-	.read = vgpulab_vfio_read,
-	.write = vgpulab_vfio_write,
-	.ioctl = vgpulab_vfio_ioctl,
-};
+/* A VF is a VFIO device of the bus, an mdev one that the kernel makes up. */
+#define VFIO_OPERATIONS(kind)			\
+{						\
+	.name = "nvidia-vgpu-vfio",		\
+	.release = vgpulab_vfio_release,	\
+	.open_device = vgpulab_vfio_open,	\
+	.close_device = vgpulab_vfio_close,	\
+	.read = vgpulab_vfio_read,		\
+	.write = vgpulab_vfio_write,		\
+	.ioctl = vgpulab_vfio_ioctl,		\
+	VGPULAB_IOMMUFD(kind)			\
+}
+
+static const struct vfio_device_ops physical_operations = VFIO_OPERATIONS(physical);
+static const struct vfio_device_ops emulated_operations = VFIO_OPERATIONS(emulated);
 
 /* A VFIO device on dev, to be registered by the caller and given back by vfio_put_device(). */
 struct vgpulab_vfio *vgpulab_vfio_alloc(struct device *dev, struct vgpulab_function *function)
 {
-	struct vgpulab_vfio *vfio = vfio_alloc_device(vgpulab_vfio, vdev, dev, &vgpulab_vfio_ops);
+	bool is_vf = dev == &function->pdev->dev;
+	struct vgpulab_vfio *vfio = vfio_alloc_device(vgpulab_vfio, vdev, dev,
+						      is_vf ? &physical_operations : &emulated_operations);
 
 	if (IS_ERR(vfio))
 		return vfio;

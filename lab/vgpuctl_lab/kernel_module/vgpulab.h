@@ -20,6 +20,7 @@
 #include <linux/vfio.h>
 #include <linux/wait.h>
 
+#include "kernel_versions.h"
 #include "rules.h"
 
 /* NVML's return codes, as /proc/vgpulab/control answers them. */

@@ -23,7 +23,7 @@ from vgpuctl.guests.live import guest_agent
 from vgpuctl.guests.live.guest_agent import ask_probe
 from vgpuctl.model.vm import DirectKernel
 from vgpuctl_lab.folder import LabFolder
-from vgpuctl_lab.initramfs import Archive, busybox, modules_in_order
+from vgpuctl_lab.initramfs import Archive, add_modules, busybox
 from vgpuctl_lab.kernel import ensure_kernel
 
 __all__ = ["lab_folder"]
@@ -146,10 +146,7 @@ def _initramfs(modules: Path, folder: Path) -> bytes:
     needed = subprocess.run(["ldd", str(agent)], capture_output=True, text=True, check=True).stdout
     for library in re.findall(r"(/\S+) \(0x", needed):
         archive.add(library[1:], Path(library).read_bytes(), 0o755)
-    files = modules_in_order((modules / "modules.dep").read_text(), ("virtio_pci", "virtio_console"))
-    for file in files:
-        archive.add(f"modules/{Path(file).name}", (modules / file).read_bytes())
-    archive.add("modules/order", "".join(f"{Path(file).name}\n" for file in files).encode())
+    add_modules(archive, modules, ("virtio_pci", "virtio_console"))
     return archive.finished()
 
 

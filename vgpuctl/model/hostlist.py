@@ -42,7 +42,7 @@ _Part = str | list[_Range]
 def expand(expression: str) -> list[str]:
     """The names of an expression in its order, each once; an empty expression has none.
 
-    Stricter than Slurm 22.05: a bracket that is not closed, an open range (`a[1-]`) and spaces are refused, where
+    Stricter than Slurm: a bracket that is not closed, an open range (`a[1-]`) and spaces are refused, where
     Slurm makes names of them. Text after the last bracket (`gpu[1-2]-ib`) is read as Slurm 23.11 does.
     Raises UsageError also for more than MOST_NAMES names.
     """

@@ -47,9 +47,9 @@ REFUSED = {
     "a[1--2]": "no range",
     "a[1-2,]": "no range",
     "a[,1]": "no range",
-    "a[1-2]]": "do not match",
 }
 REFUSED_BY_US = {
+    "a[1-2]]": "do not match",  # Slurm 22.05 refuses it too, 24.11 does not
     "a[1-2": "not closed",
     "x[1-2][": "not closed",
     "a]b": "do not match",

@@ -123,7 +123,7 @@ class SlurmCluster:
         (folder / "gres.conf").write_text(gres)
 
     def set_program(self, what: str, text: str) -> None:
-        """Write one of the power-saving programs: resume, suspend or fail."""
+        """Write one of the programs that slurmctld runs: resume, suspend, fail or prolog."""
         beside = self.folder / f".{what}"
         beside.write_text(text)
         beside.chmod(0o755)
@@ -147,13 +147,8 @@ class SlurmCluster:
         self._controller.wait(_LIMIT_S)
 
     def boot(self, node: str) -> None:
-        """Start slurmd in the place of a guest, as one that has just booted.
-
-        slurmctld learns its address from it (cloud_reg_addrs), or is told here.
-        """
+        """Start slurmd in the place of a guest, as one that has just booted."""
         (self.folder / f"spool.{node}").mkdir(exist_ok=True)
-        if "cloud_reg_addrs" not in self.config.read_text():
-            self.run("scontrol", "update", f"nodename={node}", "nodeaddr=127.0.0.1", f"nodehostname={self.host}")
         output = self.folder / f"slurmd.{node}.out"
         self._nodes[node] = self._daemon(output, self._daemons / "slurmd", "-D", "-b", "-N", node)
 
@@ -241,9 +236,9 @@ class SlurmCluster:
                 first, rest = line.split(maxsplit=1)
                 names = self.run_hostnames(first.partition("=")[2])
                 taken = [of_nodes[self.names.index(name)] for name in names]
-                line = f"{first} Port={','.join(map(str, taken))} {rest}"
-                if len(taken) > 1:
-                    line = f"{first} Port=[{','.join(map(str, taken))}] {rest}"
+                listed = ",".join(map(str, taken))
+                # Without an address slurmctld looks the name up, and one that is not known costs it 10 s.
+                line = f"{first} NodeAddr=127.0.0.1 Port={listed if len(taken) == 1 else f'[{listed}]'} {rest}"
             lines.append(line)
         self.config.write_text(text + "\n".join(lines) + "\n")
         self.config.chmod(0o600)

@@ -25,6 +25,16 @@ _LIMIT_S = 200.0
 _PAUSE_S = 0.5
 """Between rounds; slurmctld looks at its nodes once a second."""
 
+_PROLOG = """\
+#!/bin/sh
+# Ends when the nodes of the job are up, or when the job does not wait for them any more.
+[ "$SLURM_CONF" ] || exec env PATH=/usr/bin:/bin SLURM_CONF={folder}/slurm.conf "$0"
+while [ "$(squeue --noheader --jobs=$SLURM_JOB_ID --format=%T)" = CONFIGURING ]; do
+    sinfo --noheader --nodes=$SLURM_JOB_NODELIST --Format=StateComplete:200 | grep -Eiq 'power|not_resp' || exit 0
+    sleep 0.2
+done
+"""
+
 
 class SlurmLab:
     """The cluster, its operator and the guests."""
@@ -96,19 +106,24 @@ class SlurmLab:
 def slurm_lab(
     operator: Operator,
     *,
-    suspend_s: int = 3,
+    suspend_s: int = 1,
     resume_timeout_s: int = 120,
+    begins_batch_at_once: bool = True,
     edit: Callable[[str], str] = lambda text: text,
 ) -> Iterator[SlurmLab]:
     """Start slurmctld with what export-slurm writes for the pools of acme, and give the controller its slurm.conf.
 
     slurmctld looks at nodes every second instead of every 10 s, and waits shorter. edit: further changes of the lines.
+    begins_batch_at_once: slurmctld looks only every 30 s, a constant of it, whether the nodes of a batch job are up;
+    but when a job's prolog ends it looks at once. So a prolog waits for the nodes, with two queries a job in 0.2 s.
     """
-    found = operator.json("export-slurm", "acme", "--suspend-time", str(suspend_s), "--suspend-timeout", "2")
+    found = operator.json("export-slurm", "acme", "--suspend-time", str(suspend_s), "--suspend-timeout", "1")
     with short_folder() as folder:
         text = found["slurm_conf"].replace("idle_on_node_suspend", "idle_on_node_suspend,power_save_interval=1")
         text = re.sub(r"ResumeTimeout=\d+", f"ResumeTimeout={resume_timeout_s}", text)
         text = re.sub(r"(Program)=.*/vgpuctl-slurm-", rf"\1={folder}/", text)
+        if begins_batch_at_once:
+            text += f"PrologSlurmctld={folder}/prolog\n"
         power, lines = _split(edit(text.replace("PartitionName=vgpu", "PartitionName=vgpu Default=YES")))
         names = [one for line in lines.splitlines() if (one := line.partition(" ")[0]).startswith("NodeName=")]
         nodes = [name for one in names for name in _expand(one.partition("=")[2])]
@@ -117,6 +132,7 @@ def slurm_lab(
         cluster = SlurmCluster(folder, nodes, lines, gres=gres, power=power)
         kept = folder / "kept"
         made = replace(operator, variables={**operator.variables, "VGPUCTL_SLURM_FOLDER": str(kept)})
+        cluster.set_program("prolog", _PROLOG.format(folder=folder))
         for what in ("resume", "suspend", "fail"):
             cluster.set_program(what, _program(found["program"], made, folder, what))
         try:

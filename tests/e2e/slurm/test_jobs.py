@@ -18,6 +18,8 @@ from tests.slurm_fixture import wait_until
 __all__ = ["operator"]
 FLEET = (2, "a40")
 WANTS = ("--gres=gpu:1", "--constraint=a40-24q")
+UNTIL_END = "until [ -e end ]; do sleep 0.1; done"
+"""The script of a job that ends with `end`."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,21 +37,25 @@ def is_over(lab: SlurmLab, *jobs: str) -> bool:
     return all(lab.cluster.job(job)["JobState"] == "COMPLETED" for job in jobs)
 
 
+def end(lab: SlurmLab) -> None:
+    (lab.cluster.folder / "end").touch()
+
+
 def test_a_vm_appears_for_each_job_and_disappears_after_it(operator: Operator, fleet_witness: FleetWitness) -> None:
     before = fleet_witness.state()
     with slurm_lab(operator) as lab:
-        jobs = [lab.cluster.submit(*WANTS, script=f"echo $SLURMD_NODENAME >{lab.cluster.folder}/ran.$SLURM_JOB_ID")
+        jobs = [lab.cluster.submit(*WANTS, script=f"echo $SLURMD_NODENAME >ran.$SLURM_JOB_ID; {UNTIL_END}")
                 for _ in range(2)]  # fmt: skip
         lab.until(lambda: len(lab.vms()) == 2, "the VMs do not appear")
         there = lab.vms()
         assert {vm["state"] for vm in there.values()} == {"running"}
         wanted = [lab.events(f"acme/{name}", "node-wanted")[-1]["after"]["jobs"] for name in there]
         assert sorted(wanted) == [[job] for job in jobs]
+        lab.until(lambda: all(lab.events(f"acme/{name}", "node-joined") for name in there), "the nodes do not join")
+        end(lab)
         lab.until(lambda: is_over(lab, *jobs), "the jobs do not end")
         ran = {(lab.cluster.folder / f"ran.{job}").read_text().strip() for job in jobs}
         assert ran == set(there), "each job ran in the place of its VM"
-        for name in there:
-            assert lab.events(f"acme/{name}", "node-joined")
         lab.until(lambda: not lab.vms(), "the VMs do not disappear")
         assert lab.nodes() == {}
         assert fleet_witness.state() == before
@@ -60,7 +66,8 @@ def test_a_vm_appears_for_each_job_and_disappears_after_it(operator: Operator, f
 @pytest.mark.parametrize("effect", ["2", "5"])
 def test_slurmctld_and_the_controller_are_killed_in_between(operator: Operator, effect: str) -> None:
     """A slurmctld that forgets the request asks again, for a VM that has booted already: ResumeTimeout ends that."""
-    with slurm_lab(operator, resume_timeout_s=40) as lab:
+    # What asks slurmctld while it is down gives up after MessageTimeout.
+    with slurm_lab(operator, suspend_s=3, resume_timeout_s=40, edit="MessageTimeout=3\n{}".format) as lab:
         job = lab.cluster.submit(*WANTS)
         lab.wait_for_resume()
         lab.cluster.kill()
@@ -124,13 +131,13 @@ def test_a_node_of_another_name_is_refused_and_the_others_come(operator: Operato
 def test_a_node_that_slurm_has_off_is_let_go_though_nobody_said_so(operator: Operator) -> None:
     """slurm-suspend could not reach the store: a VM would hold its share for ever."""
     with slurm_lab(operator) as lab:
-        job = lab.cluster.submit(*WANTS)
-        lab.until(lambda: is_over(lab, job), "the job does not end")
-        (name,) = lab.vms()
-        assert lab.events(f"acme/{name}", "node-joined")
         lab.cluster.set_program("suspend", "#!/bin/sh\n")
+        job = lab.cluster.submit(*WANTS, "--nodelist=gpu-001", script=UNTIL_END)
+        lab.until(lambda: lab.events("acme/gpu-001", "node-joined"), "the node does not join")
+        end(lab)
+        lab.until(lambda: is_over(lab, job), "the job does not end")
         lab.until(lambda: not lab.vms(), "the VM does not disappear")
-        assert "Slurm has powered it down" in lab.events(f"acme/{name}", "node-let-go")[-1]["detail"]
+        assert "Slurm has powered it down" in lab.events("acme/gpu-001", "node-let-go")[-1]["detail"]
 
 
 def test_a_node_whose_join_secret_has_expired_is_refused_to_slurm(operator: Operator, tmp_path: Path) -> None:
@@ -151,15 +158,14 @@ def test_a_vm_stays_until_the_job_on_its_node_has_ended(operator: Operator) -> N
         name = "gpu-001"
         lab.cluster.run("scontrol", "update", f"nodename={name}", "state=power_up")
         lab.until(lambda: lab.events(f"acme/{name}", "node-joined"), "the node does not join")
-        end = lab.cluster.folder / "end"
-        job = lab.cluster.submit(*WANTS, f"--nodelist={name}", script=f"until [ -e {end} ]; do sleep 0.2; done")
+        job = lab.cluster.submit(*WANTS, f"--nodelist={name}", script=UNTIL_END)
         lab.until(lambda: lab.cluster.job(job)["JobState"] == "RUNNING", "the job does not begin")
         stopping = lab.operator.start("stop-vm", name, *ACME, "--timeout", "0")
         wait_until(lambda: "DRAIN" in lab.cluster.state(name), "nobody told Slurm")
         assert lab.cluster.reason(name).startswith("vgpuctl: its VM is stopped")
         assert lab.cluster.job(job)["JobState"] == "RUNNING"
         assert lab.vms()[name]["state"] == "running"
-        end.touch()
+        end(lab)
         _out, err = stopping.communicate(timeout=120)
         assert stopping.returncode == 0, err
         assert is_over(lab, job), "the VM went before its job"

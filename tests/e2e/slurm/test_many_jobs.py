@@ -17,7 +17,7 @@ NODES = 64
 def test_64_nodes_come_and_go(operator: Operator, fleet_witness: FleetWitness) -> None:
     before = fleet_witness.state()
     operator.does("create-node-pool", "gpu", *ACME, *SIZE, "--role", "slurm", "--gpu", "A40-1Q", "--max", str(NODES))
-    with slurm_lab(operator, resume_timeout_s=600, suspend_s=20) as lab:
+    with slurm_lab(operator, resume_timeout_s=600, suspend_s=20, begins_batch_at_once=False) as lab:
         array = lab.cluster.submit(f"--array=1-{NODES}", "--gres=gpu:a40-1q:1", "--exclusive",
                                    script=f"echo $SLURMD_NODENAME >>{lab.cluster.folder}/ran")  # fmt: skip
         ran = lab.cluster.folder / "ran"

@@ -5,10 +5,11 @@ mypy refuses an event whose kind is not of the list; kinds that are put together
 """
 
 import ast
+from functools import cache
 
 import pytest
 
-from tests.unit.uses_of_names import PACKAGE
+from tests.unit.uses_of_names import PACKAGE, files, nodes
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vpc import VpcKind
 
@@ -16,13 +17,15 @@ OUTCOMES = ("created", "changed", "deleted")
 MADE_UP = {f"{kind}-{outcome}" for kind in (*VpcKind, "external-network") for outcome in OUTCOMES}
 
 
+@cache
 def _names_in_code() -> dict[str, set[str]]:
     """Every `EventKind.NAME` and `tables.NAME` of the package, with the files that have it."""
     found: dict[str, set[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in files():
+        file = path.relative_to(PACKAGE).as_posix()
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                found.setdefault(f"{node.value.id}.{node.attr}", set()).add(str(path.relative_to(PACKAGE)))
+                found.setdefault(f"{node.value.id}.{node.attr}", set()).add(file)
     return found
 
 

@@ -23,7 +23,7 @@ from tests.unit.gates_of_returns import RETURNS
 from tests.unit.gates_of_sharing import SHARING
 from tests.unit.gates_of_store import STORE
 from tests.unit.gates_of_volumes import VOLUMES
-from tests.unit.uses_of_names import PACKAGE, Guarded, uses
+from tests.unit.uses_of_names import PACKAGE, Guarded, nodes, uses
 from vgpuctl.cli.contents import COMMANDS
 
 GATES = [
@@ -63,11 +63,11 @@ def test_only_the_gate_reaches_what_it_guards(guarded: Guarded) -> None:
 
 @pytest.mark.parametrize("guarded", GATES, ids=lambda one: f"{one.name}: {one.rule}")
 def test_what_is_guarded_is_there(guarded: Guarded) -> None:
-    tree = ast.parse((PACKAGE / guarded.owner).read_text(encoding="utf-8"))
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    inside = nodes(PACKAGE / guarded.owner)
+    defined = {node.name for node in inside if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     defined |= {
         name.id
-        for node in ast.walk(tree)
+        for node in inside
         if isinstance(node, ast.Assign)
         for name in ast.walk(node)
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)

@@ -4,7 +4,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "vgpuctl"
@@ -12,14 +12,37 @@ ROOMS_LEFT_OUT = ("agent/", "guests/in_guest/", "lab/")
 """The agent has its own floors, programs for guests run there, and the lab plays the host."""
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a file below vgpuctl/ or lab/, parsed once for all tests. Nobody may change it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file, in the order of `ast.walk`, which takes as long as parsing does."""
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """The Python files of vgpuctl/ by name."""
+    return tuple(sorted(PACKAGE.rglob("*.py")))
+
+
 @dataclass(frozen=True)
 class Use:
-    """One place where a name is used: `file:function`, the expression before its dot, whether it is called."""
+    """One place where a name is used: `file:function`, the value before its dot, whether it is called."""
 
     place: str
     name: str
-    on: str
+    value: ast.expr | None
     is_call: bool
+
+    @cached_property
+    def on(self) -> str:
+        """The expression before the dot, "" without one. Written out for the few that a test looks at."""
+        return "" if self.value is None else ast.unparse(self.value)
 
 
 def _uses_in(path: Path) -> Iterator[Use]:
@@ -32,19 +55,18 @@ def _uses_in(path: Path) -> Iterator[Use]:
             if isinstance(child, ast.FunctionDef) and not function:
                 inner = child.name
             elif isinstance(child, ast.Attribute):
-                yield Use(f"{file}:{function or '-'}", child.attr, ast.unparse(child.value), is_call)
+                yield Use(f"{file}:{function or '-'}", child.attr, child.value, is_call)
             elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
-                yield Use(f"{file}:{function or '-'}", child.id, "", is_call)
+                yield Use(f"{file}:{function or '-'}", child.id, None, is_call)
             yield from walk(child, inner)
 
-    yield from walk(ast.parse(path.read_text(encoding="utf-8")), "")
+    yield from walk(tree(path), "")
 
 
 @cache
 def uses() -> tuple[Use, ...]:
     """Every use of a name below vgpuctl/, without agent and lab."""
-    files = sorted(PACKAGE.rglob("*.py"))
-    left = [path for path in files if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS_LEFT_OUT)]
+    left = [path for path in files() if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS_LEFT_OUT)]
     return tuple(use for path in left for use in _uses_in(path))
 
 

@@ -4,7 +4,7 @@
 import ast
 import threading
 
-from tests.unit.uses_of_names import PACKAGE
+from tests.unit.uses_of_names import PACKAGE, nodes
 from vgpuctl.cli.support.ending import wait_until_told
 
 
@@ -31,7 +31,7 @@ def test_no_command_waits_for_a_signal_without_an_end() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for path in (PACKAGE / "cli").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "stop.wait" and not (node.args or node.keywords)
     ]
     assert found == []

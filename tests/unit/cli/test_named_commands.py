@@ -4,10 +4,11 @@
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
-from tests.unit.uses_of_names import PACKAGE
+from tests.unit.uses_of_names import PACKAGE, files, nodes
 from vgpuctl.cli.main import command as command_line
 
 _NAMED = re.compile(r"`vgpuctl ([a-z]+(?:-[a-z]+)*)( [^`]+)`")
@@ -15,10 +16,10 @@ _GAP = "VALUE"
 """Stands for what an f-string fills in."""
 
 
-def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
     """Every text of a module with its line, each gap of an f-string filled."""
-    inner = {id(one) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for one in ast.walk(node)}
-    for node in ast.walk(tree):
+    inner = {id(one) for node in nodes(path) if isinstance(node, ast.JoinedStr) for one in ast.walk(node)}
+    for node in nodes(path):
         if isinstance(node, ast.JoinedStr):
             parts = (str(one.value) if isinstance(one, ast.Constant) else _GAP for one in node.values)
             yield node.lineno, "".join(parts)
@@ -38,8 +39,8 @@ def _problems(command: click.Command, arguments: str) -> Iterator[str]:
 
 def test_commands_that_are_named_with_arguments_have_all_that_they_need() -> None:
     context, problems, count = click.Context(command_line), [], 0
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for line, text in _texts(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in files():
+        for line, text in _texts(path):
             for name, arguments in _NAMED.findall(text):
                 command, place = command_line.get_command(context, name), f"{path.relative_to(PACKAGE)}:{line}: {name}"
                 found = ["there is none"] if command is None else _problems(command, arguments)

@@ -7,6 +7,7 @@ from pathlib import Path
 import libvirt
 import pytest
 
+from tests.unit.uses_of_names import nodes
 from vgpuctl import guests
 from vgpuctl.guests.libvirtd import rehearsed
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
@@ -22,8 +23,8 @@ _TABLES = (rehearsed.READS, rehearsed.UNNEEDED.keys(), rehearsed.CHANGES.keys())
 def _used() -> set[str]:
     methods = {name for one in _CLASSES for name in dir(getattr(libvirt, one)) if not name.startswith("_")}
     files = Path(guests.__file__).parent.rglob("*.py")
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and node.attr in methods} - _OTHERS
+    inside = [node for file in files for node in nodes(file)]
+    return {node.attr for node in inside if isinstance(node, ast.Attribute) and node.attr in methods} - _OTHERS
 
 
 def test_every_method_of_libvirt_that_is_used_is_in_one_table_and_no_other_is() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import a40_host, passthrough_host, t4_host
-from tests.unit.uses_of_names import PACKAGE
+from tests.unit.uses_of_names import PACKAGE, files, nodes
 from vgpuctl.agent.wire.facts import Gpu, Mdev
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Share
@@ -38,21 +38,23 @@ FILES_OF_VF_PROFILE = {
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in files():
         yield path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
 
 
-def others() -> list[tuple[str, ast.Module]]:
-    return [(name, ast.parse(text)) for name, text in sources() if not name.startswith(KINDS_OWN_ROOMS)]
+def others() -> list[tuple[str, tuple[ast.AST, ...]]]:
+    """The nodes of each file that may not name a kind."""
+    names = [(path.relative_to(PACKAGE).as_posix(), path) for path in files()]
+    return [(name, nodes(path)) for name, path in names if not name.startswith(KINDS_OWN_ROOMS)]
 
 
 def test_no_file_outside_its_room_names_a_kind() -> None:
     names = {kind.name for kind in Sharing}
     found = [
         f"{file}:{node.lineno} Sharing.{node.attr}"
-        for file, tree in others()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Sharing" and node.attr in names
+        for file, inside in others()
+        for node in inside
+        if isinstance(node, ast.Attribute) and node.attr in names and ast.unparse(node.value) == "Sharing"
     ]
     assert not found, f"ask vgpuctl.sharing instead: {', '.join(found)}"
 
@@ -60,8 +62,8 @@ def test_no_file_outside_its_room_names_a_kind() -> None:
 def test_no_file_outside_its_room_compares_with_the_name_of_a_kind() -> None:
     names = {str(kind) for kind in Sharing}
     found = []
-    for file, tree in others():
-        for compared in (node for node in ast.walk(tree) if isinstance(node, ast.Compare)):
+    for file, inside in others():
+        for compared in (node for node in inside if isinstance(node, ast.Compare)):
             words = {one.value for one in ast.walk(compared) if isinstance(one, ast.Constant)} & names
             if words - WORDS_OF_OTHERS.get(file, set()):
                 found.append(f"{file}:{compared.lineno} {ast.unparse(compared)}")
@@ -71,8 +73,8 @@ def test_no_file_outside_its_room_compares_with_the_name_of_a_kind() -> None:
 def test_the_device_of_a_share_is_worked_out_once() -> None:
     found = [
         file
-        for file, tree in others()
-        for node in ast.walk(tree)
+        for file, inside in others()
+        for node in inside
         if isinstance(node, ast.BoolOp)
         and [one.attr for one in node.values if isinstance(one, ast.Attribute)] == ["mdev_uuid", "function"]
     ]
@@ -80,7 +82,12 @@ def test_the_device_of_a_share_is_worked_out_once() -> None:
 
 
 def test_only_the_kind_reads_how_its_vgpu_shows_in_the_facts() -> None:
-    found = [file for file, tree in others() for node in ast.walk(tree) if "current_type" in _attributes(node)]
+    found = [
+        file
+        for file, inside in others()
+        for node in inside
+        if isinstance(node, ast.Attribute) and node.attr == "current_type"
+    ]
     assert not found, f"ask existing_vgpus instead: {found}"
 
 
@@ -139,7 +146,3 @@ def _carrying(kind: VgpuKind) -> Gpu:
     parent = gpu.vfs[0].address if kind.is_on_vf else gpu.address
     vfs = tuple(replace(vf, mdev_uuid=UUID) if vf.address == parent else vf for vf in gpu.vfs)
     return replace(gpu, vfs=vfs, mdevs=(Mdev(UUID, parent, gpu.types[0].type_id, 7),))
-
-
-def _attributes(node: ast.AST) -> set[str]:
-    return {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}

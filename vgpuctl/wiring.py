@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.network import parse_reachable
-from vgpuctl.model.node_pool import NodeRole
-from vgpuctl.model.rehearsal import Rehearsal
 from vgpuctl.usecases.support.services import HostSession, Services
 
 if TYPE_CHECKING:
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from vgpuctl.hosts.settings import SshSettings
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.model.node_pool import NodePool
+    from vgpuctl.model.rehearsal import Rehearsal
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
@@ -56,7 +54,7 @@ class Settings:
     slurm_folder: Path | None = None
     cluster_networks: Sequence[str] = ()
     inventory_reader: str | None = None
-    rehearsal: Rehearsal | None = None
+    rehearsal: "Rehearsal | None" = None
 
 
 def open_services(
@@ -73,13 +71,15 @@ def open_services(
     """
 
     def load() -> "Inventory":
-        from vgpuctl.inventory.load import load_inventory, reader_named
-
         if not settings.inventories:
             raise UsageError("no inventory given", hint="give -i PATH, or set VGPUCTL_INVENTORY")
+        from vgpuctl.inventory.load import load_inventory, reader_named
+
         return load_inventory(settings.inventories, reader_named(settings.inventory_reader))
 
     def inventory_mark() -> object:
+        if not settings.inventories:
+            return None
         from vgpuctl.inventory.fingerprint import fingerprint
 
         return fingerprint(settings.inventories, settings.inventory_reader)
@@ -182,12 +182,23 @@ def open_services(
         performance=performance,
         open_cluster=functools.partial(_open_cluster, settings),
         rehearsal=settings.rehearsal,
-        reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
+        reachable_networks=_parsed(settings.reachable_networks),
     )
     return services
 
 
+def _parsed(networks: Sequence[str]) -> tuple[str, ...]:
+    """The networks in their normal form. Raises UsageError."""
+    if not networks:
+        return ()
+    from vgpuctl.model.network import parse_reachable
+
+    return tuple(str(parse_reachable(text)) for text in networks)
+
+
 def _open_cluster(settings: Settings, pool: "NodePool") -> "ClusterLink | None":
+    from vgpuctl.model.node_pool import NodeRole
+
     if pool.role is NodeRole.SLURM and settings.slurm_folder is not None:
         from vgpuctl.clusters.slurm.config_file import SlurmConfig
         from vgpuctl.clusters.slurm.link import SlurmLink

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory: hosts, groups and variables of all sources, with ansible's precedence."""
+"""The inventory: hosts, groups and variables of all sources, with ansible's precedence.
+
+What variables mean (host_variables.py) is loaded with the first host that is asked for: a source that is missing, and
+the names of the hosts, need none of it.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vgpuctl.errors import InventoryError, UsageError
-from vgpuctl.inventory import connection, host_variables, listing, patterns, sources
+from vgpuctl.inventory import connection, listing, patterns, sources
 from vgpuctl.inventory.ansible_source import InventoryReader, read_by_ansible
 from vgpuctl.inventory.tree import Group, InventoryTree, TreeHost, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
-from vgpuctl.model.fencing import Fencing
-from vgpuctl.model.health import HealthPolicy
-from vgpuctl.model.host_constraints import HostConstraints
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.model.layout import HostLayout
-from vgpuctl.specs.fencing import FENCING_VARIABLE
-from vgpuctl.specs.health import HEALTH_VARIABLE
-from vgpuctl.specs.layout import LAYOUT_VARIABLE
-from vgpuctl.specs.placing import PLACING_VARIABLE
+
+if TYPE_CHECKING:
+    from vgpuctl.model.fencing import Fencing
+    from vgpuctl.model.health import HealthPolicy
+    from vgpuctl.model.host_constraints import HostConstraints
+    from vgpuctl.model.layout import HostLayout
 
 Read = TypeVar("Read")
 
@@ -127,33 +129,45 @@ class Inventory:
         """Where a host is and how to log in. Raises InventoryError naming host, variable and the file that set it."""
         return connection.target_of(host, self._merged(self._host(host)), self.groups_of(host), self._decrypt)
 
-    def layout(self, host: str) -> HostLayout | None:
+    def layout(self, host: str) -> "HostLayout | None":
         """A host's declared layout, its variable `vgpu` (docs/layout.md); None when none is declared.
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return self._read_once(host, LAYOUT_VARIABLE, host_variables.layout_of)
+        from vgpuctl.inventory.host_variables import layout_of
+        from vgpuctl.specs.layout import LAYOUT_VARIABLE
 
-    def constraints(self, host: str) -> HostConstraints:
+        return self._read_once(host, LAYOUT_VARIABLE, layout_of)
+
+    def constraints(self, host: str) -> "HostConstraints":
         """The content of a host's variable `vgpu_placing` (docs/placement.md).
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return self._read_once(host, PLACING_VARIABLE, host_variables.constraints_of)
+        from vgpuctl.inventory.host_variables import constraints_of
+        from vgpuctl.specs.placing import PLACING_VARIABLE
 
-    def health_policy(self, host: str) -> HealthPolicy:
+        return self._read_once(host, PLACING_VARIABLE, constraints_of)
+
+    def health_policy(self, host: str) -> "HealthPolicy":
         """The content of a host's variable `vgpu_health` (docs/health.md).
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return self._read_once(host, HEALTH_VARIABLE, host_variables.health_policy_of)
+        from vgpuctl.inventory.host_variables import health_policy_of
+        from vgpuctl.specs.health import HEALTH_VARIABLE
 
-    def fencing(self, host: str) -> Fencing:
+        return self._read_once(host, HEALTH_VARIABLE, health_policy_of)
+
+    def fencing(self, host: str) -> "Fencing":
         """The content of a host's variable `vgpu_fencing` (docs/maintenance.md).
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return self._read_once(host, FENCING_VARIABLE, host_variables.fencing_of)
+        from vgpuctl.inventory.host_variables import fencing_of
+        from vgpuctl.specs.fencing import FENCING_VARIABLE
+
+        return self._read_once(host, FENCING_VARIABLE, fencing_of)
 
     def verify(self, host: str) -> None:
         """Read all that vgpuctl takes from a host's variables. Raises InventoryError for what cannot be used."""
@@ -186,7 +200,9 @@ class Inventory:
     def _merged(self, host: TreeHost) -> VariableSet:
         if host.name not in self._variables:
             merged = self._variables[host.name] = self._merge(host)
-            self._misspelt |= dict.fromkeys(host_variables.misspelt(merged))
+            from vgpuctl.inventory.host_variables import misspelt
+
+            self._misspelt |= dict.fromkeys(misspelt(merged))
         return self._variables[host.name]
 
     def _merge(self, host: TreeHost) -> VariableSet:

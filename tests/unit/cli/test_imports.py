@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from vgpuctl.store.store import open_store
+
 _PROGRAM = """
 import sys, click
 before = set(sys.modules)
@@ -35,8 +37,30 @@ LIBRARIES = frozenset(
     {"alembic", "bcrypt", "cheroot", "cryptography", "flask", "grpc", "jinja2", "libvirt", "lightkube", "msgspec"}
     | {"ovs", "paramiko", "platformdirs", "prometheus_client", "psycopg", "pycdlib", "rich", "sqlalchemy", "yaml"}
 )
-ROOMS_OF_PAGES = frozenset({"cli", "errors", "model"})
-"""The rooms that the help page of a list may need."""
+OF_LISTS = frozenset({"msgspec", "platformdirs", "rich", "sqlalchemy"})
+"""The libraries that a list of the store may import, from a store that is there and up to date."""
+LISTS: dict[str, frozenset[str]] = {
+    "list-disks": frozenset({"yaml"}),
+    "list-events": frozenset(),
+    "list-images": frozenset(),
+    "list-licence-pools": frozenset(),
+    "list-networks": frozenset(),
+    "list-node-pools": frozenset(),
+    "list-pools": frozenset(),
+    "list-queue": frozenset(),
+    "list-reservations": frozenset(),
+    "list-tenants": frozenset(),
+    "list-vms": frozenset(),
+}
+"""Lists that contact no host, with the libraries that each may import beside those."""
+HEAVY = frozenset({"sqlalchemy.orm", "sqlalchemy.dialects.postgresql"})
+"""Parts of SQLAlchemy that nobody needs."""
+ROOMS_OF_LISTS = frozenset(
+    {"actor", "agent", "catalog", "cli", "errors", "guests", "hosts", "local_files", "logs", "model", "quota", "specs"}
+    | {"store", "typed_json", "usecases", "wiring"}
+)
+"""The rooms of a list: no scheduler, planner, sharing kind, inventory, OVN, telemetry or cluster."""
+ASKING = ("check-hosts", "list-gpus", "list-hosts", "list-profiles", "plan-hosts")
 
 
 def _imported(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, set[str]]:
@@ -45,6 +69,14 @@ def _imported(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     code, *modules = done.stderr.splitlines()[-1].split()
     return int(code), set(modules)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of an empty store."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db"
+    open_store(url).close()
+    return {"VGPUCTL_DATABASE_URL": url}
 
 
 def _of_vgpuctl(modules: set[str]) -> set[str]:
@@ -72,3 +104,33 @@ def test_help_and_the_names_of_commands_import_click_and_tables(
     assert _of_vgpuctl(modules) <= OF_HELP
     assert not {one.partition(".")[0] for one in modules} & LIBRARIES
     assert not modules & SLOW
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_the_store_imports_no_library_that_it_does_not_need(name: str, store: dict[str, str]) -> None:
+    code, modules = _imported([name, "--json"], store)
+    assert code == 0
+    assert {one.partition(".")[0] for one in modules} & LIBRARIES <= OF_LISTS | LISTS[name]
+    assert not modules & HEAVY
+
+
+def test_a_list_of_vms_stays_in_the_rooms_of_the_store(store: dict[str, str]) -> None:
+    _code, modules = _imported(["list-vms"], store)
+    rooms = {one.split(".")[1] for one in _of_vgpuctl(modules) if "." in one}
+    assert rooms <= ROOMS_OF_LISTS
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_missing_inventory_is_told_before_a_use_case_is_imported(name: str, store: dict[str, str]) -> None:
+    for arguments in ([], ["--inventory", "/nowhere/hosts.yml"]):
+        code, modules = _imported([name, *arguments], store | {"VGPUCTL_INVENTORY": ""})
+        assert code in (2, 3)
+        assert name.replace("-", "_") not in {one.split(".")[-1] for one in modules if "usecases" in one}
+        assert not {"msgspec", "sqlalchemy", "paramiko"} & modules
+
+
+@pytest.mark.parametrize("words", ["vgpuctl show-vm acme/", "vgpuctl list-vms --host "])
+def test_completing_a_name_of_the_store_imports_no_sqlalchemy(words: str, store: dict[str, str]) -> None:
+    _code, modules = _imported([], store | _completing(words))
+    assert {one.partition(".")[0] for one in modules} & LIBRARIES <= {"msgspec", "platformdirs", "rich", "yaml"}
+    assert not modules & HEAVY

@@ -65,10 +65,11 @@ def command(
         from vgpuctl.cli.host.prepare_output import prepare_and_print
 
         return prepare_and_print(script=script, as_json=as_json, **where)
-    from vgpuctl.cli.support.services import report_hosts, services
-    from vgpuctl.usecases.host.check_hosts import check_hosts
+    from vgpuctl.cli.support.services import report_hosts, services_of_hosts
 
-    with services(**where) as opened:
+    with services_of_hosts(**where) as opened:
+        from vgpuctl.usecases.host.check_hosts import check_hosts
+
         found = check_hosts(opened, after_reboot=after_reboot, take_snapshot=snapshot)
     checked = [result.value for result in found if result.value is not None]
     if as_json:

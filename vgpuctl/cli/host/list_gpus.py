@@ -114,11 +114,11 @@ def command(free: bool, refresh: bool, output: ListOutput, **where: Any) -> None
     DECLARED is the kind of the GPU's entry in the declared layout. SEEN is when the host last showed the GPU. A GPU
     that its host no longer shows is `missing` for a week.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.host.list_gpus import list_gpus
+    from vgpuctl.cli.support.services import services_of_hosts
 
     surveys: list[Survey] = []
-    with services(**where) as opened:
+    with services_of_hosts(**where) as opened:
+        from vgpuctl.usecases.host.list_gpus import list_gpus
 
         def read() -> "Sequence[ListedGpu]":
             gpus, seen = list_gpus(opened, refresh=refresh)

@@ -101,10 +101,11 @@ def command(cached: bool, output: ListOutput, **where: Any) -> None:
     SEEN is when the host last answered, and since when it is unknown. A host without an answer from libvirt is shown as
     `libvirt: no answer`; the reason follows the table.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.host.list_hosts import list_hosts, list_observed_hosts
+    from vgpuctl.cli.support.services import services_of_hosts
 
-    with services(**where) as opened:
+    with services_of_hosts(**where) as opened:
+        from vgpuctl.usecases.host.list_hosts import list_hosts, list_observed_hosts
+
         hosts = _LISTING.show(output, lambda: list_observed_hosts(opened) if cached else list_hosts(opened))
     problems = [(host.name, host.problem or host.libvirt_problem) for host in hosts]
     failures = [(name, problem) for name, problem in problems if problem is not None]

@@ -61,11 +61,11 @@ def command(creatable: bool, output: ListOutput, refresh: bool, **where: Any) ->
 
     SEEN is when the host last showed the GPU. Heads, resolution and limit are the host's, else the catalogue's.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.host.list_profiles import list_profiles
+    from vgpuctl.cli.support.services import services_of_hosts
 
     surveys: list[Survey] = []
-    with services(**where) as opened:
+    with services_of_hosts(**where) as opened:
+        from vgpuctl.usecases.host.list_profiles import list_profiles
 
         def read() -> "Sequence[ListedProfile]":
             profiles, seen = list_profiles(opened, refresh=refresh)

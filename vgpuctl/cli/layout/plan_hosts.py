@@ -39,10 +39,11 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
     Every host is read now; nothing is written.
     """
     from vgpuctl.cli.support.layout_output import plan_object
-    from vgpuctl.cli.support.services import report_hosts, services
-    from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
+    from vgpuctl.cli.support.services import report_hosts, services_of_hosts
 
-    with services(**where) as opened:
+    with services_of_hosts(**where) as opened:
+        from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
+
         found = plan_hosts(opened, declared_layouts(opened))
     if as_json:
         _JSON.print(

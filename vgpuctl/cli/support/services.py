@@ -66,6 +66,16 @@ def services(
     )
 
 
+def services_of_hosts(**where: Any) -> "Services":
+    """The same for a command that asks hosts whatever comes. Raises InventoryError and UsageError where there is none.
+
+    Such a command imports its use case within the block: an inventory that is missing is told without it.
+    """
+    opened = services(**where)
+    opened.hosts()
+    return opened
+
+
 def _command_name() -> str:
     context = click.get_current_context(silent=True)
     return (context.info_name or "") if context is not None else ""

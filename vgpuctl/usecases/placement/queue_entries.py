@@ -8,7 +8,6 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.times import format_time_to_second
 from vgpuctl.model.vm import VmRequest, printed_name
-from vgpuctl.specs.vm import list_differences
 from vgpuctl.store.store import Session
 
 
@@ -27,6 +26,8 @@ def find_waiting(session: Session, requests: Sequence[VmRequest]) -> QueueEntry 
             f"of the VMs to create together some wait in the queue otherwise: {entry.name}",
             hint=f"take them out first: vgpuctl leave-queue {entry.request.tenant}/{entry.request.name}",
         )
+    from vgpuctl.specs.vm import list_differences  # not with every list of VMs: it loads what VMs are written in
+
     for request in requests:
         differences = list_differences(waiting[request.name], request)
         if differences:

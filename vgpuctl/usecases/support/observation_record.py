@@ -27,7 +27,6 @@ from vgpuctl.errors import (
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.sharing.share_on_host import holders_of
 
 ABSENT = "absent"
 """libvirt answered that it has no such domain."""
@@ -244,6 +243,8 @@ def _gpus(record: Record, facts: HostFacts, now: float, before: HostFacts | None
 
 
 def _shares(record: Record, facts: HostFacts, stored: StoredRows, now: float) -> dict[str, Seen]:
+    from vgpuctl.sharing.share_on_host import holders_of  # every sharing kind, which lists of records do not need
+
     unread = {gpu.address for gpu in facts.gpus if gpu.unread}
     shares = {}
     for lease in stored.leases:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
 	bench release test-release release-notes lock clean
 
 help: ## Show this list
@@ -32,6 +32,10 @@ test: ## Run all tests
 test-quick: ## Run the tests that need no emulated host (about two minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
+
+test-other-debian: ## Run the demo and the quick tests on the other release of Debian, 12 or 13, in a root of its own
+	@bash scripts/setup other-debian
+	@scripts/other-debian
 
 test-network: ## Prove tenants' networks with packets between two emulated hosts (ten minutes, nothing beside it)
 	@bash scripts/setup test

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Root file systems with Debian's smallest set of packages, and programs in them without a network."""
 
+import platform
 import re
 import shutil
 import subprocess
@@ -8,8 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-_MIRROR = """apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
-awk -v name="$(. /etc/os-release && echo "$VERSION_CODENAME")" '$2 == name && $3 == "main" { print name, $1; exit }'"""
+_SCRIPT = Path(__file__).parents[2] / "scripts" / "debian-root"
 
 
 class CleanRoot:
@@ -17,10 +17,8 @@ class CleanRoot:
 
     def __init__(self, folder: Path, packages: Iterable[str]) -> None:
         self.folder = folder
-        mirror = subprocess.run(["sh", "-c", _MIRROR], capture_output=True, text=True, check=True).stdout.split()
-        assert len(mirror) == 2, "apt on this machine has no archive of its Debian: run apt-get update"
-        include = f"--include={','.join(packages)}"
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", include, mirror[0], str(folder), mirror[1]]
+        codename = platform.freedesktop_os_release()["VERSION_CODENAME"]
+        command = [str(_SCRIPT), codename, str(folder), ",".join(packages)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
 

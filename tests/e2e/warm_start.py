@@ -170,6 +170,7 @@ def _serve(listening: socket.socket) -> None:
             if ".migrations." not in module.name:  # alembic runs these files itself
                 importlib.import_module(module.name)
     _load_what_is_loaded_late()
+    _run_first()
     gc.freeze()
     ForkServer(listening, _command).run()
 
@@ -188,6 +189,28 @@ def _load_what_is_loaded_late() -> None:
             made.get_template(name.name)
     for module in ("alembic.command", "libvirt", "psycopg", "rich.table", "sqlalchemy.dialects.postgresql.psycopg"):
         importlib.import_module(module)
+
+
+def _run_first() -> None:
+    """Run commands on a store of their own in this process.
+
+    What a command makes at the first use is then there for all that follow, such as the decoders of msgspec.
+    Each command would make it again in its own process, in copies of the pages that it shares with this one.
+    """
+    from vgpuctl.cli.main import run
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Path(os.devnull).open("w") as nothing,
+        contextlib.redirect_stdout(nothing),
+        contextlib.redirect_stderr(nothing),
+    ):
+        os.environ["VGPUCTL_DATABASE_URL"] = f"sqlite:///{folder}/store.db"
+        for arguments in (["create-tenant", "acme"], ["list-vms"], ["list-vms", "--json"], ["list-events"]):
+            assert run(arguments) == 0
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _command(message: bytes) -> None:

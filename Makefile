@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
-	bench release test-release release-notes lock clean
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz \
+	kill-test test-kill-points fail-test storm lint docs site man bench release test-release release-notes lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing: Debian packages and .venv
 	@bash scripts/setup test
@@ -56,6 +56,10 @@ fuzz: ## Damaged text for every reader, 100,000 cases; none may fail otherwise t
 kill-test: ## Kill and interrupt commands at random for an hour; nothing may leak (docs/reliability.md)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.kill_test --minutes 60
+
+test-kill-points: ## Kill the tests' commands after every side effect, not after one of each kind (half an hour)
+	@bash scripts/setup test
+	@VGPUCTL_TESTS_ALL_KILL_POINTS=1 bash scripts/test -m "not kernel_lab" $$(grep -rlE 'kill_points|paired_points' tests/e2e --include='test_*.py')
 
 fail-test: ## Let hosts fail after the side effects of every command; nothing may leak (about two hours)
 	@bash scripts/setup test

@@ -31,6 +31,7 @@ from typing import Any
 import vgpuctl_lab as lab
 from tests.bench.day_checks import Seen, faults, in_machine, look, told_by_agent
 from tests.bench.day_plan import BEGIN, POOL, ROUND, Day, Scale, Step, plan_day
+from tests.e2e.kills import KILLED_RUN
 from tests.e2e.operator import Done, Operator
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.vm import VmState
@@ -42,7 +43,6 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder
 MIX = "a40:45,h100-pcie:25,t4*2:20,rtx-3090*2:10"
 MOST_FAULTS = 30
 
-_RUN = ("-m", "tests.e2e.killed_run")
 _REFUSED = {
     "create": ("no-capacity", "quota-exceeded"),
     "again": ("no-capacity", "quota-exceeded"),
@@ -267,7 +267,7 @@ class Replay:
     def _run(self, kind: str, words: Sequence[str], *, kill: int) -> Done:
         began = time.perf_counter()
         operator = dataclasses.replace(self._operator, variables={"VGPUCTL_TESTS_NOW": repr(self._now)})
-        done = operator.run(str(kill), *words, "--json", program=_RUN)
+        done = operator.run(str(kill), *words, "--json", program=KILLED_RUN)
         self.spent[kind].append(time.perf_counter() - began)
         return done
 

@@ -9,8 +9,8 @@ hosts of VGPUCTL_TESTS_HOSTS, in the lab folder VGPUCTL_TESTS_LAB, lose their po
 stops their libvirtd, `libvirtd-restart:WHICH` starts it again at once, `network:WHICH` cuts their network.
 
 Calls to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
-With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
-VGPUCTL_TESTS_NOW, seconds since the epoch, is what the command's clock says all the time.
+A run that ends says the names of its side effects, in order, on the last line of stderr. With 0 every run ends.
+VGPUCTL_TESTS_NOW is its clock, as for `tests.e2e.other_clock`.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ _OF_HOSTS = ("reboot", "libvirtd", "libvirtd-restart", "network")
 
 
 class Watch:
-    """Counts side effects and kills the process, or lets hosts fail, after the wanted one.
+    """Notes side effects and kills the process, or lets hosts fail, after the wanted one.
 
     A process is killed after those of its main thread; hosts fail after those of any.
     """
@@ -67,7 +67,7 @@ class Watch:
         self._signal = {"": signal.SIGKILL, "stop": signal.SIGSTOP}.get(how)
         self._is_over = False
         self._lock = threading.Lock()
-        self.seen = 0
+        self.seen: list[str] = []
         self._returns: Counter[str] = Counter()
 
     def _done(self, name: str) -> None:
@@ -76,23 +76,23 @@ class Watch:
             name = self._wanted
         if self._of_hosts is not None:
             with self._lock:
-                self.seen += 1
-                if self._wanted in (str(self.seen), name) and not self._is_over:
+                self.seen.append(name)
+                if self._wanted in (str(len(self.seen)), name) and not self._is_over:
                     self._is_over = True
                     _to_hosts(self._of_hosts)
             return
         if threading.current_thread() is not threading.main_thread():
             return
-        self.seen += 1
+        self.seen.append(name)
         if self._signal is not None:
-            if self._wanted in (str(self.seen), name) and not self._is_over:
+            if self._wanted in (str(len(self.seen)), name) and not self._is_over:
                 self._is_over = True
                 os.kill(os.getpid(), self._signal)
             return
         if self._is_over:
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGINT)
-        elif self._wanted in (str(self.seen), name):
+        elif self._wanted in (str(len(self.seen)), name):
             self._is_over = True
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -141,21 +141,18 @@ def _to_hosts(what: str) -> None:
 def main() -> NoReturn:
     """Run one command line, killed where argv says."""
     wanted, arguments = sys.argv[1], sys.argv[2:]
-    from vgpuctl import wiring
+    from tests.e2e.other_clock import set_clock
     from vgpuctl.cli.main import leave, run
     from vgpuctl.store.store import Store
 
-    if now := os.environ.get("VGPUCTL_TESTS_NOW"):
-        at = float(now)
-        wiring.open_services = functools.partial(wiring.open_services, clock=lambda: at)
-
+    set_clock()
     watch = Watch(wanted)
     watch.transaction(Store)
     for (module, owner), names in WRAPPED.items():
         for name in names:
             watch.method(getattr(importlib.import_module(module), owner), name)
     code = run(arguments)
-    sys.stderr.write(f"{watch.seen}\n")
+    sys.stderr.write(f"{' '.join(watch.seen)}\n")
     leave(code)
 
 

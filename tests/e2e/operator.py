@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,6 +66,14 @@ class Operator:
         }
         return {name: value for name, value in given.items() if name not in self.without}
 
+    def at(self, now: float) -> "Operator":
+        """The same operator whose commands read this from the clock, in seconds since the epoch, all the time."""
+        return replace(self, variables={**self.variables, "VGPUCTL_TESTS_NOW": repr(now)})
+
+    def later(self, seconds: float) -> "Operator":
+        """The same operator so much later: what a test would have to wait for has happened."""
+        return self.at(time.time() + seconds)
+
     def start(
         self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), **options: Any
     ) -> "subprocess.Popen[str]":
@@ -78,9 +87,9 @@ class Operator:
             **{"stderr": subprocess.PIPE, **options},
         )
 
-    def run(self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), timeout_s: float = 400) -> Done:
+    def run(self, *arguments: str, program: Sequence[str] = (), timeout_s: float = 400) -> Done:
         """Run a command to its end. What it printed as JSON must fit the command's published schema."""
-        _, module = program
+        _, module = program or ("-m", "tests.e2e.other_clock" if "VGPUCTL_TESTS_NOW" in self.variables else "vgpuctl")
         code, out, err = warm_start().run(module, arguments, self.environment, timeout_s)
         assert "Traceback" not in err, err
         check_output(arguments, out)

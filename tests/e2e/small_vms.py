@@ -12,7 +12,6 @@ ACME = ("--tenant", "acme")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB")
 SEEDED = (*SIZE, "--hostname", "h")
 """With a seed, which is one volume more."""
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 
 
 @pytest.fixture(scope="module")
@@ -21,16 +20,3 @@ def operator(fleet_operator: Operator) -> Operator:
     fleet_operator.does("create-tenant", "acme")
     fleet_operator.does("list-gpus", "--refresh")
     return fleet_operator
-
-
-def count_side_effects(operator: Operator, *command: str) -> int:
-    """Run a command to its end and count its side effects."""
-    done = operator.run("0", *command, program=KILLED_RUN)
-    assert done.code == 0, done.err
-    return int(done.err.splitlines()[-1])
-
-
-def kill_after(operator: Operator, number: int | str, *command: str) -> None:
-    """Kill a command after a side effect: the n-th, or the first of a name."""
-    done = operator.run(str(number), *command, program=KILLED_RUN)
-    assert done.code == -9, f"not killed at side effect {number}: {done.code}\n{done.err}"

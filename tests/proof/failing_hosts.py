@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.day_checks import Seen, faults, look
+from tests.e2e.kills import KILLED_RUN
 from tests.e2e.operator import Done
 from tests.proof.fleet import LAYOUT_HOSTS, LAYOUTS, OFF, VM_HOSTS, ProofFleet
 from tests.proof.guest_checks import guest_faults, look_at_guests
@@ -34,7 +35,6 @@ from vgpuctl.model.vm import VmState
 
 Words = tuple[str, ...]
 FAULTS = ("reboot", "libvirtd", "libvirtd-restart", "network")
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 ACME = ("--tenant", "acme")
 SIZE = ("--vcpus", "1", "--memory", "96MiB", "--network", "none", "--disk", "8MiB", "--hostname", "guest")
 A40, A40_MDEV, T4 = "sim-001", "sim-002", "sim-003"
@@ -179,7 +179,7 @@ class FailingHosts:
         self._prepare(scenario)
         done = self._cut(scenario, 0)
         assert done.code == 0, f"{name}: {done.err}"
-        count = int(done.err.splitlines()[-1])
+        count = len(done.err.splitlines()[-1].split())
         self._clear(name)
         chosen: Sequence[int | str] = range(1, count + 1)
         if after is not None:

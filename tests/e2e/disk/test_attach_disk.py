@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from vgpuctl.guests.libvirtd.storage import Storage
@@ -128,7 +129,7 @@ def test_a_killed_attach_is_finished_by_the_next_one(operator: Operator) -> None
     operator.does("stop-vm", "two", *ACME, "--timeout", "0")
     for kill in ("create_disk", "4", "6"):
         attach = ("attach-disk", "two", "cut,size=32MiB", *ACME)
-        assert operator.run(kill, *attach, program=("-m", "tests.e2e.killed_run")).code == -9
+        kill_after(operator, kill, *attach)
         operator.does("repair")
         assert "cut" in _disks(operator)
         operator.does(*attach)

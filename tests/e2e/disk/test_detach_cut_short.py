@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import libvirt
 import pytest
 
+from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, count_side_effects, kill_after
+from tests.e2e.small_vms import ACME
 from vgpuctl.guests.facts.disk_facts import domain_disks
 from vgpuctl.guests.facts.nic_facts import macs_of
 
@@ -39,18 +40,18 @@ def defined(operator: Operator) -> tuple[list[str], list[str]]:
 def test_what_is_free_is_in_no_definition(operator: Operator, change: tuple[str, ...]) -> None:
     operator.does(*CREATE)
     operator.does(*STOP)
-    count = count_side_effects(operator, *change)
+    effects = side_effects(operator, *change)
     operator.does(*DELETE)
     operator.run("delete-disk", "data", *ACME, "--yes")
-    for number in range(1, min(count, 5)):
+    for point in kill_points(effects, most=3):
         operator.does(*CREATE)
         operator.does(*STOP)
-        kill_after(operator, number, *change)
+        kill_after(operator, point, *change)
         operator.does("repair")
         assert operator.json("repair") == []
         disks, macs = defined(operator)
         wanted = operator.json("show-vm", "web", *ACME)["vm"]["request"]
-        assert (len(disks), len(macs)) == (len(wanted["data_disks"]), int(wanted["network"] is not None)), number
+        assert (len(disks), len(macs)) == (len(wanted["data_disks"]), int(wanted["network"] is not None)), point
         if change is DETACH_DISK and not wanted["data_disks"]:
             operator.does("delete-disk", "data", *ACME, "--yes")
         operator.does("start-vm", "web", *ACME)

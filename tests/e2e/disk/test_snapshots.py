@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from vgpuctl.guests.libvirtd.storage import Storage
@@ -72,13 +73,13 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
 def test_a_killed_snapshot_is_taken_by_the_next_run(operator: Operator, kill: str) -> None:
     before = _volumes(operator)
     take = ("create-snapshot", "one", "cut", *ACME)
-    assert operator.run(kill, *take, program=("-m", "tests.e2e.killed_run")).code == -9
+    kill_after(operator, kill, *take)
     operator.does("repair")
     operator.does(*take)
     listed = operator.json("list-snapshots", "one", *ACME)
     assert [(one["name"], one["disks"], one["is_whole"]) for one in listed] == [("cut", ["-", "data"], True)]
     revert = ("revert-snapshot", "one", "cut", *ACME, "--yes")
-    assert operator.run("delete_volume", *revert, program=("-m", "tests.e2e.killed_run")).code == -9
+    kill_after(operator, "delete_volume", *revert)
     operator.does(*revert)
     assert (_snapshots(operator), _volumes(operator)) == ([], before)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import KILLED_RUN, kill_after
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
@@ -23,7 +24,6 @@ from vgpuctl_lab.simulated.machine.drivers import Drivers
 
 A40, T4, RTX, FLEX = (f"0000:{bus}:00.0" for bus in ("41", "43", "45", "47"))
 MDEV = "00000000-0000-4000-8000-00000000000a"
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 _MDEV_DEVICE = (
     f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source><address uuid='{MDEV}'/></source></hostdev>"
 )
@@ -195,11 +195,11 @@ def test_a_killed_adoption_is_finished_by_the_same_command(
     whole = fresh("whole")
     done = whole.run("0", *ADOPT, "--json", program=KILLED_RUN)
     wanted = summary(json.loads(done.out))
-    count = int(done.err.splitlines()[-1])
-    assert count == 4, "begun, adopted and said so, one share noted, ended"
-    for number in range(1, count):
-        operator = fresh(str(number))
-        assert operator.run(str(number), *ADOPT, program=KILLED_RUN).code == -9
+    effects = done.err.splitlines()[-1].split()
+    assert effects == ["transaction"] * 4, "begun, adopted and said so, one share noted, ended"
+    for point in range(1, len(effects)):
+        operator = fresh(str(point))
+        kill_after(operator, point, *ADOPT)
         again = operator.json(*ADOPT)
         assert (summary(again), len(again["shares"])) == (wanted, 1)
     assert (layouts.states(), definitions(layouts)) == before

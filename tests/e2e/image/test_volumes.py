@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
@@ -72,8 +73,7 @@ def test_volumes_and_domains_of_others_stay_whatever_fails(operator: Operator) -
     assert operator.is_refused("create-vm", "web-2", *acme, "--dry-run")["reference"] == "domain-rejected"
     operator.does("create-vm", "web-1", *acme)
     _delete(operator, "acme", "web-1")
-    done = operator.run("create_disk", "create-vm", "web-1", *acme, program=("-m", "tests.e2e.killed_run"))
-    assert done.code == -9
+    kill_after(operator, "create_disk", "create-vm", "web-1", *acme)
     operator.does("repair")
     gc = operator.json("gc", "--yes", "--limit", "sim-001")
     assert {one["name"]: one["outcome"] for one in gc} == {

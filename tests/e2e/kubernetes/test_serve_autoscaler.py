@@ -12,9 +12,10 @@ import pytest
 import vgpuctl_lab as lab
 from tests.autoscaler_client import CREATING, DELETING, RUNNING, Autoscaler, Provider
 from tests.certificates import make_authority
+from tests.e2e.kills import kill_after
 from tests.e2e.node.pools import ONCE, nothing_is_left, vms
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
+from tests.e2e.small_vms import ACME, SIZE, operator
 
 __all__ = ["nothing_is_left", "operator"]
 FLEET = (2, "a40")
@@ -129,8 +130,7 @@ def test_a_controller_killed_in_between_changes_nothing_for_the_autoscaler(opera
     with provider_of(operator) as provider:
         autoscaler = Autoscaler(provider)
         autoscaler.loop(pending=2)
-        killed = operator.run(effect, *ONCE, program=KILLED_RUN)
-        assert killed.code == -9, killed.err
+        kill_after(operator, effect, *ONCE)
         autoscaler.loop(pending=2)
         operator.does("repair")
         operator.does(*ONCE)

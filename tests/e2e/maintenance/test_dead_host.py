@@ -4,6 +4,7 @@
 from pathlib import Path
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, operator
@@ -149,8 +150,7 @@ def test_an_evacuation_that_is_killed_goes_on_with_the_vm_that_it_had_not_starte
     operator.does("uncordon-host", OTHER)
     lab.faults.begin(HOST, "sshd", folder=fleet)
     try:
-        killed = operator.run("define", "evacuate-host", HOST, *DEAD, program=("-m", "tests.e2e.killed_run"))
-        assert killed.code == -9
+        kill_after(operator, "define", "evacuate-host", HOST, *DEAD)
         assert _vms(operator) == {"web": (OTHER, "stopped")}
         (planned,) = operator.json("evacuate-host", HOST, *DEAD, "--plan")["vms"]
         assert (planned["verdict"], planned["to"]) == ("move", OTHER)

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after, stop_after
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
-from tests.e2e.vm.test_move_cut_short import wait_until_stopped
+from tests.e2e.small_vms import ACME, SIZE, operator
 
 __all__ = ["operator"]
 
@@ -126,14 +126,14 @@ def test_a_stopped_vm_stays_unless_the_host_does_not_come_back(operator: Operato
 
 
 def test_a_vm_takes_its_reservation_and_its_declared_end_along(operator: Operator) -> None:
-    times = (1, 3600, 4200, 7200)
+    times = (600, 3600, 4200, 7200)
     begin, end, later, after = (
         datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in times
     )
     operator.does("cordon-host", "sim-002", "--reason", "the test wants the first")
     operator.does("reserve", "now", *ACME, "--gpu", "A40-8Q", "--from", begin, "--until", end)
     operator.does("reserve", "later", *ACME, "--gpu", "A40-48Q", "--from", later, "--until", after)
-    time.sleep(1.5)
+    operator = operator.later(900)
     operator.does("create-vm", "web", *ACME, "--reservation", "now", *SIZE)
     operator.does("create-vm", "bound", *ACME, "--gpu", "A40-8Q", "--host", HOST, *SIZE)
     operator.does("uncordon-host", "sim-002")
@@ -159,10 +159,10 @@ def test_a_vm_takes_its_reservation_and_its_declared_end_along(operator: Operato
 
 
 def test_a_reservation_whose_vm_stays_stays_with_it(operator: Operator) -> None:
-    begin, end = (datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in (1, 3600))
+    begin, end = (datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in (600, 3600))
     operator.does("cordon-host", "sim-002", "--reason", "the test wants the first")
     operator.does("reserve", "now", *ACME, "--gpu", "A40-8Q", "--from", begin, "--until", end)
-    time.sleep(1.5)
+    operator = operator.later(900)
     operator.does("create-vm", "web", *ACME, "--reservation", "now", *SIZE)
     operator.does("uncordon-host", "sim-002")
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")
@@ -176,7 +176,7 @@ def test_a_drain_that_is_killed_goes_on_and_what_ran_runs(operator: Operator, wh
     """Killed with the VM off on its old host, undefined there, and defined on its new one."""
     _on_first(operator, "web", "--gpu", "A40-8Q")
     drain = ("drain-host", HOST, "--reason", "new disks", *NOW)
-    assert operator.run(where, *drain, program=KILLED_RUN).code == -9
+    kill_after(operator, where, *drain)
     (cut,) = operator.json("list-vms")
     assert cut["vm"]["state"] == ("running" if where == "shutdown" else "stopped")
     if where == "shutdown":
@@ -195,7 +195,7 @@ def test_a_drain_that_is_killed_goes_on_and_what_ran_runs(operator: Operator, wh
 
 def test_a_vm_that_was_being_moved_and_is_stopped_by_its_owner_stays_stopped(operator: Operator) -> None:
     _on_first(operator, "web", "--gpu", "A40-8Q")
-    assert operator.run("undefine", "drain-host", HOST, "--reason", "x", *NOW, program=KILLED_RUN).code == -9
+    kill_after(operator, "undefine", "drain-host", HOST, "--reason", "x", *NOW)
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")
     assert [one["outcome"] for one in operator.json("repair")] == ["released"], "the shares that were held"
     assert _states(operator) == {"web": (HOST, "stopped")}
@@ -203,8 +203,7 @@ def test_a_vm_that_was_being_moved_and_is_stopped_by_its_owner_stays_stopped(ope
 
 def test_a_vm_that_moves_and_does_not_start_is_not_said_to_be_left(operator: Operator, fleet: lab.LabFolder) -> None:
     _on_first(operator, "web", "--gpu", "A40-8Q")
-    drain = operator.start("stop:undefine", "drain-host", HOST, "--reason", "x", *NOW, "--json", program=KILLED_RUN)
-    wait_until_stopped(drain.pid)
+    drain = stop_after(operator, "undefine", "drain-host", HOST, "--reason", "x", *NOW, "--json")
     lab.faults.begin("sim-002", "refuse", folder=fleet)
     drain.send_signal(signal.SIGCONT)
     out, err = drain.communicate(timeout=120)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator, forgetful
 from tests.e2e.witness import FleetWitness
@@ -19,7 +20,6 @@ from tests.lab.simulated_fixtures import machine
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.store.store import open_store
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--hostname", "web-1")
 NETWORK = ("create-network", "back", "--tenant", "acme", "--cidr", "10.1.0.0/24")
 CREATE = ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--network", "back", *SIZE)
@@ -143,8 +143,7 @@ def test_a_killed_run_is_finished_by_the_same_command(
     after: str, first: Operator, stopped: list[str], tmp_path: Path
 ) -> None:
     other = forgetful(first, tmp_path, "acme")
-    done = other.run(after, "gc", "--yes", program=KILLED_RUN)
-    assert done.code == -9, done.err
+    kill_after(other, after, "gc", "--yes")
     left = [one for one in other.json("gc", "--yes") if one["kind"] != "volume"]
     assert _outcomes(left) <= {"deleted"}
     assert len(left) < len(MADE)
@@ -182,7 +181,7 @@ def test_a_volume_that_could_not_be_deleted_is_gone_after_gc(
         there.connection.storagePoolLookupByName("default").create(0)
     assert _brief(first.json("gc", "--dry-run")) == volumes
     if after is not None:
-        assert first.run(after, "gc", "--yes", program=KILLED_RUN).code == -9
+        kill_after(first, after, "gc", "--yes")
     assert _outcomes(first.json("gc", "--yes")) == {"deleted"}
     assert first.json("gc") == []
     with libvirt_of(first.inventory, "sim-002") as there:

@@ -6,12 +6,12 @@ from xml.etree import ElementTree
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after, paired_points
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from vgpuctl.guests.libvirtd.networks import read_entries
 from vgpuctl_lab.simulated.layout import simulated_folder
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 FRONT = ("create-network", "front", "--tenant", "acme", "--cidr", "10.0.0.0/24", "--host", "sim-001")
 DELETE_FRONT = ("delete-network", "front", "--tenant", "acme", "--yes")
 VM = ("--memory", "96MiB", "--vcpus", "1", "--network", "front")
@@ -100,40 +100,28 @@ def test_what_cannot_be_is_refused_before_anything_is_made(operator: Operator, f
     operator.does("delete-network", "there", "--tenant", "acme", "--yes")
 
 
-def _kill_after(operator: Operator, number: int | str, arguments: tuple[str, ...]) -> None:
-    done = operator.run(str(number), *arguments, program=KILLED_RUN)
-    assert done.code == -9, f"not killed at side effect {number}: {done.code}\n{done.err}"
-
-
-def _count_side_effects(operator: Operator, arguments: tuple[str, ...]) -> int:
-    done = operator.run("0", *arguments, program=KILLED_RUN)
-    assert done.code == 0, done.err
-    return int(done.err.splitlines()[-1])
-
-
 def test_after_kill_9_anywhere_the_same_command_or_repair_finishes(operator: Operator, fleet: lab.LabFolder) -> None:
-    creations, deletions = (_count_side_effects(operator, command) for command in (FRONT, DELETE_FRONT))
-    assert creations >= 4
-    assert deletions >= 4
-    for number in range(1, max(creations, deletions) + 1):
-        by_repair = number % 2 == 0
-        _kill_after(operator, min(number, creations), FRONT)
+    for create_point, delete_point in paired_points(operator, FRONT, DELETE_FRONT):
+        by_repair = create_point % 2 == 0
+        kill_after(operator, create_point, *FRONT)
         operator.does(*(("repair",) if by_repair else FRONT))
-        assert list(_networks(fleet, "sim-001")) == ["acme.front"], f"after side effect {number} of create-network"
-        _kill_after(operator, min(number, deletions), DELETE_FRONT)
+        assert list(_networks(fleet, "sim-001")) == ["acme.front"], (
+            f"after side effect {create_point} of create-network"
+        )
+        kill_after(operator, delete_point, *DELETE_FRONT)
         operator.does(*(("repair",) if by_repair else (*DELETE_FRONT, "--if-exists")))
-        assert _networks(fleet, "sim-001") == {}, f"after side effect {number} of delete-network"
+        assert _networks(fleet, "sim-001") == {}, f"after side effect {delete_point} of delete-network"
     assert operator.json("list-networks") == operator.json("repair") == []
 
 
 def test_an_address_of_a_killed_run_is_given_back(operator: Operator, fleet: lab.LabFolder) -> None:
     operator.does(*FRONT)
-    _kill_after(operator, "ensure", WEB_1)
+    kill_after(operator, "ensure", *WEB_1)
     assert list(_networks(fleet, "sim-001")["acme.front"].values()) == ["10.0.0.2"]
     operator.does("repair")
     assert _networks(fleet, "sim-001") == {"acme.front": {}}
     operator.does(*WEB_1)
-    _kill_after(operator, "ensure", DELETE_WEB_1)
+    kill_after(operator, "ensure", *DELETE_WEB_1)
     operator.does("repair")
     assert operator.json("list-vms") == operator.json("repair") == []
     assert operator.json("show-network", "front", "--tenant", "acme")["ports"] == []

@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
 from tests.ovn_fixture import LocalOvn, central
 
 __all__ = ["central"]
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 SIZE = ("--memory", "96MiB", "--vcpus", "1")
 ACME = ("--tenant", "acme")
 EXTERNAL = (
@@ -108,8 +108,7 @@ def test_a_database_that_is_away_leaves_no_half_made_network_and_the_same_comman
         assert operator.json("list-vms") == []
     finally:
         central.start()
-    done = operator.run("apply", "delete-network", "front", "--tenant", "acme", "--yes", program=KILLED_RUN)
-    assert done.code == -9
+    kill_after(operator, "apply", "delete-network", "front", "--tenant", "acme", "--yes")
     operator.does("repair")
     assert operator.json("list-networks") == []
     assert _count(central, "Logical_Switch") == 0

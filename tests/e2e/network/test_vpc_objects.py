@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.kills import kill_after, paired_points
 from tests.e2e.operator import Operator
 from tests.ovn_fixture import LocalOvn, central
 
 __all__ = ["central"]
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 EXTERNAL = (
     *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
     *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider"),
@@ -229,25 +229,19 @@ def test_after_kill_9_anywhere_the_same_command_or_repair_finishes(operator: Ope
     def balancers() -> int:
         return len(central.nbctl("--bare", "--columns=_uuid", "list", "Load_Balancer").split())
 
-    moment = 0
-    while True:
-        moment += 1
-        done = operator.run(str(moment), *create, program=KILLED_RUN)
+    for create_point, delete_point in paired_points(operator, create, delete):
+        kill_after(operator, create_point, *create)
         operator.does(*create)
-        assert balancers() == 1, f"created after a kill at {moment}"
-        gone = operator.run(str(moment), *delete, program=KILLED_RUN)
+        assert balancers() == 1, f"created after a kill at {create_point}"
+        kill_after(operator, delete_point, *delete)
         operator.does(*delete)
-        assert balancers() == 0, f"deleted after a kill at {moment}"
-        if (done.code, gone.code) == (0, 0):
-            break
-        assert {done.code, gone.code} <= {0, -9}, done.err + gone.err
-    assert moment > 3
-    done = operator.run("2", *create, program=KILLED_RUN)
-    assert (done.code, balancers(), len(_names(operator))) == (-9, 0, 2), "the row is there, OVN has nothing yet"
+        assert balancers() == 0, f"deleted after a kill at {delete_point}"
+    kill_after(operator, 2, *create)
+    assert (balancers(), len(_names(operator))) == (0, 2), "the row is there, OVN has nothing yet"
     assert [one["outcome"] for one in operator.json("repair")] == ["finished"]
     assert balancers() == 1
-    done = operator.run("apply", *delete, program=KILLED_RUN)
-    assert (done.code, balancers(), len(_names(operator))) == (-9, 0, 2), "OVN has it no more, its row is there"
+    kill_after(operator, "apply", *delete)
+    assert (balancers(), len(_names(operator))) == (0, 2), "OVN has it no more, its row is there"
     assert [one["outcome"] for one in operator.json("repair")] == ["finished"]
     assert balancers() == 1
     operator.does(*delete)
@@ -272,7 +266,7 @@ def test_neighbours_are_joined_once_both_want_it_and_parted_as_soon_as_one_does_
     assert operator.json("create-peering", "globex", "--tenant", "acme")["remarks"] == []
     assert routes() == ["10.0.0.0/24", "10.1.0.0/24"]
     delete = ("delete-peering", "acme", "--tenant", "globex", "--yes")
-    assert operator.run("apply", *delete, program=KILLED_RUN).code == -9
+    kill_after(operator, "apply", *delete)
     assert routes() == [], "both routers are parted before the row goes"
     operator.does(*delete)
     operator.does("delete-peering", "globex", "--tenant", "acme", "--yes")

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node pools of the tenant acme on simulated hosts: what the test files that create them share."""
 
-import json
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE
+from tests.e2e.small_vms import ACME, SIZE
 from tests.e2e.witness import FleetWitness
 from tests.kubernetes_api import KubernetesApi, kubernetes_api
 
@@ -64,16 +61,9 @@ def pool(operator: Operator, api: KubernetesApi, tmp_path: Path) -> tuple[str, .
     return ("create-node-pool", "gpu", *ACME, *shape)
 
 
-def at(operator: Operator, seconds: float) -> Operator:
-    """The operator so many seconds later."""
-    return replace(operator, variables={**operator.variables, "VGPUCTL_TESTS_NOW": repr(time.time() + seconds)})
-
-
 def round_of(operator: Operator, seconds: float = 0) -> list[Any]:
     """One round of the controller, so many seconds from now."""
-    done = at(operator, seconds).run("0", *ONCE, "--json", program=KILLED_RUN)
-    assert done.code == 0, done.err
-    told: list[Any] = json.loads(done.out)
+    told: list[Any] = operator.later(seconds).json(*ONCE)
     return told
 
 

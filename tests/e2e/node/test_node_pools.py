@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.kills import kill_after
 from tests.e2e.node.pools import ONCE, nodes, nothing_is_left, vms
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
+from tests.e2e.small_vms import ACME, SIZE, operator
 
 __all__ = ["nothing_is_left", "operator"]
 FLEET = (2, "a40")
@@ -188,8 +189,7 @@ def test_a_controller_killed_while_it_deletes_a_node_leaves_nothing(operator: Op
     operator.does(*ONCE)
     operator.does("set-node-pool", "gpu", *ACME, "--min", "0")
     operator.does("scale-node-pool", "gpu", "0", *ACME)
-    killed = operator.run(effect, *ONCE, program=KILLED_RUN)
-    assert killed.code == -9, killed.err
+    kill_after(operator, effect, *ONCE)
     operator.does(*ONCE)
     assert nodes(operator) == {}
     assert vms(operator) == {}

@@ -4,14 +4,13 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
 import vgpuctl_lab as lab
 from tests.bench.day_checks import faults, look
 from tests.e2e.operator import Done, Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, operator
+from tests.e2e.small_vms import ACME, operator
 from vgpuctl.store.store import open_store
 
 __all__ = ["operator"]
@@ -26,9 +25,7 @@ CONTROLLER = ("controller", "--once", "--shutdown-timeout", "0")
 
 def at(operator: Operator, now: float, *words: str) -> Done:
     """Run a command whose clock says this all the time."""
-    done = replace(operator, variables={"VGPUCTL_TESTS_NOW": repr(now)}).run("0", *words, program=KILLED_RUN)
-    assert done.code == 0, done.err
-    return done
+    return operator.at(now).does(*words)
 
 
 def vm(operator: Operator) -> dict[str, object]:

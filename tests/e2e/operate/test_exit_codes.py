@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e.kills import KILLED_RUN
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
+from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.kubernetes_api import kubeconfig_of
 
 __all__ = ["operator"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.operate.test_interrupted import KILLED_RUN
+from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import operator
 from vgpuctl.store.store import open_store
@@ -86,8 +86,7 @@ def test_a_gang_waits_and_starts_as_a_whole(operator: Operator) -> None:
     assert queued(operator) == []
     assert [one["queued"] for one in operator.json(*gang)] == [True]
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
-    killed = operator.run("start", *ONCE, program=KILLED_RUN)
-    assert killed.code == -9, killed.err
+    kill_after(operator, "start", *ONCE)
     assert operator.json(*ONCE)[-1] == {"name": "acme/web-1, web-2", "outcome": "started"}
     assert states(operator) == {"web-1": "running", "web-2": "running"}
     assert (queued(operator), [one["queued"] for one in operator.json(*gang)]) == ([], [False, False])
@@ -157,11 +156,10 @@ def test_nobody_overtakes_one_that_another_controller_is_serving(operator: Opera
 
 def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
-    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", *PREEMPT, *WHOLE)
+    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1h", *PREEMPT, *WHOLE)
     assert states(operator) == {"batch": "stopped", "urgent": "running"}
     assert [one["entry"]["reason"] for one in queued(operator)] == ["preempted by acme/urgent"]
-    time.sleep(1.1)
-    assert [one["outcome"] for one in operator.json(*ONCE)] == ["ended", "started"]
+    assert [one["outcome"] for one in operator.later(3700).json(*ONCE)] == ["ended", "started"]
     assert states(operator) == {"batch": "running", "urgent": "stopped"}
     assert queued(operator) == []
 
@@ -190,13 +188,12 @@ def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
     operator.does("create-vm", "pair", "--count", "2", "--gang", *low)
     (planned,) = operator.json("create-vm", "urgent", "--priority", "high", "--gpu", "A40-24Q", *SMALL, "--dry-run")
     assert [one["vm"] for one in planned["victims"]] == ["acme/pair-1", "acme/pair-2"], "half a gang is no gang"
-    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--gpu", "A40-24Q", *PREEMPT, *SMALL)
+    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1h", "--gpu", "A40-24Q", *PREEMPT, *SMALL)
     assert states(operator) == {"pair-1": "stopped", "pair-2": "stopped", "urgent": "running"}
     (entry,) = (one["entry"] for one in queued(operator))
     assert (entry["kind"], entry["request"]["name"], len(entry["others"])) == ("start-gang", "pair-1", 1)
     operator.does("create-vm", "half", "--gpu", "A40-24Q", *SMALL)
-    time.sleep(1.1)
-    assert [one["outcome"] for one in operator.json(*ONCE)] == [
+    assert [one["outcome"] for one in operator.later(3700).json(*ONCE)] == [
         "ended", "waits: the 2 VMs of the gang do not fit together on their hosts now",
     ]  # fmt: skip
     assert states(operator)["pair-1"] == "stopped"
@@ -235,11 +232,8 @@ def test_shares_that_a_stopped_vm_keeps_for_a_time_are_released(operator: Operat
     operator.json("create-vm", "next", "--queue", *WHOLE)
     (waiting,) = queued(operator)
     assert waiting["expected_at"] == pytest.approx(time.time() + 7200, abs=300)
-    assert operator.json(*stop, "--hold-for", "1s")["changed"]
-    deadline, outcomes = time.monotonic() + 120, list[str]()
-    while "started" not in outcomes and time.monotonic() < deadline:
-        outcomes += [one["outcome"] for one in operator.json(*ONCE)]
-    assert [one for one in outcomes if not one.startswith("waits")] == ["released", "started"]
+    assert operator.json(*stop, "--hold-for", "1h")["changed"]
+    assert [one["outcome"] for one in operator.later(3700).json(*ONCE)] == ["released", "started"]
     assert states(operator) == {"held": "stopped", "next": "running"}
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.kills import kill_after
 from tests.e2e.node.pools import secret_file
 from tests.e2e.operator import Operator
 from tests.e2e.slurm.slurm_lab import ONCE, SlurmLab, slurm_lab
-from tests.e2e.small_vms import ACME, KILLED_RUN, SIZE, operator
+from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.e2e.witness import FleetWitness
 from tests.slurm_fixture import wait_until
 
@@ -71,8 +72,7 @@ def test_slurmctld_and_the_controller_are_killed_in_between(operator: Operator, 
         job = lab.cluster.submit(*WANTS)
         lab.wait_for_resume()
         lab.cluster.kill()
-        killed = lab.operator.run(effect, *ONCE, program=KILLED_RUN)
-        assert killed.code == -9, killed.err
+        kill_after(lab.operator, effect, *ONCE)
         lab.cluster.start()
         lab.until(lambda: is_over(lab, job), "the job does not end")
         # A node that nobody saw there, and that slurmctld forgets too, stays until its time to join is over.

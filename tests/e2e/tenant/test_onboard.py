@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
 from tests.ovn_fixture import LocalOvn, central
 from tests.postgres_fixture import LocalPostgres
@@ -21,7 +22,6 @@ __all__ = ["central"]
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs" / "onboarding.md").read_text()
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 SECRET = "eyJ-token-that-nobody-may-see"
 SMALL = """
 version: 1
@@ -168,12 +168,10 @@ def test_after_kill_9_the_same_command_finishes(operator: Operator, central: Loc
     file.write_text(SMALL.replace("NAME", "acme"))
     onboard, offboard = ("onboard", str(file)), ("offboard-tenant", "acme", "--yes", "--timeout", "0")
     for kill_on, kill_off in (("apply", "3"), ("define", "apply")):
-        done = operator.run(kill_on, *onboard, program=KILLED_RUN)
-        assert done.code == -9, f"onboard was not killed at {kill_on}: {done.err}"
+        kill_after(operator, kill_on, *onboard)
         operator.does(*onboard)
         assert list(_words(operator.json(*onboard))) == ["unchanged"], f"after {kill_on}"
-        done = operator.run(kill_off, *offboard, program=KILLED_RUN)
-        assert done.code == -9, f"offboard was not killed at {kill_off}: {done.err}"
+        kill_after(operator, kill_off, *offboard)
         operator.does(*offboard)
         assert _rows(central) == 0, f"after {kill_off}"
         assert operator.json("list-vms") == operator.json("list-networks") == []

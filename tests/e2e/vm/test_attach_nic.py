@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after, paired_points, stop_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.network.test_several_nics import addresses_of
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, count_side_effects
-from tests.e2e.vm.test_move_cut_short import wait_until_stopped
+from tests.e2e.small_vms import ACME
 from vgpuctl.model.interfaces import host_mac
 from vgpuctl_lab.simulated.layout import simulated_folder
 
@@ -158,8 +158,7 @@ def test_a_new_vm_and_one_that_moves_get_no_mac_address_of_another_domain(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
     create = ("create-vm", "many", *SIZE, "--network", "default", "--nic", "default", "--json")
-    run = operator.start("stop:transaction", *create, program=KILLED_RUN)
-    wait_until_stopped(run.pid)
+    run = stop_after(operator, "transaction", *create)
     (many,) = [one["vm"] for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "many"]
     mac = host_mac(many["uuid"], 1)
     with _copy(fleet, many["host"], mac):
@@ -179,16 +178,16 @@ def test_a_new_vm_and_one_that_moves_get_no_mac_address_of_another_domain(
 def test_a_run_that_is_killed_is_finished_by_repair_or_the_same_command(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
-    counts = count_side_effects(operator, *ATTACH), count_side_effects(operator, *DETACH)
+    points = paired_points(operator, ATTACH, DETACH, most=3)
     operator.does(*STOP)
     operator.does(*START)
-    for number in (2, counts[0] - 1):
-        operator.run(str(number), *ATTACH, program=KILLED_RUN)
+    for attach_point, detach_point in points:
+        kill_after(operator, attach_point, *ATTACH)
         operator.does("repair")
         assert operator.json(*ATTACH)["outcome"] == "next start"
         assert addresses_of(fleet, "acme.back") == ["10.1.0.2"]
         assert operator.json("repair") == []
-        operator.run(str(min(number, counts[1] - 1)), *DETACH, program=KILLED_RUN)
+        kill_after(operator, detach_point, *DETACH)
         operator.does("repair")
         shown: list[Any] = [one for one in _interfaces(operator) if one[1] == "acme/back" and not one[3]]
         if shown:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
 
@@ -58,8 +59,7 @@ def test_what_a_killed_gang_left_is_taken_back_also_the_vm_that_runs(
     operator: Operator, fleet_witness: FleetWitness
 ) -> None:
     before = fleet_witness.state()
-    killed = operator.run("start", *PAIR, program=("-m", "tests.e2e.killed_run"))
-    assert killed.code == -9, killed.err
+    kill_after(operator, "start", *PAIR)
     assert fleet_witness.state() != before
     repaired = operator.json("repair")
     assert {one["outcome"] for one in repaired} == {"finished"}, repaired

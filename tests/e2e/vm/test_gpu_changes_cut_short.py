@@ -6,8 +6,9 @@ import time
 import pytest
 
 from tests.bench.day_checks import faults, look
+from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, SIZE, count_side_effects, kill_after, operator
+from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.e2e.witness import FleetWitness
 from vgpuctl.store.store import open_store
 
@@ -41,13 +42,13 @@ def test_a_change_that_is_killed_leaves_a_whole_vm(operator: Operator, fleet_wit
 
     before = fleet_witness.state()
     make()
-    count = count_side_effects(operator, *change)
+    effects = side_effects(operator, *change)
     operator.does(*DELETE)
     assert fleet_witness.state() == before
-    for number in range(1 + count % 3, count, 3):
+    for point in kill_points(effects, most=4):
         make()
-        kill_after(operator, number, *change)
-        text = f"{case}: after side effect {number} of {count}"
+        kill_after(operator, point, *change)
+        text = f"{case}: after side effect {point} of {len(effects)}"
         operator.does("repair")
         left = operator.json("repair")
         assert all(one["outcome"] == "pending: the guest was asked again" for one in left), text

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import KILLED_RUN, kill_after
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import machine, simulated_fleet
 
 ACME = ("--tenant", "acme")
 WINDOWS = (*ACME, "--os", "win11", "--memory", "4GiB", "--network", "none", "--gpu", "A40-8Q")
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 HOSTS = ("sim-001", "sim-002")
 OFF = ("--timeout", "0")
 STATE = ("var/lib/libvirt/swtpm", "var/lib/libvirt/qemu/nvram")
@@ -133,7 +133,7 @@ def test_a_killed_move_leaves_no_copy_once_it_is_repaired(
     (other,) = set(HOSTS) - {host}
     before = _state(fleet, host)
     move = ("move-vm", "desk", *ACME, "--to", other, "--shutdown-timeout", "0")
-    assert operator.run(which, *move, program=KILLED_RUN).code == -9
+    kill_after(operator, which, *move)
     assert _state(fleet, host) == _state(fleet, other) == before, "both have it now"
     operator.does("repair")
     now, former = (other, host) if is_moved else (host, other)

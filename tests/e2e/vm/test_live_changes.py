@@ -11,11 +11,12 @@ import libvirt
 import pytest
 
 from tests.e2e.guest_console import wait_for_words
+from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.plugging_guest import ARGUMENTS, READY, initramfs
 from tests.e2e.real_host import real_host
-from tests.e2e.small_vms import ACME, kill_after
+from tests.e2e.small_vms import ACME
 from tests.lab_fixtures import lab_kernel
 from vgpuctl.guests.facts.disk_facts import domain_disks
 from vgpuctl.guests.facts.nic_facts import macs_of

@@ -2,13 +2,12 @@
 """A move that is killed, or whose host reboots under it, leaves the VM whole on one of the two hosts."""
 
 import signal
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after, kill_points, side_effects, stop_after
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
@@ -16,7 +15,6 @@ from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl.guests.libvirtd.storage import Storage
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 ACME = ("--tenant", "acme")
 CREATE = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none",
           "--disk", "64MiB", "--hostname", "h")  # fmt: skip
@@ -58,12 +56,11 @@ def _volumes(operator: Operator) -> list[str]:
     return found
 
 
-def _steps(operator: Operator) -> int:
+def _effects(operator: Operator) -> list[str]:
     operator.does(*CREATE)
-    done = operator.run("0", *MOVE, program=KILLED_RUN)
-    assert done.code == 0, done.err
+    effects = side_effects(operator, *MOVE)
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
-    return int(done.err.splitlines()[-1])
+    return effects
 
 
 def _is_whole(operator: Operator, text: str) -> None:
@@ -80,14 +77,14 @@ def _is_whole(operator: Operator, text: str) -> None:
         assert there.domains() == [], text
 
 
-def _cut_each(operator: Operator, cut: Callable[[int], None], *, step: int, runs_again: bool) -> None:
+def _cut_each(operator: Operator, cut: Callable[[int], None], *, most: int, runs_again: bool) -> None:
     before = _volumes(operator)
-    count = _steps(operator)
-    assert count > 20
-    for number in range(1, count, step):
+    effects = _effects(operator)
+    assert {"shutdown", "undefine", "copy_volume", "define", "start"} <= set(effects)
+    for point in kill_points(effects, most=most):
         operator.does(*CREATE)
-        cut(number)
-        text = f"after side effect {number} of {count}"
+        cut(point)
+        text = f"after side effect {point} of {len(effects)}"
         operator.does("repair")
         if runs_again:
             (listed,) = operator.json("list-vms", "--refresh")
@@ -95,49 +92,40 @@ def _cut_each(operator: Operator, cut: Callable[[int], None], *, step: int, runs
         _is_whole(operator, text)
         operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
         assert operator.json("list-reservations") == [], text
-        assert _volumes(operator) == before, f"after side effect {number} something leaked"
+        assert _volumes(operator) == before, f"{text} something leaked"
         assert operator.json("gc", "--dry-run", "--kind", "vgpu", "--kind", "domain") == []
 
 
 def test_a_move_that_is_killed_anywhere_leaves_one_whole_vm(operator: Operator, fleet_witness: FleetWitness) -> None:
-    def kill(number: int) -> None:
-        done = operator.run(str(number), *MOVE, program=KILLED_RUN)
-        assert done.code == -9, done.err
-
     before = fleet_witness.state()
-    _cut_each(operator, kill, step=6, runs_again=True)
+    _cut_each(operator, lambda point: kill_after(operator, point, *MOVE), most=6, runs_again=True)
     assert fleet_witness.state() == before
 
 
 def test_a_copy_that_a_killed_move_has_left_goes_with_its_repair(operator: Operator) -> None:
-    count = _steps(operator)
-    for number in range(count // 3, count, 2):
-        operator.does(*CREATE)
-        assert operator.run(str(number), *MOVE, program=KILLED_RUN).code == -9
-        has_left_copy = len(_volumes(operator)) > 2
-        operator.does("repair")
-        (listed,) = operator.json("list-vms")
-        host, uuid = listed["vm"]["host"], listed["vm"]["uuid"]
-        assert sorted(_volumes(operator)) == [f"{host} {uuid}-seed.iso", f"{host} {uuid}.qcow2"], number
-        operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
-        if has_left_copy:
-            return
-    pytest.fail("no kill left a copy")
+    operator.does(*CREATE)
+    kill_after(operator, "copy_volume", *MOVE)
+    assert len(_volumes(operator)) > 2
+    operator.does("repair")
+    (listed,) = operator.json("list-vms")
+    host, uuid = listed["vm"]["host"], listed["vm"]["uuid"]
+    assert sorted(_volumes(operator)) == [f"{host} {uuid}-seed.iso", f"{host} {uuid}.qcow2"]
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
 
 def test_a_stopped_vm_whose_move_is_killed_at_its_end_has_no_share_that_was_never_made(operator: Operator) -> None:
     outcomes = set()
     operator.does(*CREATE)
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")
-    done = operator.run("0", *MOVE, program=KILLED_RUN)
-    count = int(done.err.splitlines()[-1])
-    for number in range(count - 5, count + 1):
-        assert operator.run(str(number), *MOVE, program=KILLED_RUN).code == -9
+    effects = side_effects(operator, *MOVE)
+    made = len(effects) - effects[::-1].index("apply")
+    for point in (made - 1, made, len(effects)):
+        kill_after(operator, point, *MOVE)
         operator.does("repair")
         operator.does("list-gpus", "--refresh")
         (listed,) = operator.json("list-vms")
         shares = [(one["state"], seen["state"]) for one, seen in zip(listed["leases"], listed["shares"], strict=True)]
-        assert shares in ([], [("built", "free")]), f"after side effect {number} of {count}"
+        assert shares in ([], [("built", "free")]), f"after side effect {point} of {effects}"
         outcomes.add(len(shares))
         operator.does("start-vm", "web", *ACME)
         operator.does("stop-vm", "web", *ACME, "--timeout", "0")
@@ -146,9 +134,8 @@ def test_a_stopped_vm_whose_move_is_killed_at_its_end_has_no_share_that_was_neve
 
 
 def test_a_move_whose_hosts_reboot_under_it_leaves_one_whole_vm(operator: Operator, hosts: LayoutFleet) -> None:
-    def reboot(number: int) -> None:
-        run = operator.start(f"stop:{number}", *MOVE, program=KILLED_RUN)
-        wait_until_stopped(run.pid)
+    def reboot(point: int) -> None:
+        run = stop_after(operator, point, *MOVE)
         for host in HOSTS:
             lab.simulated.reboot(host, folder=hosts.folder)
         run.send_signal(signal.SIGCONT)
@@ -156,14 +143,4 @@ def test_a_move_whose_hosts_reboot_under_it_leaves_one_whole_vm(operator: Operat
         assert "Traceback" not in err, err
         operator.does("apply-hosts")
 
-    _cut_each(operator, reboot, step=11, runs_again=False)
-
-
-def wait_until_stopped(pid: int) -> None:
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state in ("T", "Z"):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"process {pid} did not stop")
+    _cut_each(operator, reboot, most=4, runs_again=False)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preemptions that are killed, that fail on a host, or that run two at once, on simulated hosts."""
 
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
-from tests.e2e.operate.test_interrupted import KILLED_RUN
+from tests.e2e.kills import kill_after, stop_after
 from tests.e2e.operator import Operator
 from tests.postgres_fixture import LocalPostgres
 
@@ -70,8 +69,7 @@ def _create_gang(operator: Operator, folder: Path, action: str) -> None:
 
 def _kill_in_the_middle(operator: Operator) -> None:
     """Kill a run right after it has asked the first VM of the gang to shut down."""
-    killed = operator.run("shutdown", *URGENT, "--host", "sim-001", *AT_ONCE, program=KILLED_RUN)
-    assert killed.code == -9, killed.err
+    kill_after(operator, "shutdown", *URGENT, "--host", "sim-001", *AT_ONCE)
     decided = [one["vm"] for one in operator.json("list-vms") if one["vm"]["notice"] is not None]
     assert [one["notice"]["is_final"] for one in decided] == [True, True]
     assert _states(operator)["west"] == "running"
@@ -80,10 +78,8 @@ def _kill_in_the_middle(operator: Operator) -> None:
 @contextmanager
 def _standing_still(operator: Operator, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """A run that has shut down its first victim, and goes on when it gets SIGCONT."""
-    with operator.start("stop:shutdown", *arguments, program=KILLED_RUN) as process:
+    with stop_after(operator, "shutdown", *arguments) as process:
         try:
-            _pid, status = os.waitpid(process.pid, os.WUNTRACED)
-            assert os.WIFSTOPPED(status), "the run ended before it had shut down a VM"
             yield process
         finally:
             process.send_signal(signal.SIGCONT)

@@ -4,11 +4,11 @@
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from vgpuctl_lab.simulated.layout import simulated_folder
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 ACME = ("--tenant", "acme")
 SIZE = (*ACME, "--memory", "96MiB", "--vcpus", "1", "--host", "sim-001")
 
@@ -76,12 +76,10 @@ def test_a_taken_name_is_refused(operator: Operator, fleet: lab.LabFolder) -> No
 
 
 def test_a_rename_that_is_killed_is_finished_by_repair(operator: Operator, fleet: lab.LabFolder) -> None:
-    done = operator.run("0", "rename-vm", "shop", "a0", *ACME, program=KILLED_RUN)
-    assert done.code == 0, done.err
-    count, name = int(done.err.splitlines()[-1]), "a0"
-    for number in range(2, count):
-        new = f"a{number}"
-        operator.run(str(number), "rename-vm", name, new, *ACME, program=KILLED_RUN)
+    name = "a0"
+    for point in kill_points(side_effects(operator, "rename-vm", "shop", name, *ACME)):
+        new = f"a{point}"
+        kill_after(operator, point, "rename-vm", name, new, *ACME)
         operator.does("repair")
         names = [one["vm"]["request"]["name"] for one in operator.json("list-vms")]
         name = new if new in names else name

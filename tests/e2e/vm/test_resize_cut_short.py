@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, KILLED_RUN, SEEDED, operator
+from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import machine
 
@@ -51,18 +52,15 @@ def test_a_resize_that_is_killed_anywhere_leaves_a_whole_vm(
 
     resize = (*RESIZE, *NOW) if runs else RESIZE
     make()
-    done = operator.run("0", *resize, program=KILLED_RUN)
-    assert done.code == 0, done.err
-    count = int(done.err.splitlines()[-1])
+    effects = side_effects(operator, *resize)
     operator.does(*DELETE)
     before = fleet_witness.state()
     sizes = set()
-    for number in range(1, count, 3 if runs else 5):
+    for point in kill_points(effects, most=6 if runs else 3):
         make()
-        killed = operator.run(str(number), *resize, program=KILLED_RUN)
-        assert killed.code == -9, killed.err
+        kill_after(operator, point, *resize)
         operator.does("repair")
-        text = f"after side effect {number} of {count}"
+        text = f"after side effect {point} of {len(effects)}"
         if runs:
             sizes.add(_whole_in(operator, text))
             assert (_the_vm(operator)["vm"]["state"], _the_vm(operator)["observed"]) == ("running", "running"), text

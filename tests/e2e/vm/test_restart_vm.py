@@ -3,10 +3,10 @@
 
 import pytest
 
+from tests.e2e.kills import KILLED_RUN, kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 
-KILLED_RUN = ("-m", "tests.e2e.killed_run")
 ACME = ("--tenant", "acme")
 CREATE = ("create-vm", "web", *ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-8Q")
 RESTART = ("restart-vm", "web", *ACME, "--timeout", "0")
@@ -81,16 +81,13 @@ def test_a_paused_vm_keeps_its_shares_and_goes_on_by_start_vm(operator: Operator
 
 
 def test_a_restart_that_is_killed_anywhere_is_finished_by_repair(operator: Operator) -> None:
-    done = operator.run("0", *RESTART, program=KILLED_RUN)
-    assert done.code == 0, done.err
-    count = int(done.err.splitlines()[-1])
-    assert count > 4
+    effects = side_effects(operator, *RESTART)
+    assert {"shutdown", "start"} <= set(effects)
     before = _vm(operator)
-    for which in ("2", "shutdown", str(count // 2), "start", str(count)):
-        killed = operator.run(which, *RESTART, program=KILLED_RUN)
-        assert killed.code == -9, killed.err
+    for point in kill_points(effects, most=5):
+        kill_after(operator, point, *RESTART)
         operator.does("repair")
-        assert _vm(operator) == before, f"killed after {which}"
+        assert _vm(operator) == before, f"killed after {point} of {effects}"
         assert operator.json("repair") == []
 
 

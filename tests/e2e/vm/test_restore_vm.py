@@ -3,8 +3,9 @@
 
 import time
 
+from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, SIZE, kill_after, operator
+from tests.e2e.small_vms import ACME, SIZE, operator
 from vgpuctl.store.store import open_store
 
 __all__ = ["operator"]
@@ -86,9 +87,10 @@ def test_a_kill_at_any_side_effect_loses_no_disk(operator: Operator) -> None:
     assert operator.json("show-vm", "acme/web")["vm"]["state"] == "stopped"
     operator.does("start-vm", "acme/web")
     assert _kinds(operator) == kept
-    operator.does(*DELETE, "--keep-disk=1s")
-    time.sleep(1.1)
+    operator.does(*DELETE, "--keep-disk=1h")
     operator.does("controller", "--once")
+    assert _kinds(operator) == kept
+    operator.later(3700).does("controller", "--once")
     assert _volumes(operator) == set() and operator.json("list-disks", *ACME) == []
     events = operator.json("list-events", "--kind", "kept-disks-deleted")
     assert "their time is over" in {event["detail"] for event in events}

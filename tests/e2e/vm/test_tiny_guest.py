@@ -6,8 +6,9 @@ import hashlib
 import pytest
 
 from tests.e2e.guest_console import wait_for_words
+from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, kill_after
+from tests.e2e.small_vms import ACME
 from tests.e2e.witness import Witness
 from tests.lab_fixtures import KernelHost
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import machine, simulated_fleet
@@ -95,7 +96,7 @@ def test_a_vm_that_ended_by_itself_starts_without_the_answers(operator: Operator
 
 
 def test_a_creation_that_is_killed_at_its_start_leaves_no_answers_for_the_next(operator: Operator) -> None:
-    assert operator.run("start", "create-vm", "u", *UBUNTU, program=("-m", "tests.e2e.killed_run")).code == -9
+    kill_after(operator, "start", "create-vm", "u", *UBUNTU)
     operator.does("repair")
     (listed,) = operator.json("list-vms")
     uuid, host = listed["vm"]["uuid"], listed["vm"]["host"]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.operate.test_controller_on_kernel import START_LIMIT_S
 from tests.e2e.operate.test_watched_hosts import controller, soon, vm
 from tests.e2e.operator import Operator
 from tests.e2e.witness import Witness
@@ -62,13 +61,13 @@ def test_layout_and_shares_are_back_before_the_vm_starts(
     before = witness.state()
     assert {"mdev", "vgpu", "domain"} <= {line.split()[0] for line in before}
     declared.run("check-hosts", "--snapshot")
-    with controller(declared):
-        soon(lambda: vm(declared)["shares"][0]["state"] == "held", limit_s=START_LIMIT_S)
+    with controller(declared, ("-m", "vgpuctl")):
+        soon(lambda: vm(declared)["shares"][0]["state"] == "held")
         kernel_host.reboot()
         log = witness.run("cat /run/vgpuctl-restore.log")
         assert "the layout is restored" in log
         started = ("vm-started", "acme/kept", "controller")
-        soon(lambda: started in events(declared), limit_s=START_LIMIT_S)
+        soon(lambda: started in events(declared))
     assert witness.state() == before, log
     assert {"layout-not-restored", "share-not-restored"}.isdisjoint(kind for kind, *_ in events(declared))
     (found,) = declared.json("check-hosts", "--after-reboot")

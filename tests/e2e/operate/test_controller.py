@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.operate.test_interrupted import KILLED_RUN
+from tests.e2e.kills import kill_after
+from tests.e2e.operate.test_watched_hosts import QUICK, controllers, soon
 from tests.e2e.operator import Operator
 from tests.e2e.placement.test_queue import ONCE, WHOLE, nothing_is_left, operator, queued, states
+from tests.e2e.quick_watch import FASTER
 from tests.e2e.witness import FleetWitness
 from tests.postgres_fixture import LocalPostgres
-from vgpuctl.store.controllers import Controller
-from vgpuctl.store.store import open_store
-from vgpuctl.usecases.operate.division import BEAT_S
 from vgpuctl.usecases.operate.watch_hosts import RECORD_S
 
 __all__ = ["nothing_is_left", "operator"]
@@ -43,8 +42,7 @@ def _kill_midway(operator: Operator, witness: FleetWitness, effects: tuple[str, 
         operator.does("create-vm", "blocker", *WHOLE)
         operator.does("create-vm", "waits", "--queue", *WHOLE)
         operator.does("delete-vm", "blocker", "--tenant", "acme", "--yes", "--timeout", "0")
-        killed = operator.run(effect, *ONCE, program=KILLED_RUN)
-        assert killed.code == -9, f"not killed at {effect}: {killed.err}"
+        kill_after(operator, effect, *ONCE)
         operator.json(*ONCE)
         assert states(operator) == {"waits": "running"}, f"killed after side effect {effect}"
         assert witness.state() != before
@@ -72,22 +70,16 @@ def test_the_controller_runs_until_it_is_told_to_end(operator: Operator) -> None
 def test_a_store_that_takes_no_change_any_more_is_told_once(operator: Operator, tmp_path: Path) -> None:
     alone = replace(operator, database=f"sqlite:///{tmp_path}/store.db")
     alone.does("create-tenant", "acme")
-    with alone.start("controller", "--interval", "60", "--limit", "sim-001") as process:
-        give_up = time.monotonic() + 60
-        while not _controllers(alone):
-            assert time.monotonic() < give_up, "the controller does not begin"
-            time.sleep(0.1)
+    with alone.start("controller", "--interval", "60", "--limit", "sim-001", program=QUICK) as process:
+        soon(lambda: controllers(alone))
         alone.does("reconcile-store", "--begin")
-        time.sleep(BEAT_S + 5 * RECORD_S)
+        assert process.stderr is not None
+        assert any("recorded later" in line for line in process.stderr), "the controller ended"
+        time.sleep(10 * RECORD_S / FASTER)  # it tries ten times more
         process.send_signal(signal.SIGTERM)
         _out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert err.count("recorded later") == 1, err
-
-
-def _controllers(operator: Operator) -> list[Controller]:
-    with open_store(operator.database) as store, store.reading() as session:
-        return session.controllers()
+    assert "recorded later" not in err
 
 
 def test_the_controller_does_not_begin_without_a_host(operator: Operator) -> None:

@@ -13,8 +13,6 @@ from tests.e2e.witness import Witness
 pytestmark = pytest.mark.kernel_lab
 
 ACME = ("--tenant", "acme")
-# The agent's reading of this host takes seconds under emulation, and a start of a VM more.
-START_LIMIT_S = 240.0
 KILL = "pid=$(cat /run/libvirt/qemu/acme.web.pid) && kill -9 $pid && echo $pid"
 
 
@@ -25,8 +23,8 @@ def watched(operator: Operator) -> Iterator[Operator]:
     size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle")
     operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", *size)
     try:
-        with controller(operator):
-            soon(lambda: state(operator) == ("running", "held"), limit_s=START_LIMIT_S)
+        with controller(operator, ("-m", "vgpuctl")):
+            soon(lambda: state(operator) == ("running", "held"))
             yield operator
     finally:
         operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
@@ -42,14 +40,14 @@ def events(operator: Operator, kind: str) -> list[dict[str, Any]]:
     return [one for one in operator.json("list-events", "--limit", "1000") if one["kind"] == kind]
 
 
-def test_a_qemu_that_is_killed_is_seen_within_thirty_seconds(watched: Operator, witness: Witness) -> None:
+def test_a_qemu_that_is_killed_is_seen(watched: Operator, witness: Witness) -> None:
     assert int(witness.run(KILL)) > 1
     soon(lambda: vm(watched)["observed"] == "shut-off")
-    soon(lambda: state(watched) == ("shut-off", "free"), limit_s=60)
+    soon(lambda: state(watched) == ("shut-off", "free"))
     seen = [one for one in events(watched, "vm-observed") if one["after"] == {"state": "shut-off"}]
     assert [(one["subject"], one["actor"]["command"]) for one in seen] == [("acme/web", "controller")]
     assert vm(watched)["declared"] == "running"
     assert events(watched, "vm-started") == [], "its policy is never"
     watched.does("start-vm", "web", *ACME)
-    soon(lambda: state(watched) == ("running", "held"), limit_s=60)
+    soon(lambda: state(watched) == ("running", "held"))
     assert "acme.web" in witness.run("virsh -q list --name")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controllers of a store: one that runs, one that hangs, one that was killed."""
 
+import contextlib
+import os
 import signal
+import sqlite3
+import subprocess
 from typing import Any
 
-from tests.e2e.operate.test_watched_hosts import controller, soon
+from tests.e2e.operate.test_watched_hosts import HOSTS, controller, is_divided, soon
 from tests.e2e.operator import Operator
-from vgpuctl.store.store import open_store
-from vgpuctl.usecases.operate.division import owner
-
-HOSTS = {f"sim-{number:03}" for number in range(1, 5)}
 
 
 def _listed(operator: Operator) -> tuple[list[dict[str, Any]], set[str]]:
@@ -17,23 +17,31 @@ def _listed(operator: Operator) -> tuple[list[dict[str, Any]], set[str]]:
     return answer["controllers"], set(answer["unwatched"])
 
 
-def _is_divided(operator: Operator) -> bool:
-    """True once each of two controllers has the hosts that it keeps: before, one that began alone has all of them."""
-    with open_store(operator.database) as store, store.reading() as session:
-        both = session.controllers()
-    return len(both) == 2 and all(one.hosts == {host for host in HOSTS if owner(host, both) == one.id} for one in both)
+def _stop_without_a_lock(process: "subprocess.Popen[str]", operator: Operator) -> None:
+    """Stop a process while it is in no transaction: with one, nobody could write the store."""
+    path = operator.database.removeprefix("sqlite:///")
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        with contextlib.closing(sqlite3.connect(path, timeout=1)) as store:
+            try:
+                store.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                process.send_signal(signal.SIGCONT)
+            else:
+                return
 
 
 def test_controllers_are_listed_with_their_hosts_and_whether_they_live(fleet_operator: Operator) -> None:
     assert _listed(fleet_operator) == ([], HOSTS)
     assert "no controller" in fleet_operator.does("list-controllers").err
     with controller(fleet_operator) as first, controller(fleet_operator) as second:
-        soon(lambda: _is_divided(fleet_operator))
+        soon(lambda: is_divided(fleet_operator))
         found, unwatched = _listed(fleet_operator)
         assert not unwatched and sorted(host for one in found for host in one["hosts"]) == sorted(HOSTS)
         assert {one["pid"]: one["state"] for one in found} == {first.pid: "running", second.pid: "running"}
         taken = {one["pid"]: set(one["hosts"]) for one in found}
-        second.send_signal(signal.SIGSTOP)
+        _stop_without_a_lock(second, fleet_operator)
         try:
             found, unwatched = _listed(fleet_operator)
             states = {one["pid"]: one["state"] for one in found}

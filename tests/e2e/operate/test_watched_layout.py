@@ -69,15 +69,17 @@ def test_a_layout_that_was_changed_by_hand_is_seen(layouts: LayoutFleet) -> None
 def test_the_running_controller_follows_a_changed_inventory(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "passthrough"}]})
-    soon(lambda: listed(operator)["observed_layout"] not in ([], None), limit_s=60)
+    soon(lambda: listed(operator)["observed_layout"] not in ([], None))
     assert "declared 0" in str(listed(operator)["observed_layout"])
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu"}]})
-    soon(lambda: listed(operator)["observed_layout"] == [], limit_s=60)
+    soon(lambda: listed(operator)["observed_layout"] == [])
 
 
 def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet) -> None:
     operator, machine = layouts.operator, layouts.machine(HOST)
     before = layouts.vfs(HOST)
+    # A reading in the middle of what somebody does with a shell may have found the GPU sick.
+    operator.run("release-gpu", HOST, CARD, "--reason", "its VFs are back")
     size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
     operator.does("create-vm", "boots", *ACME, "--gpu", "A40-8Q", "--autostart", *size)
     operator.does("create-vm", "stays", *ACME, "--gpu", "A40-8Q", *size)
@@ -86,7 +88,7 @@ def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet
     with failing(layouts.folder, HOST, "power-off"):
         soon(lambda: operator.json("list-gpus")[0]["observation"]["unknown_since"] is not None)
         assert machine.state().domains == {}
-    soon(lambda: [one["subject"] for one in events(operator, "vm-started")] == ["acme/boots"], limit_s=90)
+    soon(lambda: [one["subject"] for one in events(operator, "vm-started")] == ["acme/boots"])
     assert layouts.vfs(HOST) == before
     order = [one["kind"] for one in operator.json("list-events", "--limit", "1000")]
     order = order[order.index("host-rebooted") :]

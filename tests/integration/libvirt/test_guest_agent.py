@@ -189,7 +189,5 @@ def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: py
     for said in ("not responding", "not responding|disappeared", "'exited': True", "disappeared"):
         _wait_for_agent(hypervisor, view, "disconnected")
         _wait_for_agent(hypervisor, view)
-        began = time.monotonic()
         with pytest.raises(GuestError, match=said):
             ask()
-        assert time.monotonic() - began < 15

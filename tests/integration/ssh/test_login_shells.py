@@ -81,10 +81,14 @@ def test_a_command_that_hangs_is_ended_under_every_shell(server: LoopbackSshd, u
     assert not has_process(f"sleep {seconds}")
 
 
-def test_a_command_that_ended_by_itself_is_not_called_ended(server: LoopbackSshd) -> None:
+def test_a_command_that_ended_by_itself_is_not_called_ended(server: LoopbackSshd, tmp_path: Path) -> None:
+    let_others_in(tmp_path)
+    tmp_path.chmod(0o777)
+    began = tmp_path / "began"
     with connect(server, FREE_USER) as connection:
-        process = connection.open_process(["sh", "-c", "exec >/dev/null 2>&1; sleep 0.2"])
-        time.sleep(1.0)
+        process = connection.open_process(["sh", "-c", f"exec >/dev/null 2>&1; touch {began}"])
+        while not began.exists() or has_process(f"touch {began}"):
+            time.sleep(0.02)
         with pytest.raises(CommandTimedOut, match="it does not run on the host any more"):
             process.read_line(0.0)
 

@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 import vgpuctl_lab as lab
-from tests.e2e.operate.test_watched_hosts import controller
+from tests.e2e.operate.test_watched_hosts import controller, controllers, soon
 from tests.e2e.operator import Operator
+from tests.e2e.quick_watch import FASTER
 from tests.lab.simulated_fixtures import machine
 from vgpuctl.usecases.operate.watch_hosts import LOOK_S
 from vgpuctl_lab.simulated.layout import simulated_folder
@@ -123,7 +124,8 @@ def test_commands_and_controller_refuse_and_nothing_is_mixed_up(
         operator.run("repair")
         operator.run("gc", "--yes", "--limit", f"{FIRST},{SECOND}")
         with controller(operator):
-            time.sleep(2 * LOOK_S)
+            soon(lambda: any(one.hosts for one in controllers(operator)))
+            time.sleep(2 * LOOK_S / FASTER)
         assert silent(operator) == [FIRST, SECOND]
         assert told(operator) == known, "the last true answers stay"
         assert machines(fleet) == before, "nothing was written to the wrong host"

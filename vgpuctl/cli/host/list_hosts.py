@@ -106,7 +106,9 @@ def command(cached: bool, output: ListOutput, **where: Any) -> None:
     with services_of_hosts(**where) as opened:
         from vgpuctl.usecases.host.list_hosts import list_hosts, list_observed_hosts
 
-        hosts = _LISTING.show(output, lambda: list_observed_hosts(opened) if cached else list_hosts(opened))
+        hosts = _LISTING.show(
+            output, lambda: list_observed_hosts(opened) if cached else list_hosts(opened, keep=output.is_watched)
+        )
     problems = [(host.name, host.problem or host.libvirt_problem) for host in hosts]
     failures = [(name, problem) for name, problem in problems if problem is not None]
     report_failures(failures, answered=len(hosts) - len(failures))

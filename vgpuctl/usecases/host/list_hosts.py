@@ -43,10 +43,13 @@ class ListedHost:
     is_asked: bool = True
 
 
-def list_hosts(services: Services) -> Sequence[ListedHost]:
-    """Read every host now; one that does not answer is a row with its problem."""
+def list_hosts(services: Services, *, keep: bool = False) -> Sequence[ListedHost]:
+    """Read every host now; one that does not answer is a row with its problem.
+
+    keep: leave the connections open, to read the hosts again.
+    """
     names = services.hosts()
-    seen, silent = survey_fully(services, names, refresh=True)
+    seen, silent = survey_fully(services, names, refresh=True, keep=keep)
     facts = {capacity.name: capacity.facts for capacity in seen.capacities}
     problems = dict(seen.failures)
     hosts = [ListedHost(name, facts.get(name), problems.get(name), libvirt_problem=silent.get(name)) for name in names]

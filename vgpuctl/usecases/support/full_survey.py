@@ -20,15 +20,23 @@ from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.survey import Survey, survey
 
 
-def survey_fully(services: Services, names: Sequence[str], *, refresh: bool) -> tuple[Survey, dict[str, VgpuctlError]]:
+def survey_fully(
+    services: Services, names: Sequence[str], *, refresh: bool, keep: bool = True
+) -> tuple[Survey, dict[str, VgpuctlError]]:
     """Survey the hosts; also note domains and health of those that are read. refresh: as `survey`.
 
-    Returns with it why libvirt does not answer, by host. The user is told where health cannot be read.
+    keep: leave the connections open for what is asked next; one that nobody uses still takes memory, and processor
+    time for its keep-alives. Returns with it why libvirt does not answer, by host. The user is told where health
+    cannot be read.
     """
     silent: dict[str, VgpuctlError] = {}
 
     def read(name: str) -> HostFacts:
-        facts, libvirt_error = _read_host(services, name)
+        try:
+            facts, libvirt_error = _read_host(services, name)
+        finally:
+            if not keep:
+                services.forget_host(name)
         if libvirt_error is not None:
             silent[name] = libvirt_error
         return facts

@@ -326,7 +326,7 @@ class Services:
         return session is not None and session.connection.is_open
 
     def forget_host(self, name: str) -> None:
-        """Close a session that failed, so that the next use connects again."""
+        """Close a session that failed or is done, so that the next use connects again."""
         with self._lock:
             session = self._sessions.pop(name, None)
         if session is not None:

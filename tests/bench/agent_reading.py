@@ -3,7 +3,8 @@
 
 The agent is started as over SSH, by the same start-up program and with its files in the cache already. `empty` is this
 machine, which has no GPU; `gpus` is a folder with two A40 of 32 VFs each and 300 processes. `bare` is an interpreter
-that does nothing. The rows of one round run one after the other, so that their ratios hold on a busy machine.
+that does nothing. `packed` is what a command spends on the agent's file, anew or with the one of an earlier command.
+The rows of one round run one after the other, so that their ratios hold on a busy machine.
 
 Run it with `python -m tests.bench.agent_reading [--rounds N] [--against CHECKOUT]`.
 """
@@ -27,6 +28,13 @@ from vgpuctl.hosts.agent_bootstrap import BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
 bundle = build_agent()
 print(json.dumps([BOOTSTRAP, bundle.sha256, bundle.data.hex(), json.dumps(request_to_json(Request("facts")))]))
+"""
+_PACKING = """
+import time
+from vgpuctl.hosts.bundle import build_agent
+began = time.process_time()
+build_agent()
+print(time.process_time() - began)
 """
 _FOLDERS = "import pwd\npwd.getpwuid = lambda _: type('', (), {{'pw_dir': {home!r}}})\n"
 _SERVE = "from vgpuctl.agent.host import Host\nfrom vgpuctl.agent.__main__ import serve\nserve(Host({root!r}))"
@@ -77,9 +85,10 @@ def main() -> None:
         agents = {"this": Agent(Path(__file__).parents[2], folder / "this", given.python)}
         if given.against:
             agents["other"] = Agent(given.against, folder / "other", given.python)
-        taken: dict[str, list[float]] = {"bare": []}
+        taken: dict[str, list[float]] = {}
         for number in range(given.rounds + 2):
             costs = {"bare": _bare(given.python)}
+            costs["packed anew"], costs["packed before"] = (_packing_s(folder / f"cache-{number}") for _ in range(2))
             for host, root in roots.items():
                 for version, agent in agents.items():
                     before = _cpu_s()
@@ -124,6 +133,12 @@ def _bare(python: str) -> float:
     before = _cpu_s()
     subprocess.run([python, "-I", "-S", "-c", "pass"], check=True)
     return _cpu_s() - before
+
+
+def _packing_s(cache: Path) -> float:
+    """What a command spends to have the agent's file. cache: the user's, where an earlier command may have left it."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    return float(subprocess.run([sys.executable, "-c", _PACKING], env=environment, stdout=-1, check=True).stdout)
 
 
 def _cpu_s() -> float:

@@ -5,7 +5,7 @@ Each round starts a new process for each version of the sources, one after the o
 on a busy machine. The VMs are deleted after each run. The hosts' CPU is that of the lab's processes (agents, sshd,
 libvirtd), the wall time is theirs and ours: all run on the same cores.
 
-Needs a running lab (`vgpuctl lab up --simulated 4 --mix a40:1`), with VGPUCTL_INVENTORY naming its inventory.
+It starts four simulated hosts with an A40 each, which all runs and versions share.
 Run it with `python -m tests.bench.create_many [--count 100] [--rounds N] [--against CHECKOUT]`.
 """
 
@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.bench.own_lab import simulated_hosts
+from tests.bench.versions import ROOT, sources
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.usecases.support.survey import survey
@@ -27,6 +29,7 @@ from vgpuctl.usecases.vm.create_vm import create_vm
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.wiring import Settings, open_services
+from vgpuctl_lab.simulated.layout import simulated_folder
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -38,16 +41,18 @@ def main() -> None:
     parser.add_argument("--gpu", default="A40-1Q")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version of the sources")
-    parser.add_argument("--once", action="store_true", help="one run in this process, printed as JSON")
+    parser.add_argument("--once", type=Path, metavar="INVENTORY", help="one run in this process, printed as JSON")
     given = parser.parse_args()
     if given.once:
-        print(json.dumps(_create(given.gpu, given.count)))
+        print(json.dumps(_create(given.once, given.gpu, given.count)))
         return
-    versions = {"this": Path(__file__).parents[2]} | ({"other": given.against} if given.against else {})
+    versions = {"this": ROOT} | ({"other": given.against} if given.against else {})
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in versions}
-    for _ in range(given.rounds):
-        for name, checkout in versions.items():
-            taken[name].append(_run(checkout, given.gpu, given.count))
+    with tempfile.TemporaryDirectory() as home, simulated_hosts(4, mix="a40:1") as folder:
+        paths = {name: sources(Path(home) / name, checkout) for name, checkout in versions.items()}
+        for _ in range(given.rounds):
+            for name, path in paths.items():
+                taken[name].append(_run(path, simulated_folder(folder).inventory, given.gpu, given.count))
     print(f"one of {given.count} VMs, {given.rounds} rounds, load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     for name, runs in taken.items():
         medians = (f"{key} {statistics.median(run[key] for run in runs) * 1000:.0f} ms" for key in runs[0])
@@ -58,10 +63,11 @@ def main() -> None:
             print(f"{key}: this / other, pair by pair: median {statistics.median(ratios):.2f}")
 
 
-def _run(checkout: Path, gpu: str, count: int) -> dict[str, float]:
+def _run(path: Path, inventory: Path, gpu: str, count: int) -> dict[str, float]:
+    program = [sys.executable, "-m", "tests.bench.create_many"]
     done = subprocess.run(
-        [sys.executable, __file__, "--once", "--gpu", gpu, "--count", str(count)],
-        env={**os.environ, "PYTHONPATH": str(checkout)},
+        [*program, "--once", str(inventory), "--gpu", gpu, "--count", str(count)],
+        env={**os.environ, "PYTHONPATH": str(path), "PYTHONSAFEPATH": "1"},
         stdout=subprocess.PIPE,
         check=True,
     )
@@ -69,9 +75,8 @@ def _run(checkout: Path, gpu: str, count: int) -> dict[str, float]:
     return taken
 
 
-def _create(gpu: str, count: int) -> dict[str, float]:
+def _create(inventory: Path, gpu: str, count: int) -> dict[str, float]:
     """Create the VMs with one command, and delete them. Returns seconds for each VM."""
-    inventory = Path(os.environ["VGPUCTL_INVENTORY"])
     requests = [
         VmRequest(f"many-{number}", "bench", (parse_gpu_request(gpu),), 1, 96, network=None) for number in range(count)
     ]

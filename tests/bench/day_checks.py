@@ -110,12 +110,12 @@ def _nodes(seen: Seen) -> Iterator[str]:
     for (tenant, name), pool in pools.items():
         there = [one for one in seen.nodes if (one.tenant, one.pool) == (tenant, name) and not one.is_leaving]
         if len(there) > pool.maximum:
-            yield f"node pool {pool.label} has {len(there)} nodes, its maximum is {pool.maximum}"
+            yield f"node pool {pool.printed_name} has {len(there)} nodes, its maximum is {pool.maximum}"
     named = {(one.tenant, one.name) for one in seen.nodes}
     for (tenant, vm_name), vm in vms.items():
         of_pool = [one for one in pools.values() if one.tenant == tenant and one.number_of(vm_name) is not None]
         if of_pool and (tenant, vm_name) not in named:
-            yield f"{vm.domain_name} is named as a node of {of_pool[0].label}, which does not know it"
+            yield f"{vm.domain_name} is named as a node of {of_pool[0].printed_name}, which does not know it"
 
 
 def told_by_agent(facts: HostFacts) -> set[Device]:

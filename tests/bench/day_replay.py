@@ -214,8 +214,8 @@ class Replay:
             by_tenant[vm.request.tenant].append(vm.request.name)
         for tenant, names in by_tenant.items():
             self._does("delete-vm", *names, "--tenant", tenant, "--yes", "--timeout", "0")
-        for one in seen.reservations:
-            self._does("cancel-reservation", "--yes", one.name, "--tenant", one.tenant)
+        for kept in seen.reservations:
+            self._does("cancel-reservation", "--yes", kept.name, "--tenant", kept.tenant)
         for words in (("repair",), ROUND):
             if (found := json.loads(self._does(*words).out)) != []:
                 self.faults.append(f"at the end {' '.join(words)} finds {found}")

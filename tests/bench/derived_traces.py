@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.openb_policy import make, make_learning
+from tests.bench.placement_benchmarks import load
 
 Group = Callable[[Any], bool]
 Rule = Callable[[Sequence[Any], Any, random.Random], list[Any]]
@@ -157,9 +158,9 @@ def main() -> None:
     parser.add_argument("--trace", action="append", choices=[*TRACES], help="default: all")
     parser.add_argument("--raw", type=Path, help="append one line per replay to this file")
     options = parser.parse_args()
-    sys.path.insert(0, options.folder)
-    bench, numpy = importlib.import_module("fgd_bench"), importlib.import_module("numpy")
-    makers = {"FGD": importlib.import_module("policies").POLICIES["fgd"], "vgpuctl": make_learning, "known": make}
+    bench = load(options.folder, "fgd_bench")
+    numpy = importlib.import_module("numpy")
+    makers = {"FGD": load(options.folder, "policies").POLICIES["fgd"], "vgpuctl": make_learning, "known": make}
     cluster = bench.Cluster(bench.load_nodes())
     columns = [(maker, mark) for mark in MARKS for maker in makers]
     print("trace    " + "".join(f"{f'{maker}@{mark}':>13}" for maker, mark in columns) + "  refused  behind FGD")

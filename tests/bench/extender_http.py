@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.derived_traces import TRACES, tasks_of
+from tests.bench.placement_benchmarks import load
 from tests.self_signed import make_certificate
 from tests.unit.usecases.kubernetes.gpu_cluster import GpuCluster
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
@@ -146,8 +147,7 @@ def main() -> None:
     parser.add_argument("--hami", action="store_true", help="replay the model of HAMi's score instead")
     parser.add_argument("--arrived", type=float, default=1.01, help="stop after this part of the capacity")
     options = parser.parse_args()
-    sys.path.insert(0, options.folder)
-    bench = importlib.import_module("fgd_bench")
+    bench = load(options.folder, "fgd_bench")
     numpy = importlib.import_module("numpy")
     cluster = bench.Cluster(bench.load_nodes())
     tasks = tasks_of(options.trace, bench, cluster)

@@ -21,11 +21,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import vgpuctl_lab as lab
+from tests.bench.own_lab import simulated_hosts
+from tests.bench.versions import ROOT
 from vgpuctl.agent.wire.envelope import Request, request_to_json
 from vgpuctl.hosts.agent_bootstrap import BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
@@ -46,6 +48,9 @@ class Cost:
     memory_mib: float
 
 
+_FIELDS = tuple(field.name for field in fields(Cost))
+
+
 def main() -> None:
     """Measure every tool for every number of hosts and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -59,38 +64,54 @@ def main() -> None:
         f"forks {given.forks}, latency {given.latency_ms:g} ms, load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores"
     )
     print(f"{'hosts':>5} {'run':22} {'wall s':>8} {'ms/host':>8} {'CPU s':>8} {'ms/host':>8} {'MiB':>7}")
+    taken: dict[int, dict[str, Cost]] = {}
     for text in given.hosts.split(","):
-        with tempfile.TemporaryDirectory(prefix="fan-out-") as name:
-            _measure(Path(name), int(text), given)
+        hosts = int(text)
+        with (
+            tempfile.TemporaryDirectory(prefix="fan-out-") as name,
+            simulated_hosts(hosts, latency_ms=given.latency_ms) as folder,
+        ):
+            taken[hosts] = _measure(Path(name), folder, hosts, given)
+    _print_one_more(taken)
 
 
-def _measure(home: Path, hosts: int, given: argparse.Namespace) -> None:
-    folder = lab.LabFolder(home / "lab")
-    lab.simulated.up(hosts, mix="a40:50,l40s:30,t4:20", latency_ms=given.latency_ms, folder=folder)
-    try:
-        inventory = home / "inventory"
-        (inventory / "group_vars").mkdir(parents=True)
-        shutil.copy(simulated_folder(folder).inventory, inventory / "hosts.yml")
-        (inventory / "group_vars/all.yml").write_text(_LAYOUT)
-        left_out = set(given.without.split(","))
-        runs = _runs(home, inventory, folder, given.forks)
-        wanted = [name for name in runs if name.partition(" ")[0] not in left_out and name not in left_out]
-        taken: dict[str, list[Cost]] = {name: [] for name in wanted}
-        for number in range(given.rounds):
-            for name in wanted:
-                if not number or "first" not in name:
-                    taken[name].append(run_and_measure(home, runs[name](number)))
-        for name, costs in taken.items():
-            wall, cpu, memory = (
-                statistics.median(getattr(cost, field) for cost in costs) for field in ("wall_s", "cpu_s", "memory_mib")
-            )
-            print(
-                f"{hosts:5} {name:22} {wall:8.2f} {wall / hosts * 1000:8.0f} {cpu:8.2f} {cpu / hosts * 1000:8.0f} "
-                f"{memory:7.1f}",
-                flush=True,
-            )
-    finally:
-        lab.simulated.down(folder=folder)
+def _print_one_more(taken: Mapping[int, Mapping[str, Cost]]) -> None:
+    """What each host more costs the controller, without the start of the command: between the fewest and the most."""
+    few, most = min(taken), max(taken)
+    if few == most:
+        return
+    print(f"one host more, from {few} to {most}:")
+    for name, last in taken[most].items():
+        first = taken[few][name]
+        wall, cpu, memory = ((getattr(last, field) - getattr(first, field)) / (most - few) for field in _FIELDS)
+        print(f"{name:22} {wall * 1000:8.0f} ms, CPU {cpu * 1000:6.1f} ms, {memory * 1024:6.0f} KiB")
+
+
+def _measure(home: Path, folder: lab.LabFolder, hosts: int, given: argparse.Namespace) -> dict[str, Cost]:
+    """Print what each run costs, the medians of its rounds, and return them."""
+    inventory = home / "inventory"
+    (inventory / "group_vars").mkdir(parents=True)
+    shutil.copy(simulated_folder(folder).inventory, inventory / "hosts.yml")
+    (inventory / "group_vars/all.yml").write_text(_LAYOUT)
+    left_out = set(given.without.split(","))
+    runs = _runs(home, inventory, folder, given.forks)
+    wanted = [name for name in runs if name.partition(" ")[0] not in left_out and name not in left_out]
+    rounds: dict[str, list[Cost]] = {name: [] for name in wanted}
+    for number in range(given.rounds):
+        for name in wanted:
+            if not number or "first" not in name:
+                rounds[name].append(run_and_measure(home, runs[name](number)))
+    taken = {
+        name: Cost(*(statistics.median(getattr(cost, field) for cost in costs) for field in _FIELDS))
+        for name, costs in rounds.items()
+    }
+    for name, cost in taken.items():
+        print(
+            f"{hosts:5} {name:22} {cost.wall_s:8.2f} {cost.wall_s / hosts * 1000:8.0f} {cost.cpu_s:8.2f} "
+            f"{cost.cpu_s / hosts * 1000:8.0f} {cost.memory_mib:7.1f}",
+            flush=True,
+        )
+    return taken
 
 
 def _runs(home: Path, inventory: Path, folder: lab.LabFolder, forks: int) -> dict[str, Callable[[int], list[str]]]:
@@ -126,11 +147,15 @@ def _runs(home: Path, inventory: Path, folder: lab.LabFolder, forks: int) -> dic
     }
 
 
-def run_and_measure(home: Path, command: Sequence[str], *, codes: Sequence[int] = (0,)) -> Cost:
-    """Run one command in a session of its own and take its CPU time from the kernel when it ends. codes: of success."""
+def run_and_measure(home: Path, command: Sequence[str], *, codes: Sequence[int] = (0,), path: Path = ROOT) -> Cost:
+    """Run one command in a session of its own and take its CPU time from the kernel when it ends.
+
+    home: with its store. codes: of success. path: the sources that it runs.
+    """
     environment = {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": str(path),
+        "PYTHONSAFEPATH": "1",  # the folder that we are in has sources too
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "VGPUCTL_DATABASE_URL": f"sqlite:///{home}/store.db",

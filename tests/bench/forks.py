@@ -19,6 +19,7 @@ from pathlib import Path
 
 import vgpuctl_lab as lab
 from tests.bench.fan_out import Cost, run_and_measure
+from tests.bench.own_lab import simulated_hosts
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 _CONNECT_TIMEOUT_S = 10
@@ -51,16 +52,15 @@ def main() -> None:
 
 
 def _median(costs: list[Cost], field: str) -> float:
-    return statistics.median(getattr(cost, field) for cost in costs)
+    values: list[float] = [getattr(cost, field) for cost in costs]
+    return statistics.median(values)
 
 
 def _measure(
     home: Path, hosts: int, silent: int, port: int | None, latency_ms: float, values: list[int], rounds: int
 ) -> dict[int, list[Cost]]:
     """The costs of each value, after one run that puts the agent on the hosts. silent: how many of the hosts are so."""
-    folder = lab.LabFolder(home / "lab")
-    lab.simulated.up(hosts, mix="a40:50,l40s:30,t4:20", latency_ms=latency_ms, folder=folder)
-    try:
+    with simulated_hosts(hosts, latency_ms=latency_ms) as folder:
         inventories = ["-i", str(simulated_folder(folder).inventory)]
         command = [sys.executable, "-m", "vgpuctl", "list-hosts", "--json"]
         run_and_measure(home, [*command, *inventories, "--forks", "10"])
@@ -75,8 +75,6 @@ def _measure(
                 argv = [*command, *inventories, "--forks", str(forks)]
                 taken[forks].append(run_and_measure(home, argv, codes=(0, 10)))
         return taken
-    finally:
-        lab.simulated.down(folder=folder)
 
 
 if __name__ == "__main__":

@@ -46,9 +46,9 @@ def measure(folder: Path, count: int, gangs: int) -> dict[str, float]:
                 wait_for_turn(session, mates, "no room", may_preempt=False)
         create_node_pool(services, sized_pool("hpc", role=NodeRole.SLURM, maximum=count))
         nodes = f"hpc-[001-{count:03}]"
-        timed("resume", lambda: slurm_resume(services, "acme", None, nodes))
+        timed("resume", lambda: slurm_resume(services, "acme", "main", nodes))
         timed("round", lambda: settle_nodes(services, shutdown_timeout_s=0))
-        timed("suspend", lambda: slurm_suspend(services, "acme", None, nodes))
+        timed("suspend", lambda: slurm_suspend(services, "acme", "main", nodes))
     return found
 
 

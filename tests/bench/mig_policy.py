@@ -5,7 +5,6 @@ Run as a program with the benchmark's folder it adds the policy to the benchmark
 `python tests/bench/mig_policy.py FOLDER -p frag -p vgpuctl -p repack`.
 """
 
-import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-
+from tests.bench.placement_benchmarks import load
 from vgpuctl.scheduler.soft.mig_fits import InstanceProfile, MigFits
 
 SHAPES = {
@@ -40,7 +39,6 @@ def make(weights: object, rng: object) -> Callable[[Any, int], tuple[int, int] |
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, sys.argv.pop(1))
-    bench = importlib.import_module("mig_bench")
+    bench = load(sys.argv.pop(1), "mig_bench")
     bench.POLICIES["vgpuctl"] = make
     bench.main()

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import vgpuctl_lab as lab
+from tests.bench.own_lab import simulated_hosts
 from tests.ovn_fixture import LocalOvn
 from vgpuctl.model.network import Backend, NetworkRequest
 from vgpuctl.model.tenant_file import TenantFile
@@ -52,9 +52,7 @@ def main() -> None:
 
 
 def _one_tenant(folder: Path, ovn: LocalOvn, vms: int) -> None:
-    fleet = lab.LabFolder(folder / "lab")
-    lab.simulated.up(4, folder=fleet)
-    try:
+    with simulated_hosts(4) as fleet:
         settings = Settings(
             [str(simulated_folder(fleet).inventory)], f"sqlite:///{folder}/one.db", ovn_northbound=ovn.northbound
         )
@@ -64,8 +62,6 @@ def _one_tenant(folder: Path, ovn: LocalOvn, vms: int) -> None:
                 onboard(services, tenant("bench", networks=1, vms=vms))
             wall, own = time.perf_counter() - began, time.process_time() - cpu
             print(f"a VPC and {vms} VMs, {what:5}: wall {wall:7.2f} s, own CPU {own:6.2f} s", flush=True)
-    finally:
-        lab.simulated.down(folder=fleet)
 
 
 def _many_tenants(folder: Path, ovn: LocalOvn, tenants: int) -> None:

@@ -7,7 +7,6 @@ Run as a program with the benchmark's folder it measures decisions per second: `
 after it in CPU time of this process, so that a busy machine disturbs less.
 """
 
-import importlib
 import os
 import runpy
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.bench.placement_benchmarks import load
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
 from vgpuctl.scheduler.soft.soft_fleet import SoftFleet
@@ -64,10 +64,9 @@ def _place_on(fleet: SoftFleet, cluster: Any) -> Place:
 
 if __name__ == "__main__":
     folder = sys.argv.pop(1)
-    sys.path.insert(0, folder)
-    importlib.import_module("policies").POLICIES["vgpuctl"] = make
+    load(folder, "policies").POLICIES["vgpuctl"] = make
     if "--cpu" in sys.argv:
         sys.argv.remove("--cpu")
-        vars(importlib.import_module("fgd_bench"))["time"] = SimpleNamespace(perf_counter=time.process_time)
+        vars(load(folder, "fgd_bench"))["time"] = SimpleNamespace(perf_counter=time.process_time)
     sys.argv.append("vgpuctl")
     runpy.run_path(str(Path(folder, "scale.py")), run_name="__main__")

@@ -45,7 +45,8 @@ def hosts_of(gpus: int, nodes: int) -> list[HostCapacity]:
         board = catalog.board(key)
         emulated = [EmulatedGpu(board, f"0000:{0x11 + 7 * card:02x}:00.0", sharing, functions) for card in range(cards)]
         facts.append(_with_nodes(host("any", *emulated, cpus=cpus, memory_mib=memory_gib * GIB).facts, nodes))
-    there, found = 0, []
+    there = 0
+    found: list[HostCapacity] = []
     while there < gpus:
         kind = facts[len(found) % len(facts)]
         found.append(HostCapacity(f"host-{len(found):06d}", kind))

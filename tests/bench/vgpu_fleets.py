@@ -9,12 +9,15 @@ FLEET is one of FLEETS. --any-model: the part of the requests for one GPU that n
 
 import argparse
 import csv
-import importlib
 import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.bench.placement_benchmarks import load
 
 FLEETS: dict[str, tuple[tuple[tuple[tuple[str, int], ...], int], ...]] = {
     "standard": (((("A40", 8),), 160), ((("L40S", 4),), 120), ((("A100", 4),), 80), ((("H100", 8),), 40)),
@@ -87,8 +90,7 @@ def main() -> None:
     parser.add_argument("--any-model", type=float, default=0.5)
     parser.add_argument("--several", type=int, default=1)
     given, others = parser.parse_known_args()
-    sys.path.insert(0, str(given.bench))
-    bench = importlib.import_module("vgpu_bench")
+    bench = load(given.bench, "vgpu_bench")
     variant = Variant(bench, given.fleet, given.any_model, given.several)
     bench.make_fleet, bench.make_requests = variant.make_fleet, variant.make_requests
     sys.argv[1:] = others

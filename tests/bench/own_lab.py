@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated hosts of a bench's own, which nobody has to start before it."""
+
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import vgpuctl_lab as lab
+
+MIX = "a40:50,l40s:30,t4:20"
+
+
+@contextmanager
+def simulated_hosts(number: int, *, mix: str = MIX, latency_ms: float = 0.0) -> Iterator[lab.LabFolder]:
+    """Hosts that are up for the length of the block, also when the bench is ended by SIGTERM.
+
+    mix: their boards. latency_ms: added to each round trip.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as name:  # sockets need a short path
+        folder = lab.LabFolder(Path(name) / "lab")
+        try:
+            lab.simulated.up(number, mix=mix, latency_ms=latency_ms, folder=folder)
+            yield folder
+        finally:
+            lab.simulated.down(folder=folder)

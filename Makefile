@@ -2,7 +2,9 @@
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz \
-	kill-test test-kill-points fail-test storm lint docs site man bench release test-release release-notes lock clean
+	kill-test test-kill-points fail-test storm lint docs site man bench bench-guard release test-release release-notes lock clean
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
+	bench bench-guard release test-release release-notes lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,10 +88,15 @@ man: ## Write the manual pages to build/man
 	@.venv/bin/python scripts/man_pages.py build/man
 	@echo build/man
 
-bench: ## Measure what docs/performance.md reports
+bench: ## Measure start, create-vm and fan-out; docs/performance.md has the other benches
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.bench.cli_start
 	@.venv/bin/python -m tests.bench.create_vm
+	@.venv/bin/python -m tests.bench.fan_out --hosts 10 --without ping,setup
+
+bench-guard: ## Say what takes a tenth more processor time than at the commit that docs/performance.md names (half an hour)
+	@bash scripts/setup test
+	@.venv/bin/python -m tests.bench.guard
 
 release: ## Build wheels, sdists, the Debian package, SBOM and licences into dist/ (docs/releases.md)
 	@bash scripts/setup release

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz \
-	kill-test test-kill-points fail-test storm lint docs site man bench bench-guard release test-release release-notes lock clean
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-changed test-other-debian test-network test-boot \
+	test-guest fuzz kill-test test-kill-points fail-test storm lint docs site man bench bench-guard release test-release release-notes lock \
+	clean
 .PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
 	bench bench-guard release test-release release-notes lock clean
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-changed test-other-debian test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
+	bench release test-release release-notes lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +37,10 @@ test: ## Run all tests
 test-quick: ## Run the tests that need no emulated host (about two minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
+
+test-changed: ## Run the tests that a change can break (five minutes): what is not committed, or BASE=main~3; MINUTES=10
+	@bash scripts/setup test
+	@.venv/bin/python -m tests.changed --base "$(BASE)" --minutes "$(or $(MINUTES),5)"
 
 test-other-debian: ## Run the demo and the quick tests on the other release of Debian, 12 or 13, in a root of its own
 	@bash scripts/setup other-debian

@@ -85,7 +85,7 @@ def test_the_number_that_cuda_fails_with_is_told(tmp_path: Path) -> None:
         (b"", "not valid JSON"),
         (b"x" * (MOST_BYTES + 1), "are not read"),
         (b"\xff", "codec"),
-        (b"[" * 5000, "nested too deeply"),
+        (b"[" * 5000 + b"]" * 5000, "nested too deeply"),
         (b'{"version": 2}', "answers in version 2"),
         (b'{"version": 1, "cuda_devices": -1}', ">= 0"),
         (b'{"version": 1, "driver": 5}', "Expected"),

@@ -5,10 +5,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.changed.seconds import recorded
 from tests.postgres_fixture import LocalPostgres, find_programs
 
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,6 +40,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return None
 
 
+_CHECKOUT = Path(__file__).parent.parent
 _KERNEL_HOST_LIMIT_S = 1500
 # The first groups of the workers, in this order. The second emulated host needs what the start of the first one
 # builds, so the two other workers first do the tests of a file each.
@@ -53,9 +56,11 @@ _FIRST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of an emulated host form one group of pytest-xdist per folder, begun first; the others go by file.
 
-    A worker boots its own emulated host for the groups that it gets.
+    A worker boots its own emulated host for the groups that it gets. Of the files those that take longest come first,
+    as seconds_of_tests.json has them, so that at the end no worker waits for another one's long file.
     """
-    ranks: dict[str, int] = {}
+    seconds = recorded(_CHECKOUT)
+    ranks: dict[str, tuple[int, float]] = {}
     for item in items:
         is_on_host = "kernel_host" in getattr(item, "fixturenames", ()) or "lab_folder" in getattr(
             item, "fixturenames", ()
@@ -66,7 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_monitored = file.startswith("tests/integration/prometheus/")
         group = f"kernel host, {folder}" if is_on_host else "monitoring" if is_monitored else file
         item.add_marker(pytest.mark.xdist_group(group))
-        ranks[item.nodeid] = _FIRST.index(group) if group in _FIRST else len(_FIRST)
+        if group in _FIRST:
+            ranks[item.nodeid] = _FIRST.index(group), 0
+        else:
+            ranks[item.nodeid] = len(_FIRST), -seconds[file].others if file in seconds else 0
         if is_on_host:
             item.add_marker(pytest.mark.kernel_lab)
             # The first of them boots the host; on a busy machine that alone takes minutes.

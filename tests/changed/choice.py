@@ -12,7 +12,7 @@ from tests.changed.seconds import Seconds, seconds_of
 from tests.changed.ways import Way, is_test, shortest_ways, what_reads_what
 from tests.changed.words import Similarity, words
 
-WORKERS = 3
+WORKERS = 4
 """As many as scripts/test has."""
 START_S = 25
 """What a run takes before its first test and after its last one."""

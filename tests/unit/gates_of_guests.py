@@ -79,6 +79,7 @@ GUESTS = [
         "states",
         "guests/libvirtd/domain_reader.py",
         "usecases/support/observations.py:read_domains",
+        "usecases/support/full_survey.py:_read_host",
         "usecases/operate/watch_hosts.py:_domains",
         on="hypervisor",
     ),

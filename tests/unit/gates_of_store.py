@@ -82,6 +82,7 @@ STORE = [
         "keep_reading",
         "usecases/support/readings.py",
         "usecases/support/gpu_health.py:read_health",
+        "usecases/support/full_survey.py:_read_host",
         "usecases/support/observations.py:_keep",
         "usecases/support/guest_driver.py:keep_seen_drivers",
     ),

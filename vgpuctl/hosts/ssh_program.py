@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 
 Answer = Mapping[str, Sequence[str]]
 """The values of each option by its name in lower case, in their order; `identityfile` has several."""
@@ -156,8 +157,8 @@ def _is_same_for_all(arguments: Sequence[str], answer: Answer, files: Sequence[s
     if not files:
         return list(arguments[:2]) == ["-F", "none"]
     try:
-        return not any(_makes_a_difference(line) for file in files for line in Path(file).read_bytes().split(b"\n"))
-    except OSError:
+        return not any(_makes_a_difference(line) for file in files for line in read_bounded(Path(file)).split(b"\n"))
+    except Malformed:
         return False
 
 

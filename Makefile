@@ -4,10 +4,6 @@
 .PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-changed test-other-debian test-network test-boot \
 	test-guest fuzz kill-test test-kill-points fail-test storm lint docs site man bench bench-guard release test-release release-notes lock \
 	clean
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-other-debian test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
-	bench bench-guard release test-release release-notes lock clean
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-changed test-other-debian test-network test-boot test-guest fuzz kill-test fail-test storm lint docs site man \
-	bench release test-release release-notes lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -40,7 +40,8 @@ def become(message: bytes) -> None:
     folder, count, *words = map(os.fsdecode, message.split(b"\0")[:-1])  # as program_client.c writes them
     sys.argv, environment = words[: int(count)], words[int(count) :]
     os.environ.clear()
-    os.environ.update(one.split("=", 1) for one in environment if "=" in one)
+    pairs = (one.partition("=") for one in environment)
+    os.environ.update({name: value for name, equals, value in pairs if equals})
     os.chdir(folder)
     mains = {"python3": interpreter.main, "virt-ssh-helper": helper.main}
     mains.get(sys.argv[0].rpartition("/")[2], program.main)()

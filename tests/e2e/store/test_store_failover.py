@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
 from tests.postgres_fixture import LocalPostgres, LocalStandby, find_programs
+from vgpuctl.store.store import _RETRY_S
 
 SIZE = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
 CREATE = ("create-vm", "web-1", "--gpu", "A40-8Q", "--host", "sim-001", "--disk", "8MiB", *SIZE)
@@ -29,14 +30,14 @@ def servers() -> Iterator[tuple[LocalPostgres, LocalStandby]]:
 
 
 def _fail_over_during(operator: Operator, servers: tuple[LocalPostgres, LocalStandby], moment: str, *words: str) -> int:
-    """Run a command, and lose the primary when a query finds rows; the standby is promoted a second later."""
+    """Run a command, and lose the primary when a query finds rows; the standby is promoted once it has been missed."""
     primary, standby = servers
     with psycopg.connect(primary.url("fleet"), autocommit=True) as watching:
         run = operator.start(*words, "--json")
         while run.poll() is None and not watching.execute(moment.encode()).fetchall():
             time.sleep(0.01)
     primary.crash()
-    time.sleep(1)
+    time.sleep(2 * _RETRY_S)
     standby.promote()
     _out, said = run.communicate(timeout=120)
     assert "Traceback" not in said, said

@@ -30,8 +30,8 @@ class Ranked:
     """One test file and what its turn depends on.
 
     distance: from the change. similarity: of their words, from 0 to 1. crowd: how many nearer tests reach the change
-    through the same place of the product, such as the command that they run. is_own: the test has its name from the
-    module through which it reaches the change.
+    through the same place of the product, such as the command that they run. is_own: the test has its name or its
+    folder's name from the module through which it reaches the change.
     """
 
     file: str
@@ -47,7 +47,7 @@ class Ranked:
 
         Each doubling of what a file costs counts as half a step away, and each doubling of the crowd as one: after
         thirty tests that run `list-vms` comes one that reaches the change by another command. Words of the change
-        bring a test nearer by up to one step, and the test of the command that reaches the change is nearer by two.
+        bring a test nearer by up to one step, and the tests of the command that reaches the change are nearer by two.
         """
         away = math.log2(1 + self.seconds.others / _DEAR_S) / 2 + math.log2(1 + self.crowd)
         return self.distance > 0, self.distance + away - self.similarity - 2 * self.is_own, self.file
@@ -90,7 +90,7 @@ class Ranking:
         is_python = any(place.endswith(".py") for place in places)
         nowhere = Way(math.inf, "")
         ranked = [
-            Ranked(test, way.length, self._seconds[test], alike[test], is_own=_is_named_after(test, way.entry))
+            Ranked(test, way.length, self._seconds[test], alike[test], is_own=_is_of(test, way.entry))
             for test in self._tests
             for way in [found.get(test, nowhere)]
             if (test in found and (is_product or way.length <= FARTHEST)) or (is_python and is_gate(test))
@@ -103,8 +103,10 @@ class Ranking:
         return sorted(ranked, key=lambda one: one.order)
 
 
-def _is_named_after(test: str, place: str) -> bool:
-    return PurePosixPath(place.partition("::")[0]).name == PurePosixPath(test).name.removeprefix("test_")
+def _is_of(test: str, place: str) -> bool:
+    """True if the test has its name from the place's module, or stands in a folder of the same name."""
+    module, path = PurePosixPath(place.partition("::")[0]), PurePosixPath(test)
+    return module.name == path.name.removeprefix("test_") or module.parent.name == path.parent.name
 
 
 def _test_functions(parts: Iterable[str]) -> int:

@@ -192,7 +192,8 @@ def test_inbound_is_denied_but_for_what_a_group_allows(two_tenants: Traces) -> N
 
 def test_management_is_out_of_reach_and_the_external_network_sees_the_gateways_address(two_tenants: Traces) -> None:
     told = two_tenants.send(VPC, "a", "198.51.100.7", "udp.dst == 53")
-    assert outputs(told) == [ovn_name("x", "internet", "localnet")], told
+    # Newer versions of ovn-trace also follow the ARP request for the gateway.
+    assert set(outputs(told)) == {ovn_name("x", "internet", "localnet")}, told
     assert "ct_snat" in told or "203.0.113.10" in two_tenants.central.nbctl("list", "NAT")
     assert outputs(two_tenants.send(VPC, "a", "192.0.2.9", "tcp.dst == 22")) == []
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -58,6 +59,12 @@ def missing_for_accounts() -> str | None:
             return f"{program} is not installed"
     probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
     return None if probe.returncode == 0 else f"mount namespaces cannot be made: {probe.stderr.decode().strip()}"
+
+
+@cache
+def _punishes_addresses() -> bool:
+    """True if sshd refuses an address for a while after failed logins (OpenSSH 9.8); all tests have one address."""
+    return b"persourcepenalties" in Path(_SSHD).read_bytes().lower()
 
 
 class LoopbackSshd:
@@ -226,6 +233,8 @@ class LoopbackSshd:
         # Of this option alone sshd takes the last value.
         if not any(option.startswith("MaxStartups ") for option in self._options):
             lines.append("MaxStartups 100")
+        if _punishes_addresses():
+            lines.append("PerSourcePenalties no")
         lines.append("SetEnv " + " ".join(f"{name}={value}" for name, value in self._environment.items()))
         return "\n".join(lines) + "\n"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where everything of the lab lies: one folder, with a cache that outlives `lab down` and a folder per host."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -155,7 +156,12 @@ def built(target: Path) -> Iterator[Path | None]:
     try:
         yield building
         if any(building.iterdir()):
-            building.rename(target)
+            try:
+                building.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                # Another process that shares the cache has built the same meanwhile.
     finally:
         shutil.rmtree(building, ignore_errors=True)
 

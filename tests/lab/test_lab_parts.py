@@ -15,6 +15,7 @@ from vgpuctl.errors import LabError, UsageError
 from vgpuctl_lab.builds import IN_HOST
 from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.cards import numa_arguments, qemu_devices
+from vgpuctl_lab.folder import built
 from vgpuctl_lab.initramfs import Archive, add_modules, modules_in_order
 from vgpuctl_lab.lab_file import read_lab_file
 from vgpuctl_lab.process import RecordedProcess, checked, record
@@ -184,6 +185,15 @@ def test_modules_come_after_what_they_depend_on() -> None:
         "a/9pnet.ko",
         "a/9p.ko",
     ]
+
+
+def test_what_two_processes_build_at_once_is_kept_once(tmp_path: Path) -> None:
+    with built(tmp_path / "made") as first, built(tmp_path / "made") as second:
+        assert first is not None and second is not None
+        (first / "by").write_text("first")
+        (second / "by").write_text("second")
+    assert (tmp_path / "made/by").read_text() == "second", "its block ends first"
+    assert [one.name for one in tmp_path.iterdir()] == ["made"]
 
 
 def test_compressed_modules_are_inserted_as_they_were_built(tmp_path: Path) -> None:

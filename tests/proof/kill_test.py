@@ -87,10 +87,12 @@ class KillTest:
         fleet.operator.does("create-tenant", "acme")
         prepare(fleet, home, seats=SEATS)
 
-    def run(self, seconds: float) -> None:
-        """Go on for this long, then delete everything and look."""
+    def run(self, seconds: float, commands: int | None = None) -> None:
+        """Go on for this long, or for so many commands however long they take; then delete everything and look."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and len(self.faults) < MOST_FAULTS:
+        while len(self.faults) < MOST_FAULTS:
+            if self._number >= commands if commands is not None else time.monotonic() >= end:
+                break
             self._step()
             if self._number % self._sweep_every == 0:
                 self._sweep()
@@ -325,6 +327,7 @@ def main() -> int:
     """Bring a fleet up for each kind of store, try it, and take it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--commands", type=int, help="so many for each kind of store, in place of minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sweep", type=int, default=40, help="commands until everything is deleted")
     given = parser.parse_args()
@@ -338,7 +341,7 @@ def main() -> int:
                 fleet = ProofFleet(Path(name), url)
                 try:
                     test = KillTest(fleet, Path(name), random.Random(given.seed * 2 + number), sweep_every=given.sweep)
-                    test.run(given.minutes * 60 / len(stores))
+                    test.run(given.minutes * 60 / len(stores), given.commands)
                 finally:
                     fleet.down()
             told[kind] = {"counts": dict(sorted(test.counts.items())), "faults": test.faults}

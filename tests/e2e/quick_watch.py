@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run `vgpuctl` whose controller looks at hosts ten times as often: for tests of what it sees, not of how soon."""
+"""Run `vgpuctl` whose controller looks at hosts ten times as often: for tests of what it sees, not of how soon.
 
+With VGPUCTL_TESTS_ASK_EVERY_S, so many seconds pass between two of its own questions: what it sees earlier, an event
+of libvirt has told it.
+"""
+
+import os
 from typing import NoReturn
 
 FASTER = 10
@@ -17,6 +22,8 @@ def main() -> NoReturn:
     watch_hosts.RECORD_S /= FASTER
     watch_hosts.BEAT_S /= FASTER
     watch_hosts._PAUSE_S /= FASTER
+    if seconds := os.environ.get("VGPUCTL_TESTS_ASK_EVERY_S"):
+        watch_hosts.LOOK_S = watch_hosts.READ_S = float(seconds)
     run()
 
 

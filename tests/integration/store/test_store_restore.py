@@ -166,7 +166,7 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(url: str, 
     takes_s = time.monotonic() - began
     assert _tenants(place) == ["kept"]
     # The first kill comes before the new store is there, whatever the measured time is worth.
-    for number, part in enumerate((0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)):
+    for number, part in enumerate((0, *(0.3 + 0.05 * step for step in range(14)))):
         with replace(place, actor=RECONCILER).open() as store, store.transaction() as session:
             session.lift_restore_mark()
             there = {one.name for one in session.tenants()}

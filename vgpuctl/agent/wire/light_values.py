@@ -30,6 +30,7 @@ def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[type], type
     """Give a class the methods of a dataclass, where it has not its own. A class inherits no fields."""
 
     def decorate(cls: type) -> type:
+        """Turn the class's annotations into fields, and give it the methods."""
         own = dict(vars(cls))
         found: Dict[str, ValueField] = {}
         for name, hint in cls.__annotations__.items():

@@ -139,6 +139,12 @@ def _all_seen(services: Services) -> dict[str, ObservedHost]:
         return observed_hosts(session)
 
 
+def test_the_intervals_keep_the_store_true_within_thirty_seconds() -> None:
+    """As docs/repair.md promises: what no event tells is seen by the next question, or by its missing answer."""
+    noticed_s = max(watch_hosts.READ_S, watch_hosts.LOOK_S + watch_hosts.ANSWER_S)
+    assert noticed_s + watch_hosts.RECORD_S <= 30
+
+
 def test_a_host_is_read_once_while_only_its_libvirt_is_away(services: Services, there: _Host) -> None:
     there.libvirt = LibvirtMissing("libvirtd is not up yet")
     with watching(services, threading.Event()):

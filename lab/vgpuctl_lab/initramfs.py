@@ -11,7 +11,7 @@ from vgpuctl.errors import LabError
 from vgpuctl_lab.builds import IN_HOST
 from vgpuctl_lab.kernel import Kernel
 
-# What the root file system needs.
+# Modules that the root file system needs.
 ROOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_blk", "crc32c_generic", "ext4", "virtio_net")
 _FILE, _FOLDER, _LINK, _CHARACTER_DEVICE = 0o100000, 0o040000, 0o120000, 0o020000
 _BUSYBOX = (Path("/bin/busybox"), Path("/usr/bin/busybox-static"))

@@ -3,7 +3,7 @@
 
 The agent is started as over SSH, by the same start-up program and with its files in the cache already. `empty` is this
 machine, which has no GPU; `gpus` is a folder with two A40 of 32 VFs each and 300 processes. `bare` is an interpreter
-that does nothing. `packed` is what a command spends on the agent's file, anew or with the one of an earlier command.
+that does nothing. `packed anew` and `packed before` are the CPU of a command for the agent's file.
 The rows of one round run one after the other, so that their ratios hold on a busy machine.
 
 Run it with `python -m tests.bench.agent_reading [--rounds N] [--against CHECKOUT]`.
@@ -136,7 +136,7 @@ def _bare(python: str) -> float:
 
 
 def _packing_s(cache: Path) -> float:
-    """What a command spends to have the agent's file. cache: the user's, where an earlier command may have left it."""
+    """The CPU that a command spends on the agent's file. cache: the user's; an earlier command may have filled it."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     return float(subprocess.run([sys.executable, "-c", _PACKING], env=environment, stdout=-1, check=True).stdout)
 

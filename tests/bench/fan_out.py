@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _print_one_more(taken: Mapping[int, Mapping[str, Cost]]) -> None:
-    """What each host more costs the controller, without the start of the command: between the fewest and the most."""
+    """Print the controller's cost of one host more, without the start of the command: from the fewest to the most."""
     few, most = min(taken), max(taken)
     if few == most:
         return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has become slower since the commit that docs/performance.md names: processor time in alternating pairs.
+"""Compares processor time with the commit that docs/performance.md names, in alternating pairs.
 
 Both versions run the same commands on the same simulated hosts, each with its own store and its own environment; of
 both the measuring code is this checkout's. A figure is the processor time of the command and what it starts, without
-the hosts' side. What grew by more than a tenth, in the median of the pairs, is said, and the exit code is then 1.
+the hosts' side. It names the measures whose median ratio grew by more than a tenth, and ends with 1 if there are any.
 
 Run it with `python -m tests.bench.guard [--pairs N] [--only cold-start,fan-out] [--base COMMIT]`.
 """

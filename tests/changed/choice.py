@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests run for a change: the nearest first, as many as the time allows."""
+"""Chooses the tests that run for a change: the nearest first, as many as the time allows."""
 
 import math
 from collections import Counter
@@ -43,7 +43,7 @@ class Ranked:
 
     @property
     def order(self) -> tuple[bool, float, str]:
-        """What changed itself, then the nearest.
+        """Changed test files first, then the nearest.
 
         Each doubling of what a file costs counts as half a step away, and each doubling of the crowd as one: after
         thirty tests that run `list-vms` comes one that reaches the change by another command. Words of the change
@@ -55,7 +55,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Choice:
-    """What runs, what was left out because the time is over, and whether tests on an emulated host run too.
+    """The test files that run, those left out for want of time, and if tests on an emulated host run too.
 
     need_host: near files with tests on an emulated host, when those do not run. seconds: the estimate of the whole run
     on two idle cores.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of the checkout a change touches, as git sees it."""
+"""The files of the checkout that a change touches, as git sees it."""
 
 import subprocess
 from collections.abc import Set

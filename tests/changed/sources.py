@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one Python file says, part by part: its functions, classes, methods and named values."""
+"""Reads one Python file part by part: its functions, classes, methods and named values."""
 
 import ast
 from collections import defaultdict
@@ -22,7 +22,7 @@ class Imported:
 
 @dataclass
 class Part:
-    """What the code of one part uses.
+    """The names and texts that the code of one part uses.
 
     names: of variables, functions and classes. attributes: (what stands before the dot, what behind), where the first
     is a name. called: methods. parameters: of functions, in tests the names of fixtures. texts: strings that are no

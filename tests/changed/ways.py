@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file or part of a file reads which others, found in the code without running it, and how near they are.
+"""Finds in the code, without running it, which files and parts of files read which others, and how near they are.
 
 A part reads what it names, the methods that it calls where few classes have one of that name, the files and folders
 that it names in strings, and in tests the fixtures, the commands and the operations of the agent. A test file also

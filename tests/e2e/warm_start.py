@@ -194,8 +194,8 @@ def _load_what_is_loaded_late() -> None:
 def _run_first() -> None:
     """Run commands on a store of their own in this process.
 
-    What a command makes at the first use is then there for all that follow, such as the decoders of msgspec.
-    Each command would make it again in its own process, in copies of the pages that it shares with this one.
+    All later commands then have the values that a first use makes, such as the decoders of msgspec. Each command would
+    make them again in its own process, in copies of the pages that it shares with this one.
     """
     from vgpuctl.cli.main import run
 

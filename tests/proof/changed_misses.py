@@ -3,7 +3,7 @@
 
 Each commit is green, so its product files (vgpuctl, lab, templates) are put back to its parent's: the tests that fail
 then are those that the change affects. The test files run that the commit touched, the end-to-end tests that carry the
-name of a module that it touched, and all below --folders. What fails in the commit itself too does not count,
+name of a module that it touched, and all below --folders. Tests that fail in the commit itself do not count,
 and neither does a commit after which the tests cannot even begin with the product of before.
 
 The choice is asked twice: for all that the commit touched, and for its product files alone, as for somebody who has not

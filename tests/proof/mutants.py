@@ -67,7 +67,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one mutant.
+    """The verdict on one mutant.
 
     killed_by: the test that failed; empty for a survivor. gone: its place no longer exists in this tree.
     ran: the test files that ran, in order. seconds: wall seconds of all runs.
@@ -215,7 +215,7 @@ def look_at(before: Outcome, tests: Tests, ranked: Sequence[Ranked], budget_s: f
 
 
 def read_outcomes(file: Path | None) -> list[Outcome]:
-    """The rows of a results file; none where there is no such file."""
+    """The rows of a results file; an empty list without the file."""
     if file is None or not file.exists():
         return []
     return [Outcome.from_json(row) for row in json.loads(file.read_text(encoding="utf-8"))]

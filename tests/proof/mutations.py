@@ -91,7 +91,7 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """What is code in a node: no types, docstrings, decorators, log lines or texts for people."""
+    """The nodes below one that are code: neither types nor decorators, and no texts for people."""
     left_out = ("annotation", "returns", "decorator_list", "type_params")
     for name, value in ast.iter_fields(node):
         if name in left_out:

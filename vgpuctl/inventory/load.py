@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inventory: hosts, groups and variables of all sources, with ansible's precedence.
 
-What variables mean (host_variables.py) is loaded with the first host that is asked for: a source that is missing, and
-the names of the hosts, need none of it.
+The meaning of variables (host_variables.py) is loaded with the first host that is asked for: a missing source and the
+names of the hosts need none of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -58,7 +58,7 @@ def _seen(operator: Operator) -> Seen:
 
 
 def _is_whole(operator: Operator, text: str) -> bool:
-    """Whether the VM is there: running with its shares. No run is left open either way."""
+    """True if the VM exists and runs with its shares. No run is left open in either case."""
     seen = _seen(operator)
     assert seen.open_operations == 0, text
     assert {str(vm.state) for vm in seen.vms} | {str(lease.state) for lease in seen.leases} <= {"running"}, text

@@ -67,7 +67,7 @@ def test_a_vm_appears_for_each_job_and_disappears_after_it(operator: Operator, f
 @pytest.mark.parametrize("effect", ["2", "5"])
 def test_slurmctld_and_the_controller_are_killed_in_between(operator: Operator, effect: str) -> None:
     """A slurmctld that forgets the request asks again, for a VM that has booted already: ResumeTimeout ends that."""
-    # What asks slurmctld while it is down gives up after MessageTimeout.
+    # A client that asks slurmctld while it is down gives up after MessageTimeout.
     with slurm_lab(operator, suspend_s=3, resume_timeout_s=40, edit="MessageTimeout=3\n{}".format) as lab:
         job = lab.cluster.submit(*WANTS)
         lab.wait_for_resume()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the near tests run within the time."""
+"""The choice of near tests that fit into the time."""
 
 from tests.changed.choice import LINTERS, START_S, WORKERS, Ranked, choose
 from tests.changed.seconds import Seconds, seconds_of

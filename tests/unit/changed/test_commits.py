@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as the change, in a repository of its own."""
+"""The files that count as the change, in a repository of its own."""
 
 import subprocess
 from pathlib import Path

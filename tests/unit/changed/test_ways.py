@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests a change reaches, in small checkouts of a few files each."""
+"""The tests that a change reaches, in small checkouts of a few files each."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command line imports before it has anything to do: the start of the command is the sum of it.
+"""The modules that a command line imports before it does anything: their sum is the start of the command.
 
 Each row is a new interpreter. A module that is missing in a table is found here, not by a clock.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the options of the running command line chose for the whole process.
+"""The choices that the options of the running command line make for the whole process.
 
 Every command line begins with this module, `vgpuctl --help` too, so it imports next to nothing.
 """

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def configuration() -> "Configuration":
-    """What the files say, read once. Raises InventoryError for one that is wrong, NotFound for an unknown context."""
+    """The content of the configuration files, read once.
+
+    Raises InventoryError for a wrong file, NotFound for an unknown context.
+    """
     chosen = running()
     if chosen.configuration is None:
         from vgpuctl.usecases.support.configuration import load_configuration

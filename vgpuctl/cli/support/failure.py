@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user is told when a command line fails, and its exit code (docs/errors.md)."""
+"""Tells the user why a command line failed, and gives the exit code (docs/errors.md)."""
 
 import io
 import logging
@@ -18,7 +18,7 @@ _LONGEST_LINE = 4000
 
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
-    """Tell the user of what ended a command line. Returns the exit code; a closed pipe is no failure."""
+    """Tell the user of what ended a command line. Returns the exit code, 0 for a closed pipe."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.ClickException):
@@ -36,7 +36,7 @@ def _translated(error: BaseException) -> VgpuctlError:
     if isinstance(error, VgpuctlError):
         return error
     if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt):
-        # What can be rolled back is by now.
+        # By now everything that can be rolled back is.
         hint = "`vgpuctl repair` shows what an interrupted run left, and finishes it"
         return Interrupted("interrupted", hint=hint)
     if isinstance(error, click.Abort):

@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.bench.fan_out import run_and_measure
 from tests.bench.own_lab import simulated_hosts
 from tests.bench.versions import ROOT, sources
+from tests.changed.commits import require_commit
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 _HOSTS = 20
@@ -83,6 +84,9 @@ def main() -> int:
     base, wanted = given.base or named_commit(), given.only.split(",")
     if unknown := set(wanted) - set(MEASURES):
         parser.error(f"no measure is named {', '.join(sorted(unknown))}")
+    if given.pairs is not None and given.pairs < 1:
+        parser.error("--pairs must be 1 or more")
+    require_commit(ROOT, base)
     with tempfile.TemporaryDirectory(prefix="guard-", dir="/tmp") as name, simulated_hosts(_HOSTS) as folder:
         inventory = simulated_folder(folder).inventory
         before = _version(Path(name) / "before", *_checked_out(Path(name), base), inventory)

@@ -22,6 +22,13 @@ class Change:
     gone: Set[str]
 
 
+def require_commit(root: Path, name: str) -> None:
+    """End the program with an error if git has no commit of this name in the checkout."""
+    words = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"]
+    if subprocess.run(words, cwd=root, stdout=subprocess.DEVNULL, check=False).returncode:
+        raise SystemExit(f"git has no commit {name!r} in {root}: fetch it, or give another one with --base")
+
+
 def _lines(root: Path, *arguments: str) -> list[str]:
     done = subprocess.run(["git", *arguments, "-z"], cwd=root, capture_output=True, check=True)
     return [one for one in done.stdout.decode().split("\0") if one]
@@ -29,6 +36,7 @@ def _lines(root: Path, *arguments: str) -> list[str]:
 
 def _differing(root: Path, base: str) -> Change:
     """A rename is a file that is gone and one that is new."""
+    require_commit(root, base)
     changed = _lines(root, "diff", "--name-only", "--no-renames", base)
     new = _lines(root, "ls-files", "--others", "--exclude-standard")
     files = frozenset([*changed, *new])

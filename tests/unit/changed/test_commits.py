@@ -64,3 +64,9 @@ def test_the_changed_parts_and_lines_are_those_of_the_change(root: Path) -> None
 )
 def test_a_part_differs_where_its_code_does(before: str, after: str, parts: set[str]) -> None:
     assert differing_parts(before, after) == parts
+
+
+@pytest.mark.parametrize("name", ["nothing", "--all", "HEAD:fit.py"])
+def test_a_name_that_is_no_commit_is_an_error_that_says_so(root: Path, name: str) -> None:
+    with pytest.raises(SystemExit, match=f"git has no commit '{name}'"):
+        change_since(root, name)

@@ -134,7 +134,7 @@ def test_a_guest_keeps_its_build_when_another_one_is_put_before_it(
     own = Variables("raw", nvram.stat().st_size)
     assert own == Variables("raw", 540_672)
     upgraded = libvirtd.folder / "etc/qemu/firmware/10-2m.json"
-    upgraded.parent.mkdir(exist_ok=True)
+    upgraded.parent.mkdir(parents=True)
     descriptor = json.loads(Path("/usr/share/qemu/firmware/60-edk2-x86_64.json").read_text())
     descriptor["mapping"]["executable"]["filename"] = "/usr/share/OVMF/OVMF_CODE.fd"
     descriptor["mapping"]["nvram-template"]["filename"] = "/usr/share/OVMF/OVMF_VARS.fd"
@@ -151,7 +151,7 @@ def test_a_guest_keeps_its_build_when_another_one_is_put_before_it(
         with pytest.raises(StateError, match="no UEFI build of the host fits the UEFI variables"):
             _define(hypervisor, libvirtd, request, variables=Variables("raw", 7))
     finally:
-        upgraded.unlink()
+        shutil.rmtree(upgraded.parent)
         hypervisor.undefine(made.domain_name, uuid=made.uuid)
     assert _files(state_folder) == {}
 

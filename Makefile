@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-changed test-other-debian test-network test-boot \
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-long test-changed test-other-debian test-network test-boot \
 	test-guest fuzz kill-test test-kill-points fail-test storm lint docs site man bench bench-guard release test-release release-notes lock \
 	clean
 
@@ -33,6 +33,10 @@ test: ## Run all tests
 test-quick: ## Run the tests that need no emulated host (about 25 minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
+
+test-long: ## Run the tests that are too long for `make test`; each has a shorter one there (half an hour)
+	@bash scripts/setup test
+	@bash scripts/test --long
 
 test-changed: ## Run the tests that a change can break (five minutes): what is not committed, or BASE=main~3; MINUTES=10
 	@bash scripts/setup test

@@ -23,8 +23,12 @@ hypothesis.settings.load_profile("vgpuctl")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--regenerate`: rewrite the golden files instead of comparing with them; read the diff afterwards."""
+    """Add `--regenerate`: rewrite the golden files instead of comparing with them; read the diff afterwards.
+
+    And `--long`: run the tests that are marked as long, and no others; without it they are left out.
+    """
     parser.addoption("--regenerate", action="store_true", help="rewrite golden files from what the code gives now")
+    parser.addoption("--long", action="store_true", help="run the long tests, which are left out without this")
 
 
 _LONGEST_IN_NAME = 80
@@ -53,12 +57,18 @@ _FIRST = (
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of an emulated host form one group of pytest-xdist per folder, begun first; the others go by file.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests run alone or not at all.
+
+    Tests of an emulated host form one group of pytest-xdist per folder, begun first; the others go by file.
 
     A worker boots its own emulated host for the groups that it gets. Of the files those that take longest come first,
     as seconds_of_tests.json has them, so that at the end no worker waits for another one's long file.
     """
+    is_wanted = bool(config.getoption("--long"))
+    left_out = [item for item in items if (item.get_closest_marker("long") is not None) != is_wanted]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
     seconds = recorded(_CHECKOUT)
     ranks: dict[str, tuple[int, float]] = {}
     for item in items:

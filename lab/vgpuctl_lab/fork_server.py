@@ -23,11 +23,18 @@ class ForkServer:
     """Takes clients on a listening socket until its own standard input ends.
 
     become: what a forked process runs with the client's message; its streams are the client's by then.
+    prepare: what the server does with the message before it forks.
     """
 
-    def __init__(self, listening: socket.socket, become: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        become: Callable[[bytes], None],
+        prepare: Callable[[bytes], None] = lambda _message: None,
+    ) -> None:
         self._listening = listening
         self._become = become
+        self._prepare = prepare
         self._poller = select.poll()
         for one in (_STDIN, listening.fileno()):
             self._poller.register(one, select.POLLIN)
@@ -62,6 +69,7 @@ class ForkServer:
         if len(streams) != 3:  # The client ended before it said what it wants.
             client.close()
             return
+        self._prepare(message)
         pid = os.fork()
         if pid == 0:
             client.close()

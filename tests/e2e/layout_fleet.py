@@ -10,6 +10,7 @@ import yaml
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import KEPT_AGENT
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
@@ -49,6 +50,7 @@ def layout_fleet(home: Path, hosts: int, mix: str) -> LayoutFleet:
     """Bring hosts up; `lab.simulated.down(folder=…)` ends them."""
     folder = lab.LabFolder(home / "lab")
     lab.simulated.up(hosts, mix=mix, with_vfs=False, folder=folder)
+    KEPT_AGENT.give(folder)
     inventory = home / "inventory"
     inventory.mkdir()
     shutil.copy(simulated_folder(folder).inventory, inventory / "hosts.yml")

@@ -16,15 +16,25 @@ from types import ModuleType
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
 CAPTURE = "capture.json"
 """In the folder of a host that replays a capture."""
-_ADAPTER = "vgpuctl_lab.simulated.machine.host_adapter", "SimulatedHost"
-_REPLAY = "vgpuctl_lab.simulated.machine.replayed_host", "ReplayedHost"
+_ADAPTERS = {
+    "simulated": ("vgpuctl_lab.simulated.machine.host_adapter", "SimulatedHost"),
+    "replayed": ("vgpuctl_lab.simulated.machine.replayed_host", "ReplayedHost"),
+}
 _HOST = "vgpuctl.agent.host"
 _LIBRARY = "libvirt.so.0"
 _RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
 
 
+def kind_of(folder: str) -> str:
+    """The kind of a simulated host: `simulated`, or `replayed` from a capture."""
+    return "replayed" if Path(folder, CAPTURE).exists() else "simulated"
+
+
 class AdapterFinder(MetaPathFinder):
-    """Finds the agent's own `host` module and puts the host adapter of the simulated machine in it."""
+    """Finds the agent's own `host` module and puts the host adapter of this kind of host in it."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
         """Let the agent's module be found where it is, with our loader around its own."""
@@ -32,15 +42,16 @@ class AdapterFinder(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path)  # type: ignore[arg-type]
         if spec is not None and spec.loader is not None:
-            spec.loader = AdapterLoader(spec.loader)
+            spec.loader = AdapterLoader(spec.loader, self._kind)
         return spec
 
 
 class AdapterLoader(Loader):
     """Runs the agent's module, then replaces its `Host`."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, kind: str) -> None:
         self._loader = loader
+        self._kind = kind
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Leave it to the agent's loader."""
@@ -49,10 +60,9 @@ class AdapterLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Run the agent's code, then put the host adapter in."""
         self._loader.exec_module(module)
-        folder = os.environ[HOST_VARIABLE]
-        kind = _REPLAY if Path(folder, CAPTURE).exists() else _ADAPTER
-        adapter = getattr(__import__(kind[0], fromlist=[kind[1]]), kind[1])
-        opens_here = {"__init__": lambda host, root="/": adapter.__init__(host, folder)}
+        place, name = _ADAPTERS[self._kind]
+        adapter = getattr(__import__(place, fromlist=[name]), name)
+        opens_here = {"__init__": lambda host, root="/": adapter.__init__(host, os.environ[HOST_VARIABLE])}
         module.Host = type("Host", (adapter,), opens_here)  # type: ignore[attr-defined]
 
 
@@ -84,7 +94,7 @@ def main() -> None:
     real = pwd.getpwuid
     # The agent is kept in the host's home, not in that of this machine's user.
     pwd.getpwuid = lambda number: pwd.struct_passwd((*real(number)[:5], home, real(number)[6]))
-    sys.meta_path.insert(0, AdapterFinder())
+    sys.meta_path.insert(0, AdapterFinder(kind_of(os.environ[HOST_VARIABLE])))
     if _LIBRARY in arguments[1]:
         _give_library(Path(os.environ[HOST_VARIABLE]))
     sys.argv = ["-c", *arguments[2:]]

@@ -2,7 +2,7 @@
 """Runs the programs of all simulated hosts of a lab: it imports what they need once, and forks for each of them.
 
 A program has the arguments, the environment, the folder and the streams of its client (`program_client.py`), and ends
-like a process of its own. The server imports no module of the agent: each agent loads those of its own file.
+like a process of its own. The server has no module of an agent itself: each agent gets those of its own file.
 """
 
 import gc
@@ -11,6 +11,10 @@ import os
 import socket
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgpuctl_lab.simulated.loaded_agents import LoadedAgents
 
 _STANDARD = (
     "base64", "contextlib", "ctypes", "ctypes.util", "dataclasses", "enum", "fcntl", "functools", "glob", "hashlib",
@@ -27,22 +31,28 @@ def load(lab: str, model: str) -> None:
         package = ModuleType(name)
         package.__path__ = [place]
         sys.modules[name] = package
-    programs = (f"vgpuctl_lab.simulated.{one}" for one in ("helper", "interpreter", "program"))
+    programs = (f"vgpuctl_lab.simulated.{one}" for one in ("helper", "interpreter", "loaded_agents", "program"))
     for name in (*_STANDARD, *(f"vgpuctl_lab.simulated.machine.{one}" for one in _MACHINE), *programs):
         importlib.import_module(name)
     gc.freeze()
 
 
-def become(message: bytes) -> None:
+def _parse(message: bytes) -> tuple[str, list[str], dict[str, str]]:
+    """The folder, the arguments and the environment of a client, as program_client.c writes them."""
+    folder, count, *words = map(os.fsdecode, message.split(b"\0")[:-1])
+    pairs = (one.partition("=") for one in words[int(count) :])
+    return folder, words[: int(count)], {name: value for name, equals, value in pairs if equals}
+
+
+def become(message: bytes, agents: "LoadedAgents") -> None:
     """Run the program of a client: its arguments, environment and folder."""
     from vgpuctl_lab.simulated import helper, interpreter, program
 
-    folder, count, *words = map(os.fsdecode, message.split(b"\0")[:-1])  # as program_client.c writes them
-    sys.argv, environment = words[: int(count)], words[int(count) :]
+    folder, sys.argv, environment = _parse(message)
     os.environ.clear()
-    pairs = (one.partition("=") for one in environment)
-    os.environ.update({name: value for name, equals, value in pairs if equals})
+    os.environ.update(environment)
     os.chdir(folder)
+    agents.give(sys.argv, environment)
     mains = {"python3": interpreter.main, "virt-ssh-helper": helper.main}
     mains.get(sys.argv[0].rpartition("/")[2], program.main)()
 
@@ -51,9 +61,11 @@ def main() -> None:
     """Take a listening socket's number, and the folders of `vgpuctl_lab` and `vgpuctl.model`."""
     load(*sys.argv[2:4])
     from vgpuctl_lab.fork_server import ForkServer
+    from vgpuctl_lab.simulated.loaded_agents import LoadedAgents
 
+    agents = LoadedAgents()
     with socket.socket(fileno=int(sys.argv[1])) as listening:
-        ForkServer(listening, become).run()
+        ForkServer(listening, lambda one: become(one, agents), prepare=lambda one: agents.load(*_parse(one)[1:])).run()
 
 
 if __name__ == "__main__":

@@ -103,6 +103,7 @@ def test_another_kind_of_host_and_a_wrong_file_are_refused(fleet_operator: Opera
 
 
 @pytest.mark.kernel_lab
+@pytest.mark.long("tests/e2e/host/test_record_host.py::test_a_replay_is_inspected_as_the_recorded_host")
 def test_a_host_with_a_real_kernel_is_replayed(operator: Operator, witness: Witness, tmp_path: Path) -> None:
     before = witness.state()
     recorded = _record(operator, "gpu1", tmp_path)

@@ -14,7 +14,13 @@ from tests.e2e.operate.test_watched_hosts import controller, soon, vm
 from tests.e2e.operator import Operator
 from tests.e2e.witness import Witness
 
-pytestmark = pytest.mark.kernel_lab
+pytestmark = [
+    pytest.mark.kernel_lab,
+    pytest.mark.long(
+        "tests/e2e/layout/test_after_reboot.py::test_layout_and_shares_are_back_before_a_vm_starts",
+        "tests/lab/test_lab_up.py::test_reboot_loses_devices_and_keeps_the_disk",
+    ),
+]
 
 PROFILE, MDEV_VF, PLAIN = "0000:01:00.0", "0000:02:00.0", "0000:05:00.0"
 LAYOUT = {

@@ -10,7 +10,10 @@ from tests.e2e.operate.test_watched_hosts import controller, soon, vm
 from tests.e2e.operator import Operator
 from tests.e2e.witness import Witness
 
-pytestmark = pytest.mark.kernel_lab
+pytestmark = [
+    pytest.mark.kernel_lab,
+    pytest.mark.long("tests/e2e/operate/test_watched_hosts.py::test_a_vm_that_ends_is_seen"),
+]
 
 ACME = ("--tenant", "acme")
 KILL = "pid=$(cat /run/libvirt/qemu/acme.web.pid) && kill -9 $pid && echo $pid"

@@ -82,7 +82,13 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     lab.simulated.down(folder=fleet.folder)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+_ON_POSTGRESQL = pytest.mark.long(
+    "tests/e2e/operate/test_events_of_commands.py::test_every_changing_command_leaves_its_event_and_every_other_none",
+    "tests/e2e/store/test_grant_store.py::test_an_operator_works_and_its_role_is_in_the_events",
+)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=_ON_POSTGRESQL)])
 def scene(
     request: pytest.FixtureRequest, layouts: LayoutFleet, central: LocalOvn, postgres: LocalPostgres, tmp_path: Path
 ) -> Iterator[Scene]:

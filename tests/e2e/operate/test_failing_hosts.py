@@ -13,6 +13,9 @@ from tests.proof.failing_hosts import SCENARIOS
 COMMANDS = ("create-vm, preempting", "delete-vm, whole card", "apply-hosts, MIG and vGPUs")
 DEFINING = ("create-vm, gang", "start-vm, again placed")
 POINTS = ("define", "start")
+_LONG = pytest.mark.long(
+    "tests/e2e/operate/test_failing_hosts.py::test_hosts_that_fail_in_the_middle_leave_nothing_half"
+)
 
 
 @pytest.mark.timeout(600)
@@ -20,9 +23,9 @@ POINTS = ("define", "start")
     ("fault", "names", "points"),
     [
         ("reboot", COMMANDS, "1"),
-        ("reboot", ("start-vm", "start-vm, again placed"), "start"),
+        pytest.param("reboot", ("start-vm", "start-vm, again placed"), "start", marks=_LONG),
         ("libvirtd", DEFINING, "define"),
-        ("libvirtd-restart", DEFINING, "define"),
+        pytest.param("libvirtd-restart", DEFINING, "define", marks=_LONG),
     ],
     ids=["reboot", "reboot after the start", "libvirtd", "libvirtd-restart"],
 )

@@ -102,7 +102,7 @@ def test_a_run_killed_after_any_side_effect_is_repaired(
     operator.does("create-tenant", "acme")
     operator.does("list-gpus", "--refresh")
     before = fleet_witness.state()
-    most = None if operator.database.startswith("sqlite") else 6
+    most = 8 if operator.database.startswith("sqlite") else 5
     creations = side_effects(operator, *create)
     deletions = side_effects(operator, *DELETE)
     assert fleet_witness.state() == before
@@ -150,6 +150,7 @@ def host_before(operator: Operator, witness: Witness) -> list[str]:
 
 
 @pytest.mark.kernel_lab
+@pytest.mark.long("tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired")
 def test_what_is_killed_is_repaired_on_a_real_kernel(
     operator: Operator, witness: Witness, host_before: list[str]
 ) -> None:

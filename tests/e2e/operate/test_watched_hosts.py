@@ -73,11 +73,13 @@ def watched(operator: Operator) -> Iterator[Operator]:
 
 
 def soon(is_so: Callable[[], object]) -> None:
-    """Wait until something is so."""
+    """Wait until something is so. It is asked less and less often: mostly a command is run for it."""
     give_up = time.monotonic() + LIMIT_S
+    pause_s = 0.1
     while not is_so():
         assert time.monotonic() < give_up, f"not within {LIMIT_S:g} s"
-        time.sleep(0.1)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, 1.0)
 
 
 def host(operator: Operator, name: str) -> dict[str, Any]:

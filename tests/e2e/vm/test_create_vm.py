@@ -250,6 +250,7 @@ def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], op
     assert "8 GiB" in text or "8192" in text or "A40-8Q" in text, "the blocking size is named"
 
 
+@pytest.mark.long("tests/e2e/host/test_failing_hosts.py::test_a_vm_that_fits_nowhere_else_names_the_host_that_failed")
 def test_what_libvirt_refuses_to_start_is_taken_back(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
@@ -303,6 +304,7 @@ def test_a_stopped_vm_keeps_its_share_and_starts_again(
     assert holders[witness.group_of(_device(_leases(created, "acme.web-1")[0]))] == created["acme.web-1"]["vm"]["uuid"]
 
 
+@pytest.mark.long("tests/e2e/vm/test_attach_gpu.py::test_a_stopped_vm_gets_a_whole_card_and_gives_it_back")
 def test_a_stopped_vm_can_release_its_shares_and_gets_new_ones(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
@@ -319,6 +321,9 @@ def test_repair_has_nothing_to_do(created: dict[str, Any], operator: Operator) -
     assert operator.json("repair") == []
 
 
+@pytest.mark.long(
+    "tests/e2e/maintenance/test_gc.py::test_what_the_store_forgot_is_shown_and_taken_away_and_what_runs_stays"
+)
 def test_a_store_that_forgot_everything_takes_away_what_is_off_and_leaves_what_runs(
     created: dict[str, Any], operator: Operator, witness: Witness, tmp_path: Path
 ) -> None:

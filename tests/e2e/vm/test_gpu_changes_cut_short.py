@@ -45,7 +45,7 @@ def test_a_change_that_is_killed_leaves_a_whole_vm(operator: Operator, fleet_wit
     effects = side_effects(operator, *change)
     operator.does(*DELETE)
     assert fleet_witness.state() == before
-    for point in kill_points(effects, most=4):
+    for point in kill_points(effects, most=3):
         make()
         kill_after(operator, point, *change)
         text = f"{case}: after side effect {point} of {len(effects)}"

@@ -98,7 +98,7 @@ def _cut_each(operator: Operator, cut: Callable[[int], None], *, most: int, runs
 
 def test_a_move_that_is_killed_anywhere_leaves_one_whole_vm(operator: Operator, fleet_witness: FleetWitness) -> None:
     before = fleet_witness.state()
-    _cut_each(operator, lambda point: kill_after(operator, point, *MOVE), most=6, runs_again=True)
+    _cut_each(operator, lambda point: kill_after(operator, point, *MOVE), most=4, runs_again=True)
     assert fleet_witness.state() == before
 
 
@@ -143,4 +143,4 @@ def test_a_move_whose_hosts_reboot_under_it_leaves_one_whole_vm(operator: Operat
         assert "Traceback" not in err, err
         operator.does("apply-hosts")
 
-    _cut_each(operator, reboot, most=4, runs_again=False)
+    _cut_each(operator, reboot, most=3, runs_again=False)

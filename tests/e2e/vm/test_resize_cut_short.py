@@ -56,7 +56,7 @@ def test_a_resize_that_is_killed_anywhere_leaves_a_whole_vm(
     operator.does(*DELETE)
     before = fleet_witness.state()
     sizes = set()
-    for point in kill_points(effects, most=6 if runs else 3):
+    for point in kill_points(effects, most=4 if runs else 3):
         make()
         kill_after(operator, point, *resize)
         operator.does("repair")

@@ -84,7 +84,7 @@ def test_a_restart_that_is_killed_anywhere_is_finished_by_repair(operator: Opera
     effects = side_effects(operator, *RESTART)
     assert {"shutdown", "start"} <= set(effects)
     before = _vm(operator)
-    for point in kill_points(effects, most=5):
+    for point in kill_points(effects, most=4):
         kill_after(operator, point, *RESTART)
         operator.does("repair")
         assert _vm(operator) == before, f"killed after {point} of {effects}"

@@ -47,6 +47,10 @@ def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witne
     assert witness.state() == before
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_attach_gpu.py::test_a_vgpu_comes_and_goes_at_the_next_start_and_the_others_keep_their_place",
+    "tests/e2e/vm/test_gpu_changes_cut_short.py::test_a_change_that_is_killed_leaves_a_whole_vm",
+)
 def test_a_guest_lets_go_of_a_gpu_that_was_attached_while_it_runs(operator: Operator, witness: Witness) -> None:
     """attach-gpu is killed when libvirt has attached the GPU, and is finished by repair."""
     before = witness.state()
@@ -76,6 +80,10 @@ def _shares(operator: Operator, name: str) -> list[tuple[int, str, str, str]]:
     return [(one["index"], one["share"]["sharing"], one["share"]["profile"], one["state"]) for one in found["leases"]]
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_resize_vm.py::test_a_running_vm_gets_its_new_size_and_the_old_share_is_free",
+    "tests/e2e/vm/test_pending_gpu.py::test_it_is_seen_and_asked_for_again_and_others_come_beside_it",
+)
 def test_vgpus_of_two_kinds_are_resized_and_gpus_come_and_go(operator: Operator, witness: Witness) -> None:
     """A VF is attached while the guest runs; a guest that halts never lets go of it, so that its stop ends it."""
     before = witness.state()

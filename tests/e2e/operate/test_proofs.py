@@ -17,7 +17,7 @@ from vgpuctl.store.tables import SCHEMA_VERSION
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("tests.proof.kill_test", "--commands", "6", "--sweep", "6"),
+        ("tests.proof.kill_test", "--commands", "8"),
         ("tests.proof.storm", "--rounds", "1", "--commands", "2"),
     ],
     ids=lambda arguments: arguments[0].rpartition(".")[2],

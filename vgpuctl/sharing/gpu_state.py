@@ -2,12 +2,18 @@
 """One GPU as a sharing kind sees it while a VM is placed: the facts, and everything that is taken on it."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType, VirtualFunction
+from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, GpuConstraints
 from vgpuctl.sharing.declared import UNDECLARED, Declared
 from vgpuctl.sharing.offer import Refusal
+
+BY_USE = attrgetter("last_use", "number")
+"""Sorts VFs: used longest ago first, then by number."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,12 @@ class GpuState:
     def nodes(self) -> tuple[int, ...]:
         """Its NUMA node, if that is known."""
         return () if self.gpu.numa_node is None else (self.gpu.numa_node,)
+
+    @cached_property
+    def usable_functions(self) -> tuple[VirtualFunction, ...]:
+        """The healthy VFs that are not taken, least recently used first; each type of the GPU asks for them."""
+        free = (one for one in self.gpu.vfs if one.address not in self.functions and is_usable(one))
+        return tuple(sorted(free, key=BY_USE))
 
 
 def framebuffer_of(offered: VgpuType, board: catalog.Board | None) -> int | None:

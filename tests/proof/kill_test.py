@@ -45,7 +45,7 @@ from tests.proof.node_commands import NODE_KINDS, NODE_REFUSALS, delete_pools, n
 from tests.proof.old_store import build_old_store, old_revisions
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.vm import VmState
-from vgpuctl.store.tables import SCHEMA_VERSION
+from vgpuctl.store.schema import SCHEMA_VERSION
 
 SOON = ("--shutdown-timeout", "0")
 REFUSALS = {"no-capacity", "no-licence", "quota-exceeded", "concurrent-change"}

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.operator import Operator
 from tests.release.first_release import SCHEMA, SIZE, FirstRelease
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
+from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -5,6 +5,7 @@ mypy refuses an event whose kind is not of the list; kinds that are put together
 """
 
 import ast
+import re
 from functools import cache
 
 import pytest
@@ -13,6 +14,8 @@ from tests.unit.uses_of_names import PACKAGE, files, nodes
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vpc import VpcKind
 
+_OF_EVENTS = re.compile(r"^events$|\b(?:FROM|INTO|UPDATE) events\b")
+"""A statement on the table of events, or its name."""
 OUTCOMES = ("created", "changed", "deleted")
 MADE_UP = {f"{kind}-{outcome}" for kind in (*VpcKind, "external-network") for outcome in OUTCOMES}
 
@@ -47,5 +50,12 @@ def test_every_kind_has_a_sentence_and_a_plain_name() -> None:
 
 
 def test_events_are_written_and_read_in_one_file() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in files()
+        if path.parent == PACKAGE / "store"
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _OF_EVENTS.search(node.value)
+    }
     rights = {"store/database_roles.py"}  # names the columns that an operator's role may fill
-    assert _names_in_code()["tables.events"] - rights == {"store/events.py"}
+    assert found - rights == {"store/events.py"}

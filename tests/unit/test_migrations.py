@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.unit.uses_of_names import PACKAGE
-from vgpuctl.store.tables import SCHEMA_VERSION
+from vgpuctl.store.schema import SCHEMA_VERSION
 
 VERSIONS = PACKAGE / "store" / "migrations" / "versions"
 _FILE = re.compile(r"v(\d{4})_[a-z0-9_]+\.py")

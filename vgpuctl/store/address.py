@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a store is: reading the URL, and showing it without its password."""
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 from platformdirs import user_data_path
 
-from vgpuctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL
+from vgpuctl.errors import StoreUnusable, UsageError
 
 _SQLITE = "sqlite:///"
 _READ_ONLY = "?mode=ro"
+_SECRETS = ("password", "sslpassword")
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
-_SEVERAL_HOSTS = re.compile(r"(?P<scheme>[a-z+]+)://(?P<user>[^@/]*@)?(?P<hosts>[^/?,]+(?:,[^/?,]+)+)(?:/(?P<rest>.*))")
 _FORMS = (
     "write sqlite:///PATH, sqlite:///PATH?mode=ro, postgresql://USER@HOST:PORT/DATABASE (also with several HOST:PORT, "
     "separated by commas) or postgresql://?service=NAME"
@@ -39,16 +36,28 @@ class SqliteAddress:
 
 @dataclass(frozen=True)
 class PostgresqlAddress:
-    """A PostgreSQL database, with the psycopg driver."""
+    """A PostgreSQL database. parameters: by libpq's keywords; of several servers, `host` and `port` are lists."""
 
-    url: "URL" = field(repr=False)
+    parameters: Mapping[str, str] = field(repr=False)
 
     @property
     def shown(self) -> str:
-        """For messages: no password, and no driver."""
-        hidden = {key: "***" for key in self.url.query if key in ("password", "sslpassword")}
-        url = self.url.set(drivername="postgresql").update_query_dict(hidden)
-        return url.render_as_string(hide_password=True)
+        """The URL for messages, without passwords."""
+        left = {name: "***" if name in _SECRETS else value for name, value in self.parameters.items()}
+        names = [f"[{name}]" if ":" in name else quote(name, safe="") for name in left.pop("host", "").split(",")]
+        ports = left.pop("port", "").split(",")
+        if len(ports) != len(names):
+            ports = ports * len(names)
+        places = ",".join(f"{name}:{port}" if port else name for name, port in zip(names, ports, strict=False))
+        user = ":".join(quote(left.pop(name), safe="*") for name in ("user", "password") if name in left)
+        database = quote(left.pop("dbname", ""), safe="")
+        place = f"{user}{'@' if user else ''}{places}{'/' if database else ''}{database}"
+        return f"postgresql://{place}{'?' if left else ''}{urlencode(left)}"
+
+    @property
+    def has_several_hosts(self) -> bool:
+        """True if it names several servers, of which one is the primary."""
+        return "," in self.parameters.get("host", "")
 
 
 def default_path() -> Path:
@@ -64,32 +73,29 @@ def default_url() -> str:
 def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
     """Read a store's URL. A relative SQLite path starts at the working folder, `~` is the user's home.
 
-    Raises UsageError that names the forms and does not repeat what might be a password.
+    Raises UsageError that names the forms and does not repeat what might be a password, StoreUnusable without psycopg.
     """
     if text.startswith("sqlite:"):
         return _parse_sqlite(text)
-    from sqlalchemy.exc import SQLAlchemyError
-
+    scheme, separator, rest = text.partition("://")
+    if scheme not in _POSTGRESQL:
+        raise UsageError(
+            f"a store cannot be kept in {scheme!r}" if separator else "the store's URL cannot be read", hint=_FORMS
+        )
     try:
-        url = _make_url(text)
-    except (SQLAlchemyError, ValueError) as exc:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError as exc:
+        raise StoreUnusable(f"psycopg cannot be loaded: {exc}", hint="pip install 'psycopg[binary]'") from exc
+    try:
+        parameters = {name: str(value) for name, value in conninfo_to_dict(f"postgresql://{rest}").items()}
+    except (ProgrammingError, ValueError) as exc:
         raise UsageError("the store's URL cannot be read", hint=_FORMS) from exc
-    if url.drivername not in _POSTGRESQL:
-        raise UsageError(f"a store cannot be kept in {url.drivername!r}", hint=_FORMS)
-    if not url.database and "service" not in url.query:
+    if not all(port.isdecimal() for port in parameters.get("port", "0").split(",")):
+        raise UsageError("the store's URL names a port that is no number", hint=_FORMS)
+    if not {"dbname", "service"} & parameters.keys():
         raise UsageError("the store's URL names no database", hint=_FORMS)
-    return PostgresqlAddress(url.set(drivername="postgresql+psycopg"))
-
-
-def _make_url(text: str) -> "URL":
-    """Read a URL, also libpq's form with several hosts: postgresql://USER@HOST1:PORT,HOST2:PORT/DATABASE."""
-    from sqlalchemy import make_url
-
-    found = _SEVERAL_HOSTS.fullmatch(text)
-    if found is None:
-        return make_url(text)
-    url = make_url(f"{found['scheme']}://{found['user'] or ''}/{found['rest']}")
-    return url.update_query_pairs([("host", host) for host in found["hosts"].split(",")], append=True)
+    return PostgresqlAddress(parameters)
 
 
 def _parse_sqlite(text: str) -> SqliteAddress:

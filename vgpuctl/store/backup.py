@@ -23,8 +23,8 @@ from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store import postgresql_programs, sqlite
 from vgpuctl.store.failures import not_utf_8
+from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.store import Store
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
 FORMAT = 1
 WHAT = "the backup"

@@ -4,20 +4,17 @@
 import uuid
 
 import msgspec
-from sqlalchemy import delete, insert, select
 
 from vgpuctl import typed_json
 from vgpuctl.errors import StoreNotReconciled
 from vgpuctl.model.backup import RestoreMark
 from vgpuctl.model.times import format_time
-from vgpuctl.store import tables
 from vgpuctl.store.rows import Rows
 
 RESTORE_MARK = "reconcile-first"
 CARE_COMMANDS = frozenset({"reconcile-store", "adopt-host", "create-tenant", "backup-store", "restore-store"})
 """The commands that may change a store with the mark. None of them changes a host."""
 _STORE_ID = "store-id"
-_SETTINGS = tables.settings
 
 
 class CareRows(Rows):
@@ -29,7 +26,7 @@ class CareRows(Rows):
 
     def ensure_store_id(self) -> str:
         """The store's identity, given now where it has none."""
-        self._insert_if_absent(_SETTINGS, name=_STORE_ID, value=str(uuid.uuid4()))
+        self._insert_if_absent("settings", name=_STORE_ID, value=str(uuid.uuid4()))
         return self._setting(_STORE_ID) or ""
 
     def restore_mark(self) -> RestoreMark | None:
@@ -57,15 +54,15 @@ class CareRows(Rows):
 
     def lift_restore_mark(self) -> None:
         """Say that the store is reconciled with the hosts."""
-        self._write(delete(_SETTINGS).where(_SETTINGS.c.name == RESTORE_MARK))
+        self._delete("settings", name=RESTORE_MARK)
 
     def set_restore_mark(self, mark: RestoreMark) -> None:
         """Mark the store, in place of an earlier mark."""
         self.lift_restore_mark()
-        self._write(insert(_SETTINGS).values(name=RESTORE_MARK, value=encode_mark(mark)))
+        self._insert("settings", name=RESTORE_MARK, value=encode_mark(mark))
 
     def _setting(self, name: str) -> str | None:
-        for row in self._read(select(_SETTINGS.c.value).where(_SETTINGS.c.name == name)):
+        for row in self._find("settings", name=name):
             return str(row.value)
         return None
 

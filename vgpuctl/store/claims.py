@@ -4,16 +4,14 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-from sqlalchemy import Connection, delete, select, text, update
-
 from vgpuctl.errors import ConcurrentChange
 from vgpuctl.model.queue import QueueEntry
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import StoreConnection
 from vgpuctl.store.queue import subject_of
 from vgpuctl.store.session import Session
 
-_QUEUE = tables.queue
-_NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
+NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
 
 
 class Claim:
@@ -27,19 +25,17 @@ class Claim:
         self.note = note
 
 
-def claim_row(connection: Connection, entry: QueueEntry) -> Claim | None:
+def claim_row(connection: StoreConnection, entry: QueueEntry) -> Claim | None:
     """Lock the entry's row (SELECT … FOR UPDATE SKIP LOCKED) for the length of the connection's transaction."""
-    connection.execute(text(_NO_IDLE_LIMIT))
-    row = connection.execute(select(_QUEUE.c.id).where(_QUEUE.c.id == entry.id).with_for_update(skip_locked=True))
-    if row.first() is None:
+    if not connection.run("SELECT id FROM queue WHERE id = :id FOR UPDATE SKIP LOCKED", id=entry.id).rows:
         return None
 
     def done() -> None:
-        connection.execute(delete(_QUEUE).where(_QUEUE.c.id == entry.id))
+        connection.run("DELETE FROM queue WHERE id = :id", id=entry.id)
 
     def note(reason: str, refusal: str) -> None:
-        values = {"reason": codec.plain_text(reason), "refusal": refusal}
-        connection.execute(update(_QUEUE).where(_QUEUE.c.id == entry.id).values(values))
+        change = "UPDATE queue SET reason = :reason, refusal = :refusal WHERE id = :id"
+        connection.run(change, reason=codec.plain_text(reason), refusal=refusal, id=entry.id)
 
     return Claim(done, note)
 

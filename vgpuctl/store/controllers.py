@@ -7,16 +7,12 @@ a clock of its own that never jumps. So neither the time of the store nor that o
 
 from collections.abc import Collection
 from dataclasses import dataclass
-
-from sqlalchemy import delete, select, update
+from typing import Any
 
 from vgpuctl import typed_json
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
 from vgpuctl.store.liveness import this_process
 from vgpuctl.store.rows import Rows
-
-_CONTROLLERS = tables.controllers
-_CLAIMS = tables.host_claims
 
 
 @dataclass(frozen=True)
@@ -43,27 +39,32 @@ class ControllerRows(Rows):
     def beat_controller(self, name: str, serves: Collection[str]) -> None:
         """Count a beat of this process as a controller; register it first where others have taken it for dead."""
         text = codec.encode(sorted(serves))
-        counted = update(_CONTROLLERS).where(_CONTROLLERS.c.id == name)
-        if self._write(counted.values(beat=_CONTROLLERS.c.beat + 1, serves=text)).rowcount == 1:
+        counted = "UPDATE controllers SET beat = beat + 1, serves = :serves WHERE id = :id"
+        if self._write(counted, id=name, serves=text).changed == 1:
             return
         process = this_process()
-        values = {"pid": process.pid, "hostname": process.hostname, "machine": process.machine, "serves": text}
-        self._put(_CONTROLLERS, {"id": name}, **values, process_start=process.start, beat=0, begun_at=self._clock())
+        values: dict[str, Any] = {
+            "pid": process.pid,
+            "hostname": process.hostname,
+            "machine": process.machine,
+            "serves": text,
+        }
+        self._put("controllers", {"id": name}, **values, process_start=process.start, beat=0, begun_at=self._clock())
 
     def end_controller(self, name: str) -> None:
         """Remove a controller with its claims."""
-        self._write(delete(_CLAIMS).where(_CLAIMS.c.controller == name))
-        self._write(delete(_CONTROLLERS).where(_CONTROLLERS.c.id == name))
+        self._delete("host_claims", controller=name)
+        self._delete("controllers", id=name)
 
     def controllers(self) -> list[Controller]:
         """Every controller, by id."""
         claims: dict[str, set[str]] = {}
-        for row in self._read(select(_CLAIMS)):
+        for row in self._find("host_claims"):
             claims.setdefault(row.controller, set()).add(row.host)
-        rows = self._read(select(_CONTROLLERS).order_by(_CONTROLLERS.c.id))
+        rows = self._find("controllers", order="id")
         return [
             Controller(
-                **{**row._mapping, "serves": frozenset(typed_json.decode(row.serves, list[str]))},
+                **{**vars(row), "serves": frozenset(typed_json.decode(row.serves, list[str]))},
                 hosts=frozenset(claims.get(row.id, ())),
             )
             for row in rows
@@ -72,8 +73,8 @@ class ControllerRows(Rows):
     def claim_hosts(self, name: str, hosts: Collection[str]) -> None:
         """Claim hosts that nobody has claimed."""
         for host in sorted(hosts):
-            self._insert_if_absent(_CLAIMS, host=host, controller=name)
+            self._insert_if_absent("host_claims", host=host, controller=name)
 
     def give_up_hosts(self, name: str, hosts: Collection[str]) -> None:
         """Give up some of a controller's hosts."""
-        self._write(delete(_CLAIMS).where(_CLAIMS.c.controller == name, _CLAIMS.c.host.in_(sorted(hosts))))
+        self._delete("host_claims", controller=name, host=sorted(hosts))

@@ -6,17 +6,15 @@ the column does. A tenant's role reads through policies that every row has to pa
 have a policy that lets every row pass.
 """
 
-from collections.abc import Iterator
-
-from sqlalchemy import Table, text
+from collections.abc import Iterator, Sequence
 
 from vgpuctl.errors import NotFound, StoreUnusable, UsageError
+from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.database_role import Access, Rights
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.store import tables
 from vgpuctl.store.events import EventRows
-from vgpuctl.store.metadata import metadata
+from vgpuctl.store.schema import VERSION_TABLE
 
 _EVERY_ROW = "vgpuctl_every_row"
 _CHOSEN_BY_THE_DATABASE = {"id", "database_role"}
@@ -30,7 +28,7 @@ _RULES = {
     "pool_hosts": _OWN_POOLS.replace("{column}", "pool"),
     "images": "true",
     "external_networks": "true",
-    tables.VERSION_TABLE: "true",
+    VERSION_TABLE: "true",
 }
 """Rows of tables without a column `tenant` that a tenant sees. Of all other such tables it sees no row."""
 
@@ -44,7 +42,7 @@ class DatabaseRoleRows(EventRows):
         Raises UsageError on SQLite and for a role that no right restricts, NotFound for a role that is not there,
         StoreUnusable for one who does not own the store.
         """
-        if self._connection.dialect.name != "postgresql":
+        if self._connection.kind is not StoreKind.POSTGRESQL:
             raise UsageError(
                 f"the store {self._store_name} is an SQLite file, which has no roles",
                 hint="who may read and write the file may do everything: see `ls -l`; PostgreSQL has roles",
@@ -53,7 +51,7 @@ class DatabaseRoleRows(EventRows):
         before = self._rights_of(role)
         statements = list(self._statements(role, rights, schema, owner))
         for statement in statements:
-            self._write(text(statement.replace(":", r"\:")))
+            self._write(statement)
         after = self._rights_of(role)
         if after != before:
             last = self.events(1, EventFilter((role,), (EventKind.ROLE_GRANTED,)))
@@ -69,14 +67,15 @@ class DatabaseRoleRows(EventRows):
 
     def _check(self, role: str) -> tuple[str, str]:
         """The store's schema and owner, if this connection may grant rights and the role can be restricted by them."""
-        query = text(
+        (found,) = self._read(
             "SELECT n.nspname, pg_get_userbyid(c.relowner) AS owner, pg_has_role(c.relowner, 'MEMBER') AS is_owner, "
             "r.rolname IS NOT NULL AS is_there, r.rolsuper OR r.rolbypassrls AS is_free, "
             "pg_has_role(r.oid, c.relowner, 'MEMBER') AS owns FROM pg_class c JOIN pg_namespace n "
             "ON n.oid = c.relnamespace LEFT JOIN pg_roles r ON r.rolname = :role "
-            "WHERE c.oid = to_regclass(:table)"
-        ).bindparams(role=role, table=tables.VERSION_TABLE)
-        (found,) = self._read(query)
+            "WHERE c.oid = to_regclass(:table)",
+            role=role,
+            table=VERSION_TABLE,
+        )
         if not found.is_owner:
             raise StoreUnusable(
                 f"only the owner of the store {self._store_name} can grant rights on it",
@@ -94,20 +93,19 @@ class DatabaseRoleRows(EventRows):
         return str(found.nspname), str(found.owner)
 
     def _statements(self, role: str, rights: Rights, schema: str, owner: str) -> Iterator[str]:
-        preparer = self._connection.dialect.identifier_preparer
-        who, where = preparer.quote_identifier(role), preparer.quote_identifier(schema)
-        default = f"ALTER DEFAULT PRIVILEGES FOR ROLE {preparer.quote_identifier(owner)} IN SCHEMA {where}"
+        who, where = _quoted(role), _quoted(schema)
+        default = f"ALTER DEFAULT PRIVILEGES FOR ROLE {_quoted(owner)} IN SCHEMA {where}"
         for kind in ("TABLES", "SEQUENCES"):
             yield f"REVOKE ALL ON ALL {kind} IN SCHEMA {where} FROM {who}"
             yield f"{default} REVOKE ALL ON {kind} FROM {who}"
         yield f"REVOKE ALL ON SCHEMA {where} FROM {who}"
         for table, policy in self._policies(role):
-            yield f"DROP POLICY {preparer.quote_identifier(policy)} ON {table}"
+            yield f"DROP POLICY {_quoted(policy)} ON {table}"
         if rights.access is Access.NONE:
             return
         yield f"GRANT USAGE ON SCHEMA {where} TO {who}"
         if rights.access is Access.TENANT:
-            yield from self._tenant_statements(who, _policy_of(role, preparer), rights.tenant or "")
+            yield from self._tenant_statements(who, _policy_of(role), rights.tenant or "")
             return
         yield f"GRANT SELECT ON ALL TABLES IN SCHEMA {where} TO {who}"
         yield f"{default} GRANT SELECT ON TABLES TO {who}"
@@ -116,22 +114,23 @@ class DatabaseRoleRows(EventRows):
             yield f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {where} TO {who}"
             yield f"{default} GRANT USAGE ON SEQUENCES TO {who}"
             yield f"{default} GRANT {changes} ON TABLES TO {who}"
-            names = [table.name for table in metadata.sorted_tables if table is not tables.events]
+            columns_of = _columns()
+            names = columns_of.keys() - {"events", VERSION_TABLE}
             yield f"GRANT {changes} ON {', '.join(sorted(names))} TO {who}"
-            columns = [preparer.quote(one.name) for one in tables.events.c if one.name not in _CHOSEN_BY_THE_DATABASE]
+            columns = [name for name in columns_of["events"] if name not in _CHOSEN_BY_THE_DATABASE]
             yield f"GRANT INSERT ({', '.join(columns)}) ON events TO {who}"
 
     def _tenant_statements(self, who: str, policy: str, tenant: str) -> Iterator[str]:
         value = "'" + tenant.replace("'", "''") + "'"
         open_tables = {row.tablename for row in self._read(_POLICIES) if row.policyname == _EVERY_ROW}
-        names = [*(table.name for table in metadata.sorted_tables), tables.VERSION_TABLE]
-        for name in sorted(names):
+        columns_of = _columns()
+        for name, columns in sorted(columns_of.items()):
             if name not in open_tables:
                 yield f"CREATE POLICY {_EVERY_ROW} ON {name} USING (true) WITH CHECK (true)"
                 yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
-            rule = _rule(name, metadata.tables.get(name)).format(tenant=value)
+            rule = _rule(name, columns).format(tenant=value)
             yield f"CREATE POLICY {policy} ON {name} AS RESTRICTIVE FOR SELECT TO {who} USING ({rule})"
-        yield f"GRANT SELECT ON {', '.join(sorted(names))} TO {who}"
+        yield f"GRANT SELECT ON {', '.join(sorted(columns_of))} TO {who}"
 
     def _policies(self, role: str) -> list[tuple[str, str]]:
         """The restricting policies of a role: table and name."""
@@ -143,31 +142,44 @@ class DatabaseRoleRows(EventRows):
 
     def _rights_of(self, role: str) -> list[str]:
         """The rights of the role, one line for each kind of right on a table, a column or a sequence, sorted."""
-        query = text(
+        rows = self._read(
             "SELECT 'rows' AS what, tablename AS thing, qual AS right FROM pg_policies "
             "WHERE schemaname = current_schema() AND permissive = 'RESTRICTIVE' AND roles = ARRAY[:role]::name[] "
             "UNION ALL SELECT 'table', c.relname, a.privilege_type FROM pg_class c, aclexplode(c.relacl) a, pg_roles r "
             "WHERE c.relnamespace = current_schema()::regnamespace AND a.grantee = r.oid AND r.rolname = :role "
             "UNION ALL SELECT 'column', c.relname || '.' || t.attname, a.privilege_type FROM pg_class c, "
             "pg_attribute t, aclexplode(t.attacl) a, pg_roles r WHERE t.attrelid = c.oid "
-            "AND c.relnamespace = current_schema()::regnamespace AND a.grantee = r.oid AND r.rolname = :role"
-        ).bindparams(role=role)
-        return sorted(f"{row.what} {row.thing}: {row.right}" for row in self._read(query))
+            "AND c.relnamespace = current_schema()::regnamespace AND a.grantee = r.oid AND r.rolname = :role",
+            role=role,
+        )
+        return sorted(f"{row.what} {row.thing}: {row.right}" for row in rows)
 
 
-_POLICIES = text(
+_POLICIES = (
     "SELECT tablename, policyname, permissive, roles FROM pg_policies WHERE schemaname = current_schema() "
     "ORDER BY tablename, policyname"
 )
 
 
-def _policy_of(role: str, preparer: object) -> str:
+def _columns() -> dict[str, list[str]]:
+    """The columns of each table of the store."""
+    from vgpuctl.store.tables import metadata
+
+    found = {table.name: [column.name for column in table.c] for table in metadata.sorted_tables}
+    return {**found, VERSION_TABLE: []}
+
+
+def _quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _policy_of(role: str) -> str:
     """The policy's name, quoted; PostgreSQL cuts names at 63 bytes, and a role's name has as many."""
-    quote = getattr(preparer, "quote_identifier")  # noqa: B009
-    return str(quote(f"of {role}"[:60]))
+    return _quoted(f"of {role}"[:60])
 
 
-def _rule(name: str, table: Table | None) -> str:
-    if table is not None and "tenant" in table.c:
+def _rule(name: str, columns: Sequence[str]) -> str:
+    if "tenant" in columns:
         return "tenant = {tenant}"
     return _RULES.get(name, "false")

@@ -2,20 +2,18 @@
 """Events: what happened and who did it, only ever added to."""
 
 import re
-from typing import Any
-
-from sqlalchemy import Column, ColumnElement, Row, delete, func, insert, or_, select, text
 
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, PrunedEvents, Value, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.times import format_time_to_second
 from vgpuctl.model.vm import Vm, host_name_of, printed_name
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row, given, matching
 from vgpuctl.store.rows import Rows
 
-_EVENTS = tables.events
-_DELETE_TRIGGER = text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name = 'events_no_delete'")
+_DELETE_TRIGGER = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name = 'events_no_delete'"
 
 
 class EventRows(Rows):
@@ -38,21 +36,20 @@ class EventRows(Rows):
 
         tenant, host: where `subject` belongs to one. before, after: the values that changed. evidence: what was read.
         """
-        self._write(
-            insert(_EVENTS).values(
-                at=self._clock() if at is None else at,
-                kind=kind.value,
-                subject=codec.plain_text(subject),
-                detail=codec.plain_text(detail),
-                tenant=tenant,
-                host=host,
-                command=codec.plain_text(self._actor.command) or None,
-                os_user=codec.plain_text(self._actor.os_user) or None,
-                client_host=codec.plain_text(self._actor.client_host) or None,
-                before=_written(before),
-                after=_written(after),
-                evidence=_written(evidence),
-            )
+        self._insert(
+            "events",
+            at=self._clock() if at is None else at,
+            kind=kind.value,
+            subject=codec.plain_text(subject),
+            detail=codec.plain_text(detail),
+            tenant=tenant,
+            host=host,
+            command=codec.plain_text(self._actor.command) or None,
+            os_user=codec.plain_text(self._actor.os_user) or None,
+            client_host=codec.plain_text(self._actor.client_host) or None,
+            before=_written(before),
+            after=_written(after),
+            evidence=_written(evidence),
         )
 
     def add_vm_event(
@@ -79,10 +76,8 @@ class EventRows(Rows):
 
     def events(self, limit: int | None, wanted: EventFilter = EVERY_EVENT) -> list[Event]:
         """The last `limit` events that fit, the oldest of them first. limit: None for all of them."""
-        query = select(_EVENTS).where(*_conditions(wanted)).order_by(_EVENTS.c.id.desc())
-        if limit is not None:
-            query = query.limit(limit)
-        return [_event(row) for row in reversed(self._read(query))]
+        rows = self._events(wanted, "DESC" if limit is None else "DESC LIMIT :limit", limit)
+        return [_event(row) for row in reversed(rows)]
 
     def next_events(self, limit: int, wanted: EventFilter) -> list[Event]:
         """The first `limit` events that fit, the oldest first.
@@ -90,12 +85,17 @@ class EventRows(Rows):
         The writers of a store take turns, so an event with a lower number never appears later: to follow the store,
         ask again with the number of the last event as `after_id`.
         """
-        query = select(_EVENTS).where(*_conditions(wanted)).order_by(_EVENTS.c.id).limit(limit)
-        return [_event(row) for row in self._read(query)]
+        return [_event(row) for row in self._events(wanted, "LIMIT :limit", limit)]
+
+    def _events(self, wanted: EventFilter, order: str, limit: int | None) -> list[Row]:
+        conditions, values = _conditions(wanted, regular="REGEXP" if self._connection.kind is StoreKind.SQLITE else "~")
+        where = " AND ".join(conditions) or "true"
+        return self._read(f"SELECT * FROM events WHERE {where} ORDER BY id {order}", limit=limit, **values)
 
     def last_event_id(self) -> int:
         """The number of the newest event, 0 when there is none."""
-        return self._read(select(func.max(_EVENTS.c.id)))[0][0] or 0
+        (row,) = self._read("SELECT max(id) AS id FROM events")
+        return row.id or 0
 
     def prune_events(self, until: float, *, dry_run: bool = False) -> PrunedEvents:
         """Delete the events before a time, and add an event of it. until: seconds since the epoch, UTC.
@@ -103,64 +103,65 @@ class EventRows(Rows):
         SQLite's trigger against it is put away for the length of this transaction. Raises StoreUnusable for a role of
         PostgreSQL that does not own the store.
         """
-        old = _EVENTS.c.at < until
-        ids = _EVENTS.c.id
-        at = _EVENTS.c.at
-        found = select(func.count(), func.min(ids), func.max(ids), func.min(at), func.max(at)).where(old)
-        count, first_id, last_id, first_at, last_at = tuple(self._read(found)[0])
-        pruned = PrunedEvents(until, count, first_id, last_id, first_at, last_at)
-        if dry_run or not count:
+        (found,) = self._read(
+            "SELECT count(*) AS events, min(id) AS first_id, max(id) AS last_id, min(at) AS first_at, "
+            "max(at) AS last_at FROM events WHERE at < :until",
+            until=until,
+        )
+        pruned = PrunedEvents(until, found.events, found.first_id, found.last_id, found.first_at, found.last_at)
+        if dry_run or not found.events:
             return pruned
-        if self._connection.dialect.name == "postgresql":
+        delete = "DELETE FROM events WHERE at < :until"
+        if self._connection.kind is StoreKind.POSTGRESQL:
             self._refuse_without_right_to_delete()
-            self._write(delete(_EVENTS).where(old))
+            self._write(delete, until=until)
         else:
             (trigger,) = self._read(_DELETE_TRIGGER)
-            self._write(text(f"DROP TRIGGER {trigger.name}"))
-            self._write(delete(_EVENTS).where(old))
-            self._write(text(trigger.sql))
-        before = {"events": count, "from id": first_id, "to id": last_id}
-        times = {"from": format_time_to_second(first_at), "to": format_time_to_second(last_at)}
+            self._write(f"DROP TRIGGER {trigger.name}")
+            self._write(delete, until=until)
+            self._write(trigger.sql)
+        before = {"events": found.events, "from id": found.first_id, "to id": found.last_id}
+        times = {"from": format_time_to_second(found.first_at), "to": format_time_to_second(found.last_at)}
         self.add_event(EventKind.EVENTS_PRUNED, "events", before={**before, **times}, after={"events": 0})
         return pruned
 
     def _refuse_without_right_to_delete(self) -> None:
-        ((may,),) = self._read(text("SELECT has_table_privilege('events', 'DELETE')"))
-        if not may:
+        (row,) = self._read("SELECT has_table_privilege('events', 'DELETE') AS may_delete")
+        if not row.may_delete:
             raise StoreUnusable(
                 f"only the owner of the store {self._store_name} can prune events",
                 hint="connect as the role that owns the database",
             )
 
 
-def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
-    columns = _EVENTS.c
-    found = [columns.id > wanted.after_id] if wanted.after_id else []
-    if wanted.before_id is not None:
-        found.append(columns.id < wanted.before_id)
-    equal = (
-        (columns.tenant, wanted.tenant),
-        (columns.host, wanted.host),
-        (columns.command, wanted.command),
-        (columns.database_role, wanted.database_role),
+def _conditions(wanted: EventFilter, *, regular: str) -> tuple[list[str], dict[str, object]]:
+    """The conditions and their values. regular: the database's operator for regular expressions."""
+    equal = given(
+        tenant=wanted.tenant,
+        host=wanted.host,
+        command=wanted.command,
+        database_role=wanted.database_role,
+        subject=[form for one in wanted.subjects for form in _forms(one)] or None,
+        os_user=None if wanted.user is None else [wanted.user, f"{wanted.user} (root)"],
     )
-    found += [column == value for column, value in equal if value is not None]
-    if wanted.subjects:
-        found.append(columns.subject.in_([form for one in wanted.subjects for form in _forms(one)]))
-    if wanted.kinds:
-        found.append(or_(*(_fits(columns.kind, kind) for kind in wanted.kinds)))
+    found, values = [matching(equal)], dict(equal)
+    for name, condition, value in (
+        ("after_id", "id > :after_id", wanted.after_id or None),
+        ("before_id", "id < :before_id", wanted.before_id),
+        ("since", "at >= :since", wanted.since),
+        ("until", "at < :until", wanted.until),
+    ):
+        if value is not None:
+            found.append(condition)
+            values[name] = value
+    kinds = {f"kind_{number}": _like(kind) for number, kind in enumerate(wanted.kinds)}
+    if kinds:
+        found.append("(" + " OR ".join(f"kind LIKE :{name} ESCAPE '!'" for name in kinds) + ")")
     if wanted.tenant is not None and wanted.node_pool is not None:
         names = "|".join(map(re.escape, _forms(printed_name(wanted.tenant, wanted.node_pool))))
-        nodes = rf"^({names})-[0-9]{{3,4}}$"
-        label = f"{wanted.tenant}/{wanted.node_pool}"
-        found.append(or_(columns.subject == label, columns.subject.regexp_match(nodes)))
-    if wanted.user is not None:
-        found.append(columns.os_user.in_((wanted.user, f"{wanted.user} (root)")))
-    if wanted.since is not None:
-        found.append(columns.at >= wanted.since)
-    if wanted.until is not None:
-        found.append(columns.at < wanted.until)
-    return found
+        found.append(f"(subject = :pool OR subject {regular} :nodes)")
+        values |= {"pool": f"{wanted.tenant}/{wanted.node_pool}", "nodes": rf"^({names})-[0-9]{{3,4}}$"}
+    return found, values | kinds
 
 
 def _forms(subject: str) -> tuple[str, ...]:
@@ -175,11 +176,9 @@ def _printed(subject: str, tenant: str | None) -> str:
     return printed_name(tenant, subject.removeprefix(before)) if tenant and subject.startswith(before) else subject
 
 
-def _fits(column: Column[str], pattern: str) -> ColumnElement[bool]:
-    if "*" not in pattern:
-        return column == pattern
-    escaped = pattern.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    return column.like(escaped.replace("*", "%"), escape="!")
+def _like(pattern: str) -> str:
+    """A pattern with `*` as one of LIKE, with `!` as its escape."""
+    return pattern.replace("!", "!!").replace("%", "!%").replace("_", "!_").replace("*", "%")
 
 
 def _written(values: Values | None) -> str | None:
@@ -192,7 +191,7 @@ def _plain(value: Value) -> Value:
     return codec.plain_text(value) if isinstance(value, str) else value
 
 
-def _event(row: Row[Any]) -> Event:
+def _event(row: Row) -> Event:
     what = f"event {row.id}"
     return Event(
         row.id,

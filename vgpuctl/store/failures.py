@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of SQLAlchemy, sqlite3 and psycopg as errors of vgpuctl."""
-
-import sqlite3
-
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+"""Errors of sqlite3 and psycopg as errors of vgpuctl."""
 
 from vgpuctl.errors import ConcurrentChange, StateError, StoreOutcomeUnknown, StoreUnusable, UsageError
 
@@ -13,6 +9,7 @@ _SHOWN = 60
 _SAME_AGAIN = "run the same command again; it looks at the store anew"
 
 # SQLSTATE (PostgreSQL, appendix A) and sqlite3's names of result codes.
+_REFUSED_ROWS = ("23", "SQLITE_CONSTRAINT")
 _CONFLICTS = {"40001", "40P01", "SQLITE_BUSY_SNAPSHOT"}
 _FULL = {"53100", "SQLITE_FULL"}
 _HINTS = {
@@ -33,41 +30,55 @@ _HINTS = {
 }
 
 
-def translate(error: SQLAlchemyError, *, store_name: str, conflict: str | None = None) -> StateError:
+class DatabaseError(Exception):
+    """An error of the driver. It leaves the store translated.
+
+    code: the SQLSTATE or sqlite3's name of the result code, empty when there is none. is_lost: the connection is gone.
+    """
+
+    def __init__(self, error: BaseException, *, is_lost: bool = False) -> None:
+        super().__init__(" ".join(str(error).split()) or type(error).__name__)
+        self.code: str = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None) or ""
+        self.is_lost = is_lost
+
+
+class NoConnection(DatabaseError):
+    """No connection came about."""
+
+
+def translate(error: DatabaseError, *, store_name: str, conflict: str | None = None) -> StateError:
     """Turn a database error into ConcurrentChange (somebody was first) or StoreUnusable.
 
     conflict: what a refused constraint means here. The message never holds the password: drivers do not print it,
     and store_name hides it.
     """
-    said = answer(error)
-    if isinstance(error, IntegrityError):
+    said, code = str(error), error.code
+    if code.startswith(_REFUSED_ROWS):
         return ConcurrentChange(conflict or f"the store {store_name} refused a row: {said}", hint=_SAME_AGAIN)
-    code = error_code(error)
     if code in _CONFLICTS:
         return ConcurrentChange(f"another run changed the store {store_name} first: {said}", hint=_SAME_AGAIN)
     if code in ("SQLITE_BUSY", "55P03"):
         return StoreUnusable(f"the store {store_name} was locked for {BUSY_TIMEOUT_S} s: {said}", hint=_HINTS[code])
-    if isinstance(error, DBAPIError) and error.connection_invalidated:
+    if error.is_lost:
         return connection_lost(error, store_name=store_name)
     if code in _FULL:
         return StoreUnusable(f"the disk of the store {store_name} is full: {said}", hint=_HINTS[code])
     return StoreUnusable(f"the store {store_name} answered: {said}", hint=_HINTS.get(_family(code)))
 
 
-def connection_lost(error: SQLAlchemyError, *, store_name: str) -> StoreUnusable:
+def connection_lost(error: DatabaseError, *, store_name: str) -> StoreUnusable:
     """The connection ended before the commit: the server has rolled the transaction back."""
     return StoreUnusable(
-        f"the connection to the store {store_name} was lost; what this transaction changed was not committed: "
-        f"{answer(error)}",
+        f"the connection to the store {store_name} was lost; what this transaction changed was not committed: {error}",
         hint="when the database answers again, run `vgpuctl repair`, then the command",
     )
 
 
-def outcome_unknown(error: SQLAlchemyError, *, store_name: str) -> StoreOutcomeUnknown:
+def outcome_unknown(error: DatabaseError, *, store_name: str) -> StoreOutcomeUnknown:
     """The connection ended during the commit, and no server says what became of it."""
     return StoreOutcomeUnknown(
         f"the connection to the store {store_name} was lost during a commit, and no primary answered since: the "
-        f"transaction may be committed or not: {answer(error)}",
+        f"transaction may be committed or not: {error}",
         hint="when the database answers again, run `vgpuctl repair`, then the command; both look at what is there",
     )
 
@@ -78,20 +89,6 @@ def not_utf_8(error: UnicodeEncodeError) -> UsageError:
         f"the text {str(error.object)[:_SHOWN]!a} is not UTF-8, and the store holds nothing else",
         hint="give names and reasons in UTF-8; `locale` shows the terminal's encoding",
     )
-
-
-def answer(error: SQLAlchemyError) -> str:
-    """The database's own message in one line."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return " ".join(str(cause).split()) or type(cause).__name__
-
-
-def error_code(error: SQLAlchemyError) -> str:
-    """The SQLSTATE or sqlite3's name of the result code; empty when there is none."""
-    cause = error.orig if isinstance(error, DBAPIError) else None
-    if isinstance(cause, sqlite3.Error):
-        return getattr(cause, "sqlite_errorname", None) or ""
-    return getattr(cause, "sqlstate", None) or ""
 
 
 def _family(code: str) -> str:

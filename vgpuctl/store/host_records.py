@@ -3,12 +3,8 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
-
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
 from vgpuctl.store.rows import Rows
-
-_RECORDS = tables.host_records
 
 
 @dataclass(frozen=True)
@@ -27,23 +23,23 @@ class HostRecordRows(Rows):
     def save_host_record(self, host: str, kind: str, content: str) -> None:
         """Write a record, in place of the one there was."""
         text = codec.plain_text(content)
-        self._put(_RECORDS, {"host": host, "kind": kind}, content=text, at=self._clock())
+        self._put("host_records", {"host": host, "kind": kind}, content=text, at=self._clock())
 
     def host_record(self, host: str, kind: str) -> HostRecord | None:
         """One record, None when there is none."""
-        for row in self._read(select(_RECORDS).where(_RECORDS.c.host == host, _RECORDS.c.kind == kind)):
+        for row in self._find("host_records", host=host, kind=kind):
             return HostRecord(row.host, row.kind, row.content, row.at)
         return None
 
     def host_records(self, kind: str) -> list[HostRecord]:
         """Every host's record of a kind, by host."""
-        rows = self._read(select(_RECORDS).where(_RECORDS.c.kind == kind).order_by(_RECORDS.c.host))
+        rows = self._find("host_records", order="host", kind=kind)
         return [HostRecord(row.host, row.kind, row.content, row.at) for row in rows]
 
     def drop_host_records(self, host: str) -> None:
         """Forget every record of a host."""
-        self._write(delete(_RECORDS).where(_RECORDS.c.host == host))
+        self._delete("host_records", host=host)
 
     def drop_host_record(self, host: str, kind: str) -> None:
         """Forget a record, if there is one."""
-        self._write(delete(_RECORDS).where(_RECORDS.c.host == host, _RECORDS.c.kind == kind))
+        self._delete("host_records", host=host, kind=kind)

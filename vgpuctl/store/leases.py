@@ -5,21 +5,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
-
 from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.vm import printed_name
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row, given, matching
 from vgpuctl.store.events import EventRows
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.reclaims import ReclaimRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
-_LEASES = tables.leases
+_LIVE = "SELECT * FROM leases WHERE state <> 'gone'"
 _NOTED = {LeaseState.GONE: EventKind.LEASE_RELEASED, LeaseState.BROKEN: EventKind.LEASE_BROKEN}
 
 
@@ -48,17 +47,9 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
 
     def leases(self, host: str | None = None, vm_uuid: str | None = None, *, live_only: bool = True) -> list[Lease]:
         """Leases of a host, a VM, both, or all; by host, tenant, VM and index. live_only: without those `gone`."""
-        query = select(_LEASES)
-        if host is not None:
-            query = query.where(_LEASES.c.host == host)
-        if vm_uuid is not None:
-            query = query.where(_LEASES.c.vm_uuid == vm_uuid)
-        if live_only:
-            query = query.where(_LEASES.c.state != LeaseState.GONE.value)
-        rows = sorted(
-            self._read(query),
-            key=lambda row: (row.host, row.tenant, row.vm_name, row.position, row.created_at, row.id),
-        )
+        equal = given(host=host, vm_uuid=vm_uuid)
+        found = self._read(f"{_LIVE} AND {matching(equal)}", **equal) if live_only else self._find("leases", **equal)
+        rows = sorted(found, key=lambda row: (row.host, row.tenant, row.vm_name, row.position, row.created_at, row.id))
         return [_lease(row) for row in rows]
 
     def set_lease_state(self, lease_id: str, state: LeaseState, problem: str | None = None) -> None:
@@ -137,9 +128,8 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
     def _faults(self) -> list[tuple[Lease | None, str, float, str]]:
         """Each with the lease whose interval begins (None: it ends), the lease's id, and when."""
         open_ids = self._open_intervals()
-        counted = select(tables.usage.c.lease_id).where(tables.usage.c.ended_at.is_(None))
-        rows = {row.id: row for row in self._read(select(_LEASES).where(_LEASES.c.id.in_(counted)))} | {
-            row.id: row for row in self._read(select(_LEASES).where(_LEASES.c.state != LeaseState.GONE.value))
+        rows = {
+            row.id: row for row in self._read(f"{_LIVE} OR id IN (SELECT lease_id FROM usage WHERE ended_at IS NULL)")
         }
         faults: list[tuple[Lease | None, str, float, str]] = []
         for lease_id in sorted(open_ids):
@@ -166,41 +156,38 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
         self.tenant(lease.tenant)
         self.end_claims_of(lease.tenant, lease.vm_name)
         now = self._clock()
-        self._write(
-            insert(_LEASES).values(
-                id=lease.id,
-                vm_uuid=lease.vm_uuid,
-                tenant=lease.tenant,
-                vm_name=lease.vm_name,
-                host=lease.host,
-                position=lease.index,
-                device=lease.share.device,
-                share=codec.encode(lease.share),
-                share_version=codec.SHARE_VERSION,
-                state=lease.state.value,
-                problem=None if lease.problem is None else codec.plain_text(lease.problem),
-                created_at=now,
-                changed_at=now,
-            ),
+        self._insert(
+            "leases",
+            id=lease.id,
+            vm_uuid=lease.vm_uuid,
+            tenant=lease.tenant,
+            vm_name=lease.vm_name,
+            host=lease.host,
+            position=lease.index,
+            device=lease.share.device,
+            share=codec.encode(lease.share),
+            share_version=codec.SHARE_VERSION,
+            state=lease.state.value,
+            problem=None if lease.problem is None else codec.plain_text(lease.problem),
+            created_at=now,
+            changed_at=now,
             conflict=f"{lease.share.device} on host {lease.host} is leased already, or GPU {lease.index} of VM "
             f"{lease.vm_name} has a lease",
         )
         self._follow(lease, lease.state)
 
-    def _lease_row(self, lease_id: str) -> Row[Any]:
-        for row in self._read(select(_LEASES).where(_LEASES.c.id == lease_id)):
+    def _lease_row(self, lease_id: str) -> Row:
+        for row in self._find("leases", id=lease_id):
             return row
         raise NotFound(f"there is no lease {lease_id} in the store {self._store_name}")
 
-    def _change_lease(self, row: Row[Any], **values: object) -> None:
+    def _change_lease(self, row: Row, **values: Any) -> None:
         device = values.get("device", row.device)
-        self._write(
-            update(_LEASES).where(_LEASES.c.id == row.id).values(changed_at=self._clock(), **values),
-            conflict=f"{device} on host {row.host} is leased already",
-        )
+        conflict = f"{device} on host {row.host} is leased already"
+        self._update("leases", {"id": row.id}, conflict=conflict, changed_at=self._clock(), **values)
 
 
-def _lease(row: Row[Any]) -> Lease:
+def _lease(row: Row) -> Lease:
     held = codec.decode_share(row.share, row.share_version, what=f"lease {row.id} of {row.device}")
     return Lease(
         row.id,

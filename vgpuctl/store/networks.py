@@ -5,10 +5,8 @@ import difflib
 import uuid
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import msgspec
-from sqlalchemy import Row, delete, func, insert, select, update
 
 from vgpuctl import typed_json
 from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, StateError, StoreUnusable
@@ -24,10 +22,9 @@ from vgpuctl.model.network import (
     mac_address,
     monitor_of,
 )
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row, given
 from vgpuctl.store.tenants import TenantRows
-
-_NETWORKS, _ADDRESSES, _PORTS = tables.networks, tables.addresses, tables.ports
 
 
 class NetworkRows(TenantRows):
@@ -40,18 +37,17 @@ class NetworkRows(TenantRows):
         """
         request = network.request
         self.tenant(request.tenant)
-        self._write(
-            insert(_NETWORKS).values(
-                id=network.id,
-                tenant=request.tenant,
-                name=request.name,
-                backend=request.backend.value,
-                host=request.host,
-                state=network.state.value,
-                request=codec.encode(request),
-                created_at=self._clock(),
-                label=network.host_name,
-            ),
+        self._insert(
+            "networks",
+            id=network.id,
+            tenant=request.tenant,
+            name=request.name,
+            backend=request.backend.value,
+            host=request.host,
+            state=network.state.value,
+            request=codec.encode(request),
+            created_at=self._clock(),
+            label=network.host_name,
             conflict=f"another run has just created network {request.name} of tenant {request.tenant}",
         )
         self._hold_address(network.id, network.gateway, AddressKind.GATEWAY, network.id)
@@ -60,15 +56,14 @@ class NetworkRows(TenantRows):
 
     def find_network(self, tenant: str, name: str) -> Network | None:
         """One network by its tenant and name, None when there is none."""
-        for row in self._read(select(_NETWORKS).where(_NETWORKS.c.tenant == tenant, _NETWORKS.c.name == name)):
+        for row in self._find("networks", tenant=tenant, name=name):
             return _network(row)
         return None
 
     def network_labelled(self, label: str) -> Network | None:
         """The network of any tenant that hosts know by this name, None when there is none."""
-        column = _NETWORKS.c.label
-        found = map(_network, self._read(select(_NETWORKS).where((column == label) | column.is_(None))))
-        return next((network for network in found if network.host_name == label), None)
+        rows = self._read("SELECT * FROM networks WHERE label = :label OR label IS NULL", label=label)
+        return next((network for network in map(_network, rows) if network.host_name == label), None)
 
     def network(self, tenant: str, name: str) -> Network:
         """One network by its tenant and name. Raises NotFound, with names that are near."""
@@ -84,17 +79,12 @@ class NetworkRows(TenantRows):
 
     def networks(self, tenant: str | None = None, host: str | None = None) -> list[Network]:
         """Networks of a tenant, a host, both, or all; by tenant and name."""
-        query = select(_NETWORKS)
-        if tenant is not None:
-            query = query.where(_NETWORKS.c.tenant == tenant)
-        if host is not None:
-            query = query.where(_NETWORKS.c.host == host)
-        found = [_network(row) for row in self._read(query)]
+        found = map(_network, self._find("networks", **given(tenant=tenant, host=host)))
         return sorted(found, key=lambda network: (network.request.tenant, network.request.name))
 
     def set_network_state(self, network_id: str, state: NetworkState) -> None:
         """Set a network's state. Raises NotFound."""
-        if self._write(update(_NETWORKS).where(_NETWORKS.c.id == network_id).values(state=state.value)).rowcount != 1:
+        if self._update("networks", {"id": network_id}, state=state.value) != 1:
             raise NotFound(
                 f"there is no network with id {network_id} in the store {self._store_name}",
                 hint="another run may have deleted it; see `vgpuctl list-networks`",
@@ -112,8 +102,8 @@ class NetworkRows(TenantRows):
                 context=[f"{port.address} is VM {port.vm_uuid}'s" for port in held[:20]],
                 hint="delete its VMs first",
             )
-        self._write(delete(_ADDRESSES).where(_ADDRESSES.c.network_id == network_id))
-        return self._write(delete(_NETWORKS).where(_NETWORKS.c.id == network_id)).rowcount == 1
+        self._delete("addresses", network_id=network_id)
+        return self._delete("networks", id=network_id) == 1
 
     def free_port(self, network: Network, vm_uuid: str, position: int = 0, *, also_taken: Collection[str] = ()) -> Port:
         """Choose a place in a network, without taking it: the lowest free address and a MAC address nobody has.
@@ -145,62 +135,51 @@ class NetworkRows(TenantRows):
     def restore_port(self, port: Port) -> None:
         """Note the place in a network that a VM has. Raises ConcurrentChange when another has it in the store."""
         self._hold_address(port.network_id, port.address, AddressKind.PORT, port.id)
-        self._write(
-            insert(_PORTS).values(**msgspec.to_builtins(port)),
-            conflict=f"interface {port.position} of VM {port.vm_uuid}, or {port.address}, was given by another run",
-        )
+        conflict = f"interface {port.position} of VM {port.vm_uuid}, or {port.address}, was given by another run"
+        self._insert("ports", conflict=conflict, **msgspec.to_builtins(port))
 
     def delete_port(self, port: Port) -> bool:
         """Delete a port, so that its address is free. Returns False when it was gone already."""
-        self._write(delete(_ADDRESSES).where(_ADDRESSES.c.holder == port.id))
-        return self._write(delete(_PORTS).where(_PORTS.c.id == port.id)).rowcount == 1
+        self._delete("addresses", holder=port.id)
+        return self._delete("ports", id=port.id) == 1
 
     def ports(self, network_id: str | None = None, vm_uuid: str | None = None) -> list[Port]:
         """Ports of a network, a VM, or all; by network and address."""
-        query = select(_PORTS)
-        if network_id is not None:
-            query = query.where(_PORTS.c.network_id == network_id)
-        if vm_uuid is not None:
-            query = query.where(_PORTS.c.vm_uuid == vm_uuid)
-        found = [Port(**row._mapping) for row in self._read(query)]
+        found = [Port(**vars(row)) for row in self._find("ports", **given(network_id=network_id, vm_uuid=vm_uuid))]
         return sorted(found, key=lambda port: (port.network_id, tuple(map(int, port.address.split(".")))))
 
     def attachments(self, vm_uuid: str) -> list[Attachment]:
         """The ports of one VM with their networks, in the order of the VM's interfaces."""
         found = []
         for port in sorted(self.ports(vm_uuid=vm_uuid), key=lambda port: port.position):
-            for row in self._read(select(_NETWORKS).where(_NETWORKS.c.id == port.network_id)):
+            for row in self._find("networks", id=port.network_id):
                 found.append(Attachment(_network(row), port))
         return found
 
     def addresses(self, network_id: str) -> dict[str, AddressKind]:
         """Every held address of a network and who holds it."""
-        rows = self._read(select(_ADDRESSES).where(_ADDRESSES.c.network_id == network_id))
-        return {row.address: AddressKind(row.kind) for row in rows}
+        return {row.address: AddressKind(row.kind) for row in self._find("addresses", network_id=network_id)}
 
     def held_addresses(self) -> dict[str, int]:
         """How many addresses of each network somebody holds, by the network's id."""
-        network_id = _ADDRESSES.c.network_id
-        rows = self._read(select(network_id, func.count().label("held")).group_by(network_id))
+        rows = self._read("SELECT network_id, count(*) AS held FROM addresses GROUP BY network_id")
         return {row.network_id: row.held for row in rows}
 
     def _hold_address(self, network_id: str, address: str, kind: AddressKind, holder: str) -> None:
-        self._write(
-            insert(_ADDRESSES).values(network_id=network_id, address=address, kind=kind.value, holder=holder),
-            conflict=f"another run has just taken the address {address}",
-        )
+        row = {"network_id": network_id, "address": address, "kind": kind.value, "holder": holder}
+        self._insert("addresses", conflict=f"another run has just taken the address {address}", **row)
 
     def _free_mac_address(self, port_id: str) -> str:
         """40 bits meet by chance once there are a million ports; the next try has another digest."""
         attempt = 0
         while True:
             mac = mac_address(f"{port_id}/{attempt}" if attempt else port_id)
-            if not self._read(select(_PORTS.c.id).where(_PORTS.c.mac_address == mac)):
+            if not self._find("ports", mac_address=mac):
                 return mac
             attempt += 1
 
 
-def _network(row: Row[Any]) -> Network:
+def _network(row: Row) -> Network:
     try:
         request = typed_json.decode(row.request, NetworkRequest)
     except msgspec.MsgspecError as exc:

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
-
 from vgpuctl.errors import NotFound, StoreUnusable
 from vgpuctl.model.node_pool import JOIN_SECRETS, Node, NodePool
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row, given
 from vgpuctl.store.queue import QueueRows
 from vgpuctl.store.sealed import documents_of, with_documents
 
-_POOLS, _NODES = tables.node_pools, tables.nodes
 _JOIN = ""
 """The key of the join secrets among the sealed texts; no VM has this name."""
 _SEEN = ("running_at", "joined_at", "is_ready", "seen_at")
@@ -27,8 +25,7 @@ class NodePoolRows(QueueRows):
 
     def node_pools(self, tenant: str | None = None) -> list[NodePool]:
         """The pools of a tenant, or all, by tenant and name."""
-        query = select(_POOLS).order_by(_POOLS.c.tenant, _POOLS.c.name)
-        return [_pool(row) for row in self._read(query if tenant is None else query.where(_POOLS.c.tenant == tenant))]
+        return [_pool(row) for row in self._find("node_pools", order="tenant, name", **given(tenant=tenant))]
 
     def node_pool(self, tenant: str, name: str) -> NodePool:
         """One pool. Raises NotFound with the names there are."""
@@ -53,8 +50,9 @@ class NodePoolRows(QueueRows):
         if join:
             texts[_JOIN] = join
         self._put(
-            _POOLS,
-            {"tenant": pool.tenant, "name": pool.name, "created_at": self._clock(), "never_joined": 0},
+            "node_pools",
+            _key(pool),
+            new={"created_at": self._clock(), "never_joined": 0},
             spec=codec.encode(pool),
             spec_version=codec.NODE_POOL_VERSION,
             secrets=self._key_file.seal(texts, what=_what(pool)) if texts else None,
@@ -62,9 +60,7 @@ class NodePoolRows(QueueRows):
 
     def with_pool_secrets(self, pool: NodePool) -> NodePool:
         """The pool with the content of its secrets. Raises StoreUnusable without the key, or for another's row."""
-        for row in self._read(
-            select(_POOLS.c.secrets).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name)
-        ):
+        for row in self._find("node_pools", **_key(pool)):
             if row.secrets is None:
                 return pool
             texts = self._key_file.open(row.secrets, what=_what(pool))
@@ -80,104 +76,98 @@ class NodePoolRows(QueueRows):
 
     def delete_node_pool(self, pool: NodePool) -> None:
         """Delete a pool that has no nodes."""
-        self._write(delete(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name))
+        self._delete("node_pools", **_key(pool))
 
     def never_joined(self, pool: NodePool) -> tuple[int, float | None]:
         """How many nodes in succession never joined their cluster, and when the last one was given up."""
-        for row in self._read(select(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name)):
+        for row in self._find("node_pools", **_key(pool)):
             return row.never_joined, row.never_joined_at
         return 0, None
 
     def note_never_joined(self, pool: NodePool, count: int) -> None:
         """Note how many nodes in succession never joined, the last one now; 0 when one has joined."""
-        values = {"never_joined": count, "never_joined_at": self._clock() if count else None}
-        self._write(update(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name).values(**values))
+        at = self._clock() if count else None
+        self._update("node_pools", _key(pool), never_joined=count, never_joined_at=at)
 
     def least_allocatable(self, tenant: str, name: str) -> dict[str, int]:
         """The least that ready nodes of a pool had for pods, as last seen; empty where none was seen.
 
         CPUs in thousandths, memory and storage in bytes, by the names of Kubernetes' resources.
         """
-        query = select(_POOLS.c.least_allocatable).where(_POOLS.c.tenant == tenant, _POOLS.c.name == name)
-        for row in self._read(query):
+        for row in self._find("node_pools", tenant=tenant, name=name):
             return codec.decode_amounts(row.least_allocatable, what=f"node pool {tenant}/{name}")
         return {}
 
     def note_least_allocatable(self, pool: NodePool, amounts: Mapping[str, int]) -> None:
         """Replace it."""
-        values = {"least_allocatable": codec.encode(dict(sorted(amounts.items())))}
-        self._write(update(_POOLS).where(_POOLS.c.tenant == pool.tenant, _POOLS.c.name == pool.name).values(values))
+        self._update("node_pools", _key(pool), least_allocatable=codec.encode(dict(sorted(amounts.items()))))
 
     def nodes(self, tenant: str | None = None, pool: str | None = None) -> list[Node]:
         """The wanted and leaving nodes of a pool, a tenant, or all, by name."""
-        query = select(_NODES).order_by(_NODES.c.tenant, _NODES.c.name)
-        for column, value in ((_NODES.c.tenant, tenant), (_NODES.c.pool, pool)):
-            if value is not None:
-                query = query.where(column == value)
-        return [_node(row) for row in self._read(query)]
+        return [_node(row) for row in self._find("nodes", order="tenant, name", **given(tenant=tenant, pool=pool))]
 
     def node(self, tenant: str, name: str) -> Node | None:
         """One node; None for an unknown name."""
-        rows = self._read(select(_NODES).where(_NODES.c.tenant == tenant, _NODES.c.name == name))
-        return next(map(_node, rows), None)
+        return next(map(_node, self._find("nodes", tenant=tenant, name=name)), None)
 
     def node_of_vm(self, vm_uuid: str) -> Node | None:
         """The node of a VM; None for any other VM."""
-        return next(map(_node, self._read(select(_NODES).where(_NODES.c.vm_uuid == vm_uuid))), None)
+        return next(map(_node, self._find("nodes", vm_uuid=vm_uuid)), None)
 
     def node_uuids(self, tenant: str, names: Sequence[str]) -> dict[str, str]:
         """The UUIDs that the VMs of these names get, as far as they are wanted nodes."""
-        query = select(_NODES.c.name, _NODES.c.vm_uuid).where(
-            _NODES.c.tenant == tenant, _NODES.c.name.in_(names), _NODES.c.leaving_at.is_(None)
-        )
-        return {row.name: row.vm_uuid for row in self._read(query)}
+        rows = self._find("nodes", tenant=tenant, name=list(names), leaving_at=None)
+        return {row.name: row.vm_uuid for row in rows}
 
     def add_node(self, node: Node) -> None:
         """Add a wanted node. Raises ConcurrentChange when the tenant has a node of this name."""
-        self._write(
-            insert(_NODES).values(
-                tenant=node.tenant,
-                name=node.name,
-                pool=node.pool,
-                vm_uuid=node.vm_uuid,
-                wanted_at=node.wanted_at,
-                jobs=codec.encode(node.jobs),
-                is_drained=False,
-                wanted_again=False,
-            ),
+        self._insert(
+            "nodes",
+            tenant=node.tenant,
+            name=node.name,
+            pool=node.pool,
+            vm_uuid=node.vm_uuid,
+            wanted_at=node.wanted_at,
+            jobs=codec.encode(node.jobs),
+            is_drained=False,
+            wanted_again=False,
             conflict=f"another run has just asked for node {node.printed_name}",
         )
 
     def note_node_seen(self, node: Node) -> None:
         """Note what was seen of a node: running, joined, ready, and when."""
-        self._write(update(_NODES).where(*_is(node)).values({name: getattr(node, name) for name in _SEEN}))
+        self._update("nodes", _is(node), **{name: getattr(node, name) for name in _SEEN})
 
     def note_node_leaving(self, node: Node) -> None:
         """Note that a node is let go, whether it is drained, and whether it is wanted again; and its jobs."""
         values = {name: getattr(node, name) for name in _LEAVING} | {"jobs": codec.encode(node.jobs)}
         if node.leave_reason is not None:
             values["leave_reason"] = codec.plain_text(node.leave_reason)
-        self._write(update(_NODES).where(*_is(node)).values(values))
+        self._update("nodes", _is(node), **values)
 
     def delete_node(self, node: Node) -> bool:
         """Forget a node. Returns False when another run has forgotten or replaced it."""
-        return self._write(delete(_NODES).where(*_is(node))).rowcount == 1
+        return self._delete("nodes", **_is(node)) == 1
 
 
-def _is(node: Node) -> tuple[Any, ...]:
-    return _NODES.c.tenant == node.tenant, _NODES.c.vm_uuid == node.vm_uuid
+def _key(pool: NodePool) -> dict[str, Any]:
+    return {"tenant": pool.tenant, "name": pool.name}
+
+
+def _is(node: Node) -> dict[str, Any]:
+    return {"tenant": node.tenant, "vm_uuid": node.vm_uuid}
 
 
 def _what(pool: NodePool) -> str:
     return f"the secrets of node pool {pool.printed_name}"
 
 
-def _pool(row: Row[Any]) -> NodePool:
+def _pool(row: Row) -> NodePool:
     what = f"node pool {row.tenant}/{row.name}"
     return codec.decode_node_pool(row.spec, row.spec_version, what=what)
 
 
-def _node(row: Row[Any]) -> Node:
+def _node(row: Row) -> Node:
     return Node(
         row.tenant,
         row.pool,

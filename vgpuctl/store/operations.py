@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The journal: a row for each running changing command, so that `repair` knows what a killed run was doing."""
 
-from sqlalchemy import delete, insert, select
+from typing import Any
 
 from vgpuctl.errors import ConcurrentChange
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import insertion
 from vgpuctl.store.liveness import is_running, this_process
 from vgpuctl.store.records import Operation
 from vgpuctl.store.rows import Rows
 
 COLLECTING = "gc"
-_OPERATIONS = tables.operations
 
 
 class OperationRows(Rows):
@@ -35,36 +35,32 @@ class OperationRows(Rows):
             self.refuse_while_busy(subject)
         process = this_process()
         is_this = pid in (None, process.pid) and hostname in (None, process.hostname)
-        inserted = self._write(
-            insert(_OPERATIONS)
-            .values(
-                kind=kind,
-                subject=codec.plain_text(subject),
-                detail=codec.plain_text(detail),
-                pid=process.pid if pid is None else pid,
-                hostname=process.hostname if hostname is None else hostname,
-                machine=process.machine if hostname in (None, process.hostname) else "",
-                process_start=process.start if is_this else "",
-                begun_at=self._clock(),
-            )
-            .returning(_OPERATIONS.c.id)
-        )
-        return int(inserted.scalar_one())
+        row: dict[str, Any] = {
+            "kind": kind,
+            "subject": codec.plain_text(subject),
+            "detail": codec.plain_text(detail),
+            "pid": process.pid if pid is None else pid,
+            "hostname": process.hostname if hostname is None else hostname,
+            "machine": process.machine if hostname in (None, process.hostname) else "",
+            "process_start": process.start if is_this else "",
+            "begun_at": self._clock(),
+        }
+        (inserted,) = self._write(f"{insertion('operations', row)} RETURNING id", **row).rows
+        return int(inserted.id)
 
     def end_operation(self, operation_id: int) -> None:
         """Remove the note: the command is done or rolled back. A second call changes nothing."""
-        self._write(delete(_OPERATIONS).where(_OPERATIONS.c.id == operation_id))
+        self._delete("operations", id=operation_id)
 
     def end_own_operations(self, subject: str) -> None:
         """Take away the notes of this process on a subject, in the transaction that makes its rows final."""
         process = this_process()
-        self._write(
-            delete(_OPERATIONS).where(
-                _OPERATIONS.c.subject == codec.plain_text(subject),
-                _OPERATIONS.c.pid == process.pid,
-                _OPERATIONS.c.hostname == process.hostname,
-                _OPERATIONS.c.process_start == process.start,
-            )
+        self._delete(
+            "operations",
+            subject=codec.plain_text(subject),
+            pid=process.pid,
+            hostname=process.hostname,
+            process_start=process.start,
         )
 
     def end_dead_operations(self, subject: str) -> None:
@@ -75,8 +71,7 @@ class OperationRows(Rows):
 
     def open_operations(self) -> list[Operation]:
         """Every operation that has not ended, the oldest first; liveness.is_running knows which still run."""
-        rows = self._read(select(_OPERATIONS).order_by(_OPERATIONS.c.id))
-        return [Operation(**row._mapping) for row in rows]
+        return [Operation(**vars(row)) for row in self._find("operations", order="id")]
 
     def refuse_while_busy(self, subject: str, *, kind: str | None = None) -> None:
         """Raise ConcurrentChange when a run (of one kind) that may be alive has an open operation on the subject."""

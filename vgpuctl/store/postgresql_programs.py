@@ -8,12 +8,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
-
 from vgpuctl.errors import StoreUnusable, UsageError
 from vgpuctl.local_files import is_full_answer, room_refused
-from vgpuctl.store.failures import translate
+from vgpuctl.store import postgresql
+from vgpuctl.store.address import PostgresqlAddress
+from vgpuctl.store.failures import DatabaseError, translate
 
 TIME_LIMIT_S = 3600
 _VERSION = re.compile(r"\(PostgreSQL\) (\d{1,18})")
@@ -21,14 +20,14 @@ _LOCK_WAIT_MS = 15_000
 _NOT_THE_OWNER = ("permission denied", "must be owner", "row-level security")
 
 
-def dump(engine: Engine, path: Path, *, store_name: str) -> None:
+def dump(address: PostgresqlAddress, path: Path) -> None:
     """Write the whole database to a file in pg_dump's custom format, as one snapshot of it, while it is in use.
 
     Raises StoreUnusable when pg_dump is missing, older than the server, or fails; FileNotWritten for a full disk.
     """
-    require("pg_dump", engine, store_name=store_name)
+    require("pg_dump", address)
     options = ["--format=custom", "--no-password", f"--lock-wait-timeout={_LOCK_WAIT_MS}", f"--file={path}"]
-    run("pg_dump", [*options, f"--dbname={_conninfo(engine)}"], engine, writes=path)
+    run("pg_dump", [*options, f"--dbname={_conninfo(address)}"], address, writes=path)
 
 
 def contents(path: Path) -> str:
@@ -41,30 +40,35 @@ def script(path: Path, target: Path) -> None:
     run("pg_restore", ["--clean", "--if-exists", "--no-owner", f"--file={target}", str(path)], None, writes=target)
 
 
-def run_scripts(engine: Engine, scripts: Sequence[Path]) -> None:
+def run_scripts(address: PostgresqlAddress, scripts: Sequence[Path]) -> None:
     """Run SQL scripts one after the other in one transaction: all of them or nothing. Raises StoreUnusable."""
     options = ["--no-psqlrc", "--quiet", "--no-password", "--single-transaction", "--set=ON_ERROR_STOP=1"]
     files = [f"--file={one}" for one in scripts]
-    run("psql", [*options, "--output=/dev/null", *files, f"--dbname={_conninfo(engine)}"], engine)
+    run("psql", [*options, "--output=/dev/null", *files, f"--dbname={_conninfo(address)}"], address)
 
 
-def require(program: str, engine: Engine, *, store_name: str) -> None:
+def require(program: str, address: PostgresqlAddress) -> None:
     """Raise StoreUnusable when a program is missing, or of an older major version than the server."""
     said = run(program, ["--version"], None)
+    database = postgresql.database(address)
     try:
-        with engine.connect() as connection:
-            number = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
-    except SQLAlchemyError as exc:
-        raise translate(exc, store_name=store_name) from exc
+        with database.transaction(postgresql.BEGIN_READING) as connection:
+            number = int(connection.value("SHOW server_version_num"))
+    except DatabaseError as exc:
+        raise translate(exc, store_name=address.shown) from exc
+    finally:
+        database.close()
     server, found = number // 10_000, _VERSION.search(said)
     if found is None or int(found[1]) < server:
         raise StoreUnusable(
-            f"{program} is too old for the server of {store_name}, which is PostgreSQL {server}: {said.strip()}",
+            f"{program} is too old for the server of {address.shown}, which is PostgreSQL {server}: {said.strip()}",
             hint=f"install the programs of PostgreSQL {server}: apt-get install postgresql-client-{server}",
         )
 
 
-def run(program: str, arguments: Sequence[str], engine: Engine | None, *, writes: Path | None = None) -> str:
+def run(
+    program: str, arguments: Sequence[str], address: PostgresqlAddress | None, *, writes: Path | None = None
+) -> str:
     """Run one program to its end and return its output. writes: the file that it writes, for a full disk's error."""
     found = shutil.which(program)
     if found is None:
@@ -72,7 +76,7 @@ def run(program: str, arguments: Sequence[str], engine: Engine | None, *, writes
             f"{program} is not installed on this machine",
             hint="install PostgreSQL's client programs: apt-get install postgresql-client",
         )
-    environment = {**os.environ, "LC_ALL": "C", **({} if engine is None else _password(engine))}
+    environment = {**os.environ, "LC_ALL": "C", **({} if address is None else _password(address))}
     try:
         done = subprocess.run(
             [found, *arguments],
@@ -97,18 +101,16 @@ def run(program: str, arguments: Sequence[str], engine: Engine | None, *, writes
     raise StoreUnusable(f"{program} failed: {said}", hint=hint)
 
 
-def _conninfo(engine: Engine) -> str:
+def _conninfo(address: PostgresqlAddress) -> str:
     """The connection as libpq reads it, without the password: every user of the machine can see arguments."""
     from psycopg.conninfo import make_conninfo
 
-    _arguments, options = engine.dialect.create_connect_args(engine.url)
-    options = {name: value for name, value in options.items() if name not in ("password", "context")}
-    if "sslpassword" in options:
+    if "sslpassword" in address.parameters:
         raise UsageError("sslpassword in the store's URL cannot be handed to PostgreSQL's programs")
-    return make_conninfo(**options)
+    options = {name: value for name, value in address.parameters.items() if name != "password"}
+    return make_conninfo("", **{**postgresql.USUAL, **options})
 
 
-def _password(engine: Engine) -> dict[str, str]:
-    _arguments, options = engine.dialect.create_connect_args(engine.url)
-    password = options.get("password")
-    return {} if password is None else {"PGPASSWORD": str(password)}
+def _password(address: PostgresqlAddress) -> dict[str, str]:
+    password = address.parameters.get("password")
+    return {} if password is None else {"PGPASSWORD": password}

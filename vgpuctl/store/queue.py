@@ -3,20 +3,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-from sqlalchemy import Row, and_, delete, insert, or_, select, update
 
 from vgpuctl.errors import ConcurrentChange, NotFound
+from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueuePolicy, QueueSettings
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.sealed import documents_of, with_documents
 from vgpuctl.store.tenants import TenantRows
-
-_QUEUE, _SETTINGS = tables.queue, tables.settings
 
 
 class QueueRows(TenantRows, OperationRows):
@@ -24,7 +21,7 @@ class QueueRows(TenantRows, OperationRows):
 
     def queue(self) -> list[QueueEntry]:
         """Every entry, in the order in which they came."""
-        return [_entry(row) for row in self._read(select(_QUEUE).order_by(_QUEUE.c.queued_at, _QUEUE.c.id))]
+        return [_entry(row) for row in self._find("queue", order="queued_at, id")]
 
     def queued(self, tenant: str, name: str) -> QueueEntry | None:
         """The entry that a VM is in, None when it does not wait.
@@ -32,9 +29,15 @@ class QueueRows(TenantRows, OperationRows):
         The database looks for the name in the JSON of gangs, so that those of other VMs are not decoded.
         """
         several = [kind.value for kind in QueueKind if kind.has_several()]
-        has_name = _QUEUE.c.request.contains(f'"{name}"', autoescape=True)
-        may_be = or_(_QUEUE.c.name == name, and_(_QUEUE.c.kind.in_(several), has_name))
-        for row in self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant, may_be).order_by(_QUEUE.c.id)):
+        rows = self._read(
+            "SELECT * FROM queue WHERE tenant = :tenant "
+            "AND (name = :name OR kind IN :several AND request LIKE :has_name ESCAPE '!') ORDER BY id",
+            tenant=tenant,
+            name=name,
+            several=several,
+            has_name='%"' + name.replace("!", "!!").replace("%", "!%").replace("_", "!_") + '"%',
+        )
+        for row in rows:
             entry = _entry(row)
             if name in (one.name for one in entry.requests):
                 return entry
@@ -62,24 +65,23 @@ class QueueRows(TenantRows, OperationRows):
             if self.queued(one.tenant, one.name) is not None:
                 raise ConcurrentChange(f"VM {one.name} of tenant {one.tenant} waits in the queue already")
         texts = {} if kind.starts_again() else documents_of((request, *others))
-        self._write(
-            insert(_QUEUE).values(
-                kind=kind.value,
-                tenant=request.tenant,
-                name=request.name,
-                request=codec.encode((request, *others) if kind.has_several() else request),
-                request_version=codec.REQUEST_VERSION,
-                queued_at=self._clock(),
-                reason=None if reason is None else codec.plain_text(reason),
-                may_preempt=may_preempt,
-                secrets=self._key_file.seal(texts) if texts else None,
-            ),
+        self._insert(
+            "queue",
+            kind=kind.value,
+            tenant=request.tenant,
+            name=request.name,
+            request=codec.encode((request, *others) if kind.has_several() else request),
+            request_version=codec.REQUEST_VERSION,
+            queued_at=self._clock(),
+            reason=None if reason is None else codec.plain_text(reason),
+            may_preempt=may_preempt,
+            secrets=self._key_file.seal(texts) if texts else None,
             conflict=f"VM {request.name} of tenant {request.tenant} waits in the queue already",
         )
 
     def with_secrets(self, entry: QueueEntry) -> QueueEntry:
         """The entry with the secret documents that its VMs are made with. Raises StoreUnusable without the key."""
-        for row in self._read(select(_QUEUE.c.secrets).where(_QUEUE.c.id == entry.id)):
+        for row in self._find("queue", id=entry.id):
             if row.secrets is not None:
                 texts = self._key_file.open(row.secrets)
                 others = tuple(with_documents(one, texts) for one in entry.others)
@@ -90,8 +92,7 @@ class QueueRows(TenantRows, OperationRows):
         """Replace the requests of an entry, as many as it has. Raises ConcurrentChange while it is being served."""
         self.refuse_while_served(entry.id)
         encoded = codec.encode(list(requests) if entry.kind.has_several() else requests[0])
-        values = {"name": requests[0].name, "request": encoded, "request_version": codec.REQUEST_VERSION}
-        self._write(update(_QUEUE).where(_QUEUE.c.id == entry.id).values(values))
+        self._set_requests(entry.id, requests[0].name, encoded)
 
     def leave_queue(self, entry_id: int) -> bool:
         """Take an entry out. Returns False when it was gone; raises ConcurrentChange while it is being served."""
@@ -100,11 +101,11 @@ class QueueRows(TenantRows, OperationRows):
 
     def end_entry(self, entry_id: int) -> bool:
         """Delete an entry, for who serves it. Returns False when it was gone."""
-        return self._write(delete(_QUEUE).where(_QUEUE.c.id == entry_id)).rowcount == 1
+        return self._delete("queue", id=entry_id) == 1
 
     def refuse_while_served(self, entry_id: int) -> None:
         """Raise ConcurrentChange while a controller that may be alive serves the entry."""
-        for row in self._read(select(_QUEUE).where(_QUEUE.c.id == entry_id)):
+        for row in self._find("queue", id=entry_id):
             if not self._is_free(entry_id):
                 raise ConcurrentChange(
                     f"a controller is just starting {_entry(row).name}", hint="wait for it, then try again"
@@ -116,30 +117,29 @@ class QueueRows(TenantRows, OperationRows):
         The other VMs of a preempted gang still wait. An entry that a controller serves now is left to that controller.
         """
         starts = [kind.value for kind in QueueKind if kind.starts_again()]
-        waiting = self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant, _QUEUE.c.kind.in_(starts)))
+        waiting = self._find("queue", tenant=tenant, kind=starts)
         entry = next((one for one in map(_entry, waiting) if name in {vm.name for vm in one.requests}), None)
         if entry is None or not self._is_free(entry.id):
             return
         left = [one for one in entry.requests if one.name != name]
         if not left:
-            self._write(delete(_QUEUE).where(_QUEUE.c.id == entry.id))
+            self._delete("queue", id=entry.id)
             return
-        self._write(
-            update(_QUEUE)
-            .where(_QUEUE.c.id == entry.id)
-            .values(name=left[0].name, request=codec.encode(left), request_version=codec.REQUEST_VERSION)
-        )
+        self._set_requests(entry.id, left[0].name, codec.encode(left))
+
+    def _set_requests(self, entry_id: int, name: str, encoded: str) -> None:
+        self._update("queue", {"id": entry_id}, name=name, request=encoded, request_version=codec.REQUEST_VERSION)
 
     def _is_free(self, entry_id: int) -> bool:
         """True if the entry is there and no controller serves it: neither of the claims of claims.py is held."""
         subject = subject_of(entry_id)
         if any(one.subject == subject and is_running(one) is not False for one in self.open_operations()):
             return False
-        return bool(self._read(select(_QUEUE.c.id).where(_QUEUE.c.id == entry_id).with_for_update(skip_locked=True)))
+        locked = "" if self._connection.kind is StoreKind.SQLITE else " FOR UPDATE SKIP LOCKED"
+        return bool(self._read(f"SELECT id FROM queue WHERE id = :id{locked}", id=entry_id))
 
     def _check_they_exist(self, requests: Sequence[VmRequest]) -> None:
-        vms = tables.vms
-        there = {row.name for row in self._read(select(vms.c.name).where(vms.c.tenant == requests[0].tenant))}
+        there = {row.name for row in self._find("vms", tenant=requests[0].tenant)}
         for one in requests:
             if one.name not in there:
                 raise NotFound(
@@ -150,12 +150,11 @@ class QueueRows(TenantRows, OperationRows):
 
     def note_in_queue(self, entry_id: int, reason: str, refusal: str) -> None:
         """Note why an entry still waits. refusal: the reference of the error."""
-        values = {"reason": codec.plain_text(reason), "refusal": refusal}
-        self._write(update(_QUEUE).where(_QUEUE.c.id == entry_id).values(values))
+        self._update("queue", {"id": entry_id}, reason=codec.plain_text(reason), refusal=refusal)
 
     def queue_settings(self) -> QueueSettings:
         """How the queue is put in order."""
-        values = {row.name: row.value for row in self._read(select(_SETTINGS))}
+        values = {row.name: row.value for row in self._find("settings")}
         usual = QueueSettings()
         return QueueSettings(
             QueuePolicy(values.get("queue-policy", usual.policy)), float(values.get("queue-ageing-s", usual.ageing_s))
@@ -164,11 +163,10 @@ class QueueRows(TenantRows, OperationRows):
     def set_queue_settings(self, settings: QueueSettings) -> None:
         """Replace how the queue is put in order."""
         for name, value in (("queue-policy", settings.policy.value), ("queue-ageing-s", repr(settings.ageing_s))):
-            self._write(delete(_SETTINGS).where(_SETTINGS.c.name == name))
-            self._write(insert(_SETTINGS).values(name=name, value=value))
+            self._put("settings", {"name": name}, value=value)
 
 
-def _entry(row: Row[Any]) -> QueueEntry:
+def _entry(row: Row) -> QueueEntry:
     what = f"queued VM {row.name} of tenant {row.tenant}"
     kind = QueueKind(row.kind)
     if kind.has_several():

@@ -2,16 +2,13 @@
 """Quota that runs reclaim for VMs that do not hold it yet, so that two of them do not count on the same guarantee."""
 
 from collections.abc import Collection, Mapping
-
-from sqlalchemy import delete, insert, select
+from typing import Any
 
 from vgpuctl.quota import charge
-from vgpuctl.store import tables
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.operations import OperationRows
 
 KIND = "reclaim"
-_RECLAIMS = tables.reclaims
 
 
 class ReclaimRows(OperationRows):
@@ -26,19 +23,12 @@ class ReclaimRows(OperationRows):
         operation_id = self.begin_operation(KIND, subject, ", ".join(f"{tenant}/{name}" for name in amounts))
         for name, takes in amounts.items():
             for resource, amount in takes.items():
-                self._write(
-                    insert(_RECLAIMS).values(
-                        operation_id=operation_id, tenant=tenant, vm_name=name, resource=resource, amount=amount
-                    )
-                )
+                row: dict[str, Any] = {"tenant": tenant, "vm_name": name, "resource": resource, "amount": amount}
+                self._insert("reclaims", operation_id=operation_id, **row)
 
     def claimed_quota(self, tenant: str, *, without: Collection[str]) -> dict[str, int]:
         """Add up what runs that may be alive claim for VMs of a tenant, without the VMs of these names."""
-        rows = [
-            row
-            for row in self._read(select(_RECLAIMS).where(_RECLAIMS.c.tenant == tenant))
-            if row.vm_name not in without
-        ]
+        rows = [row for row in self._find("reclaims", tenant=tenant) if row.vm_name not in without]
         if not rows:
             return {}
         living = {one.id for one in self.open_operations() if is_running(one) is not False}
@@ -46,4 +36,4 @@ class ReclaimRows(OperationRows):
 
     def end_claims_of(self, tenant: str, vm_name: str) -> None:
         """End what is claimed for one VM: it has its leases."""
-        self._write(delete(_RECLAIMS).where(_RECLAIMS.c.tenant == tenant, _RECLAIMS.c.vm_name == vm_name))
+        self._delete("reclaims", tenant=tenant, vm_name=vm_name)

@@ -3,13 +3,11 @@
 
 from dataclasses import replace
 
-from sqlalchemy import update
-
 from vgpuctl.errors import StateError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm, printed_name
 from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind, VpcSpec
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.node_pools import NodePoolRows
 from vgpuctl.store.vms import VmRows
@@ -31,26 +29,23 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
         self.refuse_taken_name(tenant, name)
         self._rename_in_queue(tenant, old, name)
         self._rename_objects(tenant, old, name)
-        vms = tables.vms
-        self._write(
-            update(vms)
-            .where(vms.c.uuid == vm.uuid)
-            .values(
-                name=name,
-                request=codec.encode(replace(request, name=name)),
-                request_version=codec.REQUEST_VERSION,
-                domain=domain,
-            ),
+        self._update(
+            "vms",
+            {"uuid": vm.uuid},
+            name=name,
+            request=codec.encode(replace(request, name=name)),
+            request_version=codec.REQUEST_VERSION,
+            domain=domain,
             conflict=f"another run has just created VM {name} of tenant {tenant}",
         )
         for table, rule in (
-            (tables.leases, tables.leases.c.state != "gone"),
-            (tables.volumes, None),
-            (tables.usage, tables.usage.c.ended_at.is_(None)),
-            (tables.licence_seats, tables.licence_seats.c.released_at.is_(None)),
+            ("leases", "state <> 'gone'"),
+            ("volumes", "true"),
+            ("usage", "ended_at IS NULL"),
+            ("licence_seats", "released_at IS NULL"),
         ):
-            change = update(table).where(table.c.vm_uuid == vm.uuid).values(vm_name=name)
-            self._write(change if rule is None else change.where(rule))
+            change = f"UPDATE {table} SET vm_name = :name WHERE vm_uuid = :uuid AND {rule}"
+            self._write(change, name=name, uuid=vm.uuid)
         for label in (printed_name(tenant, old), printed_name(tenant, name)):
             self.add_event(
                 EventKind.VM_RENAMED, label, tenant=tenant, host=vm.host, before={"name": old}, after={"name": name}
@@ -77,16 +72,10 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
         for spec in [*specs, *self.vpc_objects(tenant, LoadBalancer)]:
             renamed = _renamed(spec, old, name)
             if renamed is not None:
-                objects = tables.vpc_objects
-                place = (objects.c.tenant == tenant, objects.c.kind == spec.kind.value, objects.c.name == spec.key)
-                values = {"name": renamed.key, "spec": codec.encode(renamed)}
-                self._write(update(objects).where(*place).values(**values))
-        held = tables.external_addresses
-        self._write(
-            update(held)
-            .where(held.c.tenant == tenant, held.c.holder == f"{VpcKind.FLOATING_IP.value}/{old}")
-            .values(holder=f"{VpcKind.FLOATING_IP.value}/{name}")
-        )
+                place = {"tenant": tenant, "kind": spec.kind.value, "name": spec.key}
+                self._update("vpc_objects", place, name=renamed.key, spec=codec.encode(renamed))
+        held = {"tenant": tenant, "holder": f"{VpcKind.FLOATING_IP.value}/{old}"}
+        self._update("external_addresses", held, holder=f"{VpcKind.FLOATING_IP.value}/{name}")
 
 
 def _renamed(spec: VpcSpec, old: str, name: str) -> VpcSpec | None:

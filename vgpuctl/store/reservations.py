@@ -4,14 +4,11 @@
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
-
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row
 from vgpuctl.store.hosts import HostRows
 from vgpuctl.store.tenants import TenantRows
-
-_RESERVATIONS = tables.reservations
 
 
 class ReservationRows(HostRows, TenantRows):
@@ -19,8 +16,7 @@ class ReservationRows(HostRows, TenantRows):
 
     def reservations(self) -> list[Reservation]:
         """Every reservation, those that are over too; by tenant and name."""
-        rows = self._read(select(_RESERVATIONS))
-        return sorted(map(_reservation, rows), key=lambda one: (one.tenant, one.name))
+        return sorted(map(_reservation, self._find("reservations")), key=lambda one: (one.tenant, one.name))
 
     def reservation(self, tenant: str, name: str) -> Reservation | None:
         """One reservation, None when there is none."""
@@ -33,33 +29,31 @@ class ReservationRows(HostRows, TenantRows):
         """Add one, if its host's leases are as they were seen. Raises NotFound (tenant), ConcurrentChange."""
         self.tenant(reservation.tenant)
         self.bump_generation(reservation.host, seen_generation)
-        self._write(
-            insert(_RESERVATIONS).values(
-                tenant=reservation.tenant,
-                name=reservation.name,
-                host=reservation.host,
-                content=codec.encode(replace(reservation, vm_uuid=None)),
-                content_version=codec.RESERVATION_VERSION,
-                vm_uuid=None,
-                created_at=self._clock(),
-            ),
+        self._insert(
+            "reservations",
+            **_key(reservation),
+            host=reservation.host,
+            content=codec.encode(replace(reservation, vm_uuid=None)),
+            content_version=codec.RESERVATION_VERSION,
+            vm_uuid=None,
+            created_at=self._clock(),
             conflict=f"tenant {reservation.tenant} has a reservation {reservation.name} already",
         )
 
     def use_reservation(self, reservation: Reservation, vm_uuid: str | None) -> None:
         """Note which VM uses it; None when none does any more."""
-        self._write(update(_RESERVATIONS).where(*_key(reservation)).values(vm_uuid=vm_uuid))
+        self._update("reservations", _key(reservation), vm_uuid=vm_uuid)
 
     def cancel_reservation(self, reservation: Reservation) -> bool:
         """Delete one. Returns False when it was gone already."""
         self._count_change(reservation.host)
-        return self._write(delete(_RESERVATIONS).where(*_key(reservation))).rowcount == 1
+        return self._delete("reservations", **_key(reservation)) == 1
 
 
-def _key(reservation: Reservation) -> tuple[Any, Any]:
-    return _RESERVATIONS.c.tenant == reservation.tenant, _RESERVATIONS.c.name == reservation.name
+def _key(reservation: Reservation) -> dict[str, Any]:
+    return {"tenant": reservation.tenant, "name": reservation.name}
 
 
-def _reservation(row: Row[Any]) -> Reservation:
+def _reservation(row: Row) -> Reservation:
     what = f"reservation {row.name} of tenant {row.tenant}"
     return replace(codec.decode_reservation(row.content, row.content_version, what=what), vm_uuid=row.vm_uuid)

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Engine, inspect
-from sqlalchemy.exc import SQLAlchemyError
-
 from vgpuctl.errors import ConcurrentChange, StoreUnusable, UsageError
 from vgpuctl.local_files import folder_beside, private_places, write_file, write_new
 from vgpuctl.model.backup import BackupManifest, KeyCopy, RestoreMark, StoreKind
@@ -25,12 +22,12 @@ from vgpuctl.store import postgresql, postgresql_programs, sqlite
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, parse_url
 from vgpuctl.store.backup import Unpacked, read_backup, write_backup
 from vgpuctl.store.care import RESTORE_MARK, encode_mark
-from vgpuctl.store.failures import translate
+from vgpuctl.store.database import Database
+from vgpuctl.store.failures import DatabaseError, translate
 from vgpuctl.store.liveness import is_running
-from vgpuctl.store.metadata import metadata
+from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.sealed import KeyFile
 from vgpuctl.store.store import Store, open_store
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
 _IN_USE = "the store is in use"
 _CLOSE_OTHERS = "end every vgpuctl that uses the store, controllers too, then run the command again"
@@ -127,15 +124,16 @@ def _has_store(address: SqliteAddress | PostgresqlAddress) -> bool:
         if not address.path.exists() or not address.path.stat().st_size:
             return False
         _require_writable(address)
-        engine = sqlite.open_engine(address, read_only=False)
+        database, begin = sqlite.database(address, read_only=False), sqlite.BEGIN_READING
     else:
-        engine = postgresql.open_engine(address)
+        database, begin = postgresql.database(address), postgresql.BEGIN_READING
     try:
-        names = inspect(engine).get_table_names()
-    except SQLAlchemyError as exc:
+        with database.transaction(begin) as connection:
+            names = connection.table_names()
+    except DatabaseError as exc:
         raise translate(exc, store_name=address.shown) from exc
     finally:
-        engine.dispose()
+        database.close()
     if names and VERSION_TABLE not in names:
         raise UsageError(f"{address.shown} holds tables of another program", hint="name an empty place")
     return bool(names)
@@ -186,59 +184,58 @@ def _into_file(address: SqliteAddress, unpacked: Unpacked, mark: RestoreMark) ->
         if exc.sqlite_errorname == "SQLITE_BUSY":
             raise ConcurrentChange(f"{_IN_USE}: another process has {address.path} open", hint=_CLOSE_OTHERS) from exc
         raise StoreUnusable(f"the store {address.path} cannot be restored: {exc}") from exc
-    engine = sqlite.open_engine(address, read_only=False)
-    try:
-        sqlite.ensure_wal(engine)
-    finally:
-        engine.dispose()
+    sqlite.ensure_wal(address)
 
 
 def _into_database(address: PostgresqlAddress, unpacked: Unpacked, mark: RestoreMark) -> None:
     found = re.search(r" TABLE DATA (\S+) settings ", postgresql_programs.contents(unpacked.content))
-    engine = postgresql.open_engine(address)
+    database = postgresql.database(address)
     try:
-        postgresql_programs.require("psql", engine, store_name=address.shown)
-        schema = _own_schema(engine, address)
+        postgresql_programs.require("psql", address)
+        schema = _own_schema(database, address)
         if found is None or found[1] != schema:
             raise UsageError(
                 f"the backup's tables are in the schema {found[1] if found else '?'}, and {address.shown} uses {schema}"
             )
-        engine.dispose()
+        database.close()
         with folder_beside(unpacked.content, "the script of the restore") as folder:
             first, dump, last = (folder / f"{name}.sql" for name in ("first", "dump", "last"))
             write_file(first, _first_script(schema), "the script of the restore")
             postgresql_programs.script(unpacked.content, dump)
             write_file(last, _last_script(schema, mark), "the script of the restore")
             try:
-                postgresql_programs.run_scripts(engine, [first, dump, last])
+                postgresql_programs.run_scripts(address, [first, dump, last])
             except StoreUnusable as error:
                 if _IN_USE in error.message:
                     raise ConcurrentChange(f"{_IN_USE}: {address.shown}", hint=_CLOSE_OTHERS) from error
                 raise
-    except SQLAlchemyError as exc:
+    except DatabaseError as exc:
         raise translate(exc, store_name=address.shown) from exc
     finally:
-        engine.dispose()
+        database.close()
 
 
-def _own_schema(engine: Engine, address: PostgresqlAddress) -> str:
+def _own_schema(database: Database, address: PostgresqlAddress) -> str:
     """The schema of the tables. Raises ConcurrentChange while others are connected to the database."""
-    with engine.connect() as connection:
-        others = connection.exec_driver_sql(
-            "SELECT pid, application_name, coalesce(host(client_addr), 'its own machine') FROM pg_stat_activity "
+    with database.transaction(postgresql.BEGIN_READING) as connection:
+        others = connection.run(
+            "SELECT pid, application_name AS name, coalesce(host(client_addr), 'its own machine') AS client "
+            "FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        ).all()
+        ).rows
         if others:
             raise ConcurrentChange(
                 f"{_IN_USE}: {address.shown} has other connections",
-                context=[f"{name or 'a program'} from {client} (server process {pid})" for pid, name, client in others],
+                context=[f"{one.name or 'a program'} from {one.client} (server process {one.pid})" for one in others],
                 hint=_CLOSE_OTHERS,
             )
-        return str(connection.exec_driver_sql("SELECT current_schema()").scalar_one())
+        return str(connection.value("SELECT current_schema() AS name"))
 
 
 def _first_script(schema: str) -> str:
     """Wait for the writers, look once more that nobody else is connected, and drop the tables."""
+    from vgpuctl.store.tables import metadata
+
     names = [*metadata.tables, VERSION_TABLE]
     drops = "\n".join(f'DROP TABLE IF EXISTS "{schema}"."{name}" CASCADE;' for name in names)
     return f"""SET client_min_messages = warning;

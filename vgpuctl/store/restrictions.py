@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restrictions: cordoned hosts and GPUs, quarantined GPUs and VFs, fenced hosts."""
 
-from sqlalchemy import delete, select, update
-
 from vgpuctl.model.restriction import Restriction, RestrictionKind
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
 from vgpuctl.store.hosts import HostRows
-
-_RESTRICTIONS = tables.restrictions
-_OF = _RESTRICTIONS.c
 
 
 class RestrictionRows(HostRows):
@@ -32,11 +27,11 @@ class RestrictionRows(HostRows):
         generation is counted up, so that a placement that was decided before is decided again.
         """
         if gpu_uuid is not None:
-            if self._read(select(_OF.host).where(_OF.kind == str(kind), _OF.gpu_uuid == gpu_uuid)):
+            if self._find("restrictions", kind=str(kind), gpu_uuid=gpu_uuid):
                 return False
             self._clear_slot(host, device, kind)
         is_new = self._insert_if_absent(
-            _RESTRICTIONS,
+            "restrictions",
             host=host,
             device=device,
             kind=str(kind),
@@ -52,13 +47,12 @@ class RestrictionRows(HostRows):
 
     def _clear_slot(self, host: str, device: str, kind: RestrictionKind) -> None:
         """Name the restriction of a card that was in the slot before by its UUID: the slot is another card's now."""
-        slot = (_OF.host == host, _OF.device == device, _OF.kind == str(kind), _OF.gpu_uuid.is_not(None))
-        self._write(update(_RESTRICTIONS).where(*slot).values(device=_OF.gpu_uuid))
+        slot = "host = :host AND device = :device AND kind = :kind AND gpu_uuid IS NOT NULL"
+        self._write(f"UPDATE restrictions SET device = gpu_uuid WHERE {slot}", host=host, device=device, kind=str(kind))
 
     def lift_restriction(self, host: str, device: str, kind: RestrictionKind) -> bool:
         """Lift a restriction. Returns False when there is none."""
-        mine = (_OF.host == host, _OF.device == device, _OF.kind == str(kind))
-        return self._write(delete(_RESTRICTIONS).where(*mine)).rowcount > 0
+        return self._delete("restrictions", host=host, device=device, kind=str(kind)) > 0
 
     def restrictions(self) -> list[Restriction]:
         """Every restriction, by host, device and kind."""
@@ -73,5 +67,5 @@ class RestrictionRows(HostRows):
                 row.set_by,
                 row.set_at,
             )
-            for row in self._read(select(_RESTRICTIONS).order_by(_OF.host, _OF.device, _OF.kind))
+            for row in self._find("restrictions", order="host, device, kind")
         ]

@@ -4,22 +4,25 @@
 import contextlib
 import errno
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import URL, Engine, NullPool, QueuePool, create_engine
-from sqlalchemy.exc import OperationalError
-
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.local_files import is_out_of_room, make_folder, not_written, room_refused, scratch_folder
+from vgpuctl.model.backup import StoreKind
 from vgpuctl.store.address import SqliteAddress
-from vgpuctl.store.failures import BUSY_TIMEOUT_S, error_code
+from vgpuctl.store.database import Database
+from vgpuctl.store.failures import BUSY_TIMEOUT_S
 
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 BEGIN_READING = "BEGIN"
+
+# SQLite has no type for them and gives 0 and 1.
+sqlite3.register_converter("BOOLEAN", lambda value: value != b"0")
 
 # Answers of SQLite where the log's index is missing and cannot be made.
 _WITHOUT_INDEX = {"SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMOPEN", "SQLITE_READONLY_CANTINIT"}
@@ -41,34 +44,32 @@ def prepare(address: SqliteAddress) -> str | None:
         ) from exc
 
 
-def open_engine(address: SqliteAddress, *, read_only: bool) -> Engine:
-    """Build the engine. Nothing is read yet; the caller begins with BEGIN_WRITING or BEGIN_READING."""
-    url = URL.create("sqlite", database=str(address.path))
-    if read_only:
-        return create_engine(url, creator=_reader(address.path), poolclass=NullPool)
-    return create_engine(url, creator=_writer(address.path), poolclass=QueuePool, max_overflow=-1)
+def database(address: SqliteAddress, *, read_only: bool) -> Database:
+    """The database, from which nothing is read yet; the caller begins with BEGIN_WRITING or BEGIN_READING."""
+    opens = _reader(address.path) if read_only else _writer(address.path)
+    return Database(StoreKind.SQLITE, opens, keeps=not read_only)
 
 
-def ensure_wal(engine: Engine) -> None:
+def ensure_wal(address: SqliteAddress) -> None:
     """Switch the file to write-ahead logging, which lasts. Readers then never wait for the writer.
 
     SQLite refuses the switch at once, without its busy timeout, while anybody else has the file locked; hence the
-    loop. A file system without shared memory keeps the rollback journal, which works too.
+    loop. A file system without shared memory keeps the rollback journal, which works too. Raises sqlite3.Error.
     """
     give_up = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
-            with engine.connect() as connection:
-                if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
-                    connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+            with contextlib.closing(_writer(address.path)()) as connection:
+                if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                    connection.execute("PRAGMA journal_mode = WAL")
             return
-        except OperationalError as exc:
-            if error_code(exc) != "SQLITE_BUSY" or time.monotonic() > give_up:
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > give_up:
                 raise
         time.sleep(0.01)
 
 
-def copy_to(engine: Engine, path: Path) -> None:
+def copy_to(database: Database, path: Path) -> None:
     """Copy the database, as one state of it, to a new file in which everything is; nobody waits for it.
 
     Raises sqlite3.Error, FileNotWritten for a full disk. Source: https://www.sqlite.org/backup.html
@@ -76,8 +77,8 @@ def copy_to(engine: Engine, path: Path) -> None:
     _create(path)
     made = sqlite3.connect(path, isolation_level=None)
     try:
-        with contextlib.closing(engine.raw_connection()) as source:
-            source.driver_connection.backup(made)  # type: ignore[union-attr]  # sqlite3's
+        with contextlib.closing(database.open_driver()) as source:
+            source.backup(made)
         made.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
     except sqlite3.Error as exc:
         if exc.sqlite_errorname == "SQLITE_FULL":
@@ -124,7 +125,7 @@ def check_file(path: Path) -> None:
 
 def _writer(path: Path) -> Callable[[], sqlite3.Connection]:
     def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection = _connect(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # what is deleted or replaced is gone from the file too
         connection.execute("PRAGMA synchronous = FULL")  # a state must outlive a power cut before its side effect
@@ -158,13 +159,25 @@ def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
 
 
 def _open_to_read(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"file:{quote(str(path))}?{mode}",
-        uri=True,
+    return _connect(f"file:{quote(str(path))}?{mode}", uri=True)
+
+
+def _connect(place: Path | str, *, uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        place,
+        uri=uri,
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
+        detect_types=sqlite3.PARSE_DECLTYPES,
     )
+    connection.create_function("regexp", 2, _fits, deterministic=True)
+    return connection
+
+
+def _fits(pattern: str, text: str | None) -> bool:
+    """The operator REGEXP, which SQLite leaves to its user."""
+    return text is not None and re.search(pattern, text) is not None
 
 
 def _read_copy(path: Path) -> sqlite3.Connection:
@@ -183,7 +196,7 @@ def _read_copy(path: Path) -> sqlite3.Connection:
             content = copy.serialize()
         finally:
             copy.close()
-    made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    made = _connect(":memory:")
     made.deserialize(content)
     made.execute("PRAGMA query_only = ON")
     return made

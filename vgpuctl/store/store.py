@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
-
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.logs import timed
 from vgpuctl.model.backup import StoreKind
@@ -21,9 +18,10 @@ from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import printed_name
 from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
-from vgpuctl.store.claims import Claim, claim_by_operation, claim_row
+from vgpuctl.store.claims import NO_IDLE_LIMIT, Claim, claim_by_operation, claim_row
 from vgpuctl.store.codec import FactsReader
-from vgpuctl.store.failures import connection_lost, outcome_unknown, translate
+from vgpuctl.store.database import Commit, Database, StoreConnection
+from vgpuctl.store.failures import DatabaseError, NoConnection, connection_lost, outcome_unknown, translate
 from vgpuctl.store.sealed import NO_KEY, KeyFile
 from vgpuctl.store.session import Session
 
@@ -33,7 +31,6 @@ __all__ = ["Session", "Store", "default_url", "open_store"]
 FAILOVER_S = 30
 """How long a run waits for a primary, from the loss of its connection."""
 _RETRY_S = 0.3
-_COMMIT = "vgpuctl-commit"
 # Savepoints of one name are nested on both databases.
 _BEGIN_PART = "SAVEPOINT rehearsed"
 _UNDO_PART = "ROLLBACK TO SAVEPOINT rehearsed"
@@ -45,22 +42,23 @@ class Store:
 
     def __init__(
         self,
-        engine: Engine,
+        database: Database,
+        address: SqliteAddress | PostgresqlAddress,
         *,
-        name: str,
         read_only_reason: str | None,
         clock: Callable[[], float],
         key_file: KeyFile = NO_KEY,
         actor: Actor = NOBODY,
     ) -> None:
-        self.name = name
+        self.name = address.shown
         self.read_only_reason = read_only_reason
-        self._engine = engine
+        self._database = database
+        self._address = address
         self._clock = clock
         self._key_file = key_file
         self._actor = actor
         self._facts_reader = FactsReader()
-        self._rehearsal: Connection | None = None
+        self._rehearsal: StoreConnection | None = None
         self._rehearsing = threading.RLock()
 
     def now(self) -> float:
@@ -129,7 +127,7 @@ class Store:
         The claim ends with the block, or with the process. PostgreSQL: a row lock on a connection of its own; SQLite:
         an operation of this process, which counts no more when the process is dead.
         """
-        if self._engine.dialect.name == "sqlite":
+        if self.kind is StoreKind.SQLITE:
             with claim_by_operation(self.transaction, entry) as claimed:
                 yield self._with_events(entry, claimed)
             return
@@ -137,12 +135,9 @@ class Store:
             if session.restore_mark() is not None:
                 yield None
                 return
-        try:
-            with self._engine.connect() as connection:
-                yield self._with_events(entry, claim_row(connection, entry))
-                connection.commit()
-        except SQLAlchemyError as exc:
-            raise translate(exc, store_name=self.name) from exc
+        with self._begun(NO_IDLE_LIMIT) as connection:
+            yield self._with_events(entry, claim_row(connection, entry))
+            connection.commit()
 
     def rehearse(self) -> None:
         """From now on commit nothing: every later transaction sees the earlier ones, and all are undone at `close`.
@@ -151,15 +146,14 @@ class Store:
         """
         if self._rehearsal is None:
             try:
-                self._rehearsal = self._connect()
-                self._begin_on(self._rehearsal, writing=self.read_only_reason is None)
-            except SQLAlchemyError as exc:
+                self._rehearsal = self._connect(self._first_statement(writing=self.read_only_reason is None))
+            except DatabaseError as exc:
                 raise translate(exc, store_name=self.name) from exc
 
     @property
     def kind(self) -> StoreKind:
         """The database that the store is kept in."""
-        return StoreKind(self._engine.dialect.name)
+        return self._database.kind
 
     def key_content(self) -> bytes | None:
         """The key file's content, None where there is none. Raises StoreUnusable when it cannot be used."""
@@ -170,13 +164,13 @@ class Store:
 
         Raises StoreUnusable, FileNotWritten.
         """
-        if self.kind is StoreKind.POSTGRESQL:
+        if isinstance(self._address, PostgresqlAddress):
             from vgpuctl.store import postgresql_programs
 
-            postgresql_programs.dump(self._engine, path, store_name=self.name)
+            postgresql_programs.dump(self._address, path)
             return
         try:
-            sqlite.copy_to(self._engine, path)
+            sqlite.copy_to(self._database, path)
         except sqlite3.Error as exc:
             raise StoreUnusable(f"the store {self.name} cannot be copied: {exc}") from exc
 
@@ -206,10 +200,9 @@ class Store:
     def close(self) -> None:
         """Close every connection, and undo a rehearsal."""
         if self._rehearsal is not None:
-            with contextlib.suppress(SQLAlchemyError):
-                self._rehearsal.close()
+            self._database.give_back(self._rehearsal)
             self._rehearsal = None
-        self._engine.dispose()
+        self._database.close()
 
     def __enter__(self) -> "Store":
         return self
@@ -239,7 +232,7 @@ class Store:
             if session.failure is not None:
                 raise session.failure
             if session.has_written and self.kind is StoreKind.POSTGRESQL and self._rehearsal is None:
-                connection.info[_COMMIT] = postgresql.note_commit(connection)
+                connection.commit_note = postgresql.note_commit(connection)
 
     def _cannot_write(self, reason: str | None) -> StoreUnusable:
         return StoreUnusable(
@@ -248,67 +241,73 @@ class Store:
         )
 
     @contextlib.contextmanager
-    def _begin(self, *, writing: bool) -> Iterator[Connection]:
+    def _begin(self, *, writing: bool) -> Iterator[StoreConnection]:
         """A transaction: committed at the end of the block when it writes, rolled back on any exception."""
         if self._rehearsal is not None:
             with self._rehearsed(self._rehearsal) as connection:
                 yield connection
             return
-        try:
-            with self._connect() as connection:
-                self._begin_on(connection, writing=writing)
-                connection.info.pop(_COMMIT, None)
-                yield connection
-                if writing:
-                    self._commit(connection)
-        except SQLAlchemyError as exc:
-            raise translate(exc, store_name=self.name) from exc
-
-    def _begin_on(self, connection: Connection, *, writing: bool) -> None:
-        if self._engine.dialect.name == "sqlite":
-            connection.exec_driver_sql(sqlite.BEGIN_WRITING if writing else sqlite.BEGIN_READING)
-        elif writing:
-            connection.execute(postgresql.BEGIN_WRITING)
-        else:
-            connection.exec_driver_sql(postgresql.BEGIN_READING)
+        with self._begun(self._first_statement(writing=writing)) as connection:
+            yield connection
+            if writing:
+                self._commit(connection)
 
     @contextlib.contextmanager
-    def _rehearsed(self, connection: Connection) -> Iterator[Connection]:
+    def _begun(self, first_statement: str) -> Iterator[StoreConnection]:
+        """A connection after its first statement; what is not committed at the end of the block is rolled back."""
+        try:
+            connection = self._connect(first_statement)
+            try:
+                yield connection
+            finally:
+                self._database.give_back(connection)
+        except DatabaseError as exc:
+            raise translate(exc, store_name=self.name) from exc
+
+    def _first_statement(self, *, writing: bool) -> str:
+        if self.kind is StoreKind.SQLITE:
+            return sqlite.BEGIN_WRITING if writing else sqlite.BEGIN_READING
+        return postgresql.BEGIN_WRITING if writing else postgresql.BEGIN_READING
+
+    @contextlib.contextmanager
+    def _rehearsed(self, connection: StoreConnection) -> Iterator[StoreConnection]:
         """A transaction within the one of the rehearsal. One thread at a time."""
         with self._rehearsing:
             try:
-                connection.exec_driver_sql(_BEGIN_PART)
+                connection.run(_BEGIN_PART)
                 try:
                     yield connection
                 except BaseException:
-                    connection.exec_driver_sql(_UNDO_PART)
+                    connection.run(_UNDO_PART)
                     raise
                 finally:
-                    connection.exec_driver_sql(_END_PART)
-            except SQLAlchemyError as exc:
+                    connection.run(_END_PART)
+            except DatabaseError as exc:
                 raise translate(exc, store_name=self.name) from exc
 
-    def _connect(self) -> Connection:
-        """A connection. Where the URL names several servers, wait while none of them is the primary."""
+    def _connect(self, first_statement: str) -> StoreConnection:
+        """A connection in a transaction. Where the URL names several servers, wait while none is the primary."""
         give_up = time.monotonic() + FAILOVER_S
         while True:
             try:
-                return self._engine.connect()
-            except OperationalError:
-                if not postgresql.has_several_hosts(self._engine) or time.monotonic() > give_up:
+                return self._database.begin(first_statement)
+            except NoConnection:
+                address = self._address
+                is_alone = isinstance(address, SqliteAddress) or not address.has_several_hosts
+                if is_alone or time.monotonic() > give_up:
                     raise
             time.sleep(_RETRY_S)
 
-    def _commit(self, connection: Connection) -> None:
+    def _commit(self, connection: StoreConnection) -> None:
         """Commit. When the connection is lost in the middle of it, find out whether the transaction was committed.
 
         Raises StoreUnusable when it was not, StoreOutcomeUnknown when nobody can say.
         """
-        commit: postgresql.Commit | None = connection.info.pop(_COMMIT, None)
+        commit = connection.commit_note
         try:
             connection.commit()
-        except DBAPIError as exc:
-            if commit is None or not exc.connection_invalidated:
+        except DatabaseError as exc:
+            if commit is None or not exc.is_lost:
                 raise
             outcome = self._outcome(commit)
             if outcome is None:
@@ -316,11 +315,11 @@ class Store:
             if not outcome:
                 raise connection_lost(exc, store_name=self.name) from exc
 
-    def _outcome(self, commit: "postgresql.Commit") -> bool | None:
+    def _outcome(self, commit: Commit) -> bool | None:
         give_up = time.monotonic() + FAILOVER_S
         while time.monotonic() < give_up:
-            with contextlib.suppress(SQLAlchemyError):
-                outcome = postgresql.was_committed(self._engine, commit)
+            with contextlib.suppress(DatabaseError):
+                outcome = postgresql.was_committed(self._database, commit)
                 if outcome is not None:
                     return outcome
             time.sleep(_RETRY_S)
@@ -330,10 +329,10 @@ class Store:
         """Check the schema's version and migrate when it is older; `open_store` does this."""
         with self._begin(writing=False) as connection:
             if upgrade.is_current(connection, store_name=self.name):
-                if self._engine.dialect.name == "postgresql":
+                if self.kind is StoreKind.POSTGRESQL:
                     self.read_only_reason = postgresql.why_read_only(connection)
                 return
-            if self._engine.dialect.name == "sqlite":
+            if self.kind is StoreKind.SQLITE:
                 upgrade.refuse_stranger(connection, store_name=self.name)
             else:
                 postgresql.refuse_to_migrate(connection, store_name=self.name)
@@ -343,13 +342,12 @@ class Store:
                 f"{self.read_only_reason}",
                 hint="make it writable and run the command again, or give another store",
             )
-        if self._engine.dialect.name == "sqlite":
+        if isinstance(self._address, SqliteAddress):
             try:
-                sqlite.ensure_wal(self._engine)
-            except SQLAlchemyError as exc:
-                raise translate(exc, store_name=self.name) from exc
-        with self._begin(writing=True) as connection:
-            upgrade.migrate(connection, store_name=self.name, key_file=self._key_file)
+                sqlite.ensure_wal(self._address)
+            except sqlite3.Error as exc:
+                raise translate(DatabaseError(exc), store_name=self.name) from exc
+        upgrade.migrate(self._database, store_name=self.name, key_file=self._key_file)
 
 
 def open_store(
@@ -365,26 +363,20 @@ def open_store(
     if isinstance(address, SqliteAddress):
         key = KeyFile(key_file or Path(f"{address.path}.key"), makes_key=key_file is None)
         reason = sqlite.prepare(address)
-        engine = sqlite.open_engine(address, read_only=reason is not None)
+        database = sqlite.database(address, read_only=reason is not None)
     else:
         key = KeyFile(key_file, makes_key=False)
         reason = None
-        engine = postgresql.open_engine(address)
-        _check_connection(engine, address)
-    store = Store(engine, name=address.shown, read_only_reason=reason, clock=clock, key_file=key, actor=actor)
+        database = postgresql.database(address)
+        try:
+            with database.transaction(postgresql.BEGIN_READING):
+                pass
+        except DatabaseError as exc:
+            raise postgresql.connect_failed(exc, address) from exc
+    store = Store(database, address, read_only_reason=reason, clock=clock, key_file=key, actor=actor)
     try:
         store.bring_up_to_date()
     except BaseException:
         store.close()
         raise
     return store
-
-
-def _check_connection(engine: Engine, address: PostgresqlAddress) -> None:
-    try:
-        engine.connect().close()
-    except (OperationalError, ImportError) as exc:
-        engine.dispose()
-        if isinstance(exc, ImportError):
-            raise StoreUnusable(f"psycopg cannot be loaded: {exc}", hint="pip install 'psycopg[binary]'") from exc
-        raise postgresql.connect_failed(exc, address) from exc

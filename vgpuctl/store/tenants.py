@@ -4,12 +4,10 @@
 import difflib
 from typing import Any
 
-from sqlalchemy import Row, select, update
-
 from vgpuctl.errors import NotFound
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.preemption import USUAL_POLICY, PreemptMode, Reclaim, TenantPolicy
-from vgpuctl.store import tables
+from vgpuctl.store.database import Row
 from vgpuctl.store.records import Tenant
 from vgpuctl.store.rows import Rows
 
@@ -19,11 +17,11 @@ class TenantRows(Rows):
 
     def add_tenant(self, name: str) -> bool:
         """Add a tenant. Returns False when it was there already."""
-        return self._insert_if_absent(tables.tenants, name=name, created_at=self._clock())
+        return self._insert_if_absent("tenants", name=name, created_at=self._clock())
 
     def tenant(self, name: str) -> Tenant:
         """One tenant. Raises NotFound, with names that are near."""
-        for row in self._read(select(tables.tenants).where(tables.tenants.c.name == name)):
+        for row in self._find("tenants", name=name):
             return _tenant(row)
         known = [tenant.name for tenant in self.tenants()]
         near = difflib.get_close_matches(name, known, n=3)
@@ -35,27 +33,27 @@ class TenantRows(Rows):
 
     def tenants(self) -> list[Tenant]:
         """Every tenant, by name."""
-        rows = self._read(select(tables.tenants))
-        return sorted(map(_tenant, rows), key=lambda tenant: natural(tenant.name))
+        return sorted(map(_tenant, self._find("tenants")), key=lambda tenant: natural(tenant.name))
 
     def set_policy(self, name: str, policy: TenantPolicy) -> None:
         """Replace a tenant's preemption policy. Raises NotFound."""
         self.tenant(name)
-        self._write(
-            update(tables.tenants)
-            .where(tables.tenants.c.name == name)
-            .values(reclaim=policy.reclaim.value, preempt=policy.preempt.value, grace_s=policy.grace_s)
-        )
+        values: dict[str, Any] = {
+            "reclaim": policy.reclaim.value,
+            "preempt": policy.preempt.value,
+            "grace_s": policy.grace_s,
+        }
+        self._update("tenants", {"name": name}, **values)
 
     def set_guest_probe(self, name: str, *, allowed: bool) -> bool:
         """Note whether the tenant allows the probe in its guests. Returns False when that was so. Raises NotFound."""
         if self.tenant(name).guest_probe == allowed:
             return False
-        self._write(update(tables.tenants).where(tables.tenants.c.name == name).values(guest_probe=allowed))
+        self._update("tenants", {"name": name}, guest_probe=allowed)
         return True
 
 
-def _tenant(row: Row[Any]) -> Tenant:
+def _tenant(row: Row) -> Tenant:
     usual = USUAL_POLICY
     policy = TenantPolicy(
         Reclaim(row.reclaim or usual.reclaim),

@@ -1,54 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema's version: read at each open, brought up to date when older, refused when newer.
 
-alembic is imported only when there is something to migrate.
+SQLAlchemy and alembic are imported only when there is something to migrate.
 """
 
-import sqlite3
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, inspect
-from sqlalchemy.exc import DBAPIError
-
 from vgpuctl.errors import StoreTooNew, StoreUnusable
+from vgpuctl.model.backup import StoreKind
+from vgpuctl.store import postgresql, sqlite
+from vgpuctl.store.database import Database, StoreConnection
+from vgpuctl.store.failures import DatabaseError, translate
+from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.sealed import NO_KEY, KeyFile
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
 if TYPE_CHECKING:
+    import sqlalchemy
     from alembic.config import Config
 
+_URLS = {
+    StoreKind.SQLITE: ("sqlite://", sqlite.BEGIN_WRITING),
+    StoreKind.POSTGRESQL: ("postgresql+psycopg://", postgresql.BEGIN_WRITING),
+}
+"""What SQLAlchemy takes the driver from, and how a transaction begins."""
 _READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 
 
-def is_current(connection: Connection, *, store_name: str) -> bool:
+def is_current(connection: StoreConnection, *, store_name: str) -> bool:
     """True if the schema is the one of this vgpuctl; False when there is none yet or it is older. One query.
 
     The transaction may be aborted afterwards. Raises StoreTooNew, and StoreUnusable for a schema that is not vgpuctl's.
     """
     try:
-        version = connection.exec_driver_sql(_READ_VERSION).scalar()
-    except DBAPIError as exc:
-        if _is_missing_table(exc):
+        version = connection.value(_READ_VERSION)
+    except DatabaseError as exc:
+        if exc.code == "42P01" or "no such table" in str(exc):
             return False
         raise
     return version is not None and not _is_older(str(version), store_name=store_name)
 
 
-def migrate(connection: Connection, *, store_name: str, key_file: KeyFile = NO_KEY) -> None:
-    """Bring the schema up to date, within the caller's transaction, which holds the writers' lock.
+def migrate(database: Database, *, store_name: str, key_file: KeyFile = NO_KEY) -> None:
+    """Bring the schema up to date in one transaction, which holds the writers' lock.
 
-    Does nothing when another run did it meanwhile.
+    Does nothing when another run did it meanwhile. Raises StoreUnusable.
     """
-    if inspect(connection).has_table(VERSION_TABLE) and is_current(connection, store_name=store_name):
-        return
     from alembic import command
+    from sqlalchemy import NullPool, create_engine, inspect
+    from sqlalchemy.exc import DBAPIError
 
-    command.upgrade(config(connection, key_file), "head")
+    url, begin = _URLS[database.kind]
+    engine = create_engine(url, creator=database.open_driver, poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(begin)
+            if inspect(connection).has_table(VERSION_TABLE):
+                version = connection.exec_driver_sql(_READ_VERSION).scalar()
+                if version is not None and not _is_older(str(version), store_name=store_name):
+                    return
+            command.upgrade(config(connection, key_file), "head")
+            connection.commit()
+    except DBAPIError as exc:
+        error = DatabaseError(exc.orig or exc, is_lost=exc.connection_invalidated)
+        raise translate(error, store_name=store_name) from exc
 
 
-def refuse_stranger(connection: Connection, *, store_name: str) -> None:
+def refuse_stranger(connection: StoreConnection, *, store_name: str) -> None:
     """Raise StoreUnusable when an SQLite file holds tables, but not vgpuctl's. Nothing was written into it yet."""
-    names = inspect(connection).get_table_names()
+    names = connection.table_names()
     if names and VERSION_TABLE not in names:
         raise StoreUnusable(
             f"{store_name} is an SQLite database, but not one of vgpuctl",
@@ -56,7 +75,7 @@ def refuse_stranger(connection: Connection, *, store_name: str) -> None:
         )
 
 
-def config(connection: Connection | None = None, key_file: KeyFile = NO_KEY) -> "Config":
+def config(connection: "sqlalchemy.Connection | None" = None, key_file: KeyFile = NO_KEY) -> "Config":
     """alembic's configuration: the packaged migrations, on the caller's connection."""
     from alembic.config import Config
 
@@ -80,10 +99,3 @@ def _is_older(version: str, *, store_name: str) -> bool:
             hint="a newer vgpuctl has upgraded it: use that one here too",
         )
     return int(version) < int(SCHEMA_VERSION)
-
-
-def _is_missing_table(error: DBAPIError) -> bool:
-    cause = error.orig
-    if isinstance(cause, sqlite3.OperationalError):
-        return "no such table" in str(cause)
-    return getattr(cause, "sqlstate", None) == "42P01"

@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs in the store. A VM's row exists from before its first side effect until after the last one is undone."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, insert, select, update
-
 from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.labels import Labels
-from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState, comes_back
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row, given
 from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.queue import QueueRows
-
-_VMS = tables.vms
 
 
 class VmRows(QueueRows, LicenceRows):
@@ -30,62 +27,50 @@ class VmRows(QueueRows, LicenceRows):
         """
         request = vm.request
         self.tenant(request.tenant)
-        self._write(
-            insert(_VMS).values(
-                uuid=vm.uuid,
-                tenant=request.tenant,
-                name=request.name,
-                host=vm.host,
-                state=vm.state.value,
-                problem=_problem(vm.problem),
-                request=codec.encode(request),
-                request_version=codec.REQUEST_VERSION,
-                created_at=self._clock(),
-                gang=vm.gang,
-                domain=vm.domain_name,
-                nodes=_nodes(vm.nodes),
-            ),
+        self._insert(
+            "vms",
+            uuid=vm.uuid,
+            tenant=request.tenant,
+            name=request.name,
+            host=vm.host,
+            state=vm.state.value,
+            problem=_problem(vm.problem),
+            request=codec.encode(request),
+            request_version=codec.REQUEST_VERSION,
+            created_at=self._clock(),
+            gang=vm.gang,
+            domain=vm.domain_name,
+            nodes=_nodes(vm.nodes),
             conflict=f"another run has just created VM {request.name} of tenant {request.tenant}",
         )
 
     def vm(self, tenant: str, name: str) -> Vm | None:
         """One VM by its tenant and name, None when there is none."""
-        for row in self._read(select(_VMS).where(_VMS.c.tenant == tenant, _VMS.c.name == name)):
-            return _vm(row)
-        return None
+        return next(map(_vm, self._find("vms", tenant=tenant, name=name)), None)
 
     def vms(self, tenant: str | None = None, host: str | None = None) -> list[Vm]:
         """VMs of a tenant, a host, both, or all; by tenant and name."""
-        query = select(_VMS)
-        if tenant is not None:
-            query = query.where(_VMS.c.tenant == tenant)
-        if host is not None:
-            query = query.where(_VMS.c.host == host)
-        return self._vms(query)
+        return _in_order(self._find("vms", **given(tenant=tenant, host=host)))
 
     def vm_created_at(self, uuid: str) -> float | None:
         """When a VM was created, in seconds since the epoch, UTC; None when it is not there any more."""
-        return next((row.created_at for row in self._read(select(_VMS.c.created_at).where(_VMS.c.uuid == uuid))), None)
+        return next((row.created_at for row in self._find("vms", uuid=uuid)), None)
 
     def vms_with_notice(self) -> list[Vm]:
         """VMs that are to be preempted, by tenant and name."""
-        return self._vms(select(_VMS).where(_VMS.c.preempted_at.is_not(None)))
+        return _in_order(self._read("SELECT * FROM vms WHERE preempted_at IS NOT NULL"))
 
     def vms_over_at(self, at: float) -> list[Vm]:
         """VMs whose declared time is over at `at` (seconds since the epoch, UTC), by tenant and name."""
-        return self._vms(select(_VMS).where(_VMS.c.ends_at <= at))
-
-    def _vms(self, query: Select[Any]) -> list[Vm]:
-        found = [_vm(row) for row in self._read(query)]
-        return sorted(found, key=lambda vm: natural_path(vm.printed_name))
+        return _in_order(self._read("SELECT * FROM vms WHERE ends_at <= :at", at=at))
 
     def vm_times(self) -> dict[str, float]:
         """When each VM was created (seconds since the epoch, UTC), by uuid."""
-        return {row.uuid: row.created_at for row in self._read(select(_VMS.c.uuid, _VMS.c.created_at))}
+        return {row.uuid: row.created_at for row in self._read("SELECT uuid, created_at FROM vms")}
 
     def last_placed_host(self) -> str | None:
         """The host of the VM that was added last, None when there is none."""
-        for row in self._read(select(_VMS.c.host).order_by(_VMS.c.created_at.desc(), _VMS.c.uuid).limit(1)):
+        for row in self._read("SELECT host FROM vms ORDER BY created_at DESC, uuid LIMIT 1"):
             return str(row.host)
         return None
 
@@ -113,7 +98,7 @@ class VmRows(QueueRows, LicenceRows):
             if not comes_back(problem):
                 self.release_licence_seat(uuid)
         elif state is VmState.RUNNING:
-            for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
+            for row in self._find("vms", uuid=uuid):
                 values["ends_at"] = self._end_of(row)
         self._change_vm(uuid, **values)
         if state in (VmState.RUNNING, VmState.DELETING):
@@ -144,7 +129,7 @@ class VmRows(QueueRows, LicenceRows):
 
         Raises NotFound, and StateError when the request names another tenant or VM.
         """
-        for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
+        for row in self._find("vms", uuid=uuid):
             request = replace(request, labels=_vm(row).request.labels)
             if (row.tenant, row.name) != (request.tenant, request.name):
                 raise StateError(
@@ -155,7 +140,7 @@ class VmRows(QueueRows, LicenceRows):
 
     def set_vm_labels(self, uuid: str, labels: Labels) -> None:
         """Replace the labels of a VM. Raises NotFound."""
-        for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
+        for row in self._find("vms", uuid=uuid):
             request = replace(_vm(row).request, labels=labels)
             self._change_vm(uuid, request=codec.encode(request), request_version=codec.REQUEST_VERSION)
             return
@@ -168,27 +153,22 @@ class VmRows(QueueRows, LicenceRows):
 
         Raises StateError while a lease of this VM is not `gone`: the row is what leads `repair` to it.
         """
-        leases = tables.leases
-        live = select(leases.c.host, leases.c.device).where(
-            leases.c.vm_uuid == uuid, leases.c.state != LeaseState.GONE.value
-        )
-        held = [f"{row.device} on host {row.host}" for row in self._read(live)]
+        live = "SELECT * FROM leases WHERE vm_uuid = :uuid AND state <> 'gone'"
+        held = [f"{row.device} on host {row.host}" for row in self._read(live, uuid=uuid)]
         if held:
             raise StateError(
                 f"VM {uuid} still holds {len(held)} GPU shares, its row in the store stays",
                 context=held,
                 hint="run `vgpuctl repair`",
             )
-        for table, column in ((tables.addresses, tables.addresses.c.holder), (tables.ports, tables.ports.c.id)):
-            self._write(
-                delete(table).where(column.in_(select(tables.ports.c.id).where(tables.ports.c.vm_uuid == uuid)))
-            )
-        self._write(delete(tables.proofs).where(tables.proofs.c.vm_uuid == uuid))
+        self._write("DELETE FROM addresses WHERE holder IN (SELECT id FROM ports WHERE vm_uuid = :uuid)", uuid=uuid)
+        self._delete("ports", vm_uuid=uuid)
+        self._delete("proofs", vm_uuid=uuid)
         self._drop_start_of(uuid)
         self.release_licence_seat(uuid)
-        return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
+        return self._delete("vms", uuid=uuid) == 1
 
-    def _end_of(self, row: Row[Any]) -> float | None:
+    def _end_of(self, row: Row) -> float | None:
         """When the declared time of a VM ends that runs from now on.
 
         The end of a stopped one was of its shares, but one that moves keeps the end that it had.
@@ -200,11 +180,11 @@ class VmRows(QueueRows, LicenceRows):
         return None if duration_s is None else self._clock() + duration_s
 
     def _drop_start_of(self, uuid: str) -> None:
-        for row in self._read(select(_VMS.c.tenant, _VMS.c.name).where(_VMS.c.uuid == uuid)):
+        for row in self._find("vms", uuid=uuid):
             self.drop_start(row.tenant, row.name)
 
-    def _change_vm(self, uuid: str, **values: object) -> None:
-        if self._write(update(_VMS).where(_VMS.c.uuid == uuid).values(**values)).rowcount != 1:
+    def _change_vm(self, uuid: str, **values: Any) -> None:
+        if self._update("vms", {"uuid": uuid}, **values) != 1:
             raise self._gone(uuid)
 
     def _gone(self, uuid: str) -> NotFound:
@@ -214,7 +194,11 @@ class VmRows(QueueRows, LicenceRows):
         )
 
 
-def _vm(row: Row[Any]) -> Vm:
+def _in_order(rows: Iterable[Row]) -> list[Vm]:
+    return sorted(map(_vm, rows), key=lambda vm: natural_path(vm.printed_name))
+
+
+def _vm(row: Row) -> Vm:
     what = f"VM {row.name} of tenant {row.tenant}"
     request = codec.decode_request(row.request, row.request_version, what=what)
     notice = None

@@ -4,17 +4,14 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
-
 from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import printed_name
 from vgpuctl.model.volume import KEPT, Volume, VolumeKind, VolumeState
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
+from vgpuctl.store.database import Row, given
 from vgpuctl.store.events import EventRows
-
-_VOLUMES = tables.volumes
 
 
 class VolumeRows(EventRows):
@@ -28,17 +25,17 @@ class VolumeRows(EventRows):
         """
         if volume.kind is VolumeKind.DATA:
             self._refuse_other_disk(volume)
-        self._write(
-            insert(_VOLUMES).values(
-                **{**asdict(volume), "kind": volume.kind.value, "state": VolumeState.INTENDED.value},
-                created_at=self._clock(),
-            ),
+        self._insert(
+            "volumes",
+            **{**asdict(volume), "kind": volume.kind.value, "state": VolumeState.INTENDED.value},
+            created_at=self._clock(),
             conflict=f"{volume} is recorded for a VM already",
         )
 
     def _refuse_other_disk(self, volume: Volume) -> None:
-        same = (_VOLUMES.c.tenant == volume.tenant, _VOLUMES.c.kind == volume.kind, _VOLUMES.c.label == volume.label)
-        for row in self._read(select(_VOLUMES).where(*same, _VOLUMES.c.vm_uuid != volume.vm_uuid)):
+        for row in self._find("volumes", tenant=volume.tenant, kind=volume.kind, label=volume.label):
+            if row.vm_uuid == volume.vm_uuid:
+                continue
             owner = "no VM" if row.vm_uuid.startswith(KEPT) else f"VM {row.vm_name}"
             raise ConcurrentChange(
                 f"tenant {volume.tenant} has another disk {volume.label} since just now: {owner} has it, on {row.host}",
@@ -56,7 +53,7 @@ class VolumeRows(EventRows):
             "format": codec.plain_text(format_name),
             "backing_path": None if backing_path is None else codec.plain_text(backing_path),
         }
-        if self._write(update(_VOLUMES).where(*_is(volume)).values(**values)).rowcount != 1:
+        if self._update("volumes", _is(volume), **values) != 1:
             raise NotFound(f"{volume} is not recorded in the store {self._store_name}")
         self._note_volume(
             EventKind.VOLUME_MADE, volume, after={"pool": volume.pool, "name": volume.name, "path": values["path"]}
@@ -75,12 +72,12 @@ class VolumeRows(EventRows):
 
     def hand_over_volume(self, volume: Volume, host: str) -> None:
         """Record a volume on shared storage for another host, which has it now. Raises NotFound."""
-        if self._write(update(_VOLUMES).where(*_is(volume)).values(host=host)).rowcount != 1:
+        if self._update("volumes", _is(volume), host=host) != 1:
             raise NotFound(f"{volume} is not recorded in the store {self._store_name}")
 
     def forget_volume(self, volume: Volume) -> bool:
         """Delete the record of a volume that is gone, or was never made. Returns False when there was none."""
-        if self._write(delete(_VOLUMES).where(*_is(volume))).rowcount != 1:
+        if self._delete("volumes", **_is(volume)) != 1:
             return False
         before = {"pool": volume.pool, "name": volume.name, "state": str(volume.state)}
         self._note_volume(EventKind.VOLUME_FORGOTTEN, volume, before=before)
@@ -114,25 +111,21 @@ class VolumeRows(EventRows):
         return self._change_volume(volume, capacity_bytes=capacity_bytes)
 
     def _change_volume(self, volume: Volume, **values: Any) -> Volume:
-        if self._write(update(_VOLUMES).where(*_is(volume)).values(**values)).rowcount != 1:
+        if self._update("volumes", _is(volume), **values) != 1:
             raise NotFound(f"{volume} is not recorded in the store {self._store_name} as it was")
         return replace(volume, **values)
 
     def _give_volume(self, volume: Volume, vm_uuid: str, vm_name: str) -> None:
-        values = {"vm_uuid": vm_uuid, "vm_name": vm_name, "keep": True, "state": VolumeState.MADE}
+        values: dict[str, Any] = {"vm_uuid": vm_uuid, "vm_name": vm_name, "keep": True, "state": VolumeState.MADE}
         conflict = f"tenant {volume.tenant} has another disk {volume.label} on {volume.host}"
-        if self._write(update(_VOLUMES).where(*_is(volume)).values(**values), conflict=conflict).rowcount != 1:
+        if self._update("volumes", _is(volume), conflict=conflict, **values) != 1:
             raise NotFound(f"{volume} is not recorded in the store {self._store_name} as it was")
 
     def volumes(
         self, *, host: str | None = None, vm_uuid: str | None = None, tenant: str | None = None
     ) -> list[Volume]:
         """Recorded volumes of a host, a VM, a tenant, or all; by host, pool and name."""
-        query = select(_VOLUMES)
-        for column, value in ((_VOLUMES.c.host, host), (_VOLUMES.c.vm_uuid, vm_uuid), (_VOLUMES.c.tenant, tenant)):
-            if value is not None:
-                query = query.where(column == value)
-        found = [_volume(row) for row in self._read(query)]
+        found = map(_volume, self._find("volumes", **given(host=host, vm_uuid=vm_uuid, tenant=tenant)))
         return sorted(found, key=lambda volume: (volume.host, volume.pool, volume.name))
 
     def _note_volume(
@@ -143,15 +136,10 @@ class VolumeRows(EventRows):
         self.add_event(kind, label, detail, tenant=volume.tenant, host=volume.host, before=before, after=after)
 
 
-def _is(volume: Volume) -> tuple[Any, ...]:
-    return (
-        _VOLUMES.c.host == volume.host,
-        _VOLUMES.c.pool == volume.pool,
-        _VOLUMES.c.name == volume.name,
-        _VOLUMES.c.vm_uuid == volume.vm_uuid,
-    )
+def _is(volume: Volume) -> dict[str, Any]:
+    return {"host": volume.host, "pool": volume.pool, "name": volume.name, "vm_uuid": volume.vm_uuid}
 
 
-def _volume(row: Row[Any]) -> Volume:
-    fields = {name: value for name, value in row._mapping.items() if name != "created_at"}
+def _volume(row: Row) -> Volume:
+    fields = {name: value for name, value in vars(row).items() if name != "created_at"}
     return Volume(**{**fields, "kind": VolumeKind(row.kind), "state": VolumeState(row.state)})

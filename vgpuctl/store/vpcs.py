@@ -2,20 +2,17 @@
 """The objects of tenants' networks (groups, gateways, balancers, peerings), and the external networks."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import delete, insert, select, update
 
 from vgpuctl import typed_json
 from vgpuctl.errors import AddressesExhausted, NotFound, StateError, StoreUnusable
 from vgpuctl.model.network import AddressKind, Network, last_free_address
 from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
-from vgpuctl.store import codec, tables
+from vgpuctl.store import codec
 from vgpuctl.store.networks import NetworkRows
 
-_OBJECTS = tables.vpc_objects
-_EXTERNALS, _ADDRESSES = tables.external_networks, tables.external_addresses
 _Spec = TypeVar("_Spec")
 
 
@@ -25,32 +22,27 @@ class VpcRows(NetworkRows):
     def set_vpc_object(self, tenant: str, spec: VpcSpec) -> str:
         """Keep one object, by its kind and name. Returns `created`, `changed` or `unchanged`."""
         encoded = codec.encode(spec)
-        place = (_OBJECTS.c.tenant == tenant, _OBJECTS.c.kind == spec.kind.value, _OBJECTS.c.name == spec.key)
-        for row in self._read(select(_OBJECTS).where(*place)):
+        place: dict[str, Any] = {"tenant": tenant, "kind": spec.kind.value, "name": spec.key}
+        for row in self._find("vpc_objects", **place):
             if row.spec == encoded:
                 return "unchanged"
-            self._write(update(_OBJECTS).where(*place).values(spec=encoded))
+            self._update("vpc_objects", place, spec=encoded)
             return "changed"
-        self._write(
-            insert(_OBJECTS).values(tenant=tenant, kind=spec.kind.value, name=spec.key, spec=encoded),
-            conflict=f"another run has just made {spec.kind} {spec.key} of tenant {tenant}",
-        )
+        conflict = f"another run has just made {spec.kind} {spec.key} of tenant {tenant}"
+        self._insert("vpc_objects", conflict=conflict, **place, spec=encoded)
         return "created"
 
     def delete_vpc_object(self, tenant: str, kind: VpcKind, key: str) -> bool:
         """Delete one object with the addresses it holds. Returns False when it was gone already."""
         holder = f"{kind.value}/{key}"
-        self._write(delete(_ADDRESSES).where(_ADDRESSES.c.tenant == tenant, _ADDRESSES.c.holder == holder))
-        addresses = tables.addresses
-        self._write(delete(addresses).where(addresses.c.holder == f"{tenant}/{holder}"))
-        place = (_OBJECTS.c.tenant == tenant, _OBJECTS.c.kind == kind.value, _OBJECTS.c.name == key)
-        return self._write(delete(_OBJECTS).where(*place)).rowcount == 1
+        self._delete("external_addresses", tenant=tenant, holder=holder)
+        self._delete("addresses", holder=f"{tenant}/{holder}")
+        return self._delete("vpc_objects", tenant=tenant, kind=kind.value, name=key) == 1
 
     def vpc_objects(self, tenant: str, kind: type[_Spec]) -> list[_Spec]:
         """Objects of one kind of a tenant, by name."""
         wanted = kind.kind.value  # type: ignore[attr-defined]  # every spec's class says its kind
-        query = select(_OBJECTS).where(_OBJECTS.c.tenant == tenant, _OBJECTS.c.kind == wanted)
-        rows = sorted(self._read(query), key=lambda row: str(row.name))
+        rows = sorted(self._find("vpc_objects", tenant=tenant, kind=wanted), key=lambda row: str(row.name))
         return [_decode(row.spec, kind, what=f"{wanted} {row.name} of tenant {tenant}") for row in rows]
 
     def hold_network_address(self, network: Network, holder: str) -> str:
@@ -58,12 +50,10 @@ class VpcRows(NetworkRows):
 
         An object holds one address: that of its former network is free again.
         """
-        addresses = tables.addresses
         holder = f"{network.request.tenant}/{holder}"
-        mine = (addresses.c.network_id == network.id, addresses.c.holder == holder)
-        for row in self._read(select(addresses.c.address).where(*mine)):
+        for row in self._find("addresses", network_id=network.id, holder=holder):
             return str(row.address)
-        self._write(delete(addresses).where(addresses.c.holder == holder))
+        self._delete("addresses", holder=holder)
         address = last_free_address(network.subnet, self.addresses(network.id))
         if address is None:
             raise AddressesExhausted(f"network {network.printed_name} ({network.request.cidr}) has no free address")
@@ -84,17 +74,17 @@ class VpcRows(NetworkRows):
                 hint="keep these addresses in the pool, or delete the gateways and floating IPs that hold them first",
             )
         encoded = codec.encode(network)
-        for row in self._read(select(_EXTERNALS).where(_EXTERNALS.c.name == network.name)):
+        for row in self._find("external_networks", name=network.name):
             if row.spec == encoded:
                 return "unchanged"
-            self._write(update(_EXTERNALS).where(_EXTERNALS.c.name == network.name).values(spec=encoded))
+            self._update("external_networks", {"name": network.name}, spec=encoded)
             return "changed"
-        self._write(insert(_EXTERNALS).values(name=network.name, spec=encoded))
+        self._insert("external_networks", name=network.name, spec=encoded)
         return "created"
 
     def external_networks(self) -> list[ExternalNetwork]:
         """Every external network, by name."""
-        rows = self._read(select(_EXTERNALS).order_by(_EXTERNALS.c.name))
+        rows = self._find("external_networks", order="name")
         return [_decode(row.spec, ExternalNetwork, what=f"external network {row.name}") for row in rows]
 
     def external_network(self, name: str) -> ExternalNetwork:
@@ -116,11 +106,11 @@ class VpcRows(NetworkRows):
                 context=[f"{address} is {holder}'s" for address, holder in list(held.items())[:20]],
                 hint="delete the gateways of these tenants first",
             )
-        return self._write(delete(_EXTERNALS).where(_EXTERNALS.c.name == name)).rowcount == 1
+        return self._delete("external_networks", name=name) == 1
 
     def external_addresses(self, name: str) -> dict[str, str]:
         """Every held address of an external network: address → tenant/holder."""
-        rows = self._read(select(_ADDRESSES).where(_ADDRESSES.c.external_network == name))
+        rows = self._find("external_addresses", external_network=name)
         return {row.address: f"{row.tenant}/{row.holder}" for row in rows}
 
     def hold_external_address(self, network: ExternalNetwork, tenant: str, holder: str) -> str:
@@ -132,25 +122,21 @@ class VpcRows(NetworkRows):
         free = next((address for address in network.pool() if address not in held), None)
         if free is None:
             raise AddressesExhausted(f"external network {network.name} has no free address", hint="enlarge its pool")
-        self._write(
-            insert(_ADDRESSES).values(external_network=network.name, address=free, tenant=tenant, holder=holder),
-            conflict=f"another run has just taken {free}",
-        )
+        row = {"external_network": network.name, "address": free, "tenant": tenant, "holder": holder}
+        self._insert("external_addresses", conflict=f"another run has just taken {free}", **row)
         return free
 
     def tenants_with_peer(self, tenant: str) -> Sequence[str]:
         """Tenants that named `tenant` as a neighbour."""
-        query = select(_OBJECTS.c.tenant).where(_OBJECTS.c.kind == VpcKind.PEERING.value, _OBJECTS.c.name == tenant)
-        return sorted(row.tenant for row in self._read(query))
+        return sorted(row.tenant for row in self._find("vpc_objects", kind=VpcKind.PEERING.value, name=tenant))
 
     def peering_blocks(self) -> dict[frozenset[str], int]:
         """The link networks of all peerings, by the two tenants."""
         from vgpuctl.model.vpc import PeeringSpec
 
-        query = select(_OBJECTS).where(_OBJECTS.c.kind == VpcKind.PEERING.value)
         return {
             frozenset((row.tenant, row.name)): _decode(row.spec, PeeringSpec, what="a peering").block
-            for row in self._read(query)
+            for row in self._find("vpc_objects", kind=VpcKind.PEERING.value)
         }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import SIZE
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
+from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.usecases.operate.division import BEAT_S
 
 FLEET = (1, "a40")

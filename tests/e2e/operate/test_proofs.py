@@ -10,7 +10,7 @@ import pytest
 from tests.lab.simulated_fixtures import need_simulated
 from tests.proof.fleet import LAYOUTS
 from tests.proof.old_store import old_revisions
-from vgpuctl.store.tables import SCHEMA_VERSION
+from vgpuctl.store.schema import SCHEMA_VERSION
 
 
 @pytest.mark.timeout(900)

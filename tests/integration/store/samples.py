@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values the store tests work with, every field set."""
 
+import contextlib
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import (
@@ -21,7 +23,10 @@ from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
+from vgpuctl.store.database import StoreConnection
+from vgpuctl.store.schema import VERSION_TABLE
 from vgpuctl.store.session import Session
+from vgpuctl.store.store import Store
 
 
 def some_uuid() -> str:
@@ -160,3 +165,11 @@ def _gpu(bus: int) -> Gpu:
 def reserve(session: Session, one: Lease) -> None:
     """Reserve one lease on its host as it is now."""
     session.reserve(one.host, session.generation(one.host), [one])
+
+
+@contextlib.contextmanager
+def bare(store: Store) -> Iterator[StoreConnection]:
+    """A transaction on the store's database as another program has it, committed at the end of the block."""
+    with store._database.transaction(f"SELECT * FROM {VERSION_TABLE}") as connection:
+        yield connection
+        connection.commit()

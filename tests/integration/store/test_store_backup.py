@@ -14,8 +14,8 @@ from tests.small_disk import small_disk
 from vgpuctl.errors import FileNotWritten, StoreUnusable, UsageError
 from vgpuctl.model.backup import KeyCopy, StoreKind
 from vgpuctl.store.backup import CONTENT, read_backup, write_backup
+from vgpuctl.store.schema import SCHEMA_VERSION
 from vgpuctl.store.store import Store, open_store
-from vgpuctl.store.tables import SCHEMA_VERSION
 
 
 def _rest(folder: Path) -> list[str]:

@@ -5,10 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from sqlalchemy import update
 
 from tests.integration.store.conftest import Clock
-from vgpuctl.store import tables
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.operate.division import DEAD_AFTER_S, Division
 
@@ -66,7 +64,7 @@ def test_a_silent_controller_is_dead_after_its_time_whatever_the_store_s_clock_d
     silent, living = Division(Steady()), Division(steady)
     settle(store, silent, living)
     with store.transaction() as session:  # Another machine: nobody here knows whether the process lives.
-        session._write(update(tables.controllers).where(tables.controllers.c.id == silent.id).values(machine="other"))
+        session._update("controllers", {"id": silent.id}, machine="other")
     part = beat(store, living)
     clock.now += jump_s
     steady.now += DEAD_AFTER_S - 1

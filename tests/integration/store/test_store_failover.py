@@ -151,7 +151,7 @@ def test_a_url_names_several_servers_as_libpq_does() -> None:
     text = "postgresql://op:p%40ss@db-1:5432,db-2:5433/fleet?target_session_attrs=read-write"
     address = parse_url(text)
     assert isinstance(address, PostgresqlAddress)
-    _none, options = address.url.get_dialect()().create_connect_args(address.url)
+    options = address.parameters
     assert (options["host"], options["port"]) == ("db-1,db-2", "5432,5433")
     assert (options["user"], options["password"], options["dbname"]) == ("op", "p@ss", "fleet")
     assert options["target_session_attrs"] == "read-write"

@@ -15,8 +15,8 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 
 from tests.postgres_fixture import LocalPostgres
 from tests.proof.old_store import build_old_store
+from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.store import open_store
-from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
 OLDEST = {"sqlite": "0001", "postgresql": "0013"}
 """The version to upgrade from. PostgreSQL needs seconds for what SQLite does at once."""

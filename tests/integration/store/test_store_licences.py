@@ -6,7 +6,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
 
 from tests.integration.store.conftest import Clock
 from tests.integration.store.samples import host_facts, vf_share, vm
@@ -82,7 +81,7 @@ def test_a_seat_comes_back_at_once_after_a_shutdown_and_after_the_lease_else(sto
         clock.now += 3601
         assert _taken(session) == []
         third = _started(session, "web-3")
-        (row,) = session._read(text("SELECT count(*) AS rows FROM licence_seats WHERE vm_name = 'web-2'"))
+        (row,) = session._read("SELECT count(*) AS rows FROM licence_seats WHERE vm_name = 'web-2'")
         assert row.rows == 0, "seats that came back of VMs that are gone leave no rows"
         session.set_vm_state(third.uuid, VmState.STOPPED, has_shut_down=True)
         session.delete_licence_pool("dls")
@@ -201,7 +200,7 @@ def test_settling_counts_what_runs_and_frees_what_is_gone(store: Store) -> None:
         settle_seats(session)
         assert len(session.licence_seats()) == 2, "what runs is counted, also beyond the pool's seats"
         assert settle_seats(session) == []
-        session._write(text("UPDATE vms SET state = 'stopped'"))
+        session._write("UPDATE vms SET state = 'stopped'")
         assert len(settle_seats(session)) == 2
         assert all(one.released_at is not None for one in session.licence_seats())
 
@@ -214,14 +213,14 @@ def test_the_token_is_sealed_and_reaches_the_seed_alone(store: Store, url: str) 
         session.set_licence_token("dls", SecretText.of(encoded))
         pool = session.licence_pool("dls")
         assert pool.has_token and token not in repr(pool)
-        (row,) = session._read(text("SELECT token FROM licence_pools"))
+        (row,) = session._read("SELECT token FROM licence_pools")
         assert encoded not in row.token
         made, _leases = _vm("web-1")
         seeded = with_token_of(session, made, pool)
         written = seed_files(seeded.request.cloud_init, seeded)["vendor-data"]
         assert written.count(encoded) == 1 and "client_configuration_token.tok" in written
         assert encoded not in repr(seeded) and "vendor-data" not in seed_files(made.request.cloud_init, made)
-        session._write(text("UPDATE licence_pools SET name = 'other'"))
+        session._write("UPDATE licence_pools SET name = 'other'")
         with pytest.raises(StoreUnusable, match="is of another pool"):
             session.licence_token("other")
     with open_store(url) as keyless, keyless.reading() as session:

@@ -5,14 +5,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import insert
 
 from tests.integration.store import racers
 from tests.integration.store.samples import network, some_uuid, vm
 from tests.integration.store.test_store_concurrency import RACERS, Race
 from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, StateError
 from vgpuctl.model.network import AddressKind, NetworkState
-from vgpuctl.store import tables
 from vgpuctl.store.store import Store
 
 
@@ -98,7 +96,7 @@ def test_the_database_itself_refuses_a_second_of_each(tenants: Store, taken: str
     row = {**vars(port), "id": some_uuid(), "vm_uuid": some_uuid(), column: "10.0.0.99"}
     assert row[taken] == getattr(port, taken)
     with pytest.raises(ConcurrentChange), tenants.transaction() as session:
-        session._write(insert(tables.ports).values(**row))
+        session._insert("ports", **row)
 
 
 def test_many_runs_take_addresses_at_once_and_none_is_given_twice(tenants: Store, url: str) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from tests.integration.store.conftest import Clock
 from tests.integration.store.samples import some_uuid
@@ -48,7 +47,7 @@ def test_a_pool_comes_back_as_it_was_and_its_secrets_only_with_the_key(filled: S
     with filled.reading() as session:
         (found,) = session.node_pools("acme")
         opened = session.with_pool_secrets(found)
-        row = session._read(text("SELECT spec, secrets FROM node_pools"))[0]
+        row = session._read("SELECT spec, secrets FROM node_pools")[0]
     assert found == POOL
     assert not any(secret.has_content() for secret in found.join.secrets.values())
     assert {name: one.reveal() for name, one in opened.join.secrets.items()} == {
@@ -74,7 +73,7 @@ def test_the_secrets_of_another_pool_are_refused(filled: Store) -> None:
     other = replace(POOL, name="other", join=replace(POOL.join, token=SecretText.of("another")))
     with filled.transaction() as session:
         session.put_node_pool(other)
-        session._write(text("UPDATE node_pools SET secrets = (SELECT secrets FROM node_pools WHERE name = 'gpu')"))
+        session._write("UPDATE node_pools SET secrets = (SELECT secrets FROM node_pools WHERE name = 'gpu')")
     with filled.reading() as session, pytest.raises(StoreUnusable, match="are not its own"):
         session.with_pool_secrets(session.node_pool("acme", "other"))
 

@@ -6,14 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.store.conftest import Clock
-from tests.integration.store.samples import host_facts, lease, reserve, vf_share, vm
+from tests.integration.store.samples import bare, host_facts, lease, reserve, vf_share, vm
 from vgpuctl.errors import ConcurrentChange, NotFound, QuotaExceeded
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.quota.limits import Quota, month_of
 from vgpuctl.quota.pools import Pool
-from vgpuctl.store import tables
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 
@@ -132,10 +131,10 @@ def test_a_ledger_that_does_not_agree_with_the_leases_is_fixed(filled: Store, cl
     with filled.transaction() as session:
         reserve(session, counted)
         reserve(session, lost)
-    leases = tables.leases
-    with filled._engine.begin() as connection:
-        connection.execute(leases.update().where(leases.c.id == counted.id).values(state="gone", changed_at=begin + 7))
-        connection.execute(leases.update().where(leases.c.id == lost.id).values(state="running"))
+    with bare(filled) as connection:
+        gone = "UPDATE leases SET state = 'gone', changed_at = :at WHERE id = :id"
+        connection.run(gone, id=counted.id, at=begin + 7)
+        connection.run("UPDATE leases SET state = 'running' WHERE id = :id", id=lost.id)
     clock.now += 100
     with filled.reading() as session:
         faults = session.ledger_faults()

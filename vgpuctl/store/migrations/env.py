@@ -3,7 +3,8 @@
 
 from alembic import context
 
-from vgpuctl.store.tables import VERSION_TABLE, complete_metadata
+from vgpuctl.store.schema import VERSION_TABLE
+from vgpuctl.store.tables import complete_metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

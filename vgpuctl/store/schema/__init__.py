@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables by subject; tables.py has them all, and the version of the schema."""
+"""The tables, one file for each subject; `vgpuctl.store.tables` has them all. Commands need only the version."""
+
+SCHEMA_VERSION = "0026"
+VERSION_TABLE = "vgpuctl_version"

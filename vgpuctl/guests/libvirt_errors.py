@@ -21,6 +21,10 @@ _FIRMWARE_HINT = (
     "the host has no UEFI build that starts a guest without Secure Boot's keys: "
     f"{install([Package.FIRMWARE], Family.UNKNOWN)}"
 )
+_SPICE_HINT = (
+    "the host's QEMU has no SPICE: Debian 13 has it in qemu-system-modules-spice, RHEL 9 and newer do not have it; or "
+    "create the VM with --display vnc"
+)
 
 # A part of libvirt's message (lower case) and its remedy. The first match wins.
 _HINTS = (
@@ -87,6 +91,8 @@ _HINTS = (
         "hugetlbfs",
         "libvirt finds no hugetlbfs of the guest's page size: `vgpuctl check-hosts` names the command that mounts it",
     ),
+    ("spice graphics are not supported", _SPICE_HINT),
+    ("does not support video model 'qxl'", _SPICE_HINT),
     ("phys-bits too low", "the GPUs' memory windows do not fit the CPU's address width; give the VM fewer GPUs"),
     (
         "input/output error",

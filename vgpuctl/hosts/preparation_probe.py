@@ -152,6 +152,7 @@ def read_preparation(text: str) -> Preparation:
     driver = _NVIDIA_VERSION.search(" ".join(found.get("nvidia", ())))
     return Preparation(
         distribution=tuple(one for one in (release.get("ID", ""), *release.get("ID_LIKE", "").split()) if one),
+        release=" ".join(release[name] for name in ("ID", "VERSION_ID") if name in release),
         operating_system=release.get("PRETTY_NAME", "Linux"),
         kernel=last("kernel"),
         machine=last("machine"),

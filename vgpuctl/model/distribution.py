@@ -68,6 +68,8 @@ _PACKAGES = {
     # Debian's swtpm alone does not bring swtpm_setup.
     Package.SWTPM: {Family.DEBIAN: "swtpm swtpm-tools", Family.EL: "swtpm swtpm-tools", Family.SUSE: "swtpm"},
 }
+# What a release has in a package of its own. apt installs it as a recommended one, unless it is told to install none.
+_SEPARATE = {"debian 13": {Package.QEMU: "qemu-system-modules-spice"}}
 _INSTALL = {
     Family.DEBIAN: "apt-get install -y",
     Family.EL: "dnf install -y",
@@ -85,16 +87,20 @@ def family_of(distribution: Sequence[str]) -> Family:
     return Family.UNKNOWN
 
 
-def package_names(package: Package, family: Family) -> str:
-    """Return what the family calls a package, several names with a blank between them; UNKNOWN has none."""
-    return _PACKAGES[package].get(family, "")
+def package_names(package: Package, family: Family, release: str = "") -> str:
+    """Return what the family calls a package, several names with a blank between them; UNKNOWN has none.
+
+    release: os-release's ID and VERSION_ID, such as `debian 13`; empty for what all releases have.
+    """
+    separate = _SEPARATE.get(release, {}).get(package, "")
+    return f"{_PACKAGES[package].get(family, '')} {separate}".strip()
 
 
-def install(packages: Iterable[Package], family: Family) -> str:
+def install(packages: Iterable[Package], family: Family, release: str = "") -> str:
     """Return the command that installs packages; for an unknown family the names in every family."""
     wanted = list(packages)
     if family is not Family.UNKNOWN:
-        return f"{_INSTALL[family]} {' '.join(package_names(one, family) for one in wanted)}"
+        return f"{_INSTALL[family]} {' '.join(package_names(one, family, release) for one in wanted)}"
     forms = (f"{' '.join(package_names(one, each) for one in wanted)} ({_NAMES[each]})" for each in _INSTALL)
     return f"install {', or '.join(forms)}"
 

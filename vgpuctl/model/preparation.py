@@ -41,13 +41,14 @@ class ProbedCard:
 class Preparation:
     """One host. An empty value means that it is not there, or that the login may not see it.
 
-    distribution: os-release's ID, then ID_LIKE. programs, modules, sockets (of libvirt), units (unit files), processes:
-    names out of the lists that are looked for. cpu_virtualisation: `vmx`, `svm` or empty. mounted_pages_kib: of
-    hugetlbfs. pages: (size in KiB, how many). firewalls: those that are switched on. needs_become: the login is not
-    root.
+    distribution: os-release's ID, then ID_LIKE. release: its ID and VERSION_ID, such as `debian 13`. programs, modules,
+    sockets (of libvirt), units (unit files), processes: names out of the lists that are looked for.
+    cpu_virtualisation: `vmx`, `svm` or empty. mounted_pages_kib: of hugetlbfs. pages: (size in KiB, how many).
+    firewalls: those that are switched on. needs_become: the login is not root.
     """
 
     distribution: tuple[str, ...] = ()
+    release: str = ""
     operating_system: str = "Linux"
     kernel: str = ""
     machine: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Known answers of libvirt and QEMU lead to a hint. The messages are those of libvirt 9.0 to 10.0 and QEMU 7.2."""
+"""Known answers of libvirt and QEMU lead to a hint. They are of libvirt 9.0 to 11.3 and QEMU 7.2 to 10.0."""
 
 import subprocess
 import sys
@@ -33,6 +33,8 @@ from vgpuctl.guests.libvirt_errors import hint_for
         ("internal error: Unable to find any usable hugetlbfs mount for 1048576 KiB", "check-hosts"),
         ("internal error: cannot load AppArmor profile 'libvirt-1234'", "AppArmor"),
         ("error getting device from group 14: Input/output error", "nvidia-vgpu-mgr"),
+        ("unsupported configuration: spice graphics are not supported with this QEMU", "qemu-system-modules-spice"),
+        ("unsupported configuration: domain configuration does not support video model 'qxl'", "--display vnc"),
         ("Address space limit 0xffffffffff < 0x1ffffffffff phys-bits too low (40)", "fewer GPUs"),
     ],
 )

@@ -13,7 +13,7 @@ from vgpuctl.model.preparation import Preparation, PythonThere
 SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]
 CARD = "/sys/bus/pci/devices/0000:41:00.0"
 EL8 = {
-    "/etc/os-release": 'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\nPRETTY_NAME="Rocky Linux 8.10"\n',
+    "/etc/os-release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="8.10"\nPRETTY_NAME="Rocky Linux 8.10"\n',
     "/proc/sys/kernel/osrelease": "4.18.0-553.el8_10.x86_64\n",
     "/proc/cmdline": "ro crashkernel=auto\n",
     "/proc/cpuinfo": "flags : fpu vmx smx\n",
@@ -57,7 +57,8 @@ def test_a_host_of_the_rhel_family_is_read_as_it_is(shell: str, tmp_path: Path) 
     (tmp_path / CARD.lstrip("/")).mkdir(parents=True)
     (tmp_path / CARD.lstrip("/") / "driver").symlink_to("/sys/bus/pci/drivers/nouveau")
     there = run(shell, tmp_path, EL8)
-    assert (there.distribution[:2], there.operating_system) == (("rocky", "rhel"), "Rocky Linux 8.10")
+    assert (there.distribution[:2], there.release) == (("rocky", "rhel"), "rocky 8.10")
+    assert there.operating_system == "Rocky Linux 8.10"
     assert there.pythons == (
         PythonThere("/usr/bin/python3.11", (3, 11)),
         PythonThere("/usr/libexec/platform-python", (3, 6)),

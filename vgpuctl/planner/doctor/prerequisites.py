@@ -127,7 +127,7 @@ def proxmox(host: Newcomer) -> Iterator[Finding]:
 
 def installing(package: Package, host: Newcomer, check: CheckId, read: str) -> Finding:
     """The finding of a missing package, with the command that installs it."""
-    command = install([package], host.family)
+    command = install([package], host.family, host.there.release)
     return Finding(check, Severity.ERROR, HOST, read, command, _runnable(command, host))
 
 

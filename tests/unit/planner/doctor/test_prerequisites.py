@@ -17,6 +17,7 @@ from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES, look_for_m
 A40 = ProbedCard("0000:41:00.0", "10de", "2235", "10de:145a", "nvidia", 32, is_vgpu_host=True)
 READY = Preparation(
     distribution=("debian",),
+    release="debian 12",
     operating_system="Debian GNU/Linux 12 (bookworm)",
     kernel="6.1.0-28-amd64",
     machine="x86_64",
@@ -137,6 +138,15 @@ def test_what_is_missing_is_told_with_its_fix(check: str, host: Newcomer, fix: s
     findings = found(check, host)
     assert findings and all(one.read and one.fix for one in findings)
     assert any(fix in one.fix for one in findings), findings
+
+
+@pytest.mark.parametrize(
+    ("release", "packages"),
+    [("debian 12", "qemu-system-x86"), ("debian 13", "qemu-system-x86 qemu-system-modules-spice")],
+)
+def test_a_package_that_one_release_has_apart_is_named_there_alone(release: str, packages: str) -> None:
+    (finding,) = found("qemu", without(programs=READY.programs - {"qemu-system-x86_64"}, release=release))
+    assert finding.command == f"apt-get install -y {packages}"
 
 
 def test_nothing_is_missing_on_a_ready_host() -> None:

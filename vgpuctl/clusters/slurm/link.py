@@ -81,7 +81,7 @@ class SlurmLink:
         row = self._row(node)
         if row is None or row.is_off or "DRAIN" in row.words:
             return False
-        self._update(node, "drain", f"cordon {node}", reason)
+        self._update(node, "drain", f"cordon {node}", reason_text(reason))
         return True
 
     def uncordon(self, node: str) -> bool:
@@ -89,7 +89,7 @@ class SlurmLink:
         row = self._row(node)
         if row is None or not row.has_our_drain:
             return False
-        self._update(node, "resume", f"uncordon {node}")
+        self._resume(node)
         return True
 
     def relabel(self, node: str, labels: Mapping[str, str | None]) -> None:
@@ -130,7 +130,7 @@ class SlurmLink:
         if not row.is_off and "POWER_DOWN" not in row.words:
             self._turn_off(node, _GONE)
         elif row.is_off and row.is_ours and row.words & {"DRAIN", "DOWN"}:
-            self._update(node, "resume", f"uncordon {node}")
+            self._resume(node)
 
     def close(self) -> None:
         """Nothing is open between two calls."""
@@ -157,13 +157,18 @@ class SlurmLink:
         return rows
 
     def _turn_off(self, node: str, reason: str) -> None:
-        self._update(node, "down", f"set {node} down", reason)
-        self._update(node, "power_down_force", f"power {node} down", reason)
+        self._update(node, "down", f"set {node} down", reason_text(reason))
+        self._update(node, "power_down_force", f"power {node} down", reason_text(reason))
 
-    def _update(self, node: str, state: str, what: str, reason: str | None = None) -> None:
-        arguments = ["update", f"nodename={node}", f"state={state}"]
-        if reason is not None:
-            arguments.append(f"reason={reason_text(reason)}")
+    def _resume(self, node: str) -> None:
+        """Take back our drain and our reason.
+
+        Slurm 22.05 removes the reason with the drain. 24.11 keeps it, ignores an empty one, and takes a blank.
+        """
+        self._update(node, "resume", f"uncordon {node}", " ")
+
+    def _update(self, node: str, state: str, what: str, reason: str) -> None:
+        arguments = ["update", f"nodename={node}", f"state={state}", f"reason={reason}"]
         self._programs.run("scontrol", arguments, what=what)
 
 

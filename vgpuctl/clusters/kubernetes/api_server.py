@@ -5,6 +5,7 @@ lightkube reads the kubeconfig and signs the requests. The objects are read here
 would refuse a whole list for one odd object.
 """
 
+import ssl
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -79,6 +80,8 @@ class ApiServer:
         try:
             one: Any = config.get()
             context = client_adapter.verify_cluster(one.cluster, one.user, one.abs_file, trust_env=False)
+            # From Python 3.13 on an authority must name its key's use, which openssl's own do not; kubectl takes them.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             self._client: Any = HTTPX.Client(
                 base_url=one.cluster.server,
                 auth=client_adapter.user_auth(one.user),

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -141,12 +141,17 @@ class LoopbackSshd:
         finally:
             path.write_text(before)
 
-    @property
-    def sessions(self) -> list[int]:
-        """The processes of the connections; of a server without a namespace."""
+    def kill_sessions(self) -> int:
+        """Kill the connections of a server without a namespace, and return how many there were.
+
+        In OpenSSH 10 a child of the connection's process carries the traffic, for root too, and outlives it.
+        """
         assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        return [int(number) for number in children.read_text().split()]
+        sessions = _children(self._process.pid)
+        for pid in [*sessions, *(child for session in sessions for child in _children(session))]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(sessions)
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -292,6 +297,10 @@ def let_others_in(folder: Path) -> None:
     for one in (folder, *folder.parents):
         if temporary in one.parents:
             one.chmod(one.stat().st_mode | 0o055)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(number) for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _output(argv: Sequence[str], text: str = "") -> str:

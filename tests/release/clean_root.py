@@ -56,6 +56,8 @@ class CleanRoot:
         (units / "check.service").write_text("[Service]\nType=oneshot\nExecStart=/bin/sh /srv/check\n")
         (units / "default.target").unlink(missing_ok=True)
         (units / "default.target").symlink_to("/lib/systemd/system/multi-user.target")
+        # Debian 13 has networkd on; without a network its wait would last two minutes.
+        (units / "systemd-networkd-wait-online.service").symlink_to("/dev/null")
         (units / "multi-user.target.wants").mkdir(exist_ok=True)
         (units / "multi-user.target.wants/check.service").symlink_to("/etc/systemd/system/check.service")
         command = ["systemd-nspawn", "--quiet", f"--directory={self.folder}", f"--machine=release-{time.time_ns()}"]

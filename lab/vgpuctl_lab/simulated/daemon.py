@@ -239,10 +239,10 @@ class LabDaemon:
         if proxy.accepting is not None:
             proxy.accepting.cancel()
             proxy.accepting = None
-        for process in list(proxy.sessions.values()):
-            process.kill()
+        # In OpenSSH 10 a child of sshd carries the connection, for root too, and outlives it.
+        for pid in proxy.sessions:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGCONT)
+                os.killpg(pid, signal.SIGKILL)
         for relay in list(proxy.relays):
             relay.cancel()
         proxy.libvirt.drop_clients()

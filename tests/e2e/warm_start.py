@@ -187,7 +187,7 @@ def _load_what_is_loaded_late() -> None:
     for name in resources.files("vgpuctl.templates").iterdir():
         if name.name.endswith(".j2"):
             made.get_template(name.name)
-    for module in ("alembic.command", "libvirt", "psycopg", "rich.table", "sqlalchemy.dialects.postgresql.psycopg"):
+    for module in ("alembic.command", "libvirt", "psycopg", "rich.table"):
         importlib.import_module(module)
 
 

@@ -5,7 +5,6 @@ SQLAlchemy, which makes and migrates the tables, takes longer to import than a c
 """
 
 import contextlib
-import functools
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +19,8 @@ Row = SimpleNamespace
 """A row of an answer: its columns are attributes."""
 _MOST_KEPT = 5
 """Connections that wait for their next use. A server has a limit for all of its clients."""
-_VALUE = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_PLACE = re.compile(r"'[^']*'|(?<![:\w]):(?P<name>[a-z]\w*)")
+"""A literal, or the place of a value."""
 
 
 class Answer(NamedTuple):
@@ -52,12 +52,9 @@ class StoreConnection:
 
         A statement without values is handed over as it is, with any `:` and `%` in it.
         """
-        if values:
-            sql, values = _spread(sql, values)
-            if self.kind is StoreKind.POSTGRESQL:
-                sql = _for_psycopg(sql)
+        placed = _placed(sql, values, self.kind) if values else (sql,)
         try:
-            cursor = self.driver.execute(sql, values) if values else self.driver.execute(sql)
+            cursor = self.driver.execute(*placed)
             if cursor.description is None:
                 return Answer([], cursor.rowcount)
             names = [column[0] for column in cursor.description]
@@ -191,18 +188,19 @@ def _has(name: str, value: object, prefix: str) -> str:
     return f"{name} {'IN' if isinstance(value, list) else '='} :{prefix}{name}"
 
 
-def _spread(sql: str, values: dict[str, object]) -> tuple[str, dict[str, object]]:
-    """The statement with a place for each member of the lists among its values."""
-    several = {name: value for name, value in values.items() if isinstance(value, list)}
-    for name, members in several.items():
-        of_members = {f"{name}_{number}": member for number, member in enumerate(members)}
-        places = ", ".join(f":{one}" for one in of_members) or "NULL"
-        sql = re.sub(rf":{name}\b", f"({places})", sql)
-        values = {**values, **of_members}
-        del values[name]
-    return sql, values
+def _placed(sql: str, values: Mapping[str, object], kind: StoreKind) -> tuple[str, dict[str, object]]:
+    """The statement as the driver takes it: a place for each value, and for each member of a list among them."""
+    taken: dict[str, object] = {}
 
+    def place(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name not in values:
+            return found[0]
+        value = values[name]
+        several = {f"{name}_{number}": one for number, one in enumerate(value)} if isinstance(value, list) else None
+        members = {name: value} if several is None else several
+        taken.update(members)
+        places = ", ".join(f":{one}" if kind is StoreKind.SQLITE else f"%({one})s" for one in members)
+        return places if several is None else f"({places or 'NULL'})"
 
-@functools.cache
-def _for_psycopg(sql: str) -> str:
-    return _VALUE.sub(r"%(\1)s", sql.replace("%", "%%"))
+    return _PLACE.sub(place, sql if kind is StoreKind.SQLITE else sql.replace("%", "%%")), taken

@@ -3,7 +3,6 @@
 
 import os
 import pwd
-import socket
 
 from vgpuctl.model.event import Actor
 
@@ -18,7 +17,7 @@ def find_actor(command: str) -> Actor:
     user = _login()
     if user == "root" and caller not in ("", "root"):
         user = f"{caller} (root)"
-    return Actor(command, user, socket.gethostname())
+    return Actor(command, user, os.uname().nodename)
 
 
 def _login() -> str:

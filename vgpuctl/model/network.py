@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tenant's network, the ports of its VMs, and the names that hosts can bear (design, section 2)."""
 
-import hashlib
 import ipaddress
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -118,12 +117,12 @@ class Attachment:
 
 def interface_name(network_id: str) -> str:
     """Name an interface of a network within the kernel's 15 characters, whatever tenant and network are called."""
-    return f"vg{hashlib.sha256(network_id.encode()).hexdigest()[:12]}"
+    return f"vg{_sha256(network_id).hex()[:12]}"
 
 
 def mac_address(seed: str) -> str:
     """Derive a stable MAC address: locally administered, unicast, 40 bits from the seed's digest."""
-    digest = hashlib.sha256(seed.encode()).digest()[:5]
+    digest = _sha256(seed)[:5]
     return ":".join(["52", *(f"{byte:02x}" for byte in digest)])
 
 
@@ -199,3 +198,9 @@ def first_free_address(subnet: ipaddress.IPv4Network, taken: Collection[str]) ->
         if number not in numbers:
             return str(ipaddress.IPv4Address(number))
     return None
+
+
+def _sha256(text: str) -> bytes:
+    import hashlib  # loads OpenSSL, which few commands need
+
+    return hashlib.sha256(text.encode()).digest()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A text that may hold passwords: its digest travels everywhere, its content only where it is revealed."""
 
-import hashlib
 import re
 from dataclasses import dataclass
 
@@ -30,6 +29,8 @@ class SecretText:
     @classmethod
     def of(cls, text: str) -> "SecretText":
         """Make the value of a text."""
+        import hashlib  # loads OpenSSL, which few commands need
+
         made = cls("sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         object.__setattr__(made, "_content", text)
         return made

@@ -6,13 +6,16 @@ The sharing kinds are imported late: every command reads the store, which is abo
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.resources import SHARES, Resource
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.facts import Gpu
 
 Amounts = Mapping[str, int]
 """Amounts by resource; one that is not there is 0."""
@@ -67,7 +70,7 @@ def compute_slices(held: Share) -> int:
     return gpu_instance_slices(held.profile) or 0
 
 
-def part_of_card(held: Share, gpus: Sequence[Gpu]) -> float:
+def part_of_card(held: Share, gpus: "Sequence[Gpu]") -> float:
     """How much of its GPU a share keeps from others, 0 to 1: what its GPU-hours are counted with.
 
     The larger of its part of the memory and, with MIG, of the compute slices; for a plain VF one of the VFs.

@@ -8,23 +8,23 @@ which has a default, needs no new version. A new field of a share does.
 
 import dataclasses
 import functools
-import hashlib
 import typing
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from vgpuctl import typed_json
-from vgpuctl.agent.wire import facts as facts_module
-from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.event import Value, Values
 from vgpuctl.model.lease import Share
-from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.numa import GuestNodes
-from vgpuctl.model.proof import Proof
-from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
+
+if TYPE_CHECKING:  # what few commands read is imported with the first row of it
+    from vgpuctl.agent.wire.facts import HostFacts
+    from vgpuctl.model.node_pool import NodePool
+    from vgpuctl.model.proof import Proof
+    from vgpuctl.model.reservation import Reservation
 
 REQUEST_VERSION = 9
 SHARE_VERSION = 2
@@ -69,14 +69,18 @@ def decode_share(text: str, version: int, *, what: str) -> Share:
     return _decode(text, Share, what=what)
 
 
-def decode_reservation(text: str, version: int, *, what: str) -> Reservation:
+def decode_reservation(text: str, version: int, *, what: str) -> "Reservation":
     """Read a reservation. Raises StoreUnusable for a newer version or a damaged row."""
+    from vgpuctl.model.reservation import Reservation
+
     _check_version(version, RESERVATION_VERSION, what=what)
     return _decode(text, Reservation, what=what)
 
 
-def decode_node_pool(text: str, version: int, *, what: str) -> NodePool:
+def decode_node_pool(text: str, version: int, *, what: str) -> "NodePool":
     """Read a node pool, without its secrets. Raises StoreUnusable for a newer version or a damaged row."""
+    from vgpuctl.model.node_pool import NodePool
+
     _check_version(version, NODE_POOL_VERSION, what=what)
     _check_fields(text, NodePool, what=what)
     return _decode(text, NodePool, what=what)
@@ -97,8 +101,10 @@ def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:
     return None if text is None else _decode(text, GuestNodes, what=what)
 
 
-def decode_proof(text: str, *, what: str) -> Proof:
+def decode_proof(text: str, *, what: str) -> "Proof":
     """Read a proof. Raises StoreUnusable for a damaged row."""
+    from vgpuctl.model.proof import Proof
+
     return _decode(text, Proof, what=what)
 
 
@@ -108,8 +114,10 @@ class FactsReader:
     def __init__(self) -> None:
         self._last: dict[str, tuple[str, HostFacts]] = {}
 
-    def read(self, host: str, text: str) -> HostFacts:
+    def read(self, host: str, text: str) -> "HostFacts":
         """Read the facts of a host. Raises StoreUnusable for a damaged row."""
+        from vgpuctl.agent.wire.facts import HostFacts
+
         known = self._last.get(host)
         if known is None or known[0] != text:
             known = self._last[host] = (text, _decode(text, HostFacts, what=f"facts of host {host}"))
@@ -119,6 +127,10 @@ class FactsReader:
 @functools.cache
 def facts_shape() -> str:
     """A fingerprint of the facts' classes and fields: cached facts of another shape are read again."""
+    import hashlib
+
+    from vgpuctl.agent.wire import facts as facts_module
+
     classes = [value for value in vars(facts_module).values() if dataclasses.is_dataclass(value)]
     shape = [(getattr(cls, "__name__", ""), *(f.name for f in dataclasses.fields(cls))) for cls in classes]
     return hashlib.sha256(repr(sorted(shape)).encode()).hexdigest()[:16]

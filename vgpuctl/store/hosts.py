@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of hosts' facts, and each host's generation: the counter of changes to its leases."""
 
-from vgpuctl.agent.wire.facts import HostFacts
+from typing import TYPE_CHECKING
+
 from vgpuctl.errors import ConcurrentChange
 from vgpuctl.store import codec
 from vgpuctl.store.database import Row
 from vgpuctl.store.records import CachedFacts
 from vgpuctl.store.rows import Rows
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.facts import HostFacts
 
 _USABLE_FACTS = "SELECT * FROM hosts WHERE facts IS NOT NULL AND facts_shape = :shape"
 
@@ -14,7 +18,7 @@ _USABLE_FACTS = "SELECT * FROM hosts WHERE facts IS NOT NULL AND facts_shape = :
 class HostRows(Rows):
     """Keep and hand out facts, count generations."""
 
-    def save_facts(self, host: str, facts: HostFacts, at: float) -> None:
+    def save_facts(self, host: str, facts: "HostFacts", at: float) -> None:
         """Keep what was read from a host at `at` (seconds since the epoch, UTC).
 
         The last one to save wins; `at` is only shown, since hosts' clocks can be wrong.

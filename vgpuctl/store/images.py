@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's catalogue of images, and the copies that were verified on hosts."""
 
-import difflib
+from typing import TYPE_CHECKING
 
 from vgpuctl.errors import NotFound
-from vgpuctl.model.image import Image, ImageCopy, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.store.database import Row, given
 from vgpuctl.store.rows import Rows
+
+if TYPE_CHECKING:  # imported with the first row of it
+    from vgpuctl.model.image import Image, ImageCopy
 
 
 class ImageRows(Rows):
     """Add, find and delete images and their verified copies."""
 
-    def add_image(self, image: Image) -> None:
+    def add_image(self, image: "Image") -> None:
         """Add an image. Raises ConcurrentChange when one of this name is there."""
         self._insert(
             "images",
@@ -29,16 +31,18 @@ class ImageRows(Rows):
             conflict=f"another run has just registered image {image.name}",
         )
 
-    def find_image(self, name: str) -> Image | None:
+    def find_image(self, name: str) -> "Image | None":
         """One image, None for an unknown name."""
         for row in self._find("images", name=name):
             return _image(row)
         return None
 
-    def image(self, name: str) -> Image:
+    def image(self, name: str) -> "Image":
         """One image. Raises NotFound with names that are near."""
         found = self.find_image(name)
         if found is None:
+            import difflib
+
             near = difflib.get_close_matches(name, [image.name for image in self.images()], n=3)
             raise NotFound(
                 f"there is no image {name!a}",
@@ -46,7 +50,7 @@ class ImageRows(Rows):
             )
         return found
 
-    def images(self) -> list[Image]:
+    def images(self) -> "list[Image]":
         """Every image, by name."""
         return sorted(map(_image, self._find("images")), key=lambda image: image.name)
 
@@ -55,12 +59,12 @@ class ImageRows(Rows):
         self._delete("image_copies", image=name)
         return self._delete("images", name=name) == 1
 
-    def image_copies(self, image: str | None = None) -> list[ImageCopy]:
+    def image_copies(self, image: str | None = None) -> "list[ImageCopy]":
         """The verified copies of one image or of all, by image and host."""
         rows = self._find("image_copies", **given(image=image))
         return sorted(map(_copy, rows), key=lambda copy: (copy.image, copy.host))
 
-    def save_image_copy(self, copy: ImageCopy) -> None:
+    def save_image_copy(self, copy: "ImageCopy") -> None:
         """Note that a copy was verified, in place of what was noted of this image on this host before."""
         self._put(
             "image_copies",
@@ -75,12 +79,16 @@ class ImageRows(Rows):
         )
 
 
-def _image(row: Row) -> Image:
+def _image(row: Row) -> "Image":
+    from vgpuctl.model.image import Image, ImageFormat, ImageKind, ImageLocation
+
     location = ImageLocation(row.path, row.pool, row.volume)
     return Image(row.name, ImageKind(row.kind), ImageFormat(row.format), row.sha256, location, row.os, row.guest_driver)
 
 
-def _copy(row: Row) -> ImageCopy:
+def _copy(row: Row) -> "ImageCopy":
+    from vgpuctl.model.image import ImageCopy
+
     return ImageCopy(
         row.image,
         row.host,

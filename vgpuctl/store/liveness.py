@@ -3,7 +3,6 @@
 
 import functools
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +21,7 @@ class ProcessIdentity:
 def this_process() -> ProcessIdentity:
     """The process that calls."""
     pid = os.getpid()
-    return ProcessIdentity(pid, socket.gethostname(), _machine(), _process_start(pid))
+    return ProcessIdentity(pid, os.uname().nodename, _machine(), _process_start(pid))
 
 
 class Process(Protocol):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks, ports and addresses in the store; its constraints give no address and no MAC address twice."""
 
-import difflib
 import uuid
 from collections.abc import Collection
 from dataclasses import replace
@@ -71,6 +70,8 @@ class NetworkRows(TenantRows):
         found = self.find_network(tenant, name)
         if found is not None:
             return found
+        import difflib
+
         near = difflib.get_close_matches(name, [other.request.name for other in self.networks(tenant=tenant)], n=3)
         raise NotFound(
             f"tenant {tenant} has no network {name!r}",

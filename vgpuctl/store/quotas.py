@@ -3,20 +3,20 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from vgpuctl.errors import NotFound
 from vgpuctl.model.lease import Share
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import VmState
-from vgpuctl.quota import charge
-from vgpuctl.quota.limits import Quota, month_of
-from vgpuctl.quota.pools import Pool
-from vgpuctl.quota.resources import LICENCES, Resource
-from vgpuctl.quota.usage import gpu_seconds
 from vgpuctl.store import codec
 from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
+
+if TYPE_CHECKING:
+    from vgpuctl.quota.limits import Quota
+    from vgpuctl.quota.pools import Pool
 
 _HELD = "SELECT * FROM leases WHERE tenant = :tenant AND state <> 'gone'"
 
@@ -24,12 +24,14 @@ _HELD = "SELECT * FROM leases WHERE tenant = :tenant AND state <> 'gone'"
 class QuotaRows(UsageRows, TenantRows, LicenceRows):
     """Set and read quotas and pools, and what a tenant uses."""
 
-    def quotas(self, tenant: str) -> list[Quota]:
+    def quotas(self, tenant: str) -> "list[Quota]":
         """The quotas of a tenant, by resource."""
+        from vgpuctl.quota.limits import Quota
+
         rows = self._find("quotas", tenant=tenant)
         return sorted((Quota(row.resource, row.most, row.guaranteed) for row in rows), key=lambda one: one.resource)
 
-    def set_quotas(self, tenant: str, quotas: Sequence[Quota]) -> None:
+    def set_quotas(self, tenant: str, quotas: "Sequence[Quota]") -> None:
         """Replace the quotas of a tenant. Raises NotFound."""
         self.tenant(tenant)
         self._delete("quotas", tenant=tenant)
@@ -39,6 +41,11 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
 
     def used(self, tenant: str) -> dict[str, int]:
         """Use of a tenant's VMs and live leases now, and its GPU-hours of this month, in the units of quotas."""
+        from vgpuctl.quota import charge
+        from vgpuctl.quota.limits import month_of
+        from vgpuctl.quota.resources import LICENCES, Resource
+        from vgpuctl.quota.usage import gpu_seconds
+
         requests = [
             charge.of_guest(codec.decode_request(row.request, row.request_version, what=f"VM {row.name} of {tenant}"))
             for row in self._find("vms", tenant=tenant)
@@ -71,6 +78,9 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
 
     def gpu_seconds_of(self, shares: Iterable[tuple[str, Share]], duration_s: float) -> int:
         """Seconds of whole GPUs that shares, each with its host, take in so much time of this month."""
+        from vgpuctl.quota import charge
+        from vgpuctl.quota.limits import month_of
+
         now = self._clock()
         seconds = max(0.0, min(duration_s, month_of(now)[1] - now))
         parts = 0.0
@@ -79,8 +89,10 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
             parts += charge.part_of_card(held, cached.facts.gpus if cached is not None else ())
         return math.ceil(parts * seconds)
 
-    def pools(self) -> list[Pool]:
+    def pools(self) -> "list[Pool]":
         """Every pool with its hosts and the tenants that may use it, by name."""
+        from vgpuctl.quota.pools import Pool
+
         hosts = self._find("pool_hosts")
         grants = self._find("pool_grants")
         return [
@@ -92,7 +104,7 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
             for name in sorted((row.name for row in self._find("pools")), key=natural)
         ]
 
-    def pool(self, name: str) -> Pool:
+    def pool(self, name: str) -> "Pool":
         """One pool. Raises NotFound with the names there are."""
         pools = self.pools()
         for pool in pools:

@@ -2,11 +2,13 @@
 """Quota that runs reclaim for VMs that do not hold it yet, so that two of them do not count on the same guarantee."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vgpuctl.quota import charge
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.operations import OperationRows
+
+if TYPE_CHECKING:
+    from vgpuctl.quota.charge import Amounts
 
 KIND = "reclaim"
 
@@ -14,7 +16,7 @@ KIND = "reclaim"
 class ReclaimRows(OperationRows):
     """Claim quota, and add up what others claim. A claim ends with the VM's first lease, or with its operation."""
 
-    def claim_quota(self, subject: str, tenant: str, amounts: Mapping[str, charge.Amounts]) -> None:
+    def claim_quota(self, subject: str, tenant: str, amounts: "Mapping[str, Amounts]") -> None:
         """Claim quota for VMs that this process is about to place, instead of what it claimed for `subject` before.
 
         amounts: by name of the VM, in the units of quotas. Check `claimed_quota` in the same transaction.
@@ -31,6 +33,8 @@ class ReclaimRows(OperationRows):
         rows = [row for row in self._find("reclaims", tenant=tenant) if row.vm_name not in without]
         if not rows:
             return {}
+        from vgpuctl.quota import charge
+
         living = {one.id for one in self.open_operations() if is_running(one) is not False}
         return charge.add(*({row.resource: row.amount} for row in rows if row.operation_id in living))
 

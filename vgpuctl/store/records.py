@@ -3,10 +3,13 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.preemption import USUAL_POLICY, TenantPolicy
 from vgpuctl.store import codec
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.facts import HostFacts
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class CachedFacts:
     reader: codec.FactsReader = field(repr=False, compare=False)
 
     @cached_property
-    def facts(self) -> HostFacts:
+    def facts(self) -> "HostFacts":
         """The facts. Raises StoreUnusable when the row is damaged."""
         return self.reader.read(self.host, self.encoded)
 

@@ -2,16 +2,19 @@
 """A VM's new name in every row that has it. Rows of what is over keep the name that the VM had then."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm, printed_name
-from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind, VpcSpec
 from vgpuctl.store import codec
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.node_pools import NodePoolRows
 from vgpuctl.store.vms import VmRows
 from vgpuctl.store.vpcs import VpcRows
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vpc import VpcSpec
 
 
 class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
@@ -68,6 +71,8 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
 
     def _rename_objects(self, tenant: str, old: str, name: str) -> None:
         """Point the floating IP, port forwards and load balancers of the VM to its new name."""
+        from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind
+
         specs: list[VpcSpec] = [*self.vpc_objects(tenant, FloatingIp), *self.vpc_objects(tenant, PortForward)]
         for spec in [*specs, *self.vpc_objects(tenant, LoadBalancer)]:
             renamed = _renamed(spec, old, name)
@@ -78,8 +83,10 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
         self._update("external_addresses", held, holder=f"{VpcKind.FLOATING_IP.value}/{name}")
 
 
-def _renamed(spec: VpcSpec, old: str, name: str) -> VpcSpec | None:
+def _renamed(spec: "VpcSpec", old: str, name: str) -> "VpcSpec | None":
     """The object with the VM's new name, None for one that does not name it."""
+    from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward
+
     if isinstance(spec, FloatingIp | PortForward):
         return replace(spec, vm=name) if spec.vm == old else None
     if isinstance(spec, LoadBalancer) and old in spec.vms:

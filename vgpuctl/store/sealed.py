@@ -10,7 +10,6 @@ import base64
 import binascii
 import json
 import os
-import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -135,4 +134,4 @@ def with_documents(request: VmRequest, texts: Texts) -> VmRequest:
 def _make_key(path: Path) -> None:
     """Make the key file, for its owner alone and whole at once, unless it is there. Raises FileNotWritten."""
     if not path.exists():
-        write_new(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n", "the key file of the store")
+        write_new(path, base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n", "the key file of the store")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants in the store."""
 
-import difflib
 from typing import Any
 
 from vgpuctl.errors import NotFound
@@ -23,6 +22,8 @@ class TenantRows(Rows):
         """One tenant. Raises NotFound, with names that are near."""
         for row in self._find("tenants", name=name):
             return _tenant(row)
+        import difflib
+
         known = [tenant.name for tenant in self.tenants()]
         near = difflib.get_close_matches(name, known, n=3)
         raise NotFound(

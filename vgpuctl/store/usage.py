@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The usage ledger: when which share was attached to which VM. Rows stay when leases, VMs and hosts are gone."""
 
+from typing import TYPE_CHECKING
+
 from vgpuctl.model.lease import Lease
-from vgpuctl.quota.charge import compute_slices, part_of_card
-from vgpuctl.quota.usage import Interval
 from vgpuctl.store import codec
 from vgpuctl.store.database import given, matching
 from vgpuctl.store.hosts import HostRows
+
+if TYPE_CHECKING:
+    from vgpuctl.quota.usage import Interval
 
 
 class UsageRows(HostRows):
     """List intervals; beginning and ending them is what leases do."""
 
-    def intervals(self, since: float, until: float, tenant: str | None = None) -> list[Interval]:
+    def intervals(self, since: float, until: float, tenant: str | None = None) -> "list[Interval]":
         """Intervals that touch a range of time (seconds since the epoch, UTC), the oldest first."""
+        from vgpuctl.quota.usage import Interval
+
         of_tenant = given(tenant=tenant)
         rows = self._read(
             "SELECT * FROM usage WHERE begun_at < :until AND (ended_at IS NULL OR ended_at >= :since) "
@@ -28,6 +33,8 @@ class UsageRows(HostRows):
         """Begin to count a lease, unless it is counted already."""
         if lease.id in self._open_intervals(lease.id):
             return
+        from vgpuctl.quota.charge import compute_slices, part_of_card
+
         cached = self.facts(lease.host)
         held = lease.share
         self._insert(

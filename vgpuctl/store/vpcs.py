@@ -2,16 +2,18 @@
 """The objects of tenants' networks (groups, gateways, balancers, peerings), and the external networks."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.errors import AddressesExhausted, NotFound, StateError, StoreUnusable
 from vgpuctl.model.network import AddressKind, Network, last_free_address
-from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
 from vgpuctl.store import codec
 from vgpuctl.store.networks import NetworkRows
+
+if TYPE_CHECKING:  # imported with the first row of it
+    from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
 
 _Spec = TypeVar("_Spec")
 
@@ -19,7 +21,7 @@ _Spec = TypeVar("_Spec")
 class VpcRows(NetworkRows):
     """Set, find and delete objects of tenants' networks."""
 
-    def set_vpc_object(self, tenant: str, spec: VpcSpec) -> str:
+    def set_vpc_object(self, tenant: str, spec: "VpcSpec") -> str:
         """Keep one object, by its kind and name. Returns `created`, `changed` or `unchanged`."""
         encoded = codec.encode(spec)
         place: dict[str, Any] = {"tenant": tenant, "kind": spec.kind.value, "name": spec.key}
@@ -32,7 +34,7 @@ class VpcRows(NetworkRows):
         self._insert("vpc_objects", conflict=conflict, **place, spec=encoded)
         return "created"
 
-    def delete_vpc_object(self, tenant: str, kind: VpcKind, key: str) -> bool:
+    def delete_vpc_object(self, tenant: str, kind: "VpcKind", key: str) -> bool:
         """Delete one object with the addresses it holds. Returns False when it was gone already."""
         holder = f"{kind.value}/{key}"
         self._delete("external_addresses", tenant=tenant, holder=holder)
@@ -60,7 +62,7 @@ class VpcRows(NetworkRows):
         self._hold_address(network.id, address, AddressKind.BALANCER, holder)
         return address
 
-    def set_external_network(self, network: ExternalNetwork) -> str:
+    def set_external_network(self, network: "ExternalNetwork") -> str:
         """Keep an external network. Returns `created`, `changed` or `unchanged`.
 
         Raises StateError when tenants hold addresses that the new pool lacks.
@@ -82,12 +84,14 @@ class VpcRows(NetworkRows):
         self._insert("external_networks", name=network.name, spec=encoded)
         return "created"
 
-    def external_networks(self) -> list[ExternalNetwork]:
+    def external_networks(self) -> "list[ExternalNetwork]":
         """Every external network, by name."""
+        from vgpuctl.model.vpc import ExternalNetwork
+
         rows = self._find("external_networks", order="name")
         return [_decode(row.spec, ExternalNetwork, what=f"external network {row.name}") for row in rows]
 
-    def external_network(self, name: str) -> ExternalNetwork:
+    def external_network(self, name: str) -> "ExternalNetwork":
         """One external network. Raises NotFound."""
         for network in self.external_networks():
             if network.name == name:
@@ -113,7 +117,7 @@ class VpcRows(NetworkRows):
         rows = self._find("external_addresses", external_network=name)
         return {row.address: f"{row.tenant}/{row.holder}" for row in rows}
 
-    def hold_external_address(self, network: ExternalNetwork, tenant: str, holder: str) -> str:
+    def hold_external_address(self, network: "ExternalNetwork", tenant: str, holder: str) -> str:
         """The external address that an object of a tenant holds; the lowest free one when it holds none yet."""
         held = self.external_addresses(network.name)
         for address, whose in held.items():
@@ -128,11 +132,13 @@ class VpcRows(NetworkRows):
 
     def tenants_with_peer(self, tenant: str) -> Sequence[str]:
         """Tenants that named `tenant` as a neighbour."""
+        from vgpuctl.model.vpc import VpcKind
+
         return sorted(row.tenant for row in self._find("vpc_objects", kind=VpcKind.PEERING.value, name=tenant))
 
     def peering_blocks(self) -> dict[frozenset[str], int]:
         """The link networks of all peerings, by the two tenants."""
-        from vgpuctl.model.vpc import PeeringSpec
+        from vgpuctl.model.vpc import PeeringSpec, VpcKind
 
         return {
             frozenset((row.tenant, row.name)): _decode(row.spec, PeeringSpec, what="a peering").block

@@ -11,13 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import NotFound, StateError
-from vgpuctl.guests.facts.disk_facts import disk_of
-from vgpuctl.guests.live.disks import LiveDisks
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.support.services import Services
 
 
@@ -92,6 +89,9 @@ def settle_detach(services: Services, disk: TenantDisk) -> TenantDisk:
     """
     if disk.vm is None or not has_let_go(services, disk):
         return disk
+    from vgpuctl.guests.facts.disk_facts import disk_of  # not needed to list disks
+    from vgpuctl.usecases.domain.definition import define_again
+
     host = services.host(disk.vm.host)
     definition = host.hypervisor.definition(disk.vm.domain_name, uuid=disk.vm.uuid)
     if definition is not None and disk_of(definition, disk.volume.label) is not None:
@@ -108,6 +108,9 @@ def has_let_go(services: Services, disk: TenantDisk) -> bool:
     """True for a disk that is being detached and that the running domain of its VM no longer has."""
     if disk.vm is None or disk.volume.state is not VolumeState.DETACHING:
         return False
+    from vgpuctl.guests.facts.disk_facts import disk_of
+    from vgpuctl.guests.live.disks import LiveDisks
+
     live = LiveDisks(services.host(disk.vm.host).hypervisor, disk.vm.domain_name, uuid=disk.vm.uuid).xml()
     return live is None or disk_of(live, disk.volume.label) is None
 

@@ -6,13 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.model.queue import QueueEntry, QueueSettings
-from vgpuctl.quota.pools import closed_hosts
-from vgpuctl.scheduler.calendar import Booking, first_start
-from vgpuctl.scheduler.guest_place import footprint_of
-from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
-from vgpuctl.usecases.placement.reservations import bookings_of
-from vgpuctl.usecases.support.capacities import cached_capacities
-from vgpuctl.usecases.support.node_states import Memberships
 from vgpuctl.usecases.support.services import Services
 
 
@@ -38,6 +31,16 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
     with services.store.reading() as session:
         now = session.now()
         settings = session.queue_settings()
+        if not session.queue():
+            return settings, []
+        from vgpuctl.quota.pools import closed_hosts
+        from vgpuctl.scheduler.calendar import Booking, first_start
+        from vgpuctl.scheduler.guest_place import footprint_of
+        from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
+        from vgpuctl.usecases.placement.reservations import bookings_of
+        from vgpuctl.usecases.support.capacities import cached_capacities
+        from vgpuctl.usecases.support.node_states import Memberships
+
         ordered = ordered_queue(session, now)
         capacities = cached_capacities(session, services.inventory if has_inventory else None)
         bookings = bookings_of(session)

@@ -32,9 +32,14 @@ class QueuedVm:
 
 def queued_vms(session: Session, tenant: str | None = None) -> list[QueuedVm]:
     """The VMs that the queue is to create, by tenant and name; not those that exist and wait to start again."""
+    return created_later(session.queue(), tenant)
+
+
+def created_later(queue: Sequence[QueueEntry], tenant: str | None = None) -> list[QueuedVm]:
+    """The VMs that these entries are to create, by tenant and name."""
     found = [
         QueuedVm(one.tenant, one.name, "queued", one, entry, dict(one.labels))
-        for entry in session.queue()
+        for entry in queue
         if not entry.kind.starts_again()
         for one in entry.requests
         if tenant in (None, one.tenant)

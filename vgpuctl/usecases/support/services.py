@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpuctl.errors import InventoryError, UsageError
-from vgpuctl.hosts.fleet import FleetProgress, HostResult, run_on_hosts
 
 if TYPE_CHECKING:
     from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
+    from vgpuctl.hosts.fleet import FleetProgress, HostResult
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.model.node_pool import NodePool
     from vgpuctl.model.rehearsal import Rehearsal
@@ -141,7 +141,7 @@ class Services:
         limit: str | None,
         forks: int | None,
         say: Callable[[str], None],
-        watch: Callable[[FleetProgress], None] | None = None,
+        watch: "Callable[[FleetProgress], None] | None" = None,
         reachable_networks: tuple[str, ...] = (),
         inventory_mark: Callable[[], object] = lambda: None,
         past: Callable[[], "PastSource | None"] = lambda: None,
@@ -289,8 +289,10 @@ class Services:
                 self._sessions[name] = self._open_session(self.inventory, name)
             return self._sessions[name]
 
-    def on_hosts(self, names: Sequence[str], work: Callable[[str], Value]) -> list[HostResult[Value]]:
+    def on_hosts(self, names: Sequence[str], work: Callable[[str], Value]) -> "list[HostResult[Value]]":
         """Call `work(name)` for every host, at most `forks` at a time, and show the progress; see `run_on_hosts`."""
+        from vgpuctl.hosts.fleet import run_on_hosts
+
         return run_on_hosts(names, work, forks=self.forks, watch=self._watch)
 
     def cluster_link(self, pool: "NodePool") -> "ClusterLink | None":

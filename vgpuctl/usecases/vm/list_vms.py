@@ -4,26 +4,20 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError, VgpuctlError
-from vgpuctl.model.labels import Selector
-from vgpuctl.model.lease import Lease
-from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.natural_order import natural_path
-from vgpuctl.model.queue import QueueEntry
-from vgpuctl.model.vm import Vm, VmRequest
-from vgpuctl.store.store import Session
-from vgpuctl.usecases.placement.queued_vms import queued_vms
-from vgpuctl.usecases.support.node_states import Memberships
-from vgpuctl.usecases.support.observations import (
-    Observation,
-    describe_state,
-    look,
-    observations,
-    observed_shares,
-    state_word,
-)
-from vgpuctl.usecases.support.services import Services
+
+if TYPE_CHECKING:  # what is known of VMs is imported when there are some
+    from vgpuctl.model.labels import Selector
+    from vgpuctl.model.lease import Lease
+    from vgpuctl.model.licence import LicenceSeat
+    from vgpuctl.model.queue import QueueEntry
+    from vgpuctl.model.vm import Vm, VmRequest
+    from vgpuctl.store.store import Session
+    from vgpuctl.usecases.support.observations import Observation
+    from vgpuctl.usecases.support.services import Services
 
 
 @dataclass(frozen=True)
@@ -34,12 +28,12 @@ class ListedVm:
     `lost` (the host does not have it any more). licence: the seat that it holds. node_pool, cluster: of a node.
     """
 
-    vm: Vm
-    leases: tuple[Lease, ...]
-    seen: Observation
+    vm: "Vm"
+    leases: "tuple[Lease, ...]"
+    seen: "Observation"
     state: str
-    shares: Sequence[Observation] = ()
-    licence: LicenceSeat | None = None
+    shares: "Sequence[Observation]" = ()
+    licence: "LicenceSeat | None" = None
     node_pool: str | None = None
     cluster: str | None = None
 
@@ -51,24 +45,26 @@ class VmRow:
     queued: also of a VM that waits to start again.
     """
 
-    request: VmRequest
+    request: "VmRequest"
     state: str
     listed: ListedVm | None
-    queued: QueueEntry | None = None
+    queued: "QueueEntry | None" = None
 
     @property
     def word(self) -> str:
         """The state in one word, as the list begins with it: `queued`, `unknown`, `running`, `stopped`, `shut-off`."""
+        from vgpuctl.usecases.support.observations import state_word
+
         return "queued" if self.listed is None else state_word(self.listed.vm, self.listed.seen)
 
 
 def list_with_queued(
-    services: Services,
+    services: "Services",
     *,
     tenant: str | None,
     host: str | None,
     node_pool: str | None = None,
-    selector: Selector | None = None,
+    selector: "Selector | None" = None,
 ) -> Sequence[VmRow]:
     """The VMs as `list_vms` finds them, and without a host or pool those of the queue.
 
@@ -76,27 +72,27 @@ def list_with_queued(
     """
     listed = list_vms(services, tenant=tenant, host=host, node_pool=node_pool)
     with services.store.reading() as session:
-        waiting = queued_vms(session, tenant) if host is None and node_pool is None else []
-        entries = {
-            (one.tenant, one.name): entry
-            for entry in session.queue()
-            if entry.kind.starts_again()
-            for one in entry.requests
-        }
+        queue = session.queue()
+    entries = {(one.tenant, one.name): entry for entry in queue if entry.kind.starts_again() for one in entry.requests}
     rows = [
         VmRow(one.vm.request, one.state, one, entries.get((one.vm.request.tenant, one.vm.request.name)))
         for one in listed
     ]
-    rows += [VmRow(one.request, one.state, None, one.entry) for one in waiting]
+    if queue and host is None and node_pool is None:
+        from vgpuctl.usecases.placement.queued_vms import created_later
+
+        rows += [VmRow(one.request, one.state, None, one.entry) for one in created_later(queue, tenant)]
     if selector is not None:
         rows = [one for one in rows if selector.fits(one.request.labels)]
     return rows
 
 
 def refresh_vms(
-    services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None
+    services: "Services", *, tenant: str | None, host: str | None, node_pool: str | None = None
 ) -> dict[str, VgpuctlError]:
     """Ask the libvirt of every host that has such VMs. Returns the errors by host."""
+    from vgpuctl.usecases.support.observations import look
+
     with services.store.reading() as session:
         refuse_unknown_names(session, tenant, node_pool)
         names = sorted({vm.host for vm in session.vms(tenant=tenant, host=host)})
@@ -104,7 +100,7 @@ def refresh_vms(
 
 
 def list_vms(
-    services: Services, *, tenant: str | None, host: str | None, node_pool: str | None = None
+    services: "Services", *, tenant: str | None, host: str | None, node_pool: str | None = None
 ) -> Sequence[ListedVm]:
     """All VMs of the store in natural order of names. node_pool: only its nodes. No host is contacted.
 
@@ -112,8 +108,13 @@ def list_vms(
     """
     with services.store.reading() as session:
         refuse_unknown_names(session, tenant, node_pool)
-        pools = Memberships(session, tenant)
         vms = session.vms(tenant=tenant, host=host)
+        if not vms:
+            return []
+        from vgpuctl.usecases.support.node_states import Memberships
+        from vgpuctl.usecases.support.observations import describe_state, observations, observed_shares
+
+        pools = Memberships(session, tenant)
         leases = session.leases()
         seen = observations(session, vms)
         shares = observed_shares(session, leases)
@@ -134,7 +135,7 @@ def list_vms(
     return listed
 
 
-def refuse_unknown_names(session: Session, tenant: str | None, node_pool: str | None) -> None:
+def refuse_unknown_names(session: "Session", tenant: str | None, node_pool: str | None) -> None:
     """Raise NotFound for a tenant or pool that the store does not have, UsageError for a pool without its tenant."""
     if tenant is not None:
         session.tenant(tenant)

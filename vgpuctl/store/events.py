@@ -154,14 +154,18 @@ def _conditions(wanted: EventFilter, *, regular: str) -> tuple[list[str], dict[s
         if value is not None:
             found.append(condition)
             values[name] = value
-    kinds = {f"kind_{number}": _like(kind) for number, kind in enumerate(wanted.kinds)}
-    if kinds:
-        found.append("(" + " OR ".join(f"kind LIKE :{name} ESCAPE '!'" for name in kinds) + ")")
+    exact = [kind for kind in wanted.kinds if "*" not in kind]
+    patterns = {f"kind_{number}": _like(kind) for number, kind in enumerate(wanted.kinds) if "*" in kind}
+    of_kinds = ["kind IN :kinds"] * bool(exact) + [f"kind LIKE :{name} ESCAPE '!'" for name in patterns]
+    if of_kinds:
+        found.append(f"({' OR '.join(of_kinds)})")
+        values |= {"kinds": exact} if exact else {}
+        values |= patterns
     if wanted.tenant is not None and wanted.node_pool is not None:
         names = "|".join(map(re.escape, _forms(printed_name(wanted.tenant, wanted.node_pool))))
         found.append(f"(subject = :pool OR subject {regular} :nodes)")
         values |= {"pool": f"{wanted.tenant}/{wanted.node_pool}", "nodes": rf"^({names})-[0-9]{{3,4}}$"}
-    return found, values | kinds
+    return found, values
 
 
 def _forms(subject: str) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ def filled(store: Store, url: str, clock: Clock) -> Store:
         (EventFilter(kinds=("tenant-*",)), [4]),
         (EventFilter(kinds=("vm_*",)), []),
         (EventFilter(kinds=("%",)), []),
+        (EventFilter(kinds=("VM-created",)), []),
         (EventFilter(tenant="acme"), [1, 3]),
         (EventFilter(host="gpu2"), [3]),
         (EventFilter(command="repair"), [3, 4]),

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 
 from tests.changed.seconds import recorded
+from tests.lab_fixtures import rest_kernel_host, wake_kernel_host
 from tests.postgres_fixture import LocalPostgres, find_programs
 
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -60,7 +61,8 @@ _FIRST = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests run alone or not at all.
 
-    Tests of an emulated host form one group of pytest-xdist per folder, begun first; the others go by file.
+    Tests of an emulated host form two groups of pytest-xdist, those of tests/e2e and the others, begun first. All
+    other tests go by file.
 
     A worker boots its own emulated host for the groups that it gets. Of the files those that take longest come first,
     as seconds_of_tests.json has them, so that at the end no worker waits for another one's long file.
@@ -72,11 +74,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds = recorded(_CHECKOUT)
     ranks: dict[str, tuple[int, float]] = {}
     for item in items:
-        is_on_host = "kernel_host" in getattr(item, "fixturenames", ()) or "lab_folder" in getattr(
-            item, "fixturenames", ()
-        )
+        is_on_host = _is_on_host(item)
         file = item.nodeid.partition("::")[0]
-        folder = "/".join(file.split("/")[:2])
+        folder = "tests/e2e" if file.startswith("tests/e2e/") else "tests/lab"
         # One fleet under monitoring serves all of them.
         is_monitored = file.startswith("tests/integration/prometheus/")
         group = f"kernel host, {folder}" if is_on_host else "monitoring" if is_monitored else file
@@ -90,6 +90,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # The first of them boots the host; on a busy machine that alone takes minutes.
             item.add_marker(pytest.mark.timeout(_KERNEL_HOST_LIMIT_S))
     items.sort(key=lambda item: ranks[item.nodeid])
+
+
+def _is_on_host(item: pytest.Item) -> bool:
+    return not {"kernel_host", "lab_folder"}.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """An emulated host that rests is switched on for another test."""
+    if _is_on_host(item):
+        wake_kernel_host()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """A worker's emulated host rests after its last test: the other tests need the processors."""
+    yield
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    if is_worker and _is_on_host(item) and (nextitem is None or not _is_on_host(nextitem)):
+        rest_kernel_host()
 
 
 @pytest.fixture

@@ -5,7 +5,10 @@ It serves this machine's loopback. Every path begins with a token that one brows
 must be ours, against DNS rebinding, and a WebSocket's Origin too, against pages of others.
 """
 
+import base64
+import hashlib
 import hmac
+import re
 import secrets
 import socket
 import threading
@@ -28,6 +31,7 @@ _MOST_CONNECTIONS = 32
 _MOST_HEAD = 16 * 1024
 _MOST_FILE = 8 * 2**20
 _REQUEST_TIMEOUT_S = 10.0
+_INLINE_SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -84,8 +88,9 @@ class BrowserConsole:
 
     @property
     def url(self) -> str:
-        """The page to open, with the token."""
-        query = urlencode({"path": f"{self._token}/{_SOCKET}", "autoconnect": "true", "resize": "scale"})
+        """The page to open, with the token. noVNC 1.6 adds the path to the page's own, unless it is told a host."""
+        address = {"host": LOOPBACK, "port": self._listener.port, "path": f"{self._token}/{_SOCKET}"}
+        query = urlencode({**address, "autoconnect": "true", "resize": "scale"})
         return f"{self._origin}/{self._token}/{_PAGE}?{query}"
 
     @property
@@ -149,7 +154,8 @@ class BrowserConsole:
             raise _Refused(HTTPStatus.NOT_FOUND) from error
         if len(content) > _MOST_FILE:
             raise _Refused(HTTPStatus.NOT_FOUND)
-        sources = f"default-src 'self'; connect-src 'self' ws://{self._origin.removeprefix('http://')}"
+        sources = f"default-src 'self'; script-src 'self'{_inline_scripts(content)}"
+        sources += f"; connect-src 'self' ws://{self._origin.removeprefix('http://')}"
         headers = {
             "Content-Type": kind,
             "Content-Length": str(len(content)),
@@ -186,6 +192,12 @@ class BrowserConsole:
             viewer.close()
         finally:
             self.ended.set()
+
+
+def _inline_scripts(page: bytes) -> str:
+    """The sources of the scripts that stand in the page itself, as in noVNC 1.6, for a Content-Security-Policy."""
+    digests = (hashlib.sha256(script).digest() for script in _INLINE_SCRIPT.findall(page))
+    return "".join(f" 'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _read_request(client: socket.socket) -> _HttpRequest:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server of a display in a browser, as a hostile client meets it."""
 
+import base64
+import hashlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -35,6 +38,18 @@ def _status(console: BrowserConsole, first: str, headers: str = "") -> int:
         host = "" if "Host:" in headers else f"Host: {address.netloc}\r\n"
         client.sendall(f"{first} HTTP/1.1\r\n{host}{headers}\r\n".encode("latin-1"))
         return int(client.recv(4096).split(b" ")[1])
+
+
+def test_scripts_that_stand_in_its_page_are_run_and_no_others(tmp_path: Path) -> None:
+    """noVNC 1.6 begins in one."""
+    (tmp_path / "vnc.html").write_text('<script type="module" src="app/ui.js"></script><script>UI.start()</script>')
+    with (
+        BrowserConsole(lambda _client: None, lambda _why: None, novnc=tmp_path, timeout_s=60) as console,
+        urlopen(console.url, timeout=10) as answer,
+    ):
+        policy = answer.headers["Content-Security-Policy"]
+    digest = base64.b64encode(hashlib.sha256(b"UI.start()").digest()).decode()
+    assert f"; script-src 'self' 'sha256-{digest}';" in policy
 
 
 def test_only_its_own_page_of_its_own_name_is_served(console: BrowserConsole) -> None:

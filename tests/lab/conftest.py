@@ -17,6 +17,13 @@ _OPERATIONS = (Path(__file__).parent / "operations_in_host.py").read_text()
 
 
 @pytest.fixture(scope="module")
+def without_libvirtd(kernel_host: KernelHost) -> Iterator[None]:
+    """The host has no libvirtd during the file."""
+    with kernel_host.without_libvirtd():
+        yield
+
+
+@pytest.fixture(scope="module")
 def do(kernel_host: KernelHost) -> Do:
     """Delete what vGPUs there are, then run operations of operations_in_host.py, all in one round trip."""
 

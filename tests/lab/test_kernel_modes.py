@@ -26,6 +26,8 @@ from tests.lab.kernel_cards import (
 from tests.lab.loaded_boards import loaded_boards
 from tests.lab_fixtures import KernelHost
 
+pytestmark = pytest.mark.usefixtures("without_libvirtd")
+
 _IN_USE = "error 19 In use by another client"
 _NO_ROOM = "error 23 Insufficient Resources"
 _NOT_SUPPORTED = "error 3 Not Supported"

@@ -4,7 +4,11 @@
 The numbers in brackets are sections of the project's host interface reference; the types and sizes are the table's own.
 """
 
+import pytest
+
 from tests.lab.kernel_cards import DEVICES, SRIOV_MANAGE, UUIDS, Card, Do, create_path, mdev_path
+
+pytestmark = pytest.mark.usefixtures("without_libvirtd")
 
 # Section 1: PCI identity
 

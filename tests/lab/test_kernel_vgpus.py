@@ -4,6 +4,8 @@
 The numbers in brackets are sections of the project's host interface reference; the types and sizes are the table's own.
 """
 
+import pytest
+
 from tests.lab.kernel_cards import (
     DEVICES,
     REMOVAL_DELAY,
@@ -17,6 +19,8 @@ from tests.lab.kernel_cards import (
     refusals,
     warnings_of,
 )
+
+pytestmark = pytest.mark.usefixtures("without_libvirtd")
 
 # Sections 2.1 to 2.3: mdev
 

@@ -65,27 +65,34 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="module")
-def kernel(kernel_host: KernelHost) -> Iterator[Bench]:
+def pristine(kernel_host: KernelHost) -> Iterator[KernelHost]:
+    """The emulated host as after its first start, without libvirtd."""
     kernel_host.restore_pristine()
-    target = load_inventory([str(kernel_host.inventory)]).target(kernel_host.name)
-    with Connection(target, settings=SSH) as connection:
-        bench = KernelBench(AgentClient(connection), kernel_host)
-        bench.install(vgpu_config(shape_of("gpu1", parse_mix(MIX)[0], {}, with_vfs=False)))
-        bench.prepare()
-        yield bench
-        bench.install(None)
+    with kernel_host.without_libvirtd():
+        yield kernel_host
     kernel_host.restore_pristine()
 
 
 @pytest.fixture(scope="module")
-def kernel_with_mig(kernel_host: KernelHost, do: Do) -> Iterator[Bench]:
+def kernel(pristine: KernelHost) -> Iterator[Bench]:
+    target = load_inventory([str(pristine.inventory)]).target(pristine.name)
+    with Connection(target, settings=SSH) as connection:
+        bench = KernelBench(AgentClient(connection), pristine)
+        bench.install(vgpu_config(shape_of("gpu1", parse_mix(MIX)[0], {}, with_vfs=False)))
+        bench.prepare()
+        yield bench
+        bench.install(None)
+
+
+@pytest.fixture(scope="module")
+def kernel_with_mig(pristine: KernelHost, do: Do) -> Iterator[Bench]:
     """The module loaded with an A100 alone."""
-    target = load_inventory([str(kernel_host.inventory)]).target(kernel_host.name)
+    target = load_inventory([str(pristine.inventory)]).target(pristine.name)
     with (
-        loaded_boards(kernel_host, do, "gpu1=a100-pcie-40gb", vfs={1: 2}),
+        loaded_boards(pristine, do, "gpu1=a100-pcie-40gb", vfs={1: 2}),
         Connection(target, settings=SSH) as connection,
     ):
-        bench = KernelBench(AgentClient(connection), kernel_host)
+        bench = KernelBench(AgentClient(connection), pristine)
         bench.prepare({"mig"})
         yield bench
 

@@ -30,7 +30,7 @@ test: ## Run all tests
 	@bash scripts/setup test
 	@bash scripts/test
 
-test-quick: ## Run the tests that need no emulated host (about 25 minutes)
+test-quick: ## Run the tests that need no emulated host (about 17 minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
 

@@ -24,8 +24,9 @@ CREATE = (
 )  # fmt: skip
 
 
-def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witness, kernel_host: KernelHost) -> None:
-    before = witness.state()
+@pytest.fixture(scope="module", autouse=True)
+def boot_files(operator: Operator, kernel_host: KernelHost) -> None:
+    """A tenant, and a kernel and an initramfs on the host as its images `tiny` and `data`."""
     operator.does("create-tenant", "acme")
     code, _out, err = kernel_host.run("mkdir -p /run/boot; printf 'vgpuctl%.0s' $(seq 1000) >/run/boot/data")
     assert code == 0, err
@@ -35,6 +36,10 @@ def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witne
         operator.does(
             "register-image", name, "--path", path, "--kind", kind, "--format", "raw", "--host", "gpu1", *given
         )
+
+
+def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witness) -> None:
+    before = witness.state()
     operator.does(*CREATE)
     try:
         said = wait_for_words(operator, "tiny", f"{GUEST} halting").splitlines()

@@ -68,9 +68,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     as seconds_of_tests.json has them, so that at the end no worker waits for another one's long file.
     """
     is_wanted = bool(config.getoption("--long"))
-    left_out = [item for item in items if (item.get_closest_marker("long") is not None) != is_wanted]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    of_kind: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        of_kind[item.get_closest_marker("long") is not None].append(item)
+    items[:] = of_kind[is_wanted]
+    config.hook.pytest_deselected(items=of_kind[not is_wanted])
     seconds = recorded(_CHECKOUT)
     ranks: dict[str, tuple[int, float]] = {}
     for item in items:

@@ -20,14 +20,10 @@ import pytest
 import vgpuctl_lab as lab
 from vgpuctl.errors import LabError
 from vgpuctl_lab.kernel import Kernel, ensure_kernel
+from vgpuctl_lab.kernel_faults import END_LIBVIRTD, START_LIBVIRTD
 
 _CHECKOUT = Path(__file__).parent.parent
 _RESTORE = (Path(__file__).parent / "lab" / "restore_pristine.sh").read_text()
-_END_LIBVIRTD = """
-pid=$(cat /run/libvirtd.pid) && kill $pid || exit 1
-for _ in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done
-exit 1
-"""
 _RUNNING: dict[str, "_Session"] = {}
 
 
@@ -70,11 +66,13 @@ class KernelHost:
     @contextmanager
     def without_libvirtd(self) -> Iterator[None]:
         """End libvirtd for the block: it looks at each VF that comes or goes, which takes most of the time."""
-        code, output, errors = self.run(_END_LIBVIRTD)
+        code, output, errors = self.run(END_LIBVIRTD)
         assert code == 0, f"libvirtd did not end:\n{output}\n{errors}"
-        yield
-        code, output, errors = self.run("/run/lab/start-libvirtd")
-        assert code == 0, f"libvirtd did not start:\n{output}\n{errors}"
+        try:
+            yield
+        finally:
+            code, output, errors = self.run(START_LIBVIRTD)
+            assert code == 0, f"libvirtd did not start:\n{output}\n{errors}"
 
     def reboot(self) -> None:
         """Switch the host off and on; the address, the key and the inventory stay valid."""

@@ -25,12 +25,12 @@ _SSHD_LIMIT_S, _SSHD_PAUSE_S = 60.0, 0.5
 _FILL = "/var/lib/vgpuctl/lab-fault-fill"
 # QEMU's names of the card that leads to this machine, and of the one between the hosts.
 _NETWORK_CARDS = ("net", NETDEV)
-_LIBVIRTD_BEGINS = """
+END_LIBVIRTD = """
 pid=$(cat /run/libvirtd.pid) && kill $pid || exit 1
 for _ in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done
 exit 1
 """
-_LIBVIRTD_ENDS = """
+START_LIBVIRTD = """
 kill -0 $(cat /run/libvirtd.pid) 2>/dev/null || /run/lab/start-libvirtd
 """
 # Sessions that are open stay; nothing from outside could start sshd again.
@@ -104,7 +104,7 @@ device=/sys/bus/pci/devices/{card}
 echo >$device/driver_override; echo {card} >$device/driver/unbind && echo {card} >/sys/bus/pci/drivers/nvidia/bind
 """
 BEGINS = {
-    "libvirtd": _LIBVIRTD_BEGINS,
+    "libvirtd": END_LIBVIRTD,
     "sshd": _SSHD_BEGINS,
     "disk-full": _DISK_BEGINS,
     "clock-skew": "date -s @$(($(date +%s) + {value})) >/dev/null",
@@ -115,7 +115,7 @@ BEGINS = {
     "board-unknown": _UNKNOWN_BOARD_BEGINS,
 }
 ENDS = {
-    "libvirtd": _LIBVIRTD_ENDS,
+    "libvirtd": START_LIBVIRTD,
     "disk-full": f"rm -f {_FILL}",
     "clock-skew": "date -s @$(($(date +%s) - {value})) >/dev/null",
     "pf-stub": _STUB_ENDS,

@@ -36,10 +36,10 @@ def need_simulated() -> None:
 
 
 class _KeptAgent:
-    """What the hosts of this process's first fleet kept of the agent: its file, and its modules compiled.
+    """The agent's file and its compiled modules, taken from a host of this process's first fleet.
 
-    The hosts of later fleets have it from the start, as hosts have that were reached before. To send and compile it
-    takes 0.15 s of processor time a host.
+    Hosts of later fleets get both before their first login, like hosts that an operator reached earlier. To send and
+    compile the agent takes 0.15 s of processor time on each host.
     """
 
     def __init__(self) -> None:

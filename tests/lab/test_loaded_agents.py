@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program server loads what a host keeps of the agent, and only what is whole."""
 
+import hashlib
+import marshal
 import sys
 from pathlib import Path
 
@@ -68,3 +70,21 @@ def test_what_is_damaged_or_missing_is_left_to_the_agents_own_bootstrap(
     finally:
         file.write_bytes(whole)
     assert loaded(agents, reached, monkeypatch) == set()
+
+
+def test_an_agent_whose_module_fails_is_left_to_its_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "home/.cache/vgpuctl"
+    cache.mkdir(parents=True)
+    file, code = b"an agent's file", compile("raise ZeroDivisionError", "broken", "exec")
+    compiled = marshal.dumps(
+        {"vgpuctl.agent.broken": marshal.dumps(code), "vgpuctl.agent.__init__": marshal.dumps(code)}
+    )
+    name = f"agent-{hashlib.sha256(file).hexdigest()}"
+    (cache / f"{name}.pyz").write_bytes(file)
+    kept = cache / f"{name}.{sys.implementation.cache_tag}-{sys.hexversion:x}"
+    kept.write_bytes(hashlib.sha256(compiled).hexdigest().encode() + compiled)
+    before = set(sys.modules)
+    agents = LoadedAgents()
+    agents.load(*login(tmp_path))
+    assert set(sys.modules) == before
+    assert loaded(agents, tmp_path, monkeypatch) == set()

@@ -68,7 +68,7 @@ _PACKAGES = {
     # Debian's swtpm alone does not bring swtpm_setup.
     Package.SWTPM: {Family.DEBIAN: "swtpm swtpm-tools", Family.EL: "swtpm swtpm-tools", Family.SUSE: "swtpm"},
 }
-# What a release has in a package of its own. apt installs it as a recommended one, unless it is told to install none.
+# Packages that one release has separately. apt installs them as recommended ones, unless it is told to install none.
 _SEPARATE = {"debian 13": {Package.QEMU: "qemu-system-modules-spice"}}
 _INSTALL = {
     Family.DEBIAN: "apt-get install -y",

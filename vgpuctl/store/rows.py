@@ -70,6 +70,7 @@ class Rows:
         self, table: str, equal: Mapping[str, object], /, *, conflict: str | None = None, **values: object
     ) -> int:
         """Set values of the rows whose columns have those of `equal`, as in `_find`. Returns how many there were."""
+        _refuse_all_rows(table, equal)
         changes = ", ".join(f"{name} = :{name}" for name in values)
         sql = f"UPDATE {table} SET {changes} WHERE {matching(equal, 'old_')}"
         old = {f"old_{name}": value for name, value in equal.items()}
@@ -77,6 +78,7 @@ class Rows:
 
     def _delete(self, table: str, /, **equal: object) -> int:
         """Delete the rows whose columns have such values, as in `_find`. Returns how many there were."""
+        _refuse_all_rows(table, equal)
         return self._run_changing(f"DELETE FROM {table} WHERE {matching(equal)}", equal).changed
 
     def _run_changing(self, sql: str, values: Mapping[str, object], *, conflict: str | None = None) -> Answer:
@@ -95,3 +97,9 @@ class Rows:
             raise self.failure from exc
         except UnicodeEncodeError as exc:
             raise not_utf_8(exc) from exc
+
+
+def _refuse_all_rows(table: str, equal: Mapping[str, object]) -> None:
+    """Raise ValueError where no column is named: filters that nobody gave must not mean every row."""
+    if not equal:
+        raise ValueError(f"a change of all rows of {table}")

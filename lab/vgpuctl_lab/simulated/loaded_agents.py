@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agents that the program server has loaded: a login whose host keeps the same file starts with their modules.
 
-To run the modules of an agent takes 30 ms of processor time, and a test makes many logins. What a host keeps is what
-runs, as ever: the bootstrap compares the file's digest, by which the modules are known here, before it uses them.
+To run the modules of an agent takes 30 ms of processor time, and a test makes many logins. The host's own file decides
+as before: modules are kept by the digest of their file, which the bootstrap compares before it uses them.
 """
 
 import gc
@@ -61,9 +61,13 @@ class LoadedAgents:
             return
         path = Path(environment[interpreter.HOST_VARIABLE], "home/.cache/vgpuctl", f"agent-{key[0]}.pyz")
         codes = _codes(path, key[0])
-        if codes is not None:
+        if codes is None:
+            return
+        try:
             self._modules[key] = _run(str(path), codes, key[1])
-            gc.freeze()
+        except Exception:  # noqa: BLE001 - whatever a module raises; the login runs it too, and says so
+            self._modules[key] = {}
+        gc.freeze()
 
     def give(self, arguments: list[str], environment: Mapping[str, str]) -> None:
         """Let this process have the modules of its agent, if they are loaded."""

@@ -137,7 +137,7 @@ def test_a_guest_keeps_its_build_when_another_one_is_put_before_it(
     assert own == Variables("raw", 540_672)
     upgraded = libvirtd.folder / "etc/qemu/firmware/10-2m.json"
     upgraded.parent.mkdir(parents=True)
-    # With variables of the size that OVMF's builds of 2 MiB have; Debian 13 has none of those.
+    # The variables are as large as those of OVMF's 2 MiB builds, which Debian 13 does not have.
     code, template = tmp_path / "code.fd", tmp_path / "variables.fd"
     shutil.copy("/usr/share/OVMF/OVMF_CODE_4M.fd", code)
     template.write_bytes(bytes(131_072))

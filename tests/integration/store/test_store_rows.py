@@ -40,6 +40,15 @@ def test_tenant_is_added_once(store: Store, clock: Clock) -> None:
         assert session.tenant("acme") == Tenant("acme", clock.now)
 
 
+def test_no_change_reaches_all_rows_by_a_filter_that_nobody_gave(store: Store) -> None:
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        for change in (session._delete, lambda table: session._update(table, {}, name="globex")):
+            with pytest.raises(ValueError, match="all rows of tenants"):
+                change("tenants")
+        assert [one.name for one in session.tenants()] == ["acme"]
+
+
 def test_a_tenants_policy_is_kept(store: Store, clock: Clock) -> None:
     wanted = TenantPolicy(Reclaim.REQUEUE, PreemptMode.AUTO, 0.0)
     with store.transaction() as session:

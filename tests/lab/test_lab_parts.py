@@ -5,6 +5,7 @@ import json
 import lzma
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from vgpuctl_lab.folder import built
 from vgpuctl_lab.initramfs import Archive, add_modules, modules_in_order
 from vgpuctl_lab.lab_file import read_lab_file
 from vgpuctl_lab.process import RecordedProcess, checked, record
+from vgpuctl_lab.simulated import fleet
+from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.mix import parse_mix
 
 
@@ -334,3 +337,24 @@ def test_a_wrong_lab_file_is_refused_by_name(tmp_path: Path, text: str, part: st
     with pytest.raises(UsageError, match=part) as refused:
         read_lab_file(file)
     assert str(file) in refused.value.message
+
+
+def open_files() -> set[str]:
+    """The numbers of this process's open files."""
+    return {number.name for number in Path("/proc/self/fd").iterdir() if number.exists()}
+
+
+def test_a_lab_daemon_that_does_not_listen_yet_is_an_error_and_no_open_socket(tmp_path: Path) -> None:
+    hosts = simulated_folder(lab.LabFolder(tmp_path))
+    hosts.path.mkdir()
+    ours = record(os.getpid())
+    assert ours is not None
+    hosts.write_processes(ours, ours)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(hosts.control_socket))
+        before = open_files()
+        # What was raised keeps whatever it left open.
+        with pytest.raises(LabError, match=r"does not answer: .*refused") as raised:
+            fleet.status(folder=lab.LabFolder(tmp_path))
+        assert open_files() == before
+        del raised

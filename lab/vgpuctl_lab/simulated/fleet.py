@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -379,17 +379,17 @@ def _end_processes(lab: SimulatedFolder) -> None:
 def _ask(lab: SimulatedFolder, request: Mapping[str, object]) -> Any:
     """Ask the lab daemon. Raises LabError."""
     try:
-        # Through /proc, because a socket's path has at most 107 bytes.
-        descriptor = os.open(lab.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            connection = socket.socket(socket.AF_UNIX)
+        with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_CALL_LIMIT_S)
-            connection.connect(f"/proc/self/fd/{descriptor}/{lab.control_socket.name}")
-        finally:
-            os.close(descriptor)
-        with closing(connection), connection.makefile("rb") as answers:
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(answers.readline())
+            # Through /proc, because a socket's path has at most 107 bytes.
+            descriptor = os.open(lab.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                connection.connect(f"/proc/self/fd/{descriptor}/{lab.control_socket.name}")
+            finally:
+                os.close(descriptor)
+            with connection.makefile("rb") as answers:
+                connection.sendall(json.dumps(request).encode() + b"\n")
+                answer = json.loads(answers.readline())
     except (OSError, ValueError) as error:
         raise LabError(
             f"the daemon of the simulated hosts does not answer: {error}",

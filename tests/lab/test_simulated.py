@@ -2,6 +2,7 @@
 """Simulated hosts do the product's whole job: the real command, over real SSH, with the real agent and libvirt."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -223,6 +224,14 @@ def test_after_a_crash_nothing_runs_and_up_or_down_find_what_is_left(tmp_path: P
         assert lab.simulated.down(folder=folder) == ["sim-001"]
     assert wait_for_no_process(folder) == []
     assert lab.simulated.down(folder=folder) == []
+
+
+def test_hosts_whose_folder_was_removed_end(tmp_path: Path) -> None:
+    folder = lab.LabFolder(tmp_path / "removed")
+    lab.simulated.up(1, mix="t4", folder=folder)
+    assert len(processes_of(folder)) == 2  # the lab daemon and libvirtd
+    shutil.rmtree(folder.path)
+    assert wait_for_no_process(folder) == []
 
 
 def test_the_lab_commands_show_both_kinds(fleet: lab.LabFolder, operator: Operator) -> None:

@@ -30,6 +30,7 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.machine.usage import LIBVIRTD, SSHD
 
 _LIBVIRTD_LIMIT_S = 20.0
+_FOLDER_LOOK_S = 5.0
 _CLIENTS = 4096
 _CHUNK = 1 << 16
 _BACKLOG = 64
@@ -73,7 +74,7 @@ class LabDaemon:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until told to stop."""
+        """Serve until told to stop, or until the lab's folder is gone."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
@@ -85,7 +86,10 @@ class LabDaemon:
             self._lab.control_socket.unlink(missing_ok=True)
             server = await asyncio.start_unix_server(self._take_client, f"{self._near}/{self._lab.control_socket.name}")
             async with server:
-                await self._stopping.wait()
+                while not self._stopping.is_set() and os.fstat(self._descriptor).st_nlink > 0:
+                    # Files of tests that were interrupted are removed by a later run, which knows no daemon of theirs.
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._stopping.wait(), _FOLDER_LOOK_S)
         finally:
             await self._end(libvirtd)
             programs.communicate()

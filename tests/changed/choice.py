@@ -131,8 +131,8 @@ def choose(ranked: Sequence[Ranked], changed: Set[str], budget_s: float) -> Choi
     room = (budget_s - START_S) * WORKERS - (BOOT_S if on_host else 0)
     for one in sorted(ranked, key=lambda one: not is_gate(one.file)):
         cost = one.seconds.others + (one.seconds.on_emulated_host if on_host else 0)
-        if cost == 0:
-            continue
+        if cost == 0 < one.seconds.on_emulated_host:
+            continue  # all of its tests need an emulated host
         if cost <= min(room, budget_s - START_S):
             chosen.append(one)
             room -= cost

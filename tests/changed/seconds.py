@@ -6,6 +6,7 @@ figures; files that are gone lose them.
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ _TEST_S = {"tests/e2e": 5.0, "tests/integration": 2.0, "tests/lab": 4.0}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Wall seconds of one file's tests with what they set up: those that need an emulated host, and the others."""
+    """Wall seconds of one file's tests with what they set up: those that need an emulated host, and the others.
+
+    Recorded ones are rounded up to tenths: 0 means that the file has no such test.
+    """
 
     others: float = 0
     on_emulated_host: float = 0
@@ -66,7 +70,7 @@ class _Recorder:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         root = Path(session.config.rootpath)
         both = {name: [one.others, one.on_emulated_host] for name, one in recorded(root).items()}
-        both |= {name: [round(one, 1) for one in sums] for name, sums in self._sums.items()}
+        both |= {name: [math.ceil(one * 10) / 10 for one in sums] for name, sums in self._sums.items()}
         lines = [f"  {json.dumps(name)}: {json.dumps(both[name])}" for name in sorted(both) if (root / name).exists()]
         (root / _RECORDED).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 

@@ -49,6 +49,11 @@ def test_a_file_with_nothing_but_an_emulated_host_does_not_run_without_it() -> N
     assert choose(ranked(0, on_emulated_host=60), frozenset(), BUDGET_S).chosen == []
 
 
+def test_a_file_that_takes_no_time_runs() -> None:
+    files = ranked(0)
+    assert choose(files, frozenset(), BUDGET_S).chosen == files
+
+
 def test_what_changed_is_first_and_a_dear_test_waits() -> None:
     itself = Ranked("b", 0, Seconds(80))
     cheap, dear, alike = Ranked("c", 2, Seconds(1)), Ranked("a", 2, Seconds(75)), Ranked("d", 2, Seconds(1), 0.5)

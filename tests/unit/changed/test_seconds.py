@@ -24,6 +24,7 @@ def test_a_run_records_its_files_and_forgets_those_that_are_gone(tmp_path: Path)
         "@pytest.mark.kernel_lab\n"
         "def test_there(): time.sleep(0.3)\n"
     )
+    (tmp_path / "tests" / "test_short.py").write_text("def test_it(): pass\n")
     done = subprocess.run(
         [
             sys.executable,
@@ -35,6 +36,7 @@ def test_a_run_records_its_files_and_forgets_those_that_are_gone(tmp_path: Path)
             "-p",
             "no:cacheprovider",
             "tests/test_new.py",
+            "tests/test_short.py",
         ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -45,8 +47,9 @@ def test_a_run_records_its_files_and_forgets_those_that_are_gone(tmp_path: Path)
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = recorded(tmp_path)
-    assert found.keys() == {"tests/test_kept.py", "tests/test_new.py"}
+    assert found.keys() == {"tests/test_kept.py", "tests/test_new.py", "tests/test_short.py"}
     assert found["tests/test_kept.py"] == Seconds(3)
+    assert found["tests/test_short.py"].others > 0
     assert found["tests/test_new.py"].others >= 0.1
     assert found["tests/test_new.py"].on_emulated_host >= 0.3
 

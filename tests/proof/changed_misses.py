@@ -155,15 +155,19 @@ def missed_of_mutants(outcomes: Sequence[Outcome], budget_s: float) -> list[str]
 
 def main() -> int:
     """Run it. Returns the exit code."""
-    arguments = argparse.ArgumentParser(description="Would make test-changed have chosen the tests that failed?")
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--clone", type=Path, required=True, help="a clone with its own .venv, which is changed")
     arguments.add_argument("--results", type=Path, required=True, help="where each commit is written at once")
     arguments.add_argument("--mutants", type=Path, help="a results file of tests.proof.mutants")
-    arguments.add_argument("--commits", type=int, default=50, help="the last ones of the clone's main")
-    arguments.add_argument("--folders", nargs="*", default=["tests/unit", "tests/agent"], help="run for each commit")
-    arguments.add_argument("--workers", type=int, default=2)
-    arguments.add_argument("--minutes", type=float, default=5, help="of the choice")
+    arguments.add_argument("--commits", type=int, default=50, help="the last ones of the clone's main; default 50")
+    arguments.add_argument(
+        "--folders", nargs="*", default=["tests/unit", "tests/agent"], help="run for each commit; default %(default)s"
+    )
+    arguments.add_argument("--workers", type=int, default=2, help="of pytest; default 2")
+    arguments.add_argument("--minutes", type=float, default=5, help="of the choice; default 5")
     given = arguments.parse_args()
+    if given.clone.resolve() == ROOT or not (given.clone / ".venv/bin/python").exists():
+        arguments.error(f"{given.clone} is no clone beside this one with its own .venv")
     past = Past(given.clone.resolve())
     rows = json.loads(given.results.read_text(encoding="utf-8")) if given.results.exists() else []
     done = {row["commit"]: Looked(**row) for row in rows}

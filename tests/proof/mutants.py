@@ -127,10 +127,14 @@ class Tests:
 
     @contextmanager
     def with_text(self, path: Path, text: str) -> Iterator[None]:
-        """The file has this text meanwhile, and a time of its own, else Python would take the bytecode of before."""
+        """The file has this text meanwhile, and a time of its own, else Python would take the bytecode of before.
+
+        It is put back also when the proof is ended by SIGTERM.
+        """
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
         before = path.read_bytes()
-        self._write(path, text.encode())
         try:
+            self._write(path, text.encode())
             yield
         finally:
             self._write(path, before)
@@ -150,15 +154,17 @@ class Tests:
             *(sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:xdist", "-m", "not kernel_lab"),
             *("--timeout=250", "--tb=no", *left_out, *what),
         ]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        try:
-            out, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return None
+        ) as process:
+            try:
+                out, _ = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
         if process.returncode in (0, 5):
             return ""
         found = _FAILED.search(out)
@@ -229,13 +235,17 @@ def _share(outcomes: Sequence[Outcome]) -> float:
 
 def main() -> int:
     """Run it. Returns the exit code."""
-    arguments = argparse.ArgumentParser(description="Which tests notice eighty small mistakes?")
-    arguments.add_argument("--count", type=int, default=80)
-    arguments.add_argument("--seed", type=int, default=34)
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--count", type=int, default=80, help="how many mutants; default 80")
+    arguments.add_argument("--seed", type=int, default=34, help="of the choice; default 34")
     arguments.add_argument("--results", type=Path, required=True, help="where each outcome is written at once")
     arguments.add_argument("--before", type=Path, help="the results of an earlier tree, whose mutants are taken")
-    arguments.add_argument("--budget", type=float, default=240, help="recorded seconds of tests per mutant")
+    arguments.add_argument(
+        "--budget", type=float, default=240, help="recorded seconds of tests per mutant; default 240"
+    )
     given = arguments.parse_args()
+    if given.before and not given.before.exists():
+        arguments.error(f"there is no {given.before}")
     before = read_outcomes(given.before)
     mutants = [one.mutant for one in before] or choose_mutants(given.count, given.seed)
     done = {one.mutant: one for one in read_outcomes(given.results)}

@@ -8,6 +8,7 @@ Run it with `make test-changed`, or `make test-changed BASE=main~3 MINUTES=10`.
 """
 
 import argparse
+import math
 import os
 import subprocess
 import sys
@@ -27,24 +28,20 @@ def _say(text: str) -> None:
 
 
 def _explain(change: Change, choice: Choice, minutes: float) -> None:
-    _say(f"{len(change.files)} files differ from {change.base}")
-    _say(
-        f"{len(choice.chosen)} test files run, nearest first; about {choice.seconds / 60:.1f} minutes on two idle cores"
-    )
+    _say(f"files that differ from {change.base}: {len(change.files)}")
+    _say(f"test files to run, nearest first: {len(choice.chosen)}, {choice.seconds / 60:.1f} minutes on two idle cores")
     if choice.left_out:
-        _say(
-            f"{len(choice.left_out)} test files that are farther away do not fit into {minutes:g} minutes; to run them:"
-        )
+        _say(f"test files that do not fit into {minutes:g} minutes: {len(choice.left_out)}; to run them too:")
         _say(f"  make test-changed{f' BASE={change.base}' if change.is_given else ''} MINUTES=60")
         _say(f"  the nearest of them: {' '.join(one.file for one in choice.left_out[:_MOST_NAMED])}")
     if choice.need_host:
         nearest = " ".join(one.file for one in choice.need_host[:_MOST_NAMED])
-        _say(f"tests on an emulated host are left out; {len(choice.need_host)} near files have some, the nearest:")
+        _say(f"test files with tests on an emulated host, left out: {len(choice.need_host)}; to run the nearest:")
         _say(f"  bash scripts/test -m kernel_lab {nearest}")
 
 
 def main() -> int:
-    """Run it. Returns the exit code of pytest."""
+    """Run it. Returns the exit code of pytest; 1 if no test that the change can break fits into the time."""
     arguments = argparse.ArgumentParser(prog="python -m tests.changed", description="Run the tests of a change.")
     arguments.add_argument("--base", default="", help="a commit to compare the working tree with")
     arguments.add_argument("--minutes", type=float, default=5, help="on two idle cores; default 5")
@@ -52,6 +49,8 @@ def main() -> int:
         "--list", action="store_true", help="print the chosen files with their distance, run nothing"
     )
     given, for_pytest = arguments.parse_known_args()
+    if not 0 < given.minutes < math.inf:
+        arguments.error(f"argument --minutes: must be above 0, not {given.minutes:g}")
     change = change_since(ROOT, given.base)
     ranking = Ranking(Checkout.of(ROOT, change.gone), recorded(ROOT))
     lines = changed_lines(ROOT, change.base, change.files)
@@ -63,7 +62,7 @@ def main() -> int:
             print(f"{one.distance:5.1f} {one.seconds.others:6.1f} s  {one.file}")
         return 0
     if not choice.chosen:
-        return 0
+        return int(bool(choice.left_out))
     marker = [] if choice.on_emulated_host else ["-m", "not kernel_lab"]
     command = ["bash", "scripts/test", *marker, *for_pytest, *(one.file for one in choice.chosen)]
     os.chdir(ROOT)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that count as the change, in a repository of its own."""
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.changed.commits import change_since, changed_lines, places
 from tests.changed.sources import REST, differing_parts
+
+CHANGED = Path(__file__).parents[3] / "tests" / "changed"
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -70,3 +74,25 @@ def test_a_part_differs_where_its_code_does(before: str, after: str, parts: set[
 def test_a_name_that_is_no_commit_is_an_error_that_says_so(root: Path, name: str) -> None:
     with pytest.raises(SystemExit, match=f"git has no commit '{name}'"):
         change_since(root, name)
+
+
+def run(root: Path, minutes: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.changed", "--minutes", minutes]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
+def test_a_run_without_a_test_is_no_success(root: Path) -> None:
+    shutil.copytree(CHANGED, root / "tests" / "changed", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "tests" / "unit").mkdir()
+    (root / "tests" / "unit" / "test_fit.py").write_text("def test_fit(): pass\n")
+    done = run(root, "0.01")
+    assert "test files that do not fit into 0.01 minutes: " in done.stdout, done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "five"])
+def test_minutes_are_a_number_above_0(root: Path, minutes: str) -> None:
+    shutil.copytree(CHANGED, root / "tests" / "changed", ignore=shutil.ignore_patterns("__pycache__"))
+    done = run(root, minutes)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "argument --minutes: " in done.stderr

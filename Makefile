@@ -6,7 +6,7 @@
 	clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing: Debian packages and .venv
 	@bash scripts/setup test
@@ -26,7 +26,7 @@ clean-tutorial: ## Take the tutorial's hosts and files away
 clean-demo: ## Take the demo's VMs, host and files away
 	@bash scripts/clean-demo
 
-test: ## Run all tests
+test: ## Run all tests but the long ones (22 minutes)
 	@bash scripts/setup test
 	@bash scripts/test
 

@@ -51,7 +51,8 @@ def test_each_case_passes_the_schema_of_libvirt(name: str, schema: etree.RelaxNG
 
 @pytest.mark.parametrize("suite", ["trixie", "sid"])
 def test_every_case_passes_the_schemas_of_newer_libvirt(suite: str) -> None:
-    cache = os.environ.get("VGPUCTL_SCHEMA_CACHE") or Path("~/.cache/vgpuctl/libvirt-schemas").expanduser()
+    caches = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    cache = os.environ.get("VGPUCTL_SCHEMA_CACHE") or Path(caches, "vgpuctl/libvirt-schemas")
     path = Path(cache, suite, "domain.rng")
     if not path.exists():
         pytest.skip(f"{path} is not there; scripts/libvirt-schemas fetches it from Debian's {suite}")

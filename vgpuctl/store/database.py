@@ -60,7 +60,7 @@ class StoreConnection:
             names = [column[0] for column in cursor.description]
             rows = [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in cursor]
             return Answer(rows, cursor.rowcount)
-        except self._errors as exc:
+        except (self._errors, OverflowError) as exc:  # sqlite3's for a number of more than 64 bits
             raise self._failure(exc) from exc
 
     def value(self, sql: str, /, **values: object) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of what the store has, for completion in a shell. The driver alone reads them: SQLAlchemy's import takes long.
+"""Names of what the store has, for completion in a shell. The driver alone reads them.
 
 Nothing is made, migrated or locked. A store that cannot be read has no names.
 """
@@ -103,12 +103,12 @@ def read_names(url: str, kind: CompletedKind, *, tenant: str | None = None, host
         return sorted(_of_facts(_rows(url, _FACTS), kind, host))[:_MOST]
     if kind is CompletedKind.LABEL:
         return sorted(_labels(_rows(url, _LABELS), tenant))[:_MOST]
-    rows = _rows(url, f"{_OF_TENANTS.get(kind) or _PLAIN[kind]} LIMIT {_MOST}")
+    query = _OF_TENANTS.get(kind) or _PLAIN[kind]
     if kind in _PLAIN:
-        return sorted(str(name) for (name,) in rows)
-    if tenant is not None:
-        return sorted(str(name) for whose, name in rows if whose == tenant)
-    return sorted(f"{whose}/{name}" for whose, name in rows)
+        return sorted(str(name) for (name,) in _rows(url, f"{query} LIMIT {_MOST}"))
+    if tenant is not None:  # the first names of all tenants may be of others
+        return sorted(str(name) for whose, name in _rows(url, query) if whose == tenant)[:_MOST]
+    return sorted(f"{whose}/{name}" for whose, name in _rows(url, f"{query} LIMIT {_MOST}"))
 
 
 def _labels(rows: Sequence[Sequence[Any]], tenant: str | None) -> set[str]:
@@ -147,5 +147,8 @@ def _rows(url: str, query: str) -> Sequence[Sequence[Any]]:
             return database.execute(query).fetchall()
     import psycopg
 
-    with psycopg.connect(url.replace("postgresql+psycopg:", "postgresql:", 1), connect_timeout=2) as connection:
+    from vgpuctl.store.postgresql import ENCODING
+
+    place = url.replace("postgresql+psycopg:", "postgresql:", 1)
+    with psycopg.connect(place, connect_timeout=2, client_encoding=ENCODING) as connection:
         return connection.execute(query.encode()).fetchall()

@@ -13,6 +13,9 @@ from vgpuctl.store.schema import VERSION_TABLE
 USUAL = {"connect_timeout": "10", "application_name": "vgpuctl"}
 """Parameters of libpq where the URL says nothing else. The timeout is in seconds."""
 
+ENCODING = "utf8"
+"""Of text, whatever URL and server say. For SQL_ASCII, which a server of the locale C has, psycopg gives bytes."""
+
 WRITERS = 0x76677075  # "vgpu": the advisory lock of this database's writers
 _IDLE_LIMIT_S = 60
 
@@ -79,7 +82,7 @@ def database(address: PostgresqlAddress) -> Database:
     import psycopg
     from psycopg.conninfo import make_conninfo
 
-    place = make_conninfo("", **{**USUAL, **address.parameters})
+    place = make_conninfo("", **{**USUAL, **address.parameters, "client_encoding": ENCODING})
     return Database(StoreKind.POSTGRESQL, lambda: psycopg.connect(place), psycopg.Error)
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.store import samples
+from tests.postgres_fixture import LocalPostgres
 from tests.stored_fleet import AT
 from tests.unit.fleet_factory import emulated_a40, host_facts
 from vgpuctl.model.queue import QueueKind
+from vgpuctl.store.database import insertion
 from vgpuctl.store.names import CompletedKind, names, read_names
-from vgpuctl.store.store import Store
+from vgpuctl.store.store import Store, open_store
 
 
 @pytest.fixture
@@ -38,6 +40,16 @@ def test_names_of_each_kind_are_those_of_the_store(filled: Store, url: str) -> N
     assert "A40-8Q" in names(url, CompletedKind.PROFILE)
 
 
+def test_names_of_a_tenant_are_found_behind_those_of_many_others(filled: Store, url: str) -> None:
+    with samples.bare(filled) as connection:
+        (row,) = connection.run("SELECT * FROM vms WHERE name = 'web-2'").rows
+        for number in range(1000):
+            other = {**vars(row), "uuid": samples.some_uuid(), "name": f"many-{number}"}
+            connection.run(insertion("vms", other), **other)
+    assert names(url, CompletedKind.VM, tenant="umbrella") == ["web-1"]
+    assert len(names(url, CompletedKind.VM, tenant="acme")) == 1000
+
+
 def test_labels_are_those_of_vms_and_of_the_queue(filled: Store, url: str) -> None:
     with filled.transaction() as session:
         vm = session.vm("acme", "web-1")
@@ -59,3 +71,13 @@ def test_a_store_that_cannot_be_read_has_no_names_and_is_not_made(url: str, tmp_
     assert names(url, CompletedKind.VM) == []
     assert names(f"sqlite:///{tmp_path}/store.db", CompletedKind.VM) == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["", "?client_encoding=SQL_ASCII"])
+def test_text_is_text_in_a_database_without_an_encoding(option: str, postgres: LocalPostgres) -> None:
+    with postgres.create_database(template="template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'") as database:
+        with open_store(f"{database}{option}") as store, store.transaction() as session:
+            session.add_tenant("größe")
+        with open_store(f"{database}{option}") as store, store.reading() as session:
+            assert [one.name for one in session.tenants()] == ["größe"]
+        assert names(f"{database}{option}", CompletedKind.TENANT) == ["größe"]

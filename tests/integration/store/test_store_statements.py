@@ -4,7 +4,7 @@
 import pytest
 
 from tests.integration.store.samples import bare
-from vgpuctl.errors import ConcurrentChange
+from vgpuctl.errors import ConcurrentChange, StoreUnusable
 from vgpuctl.store.failures import DatabaseError
 from vgpuctl.store.store import Store
 
@@ -71,3 +71,10 @@ def test_a_refused_row_and_a_wrong_statement_are_told_apart(named: Store) -> Non
         connection.run("SELECT * FROM nothing")
     with named.reading() as session:
         assert len(session.tenants()) == len(ODD)
+
+
+def test_a_number_of_more_than_64_bits_is_refused_by_both_databases(store: Store) -> None:
+    with pytest.raises(StoreUnusable, match=r"too large|out of range"), store.transaction() as session:
+        session.events(2**64)
+    with store.transaction() as session:
+        assert session.add_tenant("acme")

@@ -88,6 +88,8 @@ class Checkout:
         A folder stands for all files in it; one word is a folder only in a path such as "./docs".
         """
         is_path, text = text.startswith("./"), text.removeprefix("./").strip("/")
+        if is_path and "*" in text:
+            return self._matching(text, reader)
         if not text or len(text) > 200 or not _LIKE_A_FILE.fullmatch(text):
             return []
         for above in PurePosixPath(reader).parents:
@@ -99,6 +101,17 @@ class Checkout:
         name = text.rpartition("/")[2]
         found = [file for file in self.by_name.get(name, ()) if f"/{file}".endswith(f"/{text}")] if "." in name else []
         return found if len(found) <= _MOST_FILES_OF_A_NAME else []
+
+    def _matching(self, pattern: str, reader: str) -> list[str]:
+        """The files that a pattern of Path.glob means, from the nearest folder above that has any."""
+        for above in PurePosixPath(reader).parents:
+            whole = (above / pattern).as_posix()
+            folder = PurePosixPath(f"{whole.partition('*')[0]}*").parent.as_posix()
+            fits = re.compile(re.escape(whole).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*"))
+            found = [file for file in self.folders.get(folder, ()) if fits.fullmatch(file)]
+            if found:
+                return found
+        return []
 
 
 def _package(file: str) -> str:

@@ -26,8 +26,8 @@ class Part:
 
     names: of variables, functions and classes. attributes: (what stands before the dot, what behind), where the first
     is a name. called: methods. parameters: of functions, in tests the names of fixtures. texts: strings that are no
-    docstrings; a path such as `ROOT / "docs"` is "./docs". patterns: what import_module is called with, `*` for what
-    is filled in.
+    docstrings; a path such as `ROOT / "docs"` is "./docs", and `ROOT.glob("docs/*.md")` is "./docs/*.md".
+    patterns: what import_module is called with, `*` for what is filled in.
     """
 
     names: set[str] = field(default_factory=set)
@@ -52,6 +52,12 @@ class Part:
                     self.texts.add(said)
                 case ast.BinOp(op=ast.Div()):
                     self.texts.add(f"./{_joined(one)}")
+                case ast.Call(
+                    func=ast.Attribute(attr="glob" | "rglob" as method, value=folder),
+                    args=[ast.Constant(value=str() as pattern)],
+                ) if _is_constant(folder):
+                    below = "**/" if method == "rglob" else ""
+                    self.texts.add(f"./{_joined(folder)}/{below}{pattern}".replace("//", "/"))
                 case ast.arg():
                     self.parameters.add(one.arg)
                 case ast.Call(func=ast.Attribute(attr=method)):
@@ -124,6 +130,13 @@ def differing_parts(before: str, after: str) -> set[str]:
             found[name].append(ast.dump(node))
         dumps.append(found)
     return {name for name in dumps[0].keys() | dumps[1].keys() if dumps[0].get(name) != dumps[1].get(name)}
+
+
+def _is_constant(folder: ast.expr) -> bool:
+    """True for a path such as `ROOT` or `ROOT / "docs"`, which is of the checkout and not of a test's own."""
+    while isinstance(folder, ast.BinOp):
+        folder = folder.left
+    return isinstance(folder, ast.Name) and folder.id.isupper()
 
 
 def _joined(node: ast.expr) -> str:

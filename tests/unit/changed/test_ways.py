@@ -33,6 +33,16 @@ TEST = "tests/unit/test_one.py"
             id="an import",
         ),
         pytest.param(
+            {"docs/uses/a.md": "", "b.md": "", TEST: 'def test_it(): ROOT.glob("docs/uses/*.md")'},
+            "docs/uses/a.md",
+            id="a pattern of files",
+        ),
+        pytest.param(
+            {"docs/uses/a.md": "", "b.md": "", TEST: 'def test_it(): (ROOT / "docs").rglob("*.md")'},
+            "docs/uses/a.md",
+            id="a pattern of files at any depth",
+        ),
+        pytest.param(
             {
                 "vgpuctl/fit.py": "def fit(): ...",
                 "vgpuctl/place.py": "def place():\n    from vgpuctl.fit import fit\n    fit()",

@@ -106,3 +106,11 @@ def test_files_are_written_through_one_place(name: str) -> None:
 def test_only_one_place_uses_what_a_library_offers(library: Library) -> None:
     found = {use.place.partition(":")[0] for use in uses() if use.name == library.name and use.on == library.on}
     assert found == library.places, f"{library.rule}: {library.on}.{library.name}"
+
+
+@pytest.mark.parametrize(
+    "name", ["expanduser", "home", "user_cache_path", "user_config_path", "user_data_path", "user_data_dir"]
+)
+def test_homes_of_users_are_found_in_one_place(name: str) -> None:
+    found = {use.place.partition(":")[0] for use in uses() if use.name == name and use.on != ""}
+    assert found <= {"user_folders.py"}, "a user without a home is told so by vgpuctl.user_folders alone"

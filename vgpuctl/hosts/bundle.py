@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 import vgpuctl
 from vgpuctl import local_files
 from vgpuctl.errors import AgentBroken, FileNotWritten
 from vgpuctl.hosts import pynvml_excerpt
+from vgpuctl.user_folders import UserFolder
 
 _MAIN = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -32,7 +31,7 @@ main()
 # Much quicker to import than the standard library's dataclasses, which the same sources use here.
 _VALUES, _LIGHT_VALUES = "vgpuctl/agent/wire/values.py", "vgpuctl/agent/wire/light_values.py"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_WHOSE, _PREFIX, _WHAT = "vgpuctl", "packed-agent-", "the packed agent"
+_PREFIX, _WHAT = "packed-agent-", "the packed agent"
 # One of each installation of a user, such as a checkout beside the package, and of their versions of late.
 _MOST_KEPT = 8
 
@@ -64,15 +63,17 @@ def _build() -> Bundle:
     packers = [Path(__file__).read_bytes(), Path(pynvml_excerpt.__file__).read_bytes()]
     inputs = [name.encode() + b"\0" + content for name, content in sorted(sources.items())]
     made_from = hashlib.sha256(b"\0".join((*inputs, pynvml.encode(), *packers))).hexdigest()
-    path = user_cache_path(_WHOSE, appauthor=False) / f"{_PREFIX}{made_from}"
-    kept = _kept(path)
+    folder = UserFolder.CACHE.find()
+    path = None if folder is None else folder / f"{_PREFIX}{made_from}"
+    kept = None if path is None else _kept(path)
     if kept is not None:
         return kept
     excerpt = pynvml_excerpt.excerpt(pynvml, pynvml_excerpt.names_used(one.decode() for one in sources.values()))
     data = _zipped({**sources, "pynvml.py": excerpt.encode()})
     made = Bundle(data, hashlib.sha256(data).hexdigest())
-    with contextlib.suppress(FileNotWritten):  # It is made again next time, as on a machine without a home.
-        _keep(path, made)
+    if path is not None:
+        with contextlib.suppress(FileNotWritten):  # It is made again next time, as for a user without a home.
+            _keep(path, made)
     return made
 
 
@@ -85,7 +86,7 @@ def _kept(path: Path) -> Bundle | None:
 
 def _keep(path: Path, made: Bundle) -> None:
     """Write the file that `_kept` reads, and remove those of replaced installations. Raises FileNotWritten."""
-    if path.is_absolute() and local_files.make_own_folder(path.parent, _WHAT):
+    if local_files.make_own_folder(path.parent, _WHAT):
         local_files.write_file(path, made.sha256.encode() + b"\n" + made.data, _WHAT, mode=0o600)
         with local_files.writing(_WHAT, path):
             for old in sorted(path.parent.glob(f"{_PREFIX}*"), key=_written_at)[:-_MOST_KEPT]:

@@ -5,7 +5,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.user_folders import expanded
 
 _HONOURED = frozenset(
     {
@@ -111,9 +112,9 @@ def quoted(path: str, *, host: str) -> str:
 def in_home(text: str) -> Path:
     """Fill in `~` and `~USER` at the beginning of a path. Raises InventoryError for a user who does not exist."""
     try:
-        return Path(text).expanduser()
-    except (RuntimeError, ValueError) as exc:
-        raise InventoryError(f"the path {text[:_SHOWN]!a} of the SSH configuration cannot be used: {exc}") from exc
+        return expanded(text)
+    except UsageError as exc:
+        raise InventoryError(f"{exc.message}; it is of the SSH configuration") from exc
 
 
 def _split_option(text: str, *, host: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.user_folders import expanded
 
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -92,7 +93,7 @@ def own_home() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
-        return str(Path.home())
+        return str(expanded("~"))
 
 
 def _own_name() -> str:

@@ -7,7 +7,7 @@ import re
 import stat
 from pathlib import Path
 
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.folder_walk import FolderWalk
 from vgpuctl.inventory.ini_source import add_ini
@@ -15,6 +15,7 @@ from vgpuctl.inventory.tree import InventoryTree
 from vgpuctl.inventory.yaml_source import READ_BY_ANSIBLE, add_yaml
 from vgpuctl.specs.document import YamlDocument, decode, parse_document
 from vgpuctl.specs.origin import Origin, malformed, read_bytes
+from vgpuctl.user_folders import expanded
 
 IGNORED_FOLDERS = ("group_vars", "host_vars", "vars_plugins")
 IGNORED_ENDINGS = (
@@ -32,8 +33,8 @@ def resolve(source: str | Path) -> str:
     if "," in text:
         return text
     path = Path(os.path.expandvars(text))
-    with contextlib.suppress(RuntimeError):  # no such user: then the name is meant as it is
-        path = path.expanduser()
+    with contextlib.suppress(UsageError):  # no such user: then the name is meant as it is
+        path = expanded(path)
     return os.path.normpath(Path.cwd() / path)
 
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.local_files import make_folder, open_lock, write_file
+from vgpuctl.user_folders import UserFolder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -33,8 +32,8 @@ _BEFORE = datetime.timedelta(days=1)
 
 
 def default_folder() -> Path:
-    """Where the authority is when nothing else is said."""
-    return Path(platformdirs.user_data_dir("vgpuctl")) / "authority"
+    """Where the authority is when nothing else is said. Raises UsageError for a user without a home."""
+    return UserFolder.DATA.require("the certificate authority") / "authority"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from vgpuctl.specs.document import YamlDocument, parse_document, read_document
 from vgpuctl.specs.field import Field, Number, Table, Text, Type, Whole, text_like
 from vgpuctl.specs.reading import read_entry, read_file_entry
 from vgpuctl.specs.value import Value
+from vgpuctl.user_folders import expanded
 
 FORMS = ("text", "table", "wide", "json", "yaml", "name", "csv")
 _PATH, _PATHS, _DATABASE = Text(), Text(), Text()
@@ -111,4 +112,4 @@ def _database(url: str, folder: Path) -> str:
 
 
 def _path(text: str, folder: Path) -> str:
-    return str(folder / Path(text).expanduser())
+    return str(folder / expanded(text))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from platformdirs import user_data_path
-
 from vgpuctl.errors import StoreUnusable, UsageError
+from vgpuctl.user_folders import UserFolder, expanded
 
+_FILE = "store.db"
 _SQLITE = "sqlite:///"
 _READ_ONLY = "?mode=ro"
 _SECRETS = ("password", "sslpassword")
@@ -61,12 +61,15 @@ class PostgresqlAddress:
 
 
 def default_path() -> Path:
-    """The store's file when nothing else is said: store.db in the user's data folder (XDG_DATA_HOME counts)."""
-    return user_data_path("vgpuctl", appauthor=False) / "store.db"
+    """The store's file when nothing else is said: store.db in the user's data folder (XDG_DATA_HOME counts).
+
+    Raises UsageError for a user without a home.
+    """
+    return UserFolder.DATA.require("the store, which no option names,") / _FILE
 
 
 def default_url() -> str:
-    """The URL of the store when nothing else is said."""
+    """The URL of the store when nothing else is said. Raises UsageError for a user without a home."""
     return f"{_SQLITE}{default_path()}"
 
 
@@ -104,7 +107,8 @@ def _parse_sqlite(text: str) -> SqliteAddress:
     if not text.startswith(_SQLITE) or name in ("", ":memory:") or "\0" in name:
         raise UsageError(f"the store's URL {text!r} names no file", hint=_FORMS)
     try:
-        path = Path(name).expanduser().absolute()
-    except RuntimeError as exc:
-        raise UsageError(f"the store's URL {text!r} cannot be read: {exc}", hint=_FORMS) from exc
-    return SqliteAddress(path, path == default_path(), read_only)
+        path = expanded(name).absolute()
+    except UsageError as exc:
+        raise UsageError(f"the store's URL {text!r} cannot be read: {exc.message}", hint=_FORMS) from exc
+    own = UserFolder.DATA.find()
+    return SqliteAddress(path, own is not None and path == own / _FILE, read_only)

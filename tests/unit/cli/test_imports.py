@@ -61,7 +61,8 @@ LISTS: dict[str, frozenset[str]] = {
 SHOWS = ("show-pool", "show-tenant", "show-vm")
 """Commands that read the store first."""
 ROOMS_OF_LISTS = frozenset(
-    {"actor", "agent", "cli", "errors", "local_files", "logs", "model", "store", "typed_json", "usecases", "wiring"}
+    {"actor", "agent", "cli", "errors", "local_files", "logs", "model", "store", "typed_json", "usecases"}
+    | {"user_folders", "wiring"}
 )
 """The rooms of a list: no scheduler, planner, sharing kind, inventory, OVN, telemetry or cluster."""
 NOT_OF_AN_EMPTY_LIST = frozenset(

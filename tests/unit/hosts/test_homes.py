@@ -16,7 +16,7 @@ NAMES = ("nobody-here", "a\0b", "a\udc80b")
 def test_a_home_of_nobody_is_refused_by_its_path(name: str) -> None:
     with pytest.raises(InventoryError, match="names a user who does not exist"):
         Tokens("gpu1", {}).in_home(f"~{name}/key")
-    with pytest.raises(InventoryError, match="of the SSH configuration cannot be used"):
+    with pytest.raises(InventoryError, match="it is of the SSH configuration"):
         in_home(f"~{name}/key")
 
 

@@ -35,11 +35,13 @@ def database_url(context: click.Context, parameter: click.Parameter, value: str 
 def read_url_file(path: Path) -> str:
     """The URL in a file. Raises UsageError for one that cannot be read, or has a password and is open to others."""
     from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+    from vgpuctl.user_folders import expanded
 
     try:
-        url = decode(read_bounded(path.expanduser())).strip()
-        mode = path.expanduser().stat().st_mode & 0o777
-    except (OSError, Malformed, RuntimeError) as error:
+        file = expanded(path)
+        url = decode(read_bounded(file)).strip()
+        mode = file.stat().st_mode & 0o777
+    except (OSError, Malformed) as error:
         raise UsageError(f"the store's URL cannot be read from {path}: {error}") from error
     if mode & 0o077 and without_passwords(url) != url:
         raise UsageError(

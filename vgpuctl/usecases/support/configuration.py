@@ -10,21 +10,24 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from platformdirs import user_config_path
-
 from vgpuctl.errors import NotFound, UsageError
 from vgpuctl.model.configuration import Configuration, ConfigurationFile
+from vgpuctl.user_folders import UserFolder, expanded
 
 ONLY_FILE = "VGPUCTL_CONFIG"
 """Names the one file to read; empty for none."""
 CHOSEN = "VGPUCTL_CONTEXT"
 PROJECT_FILE = "vgpuctl.yaml"
+_USER_FILE = "config.yaml"
 _MACHINE_FILE = Path("/etc/vgpuctl/config.yaml")
 
 
 def user_file() -> Path:
-    """The user's configuration file: config.yaml in the user's configuration folder (XDG_CONFIG_HOME counts)."""
-    return user_config_path("vgpuctl", appauthor=False) / "config.yaml"
+    """The user's configuration file: config.yaml in the user's configuration folder (XDG_CONFIG_HOME counts).
+
+    Raises UsageError for a user without a home.
+    """
+    return UserFolder.CONFIG.require("the configuration file") / _USER_FILE
 
 
 def load_configuration(environment: Mapping[str, str], folder: Path, context: str | None) -> Configuration:
@@ -35,11 +38,12 @@ def load_configuration(environment: Mapping[str, str], folder: Path, context: st
     ignored: list[str] = []
     only = environment.get(ONLY_FILE)
     if only is not None:
-        if only and not Path(only).expanduser().is_file():
+        if only and not expanded(only).is_file():
             raise UsageError(f"{ONLY_FILE} names {only}, which is no file", hint=f"set {ONLY_FILE}= for no file")
-        files = _read([Path(only).expanduser()] if only else [])
+        files = _read([expanded(only)] if only else [])
     else:
-        places = [*_project_files(folder, ignored), user_file(), _MACHINE_FILE]
+        own = UserFolder.CONFIG.find()
+        places = [*_project_files(folder, ignored), *([own / _USER_FILE] if own else []), _MACHINE_FILE]
         files = _read([one for one in places if one.is_file()])
     return _together(files, _chosen(files, environment, context), tuple(ignored))
 

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user without a home, as in many containers: nothing is read from there, and what has to be there is told."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from vgpuctl.errors import UsageError
+from vgpuctl.user_folders import UserFolder, expanded
+
+NOBODY = 3_000_000_123
+"""A user that no password database has."""
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes a user that does not exist")
+
+
+def run(arguments: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run vgpuctl as a user without a home."""
+    program = f"import os; os.setgid(1); os.setuid({NOBODY}); from vgpuctl.cli import main; main.main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd="/",
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@needs_root
+def test_a_user_without_a_home_uses_a_store_that_is_named() -> None:
+    named = run(["list-vms"], VGPUCTL_DATABASE_URL="sqlite:////no-such-folder/store.db")
+    assert (named.returncode, named.stderr.splitlines()[0]) == (
+        6,
+        "error: the store's folder /no-such-folder does not exist",
+    )
+    unnamed = run(["list-vms"])
+    assert (unnamed.returncode, unnamed.stderr.splitlines()) == (
+        2,
+        [
+            "error: the store, which no option names, would be in the home folder of this user, who has none",
+            "hint: set HOME or XDG_DATA_HOME to an absolute path",
+        ],
+    )
+
+
+@needs_root
+def test_a_user_without_a_home_has_no_cache_for_the_agent() -> None:
+    program = (
+        f"import os; os.setuid({NOBODY}); from vgpuctl.hosts.bundle import build_agent; print(len(build_agent().data))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert int(done.stdout) > 0, done.stderr
+
+
+def test_a_folder_that_is_named_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert UserFolder.DATA.find() == UserFolder.DATA.require("the store") == tmp_path / "vgpuctl"
+
+
+@pytest.mark.parametrize("text", ["~no-such-user-here/file", "~\0/file"])
+def test_the_home_of_nobody_is_told(text: str) -> None:
+    with pytest.raises(UsageError, match="begins with the home folder of a user who has none"):
+        expanded(text)

@@ -103,8 +103,14 @@ def vfio_config_write(name: str, where: int, text: str) -> str:
 
 
 def vfio_reset(name: str) -> str:
-    fcntl.ioctl(held[name][2], VFIO_DEVICE_RESET)
-    return "ok"
+    """The kernel answers EAGAIN while anybody else, such as a reader of /sys, has the device's lock."""
+    for _ in range(50):
+        try:
+            fcntl.ioctl(held[name][2], VFIO_DEVICE_RESET)
+            return "ok"
+        except BlockingIOError:  # EAGAIN of pci_try_reset_function, Linux drivers/pci/pci.c
+            time.sleep(0.1)
+    return "EAGAIN"
 
 
 def control(line: str) -> str:

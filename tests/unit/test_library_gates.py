@@ -66,7 +66,8 @@ WRITERS = {
 @pytest.mark.parametrize(
     ("name", "files"),
     [
-        ("Transport", {"hosts/bounds.py", "hosts/login.py", "hosts/connection.py"}),
+        ("Transport", {"hosts/bounds.py", "hosts/connection.py", "hosts/login.py", "hosts/ordered_transport.py"}),
+        ("OrderedTransport", {"hosts/login.py"}),
         ("Stream", {"ovn/bounded_streams.py", "ovn/northbound.py"}),  # northbound names its certificates
     ],
 )

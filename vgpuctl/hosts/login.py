@@ -222,9 +222,11 @@ def _handshake(
     """Exchange keys and check the server's. The transport is closed by the stack from the start."""
     import paramiko
 
+    from vgpuctl.hosts.ordered_transport import OrderedTransport
+
     name = endpoint.name
     lines = host_keys.known_lines(endpoint)
-    transport = paramiko.Transport(cast(socket.socket, stream))
+    transport = OrderedTransport(cast(socket.socket, stream))
     stack.callback(_close_transport, transport, stream)
     security = transport.get_security_options()
     security.key_types = host_keys.preferred_algorithms(lines, security.key_types)

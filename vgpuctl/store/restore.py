@@ -8,6 +8,7 @@ store allows. PostgreSQL drops the old tables and makes the new ones within one 
 import hashlib
 import re
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ from vgpuctl.store.sealed import KeyFile
 from vgpuctl.store.store import Store, open_store
 
 _IN_USE = "the store is in use"
+_IS_OTHER = "datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+_LEAVING_S, _POLL_S = 3.0, 0.1
+"""How long a server process may take to end after its connection, and how often we look."""
 _CLOSE_OTHERS = "end every vgpuctl that uses the store, controllers too, then run the command again"
 
 
@@ -216,20 +220,27 @@ def _into_database(address: PostgresqlAddress, unpacked: Unpacked, mark: Restore
 
 
 def _own_schema(database: Database, address: PostgresqlAddress) -> str:
-    """The schema of the tables. Raises ConcurrentChange while others are connected to the database."""
-    with database.transaction(postgresql.BEGIN_READING) as connection:
-        others = connection.run(
-            "SELECT pid, application_name AS name, coalesce(host(client_addr), 'its own machine') AS client "
-            "FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        ).rows
-        if others:
-            raise ConcurrentChange(
-                f"{_IN_USE}: {address.shown} has other connections",
-                context=[f"{one.name or 'a program'} from {one.client} (server process {one.pid})" for one in others],
-                hint=_CLOSE_OTHERS,
-            )
-        return str(connection.value("SELECT current_schema() AS name"))
+    """The schema of the tables. Raises ConcurrentChange while others are connected to the database.
+
+    A connection that was closed, such as our own a moment ago, counts until its server process has ended.
+    """
+    give_up = time.monotonic() + _LEAVING_S
+    while True:
+        with database.transaction(postgresql.BEGIN_READING) as connection:
+            others = connection.run(
+                "SELECT pid, application_name AS name, coalesce(host(client_addr), 'its own machine') AS client "
+                f"FROM pg_stat_activity WHERE {_IS_OTHER}"
+            ).rows
+            if not others:
+                return str(connection.value("SELECT current_schema() AS name"))
+        if time.monotonic() > give_up:
+            break
+        time.sleep(_POLL_S)
+    raise ConcurrentChange(
+        f"{_IN_USE}: {address.shown} has other connections",
+        context=[f"{one.name or 'a program'} from {one.client} (server process {one.pid})" for one in others],
+        hint=_CLOSE_OTHERS,
+    )
 
 
 def _first_script(schema: str) -> str:
@@ -241,10 +252,14 @@ def _first_script(schema: str) -> str:
     return f"""SET client_min_messages = warning;
 SELECT pg_advisory_xact_lock({postgresql.WRITERS});
 DO $$ BEGIN
-  IF EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
-             AND backend_type = 'client backend') THEN
-    RAISE EXCEPTION '{_IN_USE}';
-  END IF;
+  FOR look IN 0..{_LEAVING_S / _POLL_S:.0f} LOOP
+    PERFORM pg_stat_clear_snapshot();
+    IF NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE {_IS_OTHER}) THEN
+      RETURN;
+    END IF;
+    PERFORM pg_sleep({_POLL_S});
+  END LOOP;
+  RAISE EXCEPTION '{_IN_USE}';
 END $$;
 {drops}
 """

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,21 @@ def test_an_empty_place_takes_a_backup(place: StorePlace, tmp_path: Path, postgr
         assert _tenants(empty) == ["kept"]
     if place.url.startswith("sqlite"):
         assert (tmp_path / "empty.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_server_process_that_is_about_to_end_is_waited_for(tmp_path: Path, postgres: LocalPostgres) -> None:
+    """One that was closed is listed until it has ended, for some milliseconds, and on a busy server for longer."""
+    import psycopg
+
+    with postgres.create_database() as url:
+        place = StorePlace(url, time.time, None, KEEPER)
+        _backup(place, tmp_path / "backup")
+        leaving = psycopg.connect(url.replace("postgresql+psycopg:", "postgresql:"))
+        ending = threading.Timer(1, leaving.close)
+        ending.start()
+        restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "old", dry_run=False)
+        ending.join()
+        assert _tenants(place) == ["kept"]
 
 
 def test_a_newer_backup_is_refused_in_words(place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

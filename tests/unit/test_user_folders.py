@@ -14,14 +14,19 @@ from vgpuctl.user_folders import UserFolder, expanded
 
 NOBODY = 3_000_000_123
 """A user that no password database has."""
+_CAPABILITY = "+dac_read_search"
+AS_NOBODY = (
+    *("setpriv", "--reuid", str(NOBODY), "--regid", "1", "--clear-groups"),
+    # The checkout may lie in a folder that is closed to others.
+    *("--inh-caps", _CAPABILITY, "--ambient-caps", _CAPABILITY, "--", sys.executable),
+)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes a user that does not exist")
 
 
 def run(arguments: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Run vgpuctl as a user without a home."""
-    program = f"import os; os.setgid(1); os.setuid({NOBODY}); from vgpuctl.cli import main; main.main()"
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [*AS_NOBODY, "-m", "vgpuctl", *arguments],
         cwd="/",
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
@@ -49,11 +54,9 @@ def test_a_user_without_a_home_uses_a_store_that_is_named() -> None:
 
 @needs_root
 def test_a_user_without_a_home_has_no_cache_for_the_agent() -> None:
-    program = (
-        f"import os; os.setuid({NOBODY}); from vgpuctl.hosts.bundle import build_agent; print(len(build_agent().data))"
-    )
+    program = "from vgpuctl.hosts.bundle import build_agent; print(len(build_agent().data))"
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*AS_NOBODY, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert int(done.stdout) > 0, done.stderr
 
 

@@ -102,7 +102,7 @@ def test_the_bastion_is_left_with_the_last_host_behind_it(run: Run) -> None:
     before = set(threading.enumerate())
     for name in HOSTS[:3]:
         run.echo(name)
-    ours = [one for one in threading.enumerate() if one not in before and type(one).__name__ == "Transport"]
+    ours = [one for one in threading.enumerate() if one not in before and type(one).__name__ == "OrderedTransport"]
     assert len(ours) == 4
     run.connections[HOSTS[0]].close()
     assert run.echo(HOSTS[1]) == HOSTS[1]

@@ -3,8 +3,8 @@
 
 The agent is started as over SSH, by the same start-up program and with its files in the cache already. `empty` is this
 machine, which has no GPU; `gpus` is a folder with two A40 of 32 VFs each and 300 processes. `bare` is an interpreter
-that does nothing. The rows `packed anew` and `packed before` say how much CPU a command takes to pack the agent's file,
-or to read a packed one from the cache.
+that does nothing. `packed anew` is the CPU that a command needs to pack the agent's file, `packed before` the CPU that
+it needs to read a packed one from the cache.
 The rows of one round run one after the other, so that their ratios hold on a busy machine.
 
 Run it with `python -m tests.bench.agent_reading [--rounds N] [--against CHECKOUT]`.

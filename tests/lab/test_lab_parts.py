@@ -353,7 +353,7 @@ def test_a_lab_daemon_that_does_not_listen_yet_is_an_error_and_no_open_socket(tm
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(hosts.control_socket))
         before = open_files()
-        # What was raised keeps whatever it left open.
+        # The error keeps a socket alive that was left open, so that it is counted below.
         with pytest.raises(LabError, match=r"does not answer: .*refused") as raised:
             fleet.status(folder=lab.LabFolder(tmp_path))
         assert open_files() == before

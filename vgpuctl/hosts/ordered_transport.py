@@ -2,9 +2,9 @@
 """paramiko's transport, in which nothing follows the end of a channel that the host has forgotten.
 
 paramiko makes a message under its channel's lock and sends it after that. When the host closes the channel in between,
-paramiko's own thread answers first, and the message comes for a channel that is no more: OpenSSH then ends the whole
-connection, with all other commands on it (channels.c: "packet referred to nonexistent channel"). On a machine under
-load that takes a few thousand commands.
+paramiko's own thread answers first, and the host forgets the channel. For the message that then comes, OpenSSH ends the
+whole connection, with all other commands on it, and with all hosts behind it where it is a jump host (channels.c:
+"packet referred to nonexistent channel"). On a machine under load this happens.
 """
 
 from typing import Any
@@ -23,26 +23,39 @@ class ChannelMessage(paramiko.Message):
         self.add_int(channel.remote_chanid)
 
 
+class OrderedChannel(paramiko.Channel):
+    """The channel; its data and its end are messages that know it."""
+
+    def send(self, s: Any) -> int:
+        """As paramiko's."""
+        size: int = self._send(s, ChannelMessage(self, cMSG_CHANNEL_DATA))  # type: ignore[attr-defined]
+        return size
+
+    def shutdown_write(self) -> None:
+        """As paramiko's."""
+        with self.lock:
+            message = self._send_eof()  # type: ignore[attr-defined]
+        if message is not None and self.transport is not None:
+            self.transport._send_user_message(ChannelMessage(self, cMSG_CHANNEL_EOF))  # type: ignore[attr-defined]
+
+    def shutdown(self, how: int) -> None:
+        """As paramiko's. how: as of `socket.shutdown`."""
+        if how in (0, 2):
+            super().shutdown(0)
+        if how in (1, 2):
+            self.shutdown_write()
+
+
 class OrderedTransport(paramiko.Transport):
     """The transport; messages of a channel that was closed are left out."""
+
+    def open_channel(self, *what: Any, **how: Any) -> paramiko.Channel:
+        """As paramiko's, which names the class of its channels in the middle of the function."""
+        channel = super().open_channel(*what, **how)
+        channel.__class__ = OrderedChannel
+        return channel
 
     def _send_message(self, data: Any) -> None:
         # One message at a time comes here, the channel's last one too, which is made after `closed` was set.
         if not (isinstance(data, ChannelMessage) and data.channel.closed):
-            super()._send_message(data)  # type: ignore[misc]  # no part of the stubs
-
-
-def send(channel: paramiko.Channel, data: bytes) -> int:
-    """As `channel.send`."""
-    size: int = channel._send(data, ChannelMessage(channel, cMSG_CHANNEL_DATA))  # type: ignore[attr-defined]
-    return size
-
-
-def send_end(channel: paramiko.Channel) -> None:
-    """As `channel.shutdown_write`."""
-    with channel.lock:
-        message = channel._send_eof()  # type: ignore[attr-defined]
-    if message is not None and channel.transport is not None:
-        channel.transport._send_user_message(  # type: ignore[attr-defined]
-            ChannelMessage(channel, cMSG_CHANNEL_EOF)
-        )
+            super()._send_message(data)  # type: ignore[misc]  # the stubs have no internals

@@ -128,10 +128,8 @@ class RemoteProcess:
 
     def close_stdin(self) -> None:
         """Tell the command that no more comes."""
-        from vgpuctl.hosts.ordered_transport import send_end
-
         try:
-            send_end(self._channel)
+            self._channel.shutdown_write()
         except (OSError, EOFError):
             return
 
@@ -253,13 +251,11 @@ class RemoteProcess:
 
     def _send_some(self, pending: memoryview) -> int:
         """Send what the window takes, without waiting."""
-        from vgpuctl.hosts.ordered_transport import send
-
         if not self._channel.send_ready():
             return 0
         try:
             self._channel.settimeout(_SLICE_S)
-            return send(self._channel, bytes(pending[:_CHUNK]))
+            return self._channel.send(bytes(pending[:_CHUNK]))
         except TimeoutError:
             return 0
         except (OSError, EOFError):

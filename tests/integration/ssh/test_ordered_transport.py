@@ -12,7 +12,7 @@ from paramiko.common import cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF
 
 from tests.sshd_fixture import LoopbackSshd, missing_for_sshd
 from vgpuctl.hosts.connection import Connection
-from vgpuctl.hosts.ordered_transport import ChannelMessage, OrderedTransport
+from vgpuctl.hosts.ordered_transport import ChannelMessage, OrderedChannel, OrderedTransport
 
 
 @pytest.fixture
@@ -34,8 +34,7 @@ def ended_channel(transport: Any) -> paramiko.Channel:
     assert channel.recv_exit_status() == 0
     while not channel.closed:
         time.sleep(0.01)
-    again = transport.open_session()  # answered after our last word on the channel was read
-    again.close()
+    transport.global_request("keepalive@openssh.com")  # answered after our last word on the channel was read
     return channel
 
 
@@ -47,6 +46,19 @@ def message(channel: paramiko.Channel, kind: bytes, made_by: paramiko.Message) -
     if kind == cMSG_CHANNEL_DATA:
         made_by.add_string(b"x")
     return made_by
+
+
+def test_every_channel_makes_messages_that_know_it(transport: Any) -> None:
+    """Those to a host behind a jump host too, whose stream is a channel."""
+    behind = transport.open_channel("direct-tcpip", transport.sock._stream.getpeername(), ("127.0.0.1", 0), timeout=30)
+    session = transport.open_session(timeout=30)
+    assert [type(one) for one in (behind, session)] == [OrderedChannel, OrderedChannel]
+    assert behind.recv(4) == b"SSH-"
+    behind.sendall(b"SSH-2.0-test\r\n")
+    session.exec_command("cat")
+    session.sendall(b"given")
+    session.shutdown(1)
+    assert session.makefile().read() == b"given"
 
 
 @pytest.mark.parametrize("kind", [cMSG_CHANNEL_EOF, cMSG_CHANNEL_DATA], ids=["end", "data"])

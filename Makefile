@@ -68,7 +68,7 @@ kill-test: ## Kill and interrupt commands at random for an hour; nothing may lea
 
 test-kill-points: ## Kill the tests' commands after every side effect, not after one of each kind (half an hour)
 	@bash scripts/setup test
-	@VGPUCTL_TESTS_ALL_KILL_POINTS=1 bash scripts/test -m "not kernel_lab" $$(grep -rlE 'kill_points|paired_points' tests/e2e --include='test_*.py')
+	@VGPUCTL_TESTS_ALL_KILL_POINTS=1 bash scripts/test --timeout 3600 -m "not kernel_lab" $$(grep -rlE 'kill_points|paired_points' tests/e2e --include='test_*.py')
 
 fail-test: ## Let hosts fail after the side effects of every command; nothing may leak (about two hours)
 	@bash scripts/setup test

@@ -34,7 +34,7 @@ test-quick: ## Run the tests that need no emulated host (about 17 minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
 
-test-long: ## Run the tests that are too long for `make test`; each has a shorter one there (half an hour)
+test-long: ## Run the tests that are too long for `make test`; each has a shorter one there (a quarter of an hour)
 	@bash scripts/setup test
 	@bash scripts/test --long
 
@@ -66,7 +66,7 @@ kill-test: ## Kill and interrupt commands at random for an hour; nothing may lea
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.kill_test --minutes 60
 
-test-kill-points: ## Kill the tests' commands after every side effect, not after one of each kind (half an hour)
+test-kill-points: ## Kill the tests' commands after every side effect, not after one of each kind (ten minutes)
 	@bash scripts/setup test
 	@VGPUCTL_TESTS_ALL_KILL_POINTS=1 bash scripts/test --timeout 3600 -m "not kernel_lab" $$(grep -rlE 'kill_points|paired_points' tests/e2e --include='test_*.py')
 

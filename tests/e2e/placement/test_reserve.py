@@ -33,7 +33,7 @@ def test_what_is_reserved_is_backfilled_with_short_vms_only_and_given_to_its_ten
     assert operator.json(*later)["changed"]
     assert not operator.json(*later)["changed"]
     endless = operator.is_refused("create-vm", "endless", "--gpu", "A40-24Q", *SMALL)
-    assert (endless["reference"], "give --for 1h" in endless["hint"]) == ("no-capacity", True)
+    assert (endless["reference"], "give --for 1h" in endless["hint"]) == ("no-capacity", True), endless
     (explained,) = operator.json("explain-vm", "endless", "--gpu", "A40-24Q", *SMALL)
     codes = {one["code"] for one in explained["answers"]}
     assert (explained["fits"], codes) == (False, {"reserved-in-calendar"})

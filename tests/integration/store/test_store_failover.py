@@ -179,7 +179,9 @@ def test_a_store_follows_the_primary(pair: tuple[LocalPostgres, LocalStandby]) -
         with pytest.raises(StoreUnusable, match="was not committed"), store.transaction() as session:
             session.add_tenant("during")
             primary.crash()
-            threading.Timer(1.0, standby.promote).start()
+            promotion = threading.Timer(1.0, standby.promote)
+            closing.callback(promotion.join)  # its call waits for the promotion too
+            promotion.start()
             session.add_tenant("during-too")
         with store.transaction() as session:  # waits for the promotion
             session.add_tenant("after")

@@ -58,9 +58,10 @@ test-guest: ## Boot a Debian guest that installs its GPU driver, and read Window
 	@bash scripts/setup guest
 	@.venv/bin/python -m pytest -v --durations=0 tests/boot/guest_driver_proof.py tests/boot/cloudbase_proof.py
 
-fuzz: ## Damaged text for every reader, 100,000 cases; none may fail otherwise than by its own error (ten minutes)
+fuzz: ## Damaged text for every reader and hostile output for terminals, 100,000 cases each (ten minutes)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.fuzz --cases 100000
+	@.venv/bin/python -m tests.proof.terminals --strings 100000
 
 kill-test: ## Kill and interrupt commands at random for an hour; nothing may leak (docs/reliability.md)
 	@bash scripts/setup test
@@ -75,7 +76,7 @@ fail-test: ## Let hosts fail after the side effects of every command; nothing ma
 	@.venv/bin/python -m tests.proof.failing_hosts --fault reboot
 	@.venv/bin/python -m tests.proof.failing_hosts --fault libvirtd --fault libvirtd-restart --fault network --points 2
 
-storm: ## Eight operators at once, on SQLite and PostgreSQL; nothing may be granted twice (fifteen minutes)
+storm: ## Eight operators at once, on SQLite and PostgreSQL, beside servers and a hostile role; nothing may be granted twice (fifteen minutes)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.storm --rounds 6 --commands 8
 

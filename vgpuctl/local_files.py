@@ -170,11 +170,19 @@ def open_to_append(path: Path, what: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
+def replace_file(path: Path, content: bytes, what: str) -> None:
+    """Write a file for its owner alone in the place of a regular file; no link is followed. Raises FileNotWritten."""
+    with writing(what, path):
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise PermissionError(errno.EPERM, "it is no regular file")
+        _replace(path, content, mode=0o600)
+
+
 def write_file(path: Path, content: str | bytes, what: str, *, mode: int | None = None) -> None:
     """Write a file whole or not at all: beside its place, flushed to the disk, then renamed.
 
-    mode: of the file; None for the mode that it has, or the user's default. A device or pipe is written directly.
-    Raises FileNotWritten; the file that was there is then unchanged.
+    mode: of the file; None for the mode that it has, or the user's default. A device or pipe is written directly, and
+    a link of this user is followed. Raises FileNotWritten; the file that was there is then unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
     with writing(what, path):

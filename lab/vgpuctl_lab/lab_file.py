@@ -10,6 +10,7 @@ from vgpuctl.specs.document import read_document
 from vgpuctl.specs.field import Text
 from vgpuctl.specs.reading import read_value
 from vgpuctl.specs.value import Value
+from vgpuctl.trusted_files import NAMED
 from vgpuctl_lab.cards import HostShape, parse_host
 from vgpuctl_lab.simulated.mix import DEFAULT_MIX
 
@@ -33,7 +34,7 @@ class LabFile:
 def read_lab_file(path: Path) -> LabFile:
     """Read a lab file. Raises UsageError with file, line and key."""
     try:
-        document = read_document(str(path))
+        document = read_document(str(path), NAMED)
         if document.warnings:
             raise InventoryError(document.warnings[0], hint="write each key once")
         return _read(Value(document.data, document.origin(), "", name="lab", subject="a lab file"))

@@ -13,6 +13,7 @@ from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.times import parse_duration
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.value import Value
+from vgpuctl.trusted_files import NAMED
 from vgpuctl_lab.simulated.machine.curves import Curve, Curves
 
 _FRAMEBUFFER = "framebuffer_used_bytes"
@@ -73,7 +74,7 @@ def read_scenario(name_or_path: str) -> Scenario:
             f"there is no scenario {name_or_path!r}, and no such file", hint=f"scenarios: {', '.join(shipped())}"
         )
     try:
-        document = read_document(str(path))
+        document = read_document(str(path), NAMED)
         if document.warnings:
             raise InventoryError(document.warnings[0], hint="write each key once")
         root = Value(document.data, document.origin(), "", name="scenario", subject="a scenario")

@@ -98,7 +98,8 @@ class _Shell:
         programs.mkdir()
         (programs / "vgpuctl").write_text(f'#!/bin/sh\nexec {sys.executable} -m vgpuctl "$@"\n')
         (programs / "vgpuctl").chmod(0o755)
-        (home / "vgpuctl.yaml").write_text(
+        configuration = home / "vgpuctl.yaml"
+        configuration.write_text(
             "inventory: [hosts.yml]\ndatabase: sqlite:///store.db\ncontexts:\n"
             "  other: {inventory: [other/hosts.yml], database: 'sqlite:///other/store.db'}\n"
         )
@@ -108,6 +109,7 @@ class _Shell:
             "PYTHONSAFEPATH": "1",
             "HOME": str(home),
             "LANG": "C.UTF-8",
+            "VGPUCTL_CONFIG": str(configuration),
             "VGPUCTL_LAB_FOLDER": str(home / "lab"),
         }
         if not (checkout / "vgpuctl/cli/operate/use_context.py").exists():

@@ -54,6 +54,7 @@ class WarmStart:
                 [sys.executable, "-m", "tests.e2e.warm_start", str(listening.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=(listening.fileno(),),
+                cwd=Path(__file__).parents[2],
                 env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": "error"},
             )
 

@@ -46,6 +46,7 @@ from vgpuctl.specs.document import read_document
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
 from vgpuctl.store.address import parse_url
+from vgpuctl.trusted_files import NAMED
 from vgpuctl.usecases.layout.rollout import batches, parse_serial
 from vgpuctl_lab.cards import parse_host
 from vgpuctl_lab.lab_file import read_lab_file
@@ -288,12 +289,12 @@ READERS: dict[str, Reader] = {
     ),
     "owners file": _files(lambda path: read_owners(str(path)), "web-1: acme\ndb: acme/db-1\n"),
     "mig-parted": _files(
-        lambda path: import_mig_parted(read_document(str(path)), "all", None),
+        lambda path: import_mig_parted(read_document(str(path), NAMED), "all", None),
         "version: v1\nmig-configs:\n  all:\n  - {devices: all, device-filter: ['0x20B010DE'], mig-enabled: true, "
         "mig-devices: {1g.5gb: 7}}\n",
     ),
     "vgpu-device-manager": _files(
-        lambda path: import_vgpu_device_manager(read_document(str(path)), None, None),
+        lambda path: import_vgpu_device_manager(read_document(str(path), NAMED), None, None),
         "version: v1\nvgpu-configs:\n  all:\n  - {devices: all, vgpu-devices: {A40-8Q: 6}}\n",
     ),
     "mdevctl": Reader(_mdevctl, (_MDEVCTL,)),

@@ -115,3 +115,17 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(FileNotWritten, match=r"cannot be written to .*: it is a symbolic link of another user"):
         local_files.write_file(link, "picture", "the picture")
     assert path.read_text() == "precious"
+
+
+def test_a_file_in_the_place_of_another_follows_no_link_and_replaces_no_device(tmp_path: Path) -> None:
+    path, link, pipe = tmp_path / "picture.png", tmp_path / "link.png", tmp_path / "pipe.png"
+    path.write_bytes(b"before")
+    path.chmod(0o644)
+    link.symlink_to(path)
+    os.mkfifo(pipe)
+    for one in (link, pipe):
+        with pytest.raises(FileNotWritten, match="it is no regular file"):
+            local_files.replace_file(one, b"after", "the picture")
+    assert path.read_bytes() == b"before" and link.is_symlink() and pipe.is_fifo()
+    local_files.replace_file(path, b"after", "the picture")
+    assert path.read_bytes() == b"after" and stat.S_IMODE(path.stat().st_mode) == 0o600

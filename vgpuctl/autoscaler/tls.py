@@ -11,9 +11,10 @@ from typing import Any
 import grpc
 
 from vgpuctl.errors import UsageError
-from vgpuctl.specs.bounded_reader import Malformed, read_bounded
+from vgpuctl.trusted_files import NAMED, NAMED_SECRET, opened
 
 _LOGGER = logging.getLogger("vgpuctl.autoscaler")
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,16 @@ def identities(authenticated: Mapping[str, Sequence[bytes]]) -> set[str]:
 def _read(tls: ServerTls) -> tuple[bytes, bytes, bytes]:
     """The key, the certificate and the clients' authority. Raises UsageError for what is missing or does not match."""
     try:
-        files = read_bounded(tls.key), read_bounded(tls.certificate), read_bounded(tls.client_ca)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tls.certificate, tls.key, password=_refuse_password)
-        context.load_verify_locations(tls.client_ca)
-    except (Malformed, OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        with (
+            opened(tls.key, NAMED_SECRET) as key,
+            opened(tls.certificate, NAMED) as certificate,
+            opened(tls.client_ca, NAMED) as authority,
+        ):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate.name, key.name, password=_refuse_password)
+            context.load_verify_locations(authority.name)
+            files = key.read(_MOST_BYTES), certificate.read(_MOST_BYTES), authority.read(_MOST_BYTES)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         named = f"{tls.key}, {tls.certificate} and {tls.client_ca}"
         raise UsageError(
             f"TLS cannot be set up with {named}: {error}", hint="give PEM files that belong together"

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
+from vgpuctl.trusted_files import FOUND, opened
+
 # A file of the administrator's folder replaces the package's (libosinfo, osinfo_loader.c).
 FOLDERS = ("/etc/osinfo", "/usr/share/osinfo")
 _ARCHITECTURES = ("x86_64", "all")
@@ -42,7 +44,7 @@ def read_resources(name: str, folders: tuple[str, ...] = FOLDERS) -> OsResources
     for folder in folders:
         path = Path(folder, "os", f"{name}.xml")
         try:
-            with path.open("rb") as file:
+            with opened(path, FOUND) as file:
                 data = file.read(_MOST_BYTES)
             if b"<!DOCTYPE" in data:  # the database has none, and entities could grow without bound
                 continue

@@ -289,6 +289,7 @@ SECTIONS = (
             "show-config": "Show each setting, its value and what set it.",
             "list-contexts": "List the contexts of the configuration files.",
             "use-context": "Choose the context of the following commands.",
+            "allow-config": "Let the configuration file of a folder count.",
             "help": "Show a subject, all commands, or a command's help.",
             "completion": "Print the script for completion in a shell.",
             "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",

@@ -20,13 +20,17 @@ PACKAGES = {"lab": "vgpuctl-lab"}
 
 
 class Plugin(NamedTuple):
-    """One added command. text: its line in the table of contents. target: `MODULE:ATTRIBUTE`."""
+    """One added command. text: its line in the table of contents. target: `MODULE:ATTRIBUTE`. source: who says so."""
 
     text: str
     target: str
+    source: str
 
     def load(self) -> Any:
-        """Import the command."""
+        """Import the command. Raises FileNotTrusted for a package that others could have put there."""
+        from vgpuctl.trusted_files import FOUND, judge
+
+        judge(self.source, FOUND)
         module, _, name = self.target.partition(":")
         return getattr(importlib.import_module(module), name)
 
@@ -37,10 +41,11 @@ def installed() -> dict[str, Plugin]:
     found: dict[str, Plugin] = {}
     for folder in sys.path:
         for package in _packages(folder):
-            targets = _entry_points(f"{package}/entry_points.txt")
+            source = f"{package}/entry_points.txt"
+            targets = _entry_points(source)
             text = f"{_summary(package)}." if targets else ""
             for name, target in targets.items():
-                found.setdefault(name, Plugin(text, target))
+                found.setdefault(name, Plugin(text, target, source))
     return dict(sorted(found.items()))
 
 

@@ -72,6 +72,7 @@ from vgpuctl.errors.network import (
 from vgpuctl.errors.state import (
     ConcurrentChange,
     DataLost,
+    FileNotTrusted,
     FileNotWritten,
     NodesStillLeave,
     NotFound,
@@ -80,7 +81,14 @@ from vgpuctl.errors.state import (
     TenantDiffers,
     VmDiffers,
 )
-from vgpuctl.errors.store import StoreNotReconciled, StoreOutcomeUnknown, StoreTooNew, StoreUnusable
+from vgpuctl.errors.store import (
+    StoreNotReconciled,
+    StoreNotTheSame,
+    StoreOutcomeUnknown,
+    StoreReplaced,
+    StoreTooNew,
+    StoreUnusable,
+)
 
 __all__ = [
     "AddressesExhausted",
@@ -100,6 +108,7 @@ __all__ = [
     "ConcurrentChange",
     "DataLost",
     "DomainRejected",
+    "FileNotTrusted",
     "FileNotWritten",
     "GuestError",
     "HostError",
@@ -135,7 +144,9 @@ __all__ = [
     "QuotaExceeded",
     "StateError",
     "StoreNotReconciled",
+    "StoreNotTheSame",
     "StoreOutcomeUnknown",
+    "StoreReplaced",
     "StoreTooNew",
     "StoreUnusable",
     "TenantDiffers",

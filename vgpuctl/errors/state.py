@@ -53,6 +53,12 @@ class FileNotWritten(StateError):
     reference = "file-not-written"
 
 
+class FileNotTrusted(StateError):
+    """A file is not used, because others than its user may have written it, or may read the secret in it."""
+
+    reference = "file-not-trusted"
+
+
 class PrometheusUnusable(StateError):
     """A Prometheus server cannot be asked for past readings, or its answer cannot be used."""
 

@@ -10,7 +10,19 @@ class StoreUnusable(StateError):
     reference = "store-unusable"
 
 
-class StoreTooNew(StoreUnusable):
+class StoreNotTheSame(StoreUnusable):
+    """The store is not as this process has opened it, which therefore has to end."""
+
+    reference = "store-not-the-same"
+
+
+class StoreReplaced(StoreNotTheSame):
+    """Another store is in the place of the one that this process has opened, or an earlier state of it."""
+
+    reference = "store-replaced"
+
+
+class StoreTooNew(StoreNotTheSame):
     """A newer vgpuctl has upgraded the store, which this one must not change any more."""
 
     reference = "store-too-new"

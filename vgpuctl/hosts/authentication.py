@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from vgpuctl.errors import AuthenticationFailed, HostUnreachable
+from vgpuctl.errors import AuthenticationFailed, FileNotTrusted, HostUnreachable
 from vgpuctl.hosts.key_agent import SIGN_TIMEOUT_S, AgentFailure, AgentKey, KeyAgent
 from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.hosts.ssh_config import Endpoint
+from vgpuctl.trusted_files import NAMED_SECRET, opened
 
 if TYPE_CHECKING:
     import paramiko
@@ -177,7 +178,11 @@ def _load_key(path: Path, endpoint: Endpoint, attempts: _Attempts) -> "paramiko.
     import paramiko
 
     try:
-        key = paramiko.PKey.from_path(path)
+        with opened(path, NAMED_SECRET) as file:
+            key = paramiko.PKey.from_path(file.name)
+    except FileNotTrusted as exc:
+        attempts.unusable.append(f"key {exc.message}")
+        return None
     except FileNotFoundError:
         if endpoint.has_chosen_identities:
             attempts.unusable.append(f"key {path}: no such file")
@@ -207,7 +212,7 @@ def _public_key(path: Path) -> PublicKey | None:
     """Return the public half that lies beside a key file: the agent may hold the private one."""
     try:
         return PublicKey.of_file(path if path.suffix == ".pub" else Path(f"{path}.pub")).plain
-    except (OSError, ValueError):
+    except (OSError, ValueError, FileNotTrusted):
         return None
 
 
@@ -224,6 +229,8 @@ def _certificates(endpoint: Endpoint, attempts: _Attempts) -> list[_Certificate]
         except FileNotFoundError:
             if path in endpoint.certificate_files:
                 attempts.unusable.append(f"certificate {path}: no such file")
+        except FileNotTrusted as exc:
+            attempts.unusable.append(f"certificate {exc.message}")
         except (OSError, ValueError, struct.error) as exc:
             attempts.unusable.append(f"certificate {path}: {getattr(exc, 'strerror', None) or exc}")
     return found

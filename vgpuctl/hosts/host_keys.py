@@ -19,6 +19,7 @@ from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.hosts.revoked_keys import is_revoked
 from vgpuctl.hosts.ssh_config import Endpoint
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
+from vgpuctl.trusted_files import NAMED
 
 _LOGGER = logging.getLogger("vgpuctl.hosts")
 
@@ -177,7 +178,7 @@ def _read(path: Path, endpoint: Endpoint) -> Sequence[KnownHost]:
     try:
         if not path.exists():
             return ()
-        text = read_bounded(path).decode(errors="replace")
+        text = read_bounded(path, NAMED).decode(errors="replace")
     except (OSError, Malformed) as exc:
         said = exc if isinstance(exc, Malformed) else f"cannot be read: {exc.strerror}"
         raise HostKeyUnknown(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from vgpuctl.trusted_files import NAMED, opened
+
 _CERTIFICATE = "-cert-v01@openssh.com"
 # How many fields of a certificate, after the nonce, are the public key's own.
 _KEY_FIELDS = {
@@ -40,8 +42,8 @@ class PublicKey:
 
     @classmethod
     def of_file(cls, path: Path) -> "PublicKey":
-        """Read a `.pub` file: kind, base64, comment. Raises OSError, ValueError."""
-        with path.open("rb") as file:
+        """Read a `.pub` file: kind, base64, comment. Raises OSError, ValueError, FileNotTrusted."""
+        with opened(path, NAMED) as file:
             words = file.read(_MOST_BYTES).split(None, 2)
         if len(words) < 2:
             raise ValueError("not a public key")

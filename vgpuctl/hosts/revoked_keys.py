@@ -8,6 +8,7 @@ from pathlib import Path
 from vgpuctl.errors import HostKeyUnknown
 from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
+from vgpuctl.trusted_files import NAMED
 
 # KRL_MAGIC of OpenSSH's krl.h, as it lies in the file.
 _MAGIC = b"SSHKRL\n\0"
@@ -18,7 +19,7 @@ _LONGEST_WAIT_S = 10.0
 def is_revoked(path: Path, key: PublicKey, *, name: str) -> bool:
     """True if the file revokes the key. Raises HostKeyUnknown when it cannot be read, as ssh refuses every key then."""
     try:
-        content = read_bounded(path)
+        content = read_bounded(path, NAMED)
     except Malformed as exc:
         raise _unreadable(name, path, str(exc)) from exc
     encoded = base64.b64encode(key.blob)

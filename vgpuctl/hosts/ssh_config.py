@@ -15,6 +15,7 @@ from vgpuctl.hosts.ssh_program import Answer
 from vgpuctl.hosts.ssh_tokens import Tokens, login_tokens
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
+from vgpuctl.trusted_files import NAMED, judge
 
 _MAXIMUM_HOPS = 8
 _WHOLE = re.compile(r"[0-9]{1,6}")
@@ -102,7 +103,11 @@ def _words(
     settings: SshSettings, user: str | None, port: int | None, options: Sequence[tuple[str, str]], *, name: str
 ) -> list[str]:
     """Build ssh's arguments; what comes first counts."""
-    words = [] if settings.ssh_config_file is None else ["-F", str(settings.ssh_config_file)]
+    words = []
+    if settings.ssh_config_file is not None and str(settings.ssh_config_file) != "none":
+        judge(settings.ssh_config_file, NAMED)  # ssh looks at the rights of its own files, not at those of -F
+    if settings.ssh_config_file is not None:
+        words = ["-F", str(settings.ssh_config_file)]
     if user is not None:
         _check_name(name, "user", user, user_name_fault(user))
         words += ["-l", user]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
+from vgpuctl.trusted_files import NAMED
 
 Answer = Mapping[str, Sequence[str]]
 """The values of each option by its name in lower case, in their order; `identityfile` has several."""
@@ -157,7 +158,9 @@ def _is_same_for_all(arguments: Sequence[str], answer: Answer, files: Sequence[s
     if not files:
         return list(arguments[:2]) == ["-F", "none"]
     try:
-        return not any(_makes_a_difference(line) for file in files for line in read_bounded(Path(file)).split(b"\n"))
+        return not any(
+            _makes_a_difference(line) for file in files for line in read_bounded(Path(file), NAMED).split(b"\n")
+        )
     except Malformed:
         return False
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from vgpuctl.inventory import sources
 from vgpuctl.inventory.ansible_source import InventoryReader
+from vgpuctl.inventory.variable_files import BESIDE
 
 ASKED_AGAIN_S = 300
 """Seconds after which a long run asks ansible-core again."""
-_BESIDE = ("group_vars", "host_vars")
 
 
 def fingerprint(
@@ -26,14 +26,16 @@ def fingerprint(
     if reader == InventoryReader.ANSIBLE:
         found.add(("", 0, 0, int(time.monotonic() // ASKED_AGAIN_S)))
     entered: set[tuple[int, int]] = set()
-    beside = {Path.cwd()}
-    for source in map(sources.resolve, inventory_sources):
+    wanted = [sources.resolve(source) for source in inventory_sources]
+    working = sources.working_folder(wanted)
+    beside = set() if working is None else {working}
+    for source in wanted:
         if not sources.is_comma_list(source):
             path = Path(source)
             found.update(_files(path, entered))
             beside.add(path if path.is_dir() else path.parent)
     for folder in beside:
-        for name in _BESIDE:
+        for name in BESIDE:
             found.update(_files(folder / name, entered))
     return frozenset(found)
 

@@ -14,7 +14,7 @@ from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory import connection, listing, patterns, sources
 from vgpuctl.inventory.ansible_source import InventoryReader, read_by_ansible
 from vgpuctl.inventory.tree import Group, InventoryTree, TreeHost, VariableSet
-from vgpuctl.inventory.variable_files import VariableFiles
+from vgpuctl.inventory.variable_files import BESIDE, VariableFiles
 from vgpuctl.model.host_target import HostTarget
 
 if TYPE_CHECKING:
@@ -31,22 +31,31 @@ def load_inventory(
 ) -> "Inventory":
     """Read inventory files, folders and comma lists (`gpu1,gpu2,`); where they disagree the later one wins.
 
-    As with ansible, `group_vars` and `host_vars` count beside each source, and in the working folder on top of those.
+    As with ansible, `group_vars` and `host_vars` count beside each source, and in the working folder on top of those,
+    if a source lies in it: a folder that one has only entered may come from somebody else.
     reader: with `ansible` the installed ansible-core reads all of it, also scripts and plugins.
     Raises InventoryError with file, line and what is wrong.
     """
     wanted = [sources.resolve(source) for source in inventory_sources if str(source)]
     if not wanted:
         raise InventoryError("no inventory was given", hint="use -i PATH or set VGPUCTL_INVENTORY")
+    working = sources.working_folder(wanted)
     if reader is InventoryReader.ANSIBLE:
-        return Inventory(*read_by_ansible(wanted, Path.cwd()))
+        tree, decrypt = read_by_ansible(wanted, working or sources.folder_of(wanted))
+        tree.warnings += sources.left_out(working, (*BESIDE, "ansible.cfg"))
+        return Inventory(tree, decrypt)
     tree = InventoryTree()
+    beside: list[Path] = []
+    users: dict[Path, frozenset[int]] = {}
     for source in wanted:
-        sources.add_source(source, tree)
+        trusted = sources.add_source(source, tree)
+        if not sources.is_comma_list(source):
+            beside.append(Path(source) if Path(source).is_dir() else Path(source).parent)
+            users[beside[-1].resolve()] = trusted
     tree.settle()
-    folders = [Path(source) for source in wanted if not sources.is_comma_list(source)]
-    beside = [folder if folder.is_dir() else folder.parent for folder in folders]
-    return Inventory(tree, files=[VariableFiles(folder) for folder in (*beside, Path.cwd())])
+    tree.warnings += sources.left_out(working, BESIDE)
+    folders = [folder.resolve() for folder in (*beside, *([working] if working else []))]
+    return Inventory(tree, files=[VariableFiles(folder, users.get(folder, frozenset())) for folder in folders])
 
 
 def reader_named(text: str | None) -> InventoryReader:

@@ -11,6 +11,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.tree import InventoryTree, TreeHost
 from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+from vgpuctl.trusted_files import NAMED
 
 _SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]{1,9})|(?P<start>[0-9]{1,9})[:-](?P<end>[0-9]{0,9}))\]")
 _LONGEST = 4096
@@ -62,7 +63,7 @@ def _read_limit(limit: str) -> list[str]:
 
 def _read_file(path: str) -> list[str]:
     try:
-        lines = decode(read_bounded(Path(path))).splitlines()
+        lines = decode(read_bounded(Path(path), NAMED)).splitlines()
     except Malformed as exc:
         raise InventoryError(f"--limit @{path}: {exc}", hint=exc.hint) from exc
     patterns = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError, UsageError
@@ -15,6 +16,7 @@ from vgpuctl.inventory.tree import InventoryTree
 from vgpuctl.inventory.yaml_source import READ_BY_ANSIBLE, add_yaml
 from vgpuctl.specs.document import YamlDocument, decode, parse_document
 from vgpuctl.specs.origin import Origin, malformed, read_bytes
+from vgpuctl.trusted_files import NAMED, Trust, judge
 from vgpuctl.user_folders import expanded
 
 IGNORED_FOLDERS = ("group_vars", "host_vars", "vars_plugins")
@@ -38,6 +40,28 @@ def resolve(source: str | Path) -> str:
     return os.path.normpath(Path.cwd() / path)
 
 
+def working_folder(resolved: Sequence[str]) -> Path | None:
+    """The working folder, if one of these sources lies in it or below it; else nobody has named anything of it."""
+    folder = Path(os.path.realpath("."))
+    files = (Path(os.path.realpath(one)) for one in resolved if not is_comma_list(one))
+    return folder if any(one.is_relative_to(folder) for one in files) else None
+
+
+def folder_of(resolved: Sequence[str]) -> Path:
+    """The folder of the first source that is a file or a folder; the root without one."""
+    first = next((Path(one) for one in resolved if not is_comma_list(one)), Path("/"))
+    return first if first.is_dir() else first.parent
+
+
+def left_out(working: Path | None, names: Sequence[str]) -> list[str]:
+    """A warning about these files and folders of the working folder if they are there and no source is."""
+    if working is not None:
+        return []
+    folder = Path.cwd()
+    found = [name for name in names if (folder / name).exists()]
+    return [f"{' and '.join(found)} of {folder} are not used: no file of the inventory lies there"] if found else []
+
+
 def is_comma_list(source: str) -> bool:
     """True if a source is a list of hosts rather than a path."""
     if "," not in source:
@@ -48,11 +72,14 @@ def is_comma_list(source: str) -> bool:
         return True
 
 
-def add_source(source: str, tree: InventoryTree) -> None:
-    """Read one resolved source into the tree. Raises InventoryError with file, line and what is wrong."""
+def add_source(source: str, tree: InventoryTree) -> frozenset[int]:
+    """Read one resolved source into the tree. Returns the users by number whose files beside it are trusted.
+
+    Raises FileNotTrusted, and InventoryError with file, line and what is wrong.
+    """
     if is_comma_list(source):
         _add_comma_list(source, tree)
-        return
+        return frozenset()
     path = Path(source)
     missing = _why_missing(path)
     if missing is not None:
@@ -60,15 +87,17 @@ def add_source(source: str, tree: InventoryTree) -> None:
             f"inventory {_shortened(source)}: {missing}",
             hint="give a file, a folder, or a comma list such as `-i gpu1,`",
         )
+    trust = Trust(takes_owner=False, users=judge(path, NAMED))
     if path.is_dir():
-        if not _add_folder(path, tree, FolderWalk("inventory ")):
+        if not _add_folder(path, tree, trust, FolderWalk("inventory ")):
             raise InventoryError(
                 f"inventory {source}: the folder holds no inventory file",
                 hint=f"put hosts.yml or hosts.ini there; {', '.join(IGNORED_FOLDERS)}, hidden files and "
                 f"names that end in {', '.join(IGNORED_ENDINGS)} do not count",
             )
-    elif not _add_file(source, tree):
+    elif not _add_file(source, tree, trust):
         raise InventoryError(f"inventory {source}: the file is empty")
+    return trust.users
 
 
 def _why_missing(path: Path) -> str | None:
@@ -85,21 +114,21 @@ def _shortened(source: str) -> str:
     return source if len(source) <= _SHOWN else f"{source[:_SHOWN]}…"
 
 
-def _add_folder(folder: Path, tree: InventoryTree, walk: FolderWalk) -> bool:
+def _add_folder(folder: Path, tree: InventoryTree, trust: Trust, walk: FolderWalk) -> bool:
     found = False
     with walk.enter(folder) as paths:
         for path in paths:
             if path.name.startswith(".") or path.name in IGNORED_FOLDERS or path.name.endswith(IGNORED_ENDINGS):
                 continue
             if path.is_dir():
-                found = _add_folder(path, tree, walk) or found
+                found = _add_folder(path, tree, trust, walk) or found
             else:
-                _add_file(str(path), tree)
+                _add_file(str(path), tree, trust)
                 found = True
     return found
 
 
-def _add_file(path: str, tree: InventoryTree) -> bool:
+def _add_file(path: str, tree: InventoryTree, trust: Trust) -> bool:
     """Read a file in the format it has. False when it says nothing at all."""
     try:
         mode = Path(path).stat().st_mode
@@ -107,7 +136,7 @@ def _add_file(path: str, tree: InventoryTree) -> bool:
         raise InventoryError(f"inventory {path}: cannot be read: {exc.strerror}") from exc
     if not stat.S_ISREG(mode):
         raise InventoryError(f"inventory {path}: not a regular file")
-    content = read_bytes(path)
+    content = read_bytes(path, trust)
     if content.startswith(b"#!") and os.access(path, os.X_OK):
         raise _needs_ansible(path, "this is an inventory script, which vgpuctl does not run")
     extension = Path(path).suffix

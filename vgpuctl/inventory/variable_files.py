@@ -9,15 +9,18 @@ from vgpuctl.inventory.folder_walk import FolderWalk
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.origin import malformed
+from vgpuctl.trusted_files import Trust
 
+BESIDE = ("group_vars", "host_vars")
 _EXTENSIONS = ("", ".yml", ".yaml", ".json")
 
 
 class VariableFiles:
-    """The variable files of one folder; every file is read once."""
+    """The variable files of one folder; every file is read once. users: by number, whose files are trusted."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, users: frozenset[int]) -> None:
         self._folder = folder.resolve()
+        self._trust = Trust(takes_owner=False, users=users)
         self.warnings: list[str] = []
         self.group = functools.cache(functools.partial(self._read, "group_vars"))
         self.host = functools.cache(functools.partial(self._read, "host_vars"))
@@ -32,7 +35,7 @@ class VariableFiles:
         if name.startswith("/") or not folder.is_dir():
             return merged
         for path in _find(folder, name):
-            document = read_document(str(path))
+            document = read_document(str(path), self._trust)
             self.warnings.extend(document.warnings)
             if not document.data:
                 continue

@@ -18,6 +18,7 @@ from vgpuctl.agent.wire.decode import WireError, from_json, to_json
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import UsageError
 from vgpuctl.model.capture_answers import check_host_answer, check_nvml_answer, check_nvml_tables
+from vgpuctl.trusted_files import NAMED, opened
 
 FORMAT = 1
 SUFFIX = ".capture.json.gz"
@@ -100,7 +101,7 @@ class Capture:
 def read_capture(path: Path) -> Capture:
     """Read a capture's file. Raises UsageError for a file that is none, is too large, or has another format."""
     try:
-        with path.open("rb") as file:
+        with opened(path, NAMED) as file:
             data = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
         raise UsageError(f"the capture {path} cannot be read: {error.strerror}") from error

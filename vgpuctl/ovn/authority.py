@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.local_files import make_folder, open_lock, write_file
+from vgpuctl.trusted_files import NAMED, NAMED_SECRET, Trust, judge, opened
 from vgpuctl.user_folders import UserFolder
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 OWN_NAME = "vgpuctl"
 _AUTHORITY, _OPERATORS = "authority", "operators"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_MOST_BYTES = 1 << 20
 _AUTHORITY_DAYS, _DAYS, _RENEWED_BEFORE_DAYS = 3650, 730, 60
 # Clocks of hosts differ.
 _BEFORE = datetime.timedelta(days=1)
@@ -65,12 +67,9 @@ class Authority:
         return self._path(_AUTHORITY, "key").exists()
 
     def create(self) -> bool:
-        """Make the authority. Returns whether it was not there. Raises StateError for a folder that others can read."""
+        """Make the authority. Returns whether it was not there. Raises FileNotTrusted for a folder open to others."""
         make_folder(self.folder, "the authority's folder", mode=0o700)
-        if self.folder.stat().st_mode & 0o077:
-            raise StateError(
-                f"the authority's folder {self.folder} is open to other users", hint=f"chmod 700 {self.folder}"
-            )
+        judge(self.folder, NAMED_SECRET)
         with self._alone():
             if not self._path(_OPERATORS, "key").exists():
                 self._make(_OPERATORS, "vgpuctl's authority for OVN's operators")
@@ -92,7 +91,8 @@ class Authority:
                 builder = _builder(_subject(name), self._certificate(issuer).subject, key, days=_DAYS)
                 self._write(name, key, _sign(builder, self._key(issuer)))
             files = self.files(name)
-            return Identity(files.certificate.read_text(), files.authority.read_text(), files.key.read_text())
+            texts = [_read(one).decode() for one in (files.certificate, files.authority)]
+            return Identity(*texts, _read(files.key, NAMED_SECRET).decode())
 
     def files(self, name: str) -> IdentityFiles:
         """Where the identity of a name lies once it was issued."""
@@ -132,13 +132,13 @@ class Authority:
     def _certificate(self, name: str) -> "Certificate":
         from cryptography import x509
 
-        return x509.load_pem_x509_certificate(self._path(name, "pem").read_bytes())
+        return x509.load_pem_x509_certificate(_read(self._path(name, "pem")))
 
     def _key(self, name: str) -> "EllipticCurvePrivateKey":
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        key = load_pem_private_key(self._path(name, "key").read_bytes(), password=None)
+        key = load_pem_private_key(_read(self._path(name, "key"), NAMED_SECRET), password=None)
         if not isinstance(key, EllipticCurvePrivateKey):
             raise StateError(f"{self._path(name, 'key')} is not a key of this authority")
         return key
@@ -164,6 +164,11 @@ class Authority:
 
     def _path(self, name: str, ending: str) -> Path:
         return self.folder / f"{name}.{ending}"
+
+
+def _read(path: Path, trust: Trust = NAMED) -> bytes:
+    with opened(path, trust) as file:
+        return file.read(_MOST_BYTES)
 
 
 def _issuer(name: str) -> str:

@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from vgpuctl.specs.bounded_reader import read_bounded
+from vgpuctl.trusted_files import NAMED
 
 
 def certificate_end(path: Path) -> float | None:
@@ -11,7 +12,7 @@ def certificate_end(path: Path) -> float | None:
     from cryptography import x509
 
     try:
-        found = x509.load_pem_x509_certificates(read_bounded(path))
+        found = x509.load_pem_x509_certificates(read_bounded(path, NAMED))
     except ValueError:
         return None
     return min(one.not_valid_after_utc.timestamp() for one in found)

@@ -16,6 +16,7 @@ from vgpuctl.byte_budget import ByteBudget
 from vgpuctl.errors import OvnRefused, OvnUnreachable, UsageError
 from vgpuctl.logs import timed
 from vgpuctl.ovn.rows import Reference, Row
+from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge
 
 OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"  # as in owned_rows, which is loaded with ovs
 # Owners of switches on which tenants' routers have ports; see topology.external_owner.
@@ -171,6 +172,10 @@ class Northbound:
         from ovs.stream import Stream
 
         assert self.address.private_key and self.address.certificate and self.address.authority
+        # The library opens them again by name with every connection.
+        judge(self.address.private_key, NAMED_SECRET)
+        judge(self.address.certificate, NAMED)
+        judge(self.address.authority, NAMED)
         Stream.ssl_set_private_key_file(str(self.address.private_key))
         Stream.ssl_set_certificate_file(str(self.address.certificate))
         Stream.ssl_set_ca_cert_file(str(self.address.authority))

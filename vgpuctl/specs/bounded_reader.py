@@ -7,10 +7,6 @@ The events of a document are therefore counted before anything is built from the
 """
 
 import contextlib
-import os
-import select
-import stat
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +15,12 @@ from typing import Any
 import yaml
 
 from vgpuctl.agent.wire.strict_json import DEEPEST, LONGEST_NUMBER, JsonRefused, NotJson, read_strict_json
+from vgpuctl.trusted_files import LONGEST_WAIT_S, Trust, opened, read_whole
 
 MOST_BYTES = 16 * 2**20
-LONGEST_WAIT_S = 10.0
-"""For the writer of a pipe, as of `<(…)` in a shell."""
 LONGEST_STDIN_WAIT_S = 300.0
 STDIN = "-"
 """The path that means standard input."""
-_CHUNK = 2**20
 MOST_NODES = 1_000_000
 """Of a document with every alias and merge key written out."""
 _SHOWN = 40
@@ -48,27 +42,22 @@ class Malformed(ValueError):
         self.hint = hint
 
 
-def read_bounded(path: Path) -> bytes:
-    """Read a file or pipe of at most MOST_BYTES; `-` is standard input.
+def read_bounded(path: Path, trust: Trust) -> bytes:
+    """Read a file or pipe of at most MOST_BYTES; `-` is standard input. trust: whose the file may be.
 
-    Raises Malformed, also with what the system answered.
+    Raises FileNotTrusted, and Malformed, also with what the system answered.
 
     A tenant can put a pipe in the place of a file: one that nobody writes to is given up.
     """
     try:
         if str(path) == STDIN:
-            content = _read(0, LONGEST_STDIN_WAIT_S)
+            content = read_whole(0, MOST_BYTES + 1, longest_s=LONGEST_STDIN_WAIT_S)
         else:
-            # O_NONBLOCK: the open of a pipe must not wait for a writer.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
-            try:
-                content = _read(descriptor, LONGEST_WAIT_S)
-            finally:
-                os.close(descriptor)
+            with opened(path, trust) as file:
+                content = file.read(MOST_BYTES + 1, longest_s=LONGEST_WAIT_S)
     except (OSError, ValueError) as exc:  # ValueError: the name holds a NUL
-        if isinstance(exc, Malformed):
-            raise
-        raise Malformed(f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
+        hint = "who writes to it?" if isinstance(exc, TimeoutError) else None
+        raise Malformed(f"cannot be read: {getattr(exc, 'strerror', None) or exc}", hint=hint) from exc
     if len(content) > MOST_BYTES:
         raise Malformed(f"the file has more than {MOST_BYTES // 2**20} MiB", hint="is it the right file?")
     return content
@@ -77,22 +66,6 @@ def read_bounded(path: Path) -> bytes:
 def shown_name(path: Path | str) -> str:
     """The name of a file in errors."""
     return "stdin" if str(path) == STDIN else str(path)
-
-
-def _read(descriptor: int, longest_s: float) -> bytes:
-    deadline = time.monotonic() + longest_s
-    content = bytearray()
-    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    while len(content) <= MOST_BYTES:
-        if not is_file:
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise Malformed(f"the pipe did not end within {longest_s:g} s", hint="who writes to it?")
-        chunk = os.read(descriptor, _CHUNK)
-        if not chunk:
-            break
-        content += chunk
-    return bytes(content)
 
 
 def decode(content: bytes) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.model.configuration import VARIABLES, ConfigurationFile, Configured, Context, ContextSettings
-from vgpuctl.specs.document import YamlDocument, parse_document, read_document
+from vgpuctl.specs.document import YamlDocument, decode, parse_document, read_document
 from vgpuctl.specs.field import Field, Number, Table, Text, Type, Whole, text_like
 from vgpuctl.specs.reading import read_entry, read_file_entry
 from vgpuctl.specs.value import Value
+from vgpuctl.trusted_files import Trust
 from vgpuctl.user_folders import expanded
 
 FORMS = ("text", "table", "wide", "json", "yaml", "name", "csv")
@@ -51,9 +52,17 @@ _CHOSEN, _CONTEXTS = "context", "contexts"
 _LINE = re.compile(rf"^{_CHOSEN}[ \t]*:.*$", re.MULTILINE)
 
 
-def read_configuration(path: Path) -> ConfigurationFile:
-    """Read a file; relative paths in it start at its folder. Raises InventoryError with line and reason."""
-    return _read(read_document(str(path)), path)
+def read_configuration(path: Path, trust: Trust) -> ConfigurationFile:
+    """Read a file; relative paths in it start at its folder. trust: whose it may be.
+
+    Raises FileNotTrusted, and InventoryError with line and reason.
+    """
+    return _read(read_document(str(path), trust), path)
+
+
+def parse_configuration(path: Path, content: bytes) -> ConfigurationFile:
+    """The same of a file that was read before."""
+    return _read(parse_document(str(path), decode(str(path), content)), path)
 
 
 def with_context(path: Path, text: str, name: str) -> str:

@@ -15,6 +15,7 @@ from vgpuctl.agent.wire.strict_json import NotJson
 from vgpuctl.specs import bounded_reader
 from vgpuctl.specs.lines import line_in, root_node
 from vgpuctl.specs.origin import EncryptedText, Origin, UntrustedText, located, malformed, read_bytes
+from vgpuctl.trusted_files import Trust
 
 _VAULT_HINT = "keep secrets in the SSH agent or in files of mode 0600; vgpuctl does not read vaults"
 
@@ -72,14 +73,17 @@ class _PlaceInDocument(Origin):
         return replace(self, keys=(*self.keys, *keys))
 
 
-def read_document(path: str) -> YamlDocument:
-    """Read a YAML or JSON file; `-` is standard input. Raises InventoryError with file, line and what is wrong."""
-    return parse_document(bounded_reader.shown_name(path), decode(path, read_bytes(path)))
+def read_document(path: str, trust: Trust) -> YamlDocument:
+    """Read a YAML or JSON file; `-` is standard input. trust: whose it may be.
+
+    Raises FileNotTrusted, and InventoryError with file, line and what is wrong.
+    """
+    return parse_document(bounded_reader.shown_name(path), decode(path, read_bytes(path, trust)))
 
 
-def read_documents(path: str) -> list[YamlDocument]:
-    """Read every document of a YAML or JSON file, also empty ones; `-` is standard input. Raises InventoryError."""
-    return _parse(bounded_reader.shown_name(path), decode(path, read_bytes(path)), single=False)
+def read_documents(path: str, trust: Trust) -> list[YamlDocument]:
+    """Read every document of a YAML or JSON file, also empty ones. Parameters and errors as of `read_document`."""
+    return _parse(bounded_reader.shown_name(path), decode(path, read_bytes(path, trust)), single=False)
 
 
 def decode(path: str, content: bytes) -> str:

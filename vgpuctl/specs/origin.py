@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded, shown_name
+from vgpuctl.trusted_files import Trust
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,13 @@ def located(path: str) -> Iterator[None]:
         raise malformed(Origin(shown_name(path), exc.line, exc.column), exc.what, hint=exc.hint) from exc
 
 
-def read_bytes(path: str) -> bytes:
-    """Read a file that a user wrote. Raises InventoryError with what the system answered, and for vault files."""
+def read_bytes(path: str, trust: Trust) -> bytes:
+    """Read a file that a user wrote. trust: whose it may be.
+
+    Raises FileNotTrusted, and InventoryError with what the system answered, and for vault files.
+    """
     with located(path):
-        content = read_bounded(Path(path))
+        content = read_bounded(Path(path), trust)
     if content.startswith(b"$ANSIBLE_VAULT;"):
         raise malformed(
             Origin(path, 1),

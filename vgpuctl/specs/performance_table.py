@@ -17,6 +17,7 @@ from vgpuctl.specs.bounded_reader import shown_name
 from vgpuctl.specs.document import YamlDocument, decode, read_document
 from vgpuctl.specs.keys import suggest_key
 from vgpuctl.specs.origin import read_bytes
+from vgpuctl.trusted_files import NAMED
 
 COLUMNS = ("vm", "isolation", "workload", "profile", "neighbours", "throughput")
 ISOLATIONS = ("best-effort", "equal-share", "fixed-share", "mig")
@@ -47,7 +48,7 @@ class _WrittenRow:
 
 def _csv_rows(path: Path) -> Iterator[_WrittenRow]:
     try:
-        text = decode(str(path), read_bytes(str(path)))
+        text = decode(str(path), read_bytes(str(path), NAMED))
     except InventoryError as error:
         raise UsageError(error.message, hint=error.hint or "use a CSV or YAML file in UTF-8") from error
     lines = csv.reader(io.StringIO("\n".join("" if line.startswith("#") else line for line in text.splitlines())))
@@ -75,7 +76,7 @@ def _line(where: str, _column: str | None) -> str:
 
 def _yaml_rows(path: Path) -> Iterator[_WrittenRow]:
     try:
-        document = read_document(str(path))
+        document = read_document(str(path), NAMED)
     except InventoryError as error:
         raise UsageError(error.message, hint=error.hint) from error
     if not isinstance(document.data, list):

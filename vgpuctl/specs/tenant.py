@@ -31,6 +31,7 @@ from vgpuctl.specs.secret_file import SecretFiles
 from vgpuctl.specs.value import Value
 from vgpuctl.specs.vm import TENANT_VM, VM, check_request
 from vgpuctl.specs.vpc_objects import KINDS, ObjectKind, Written
+from vgpuctl.trusted_files import NAMED
 
 VERSION = 1
 
@@ -79,7 +80,7 @@ def read_tenant_files(path: Path, *, default_backend: Backend, secrets_from: Seq
     beside its own folder. Raises InventoryError with file and line for unknown keys, wrong values, a tenant that is
     there twice, and secrets that may not be read.
     """
-    documents = read_documents(str(path))
+    documents = read_documents(str(path), NAMED)
     files = SecretFiles(path, secrets_from)
     found: dict[str, Value] = {}
     tenants: list[TenantFile] = []

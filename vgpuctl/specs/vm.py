@@ -35,6 +35,7 @@ from vgpuctl.specs.reading import read_file_entry
 from vgpuctl.specs.value import Value
 from vgpuctl.specs.vm_devices import DEVICE_FIELDS, DEVICE_SECTIONS, check_devices
 from vgpuctl.specs.vm_guest import GUEST_FIELDS, GUEST_SECTIONS, LICENCE_TOKEN
+from vgpuctl.trusted_files import NAMED
 
 _NOT_IN_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _NOT_IN_DOCUMENT = re.compile(r"[\x00\ud800-\udfff]")
@@ -252,7 +253,7 @@ def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
     Raises UsageError with file, line and key.
     """
     try:
-        documents = read_documents(str(path))
+        documents = read_documents(str(path), NAMED)
         for document in documents:
             if document.warnings:
                 raise InventoryError(document.warnings[0], hint="write each key once")

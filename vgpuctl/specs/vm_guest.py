@@ -51,6 +51,7 @@ _URL = _without_password(
         hint="https://HOST/FILE",
     )
 )
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _SHA256 = text_like(r"[0-9a-f]{64}", "a SHA-256 checksum: 64 digits and letters a to f, as sha256sum prints it")
 
 GUEST_FIELDS = (
@@ -139,7 +140,17 @@ GUEST_FIELDS = (
         flag="--network-config",
         metavar="FILE",
     ),
-    Field("cloud_init.hostname", Text(), "Host name of the guest", flag="--hostname", metavar="NAME", example="web-1"),
+    Field(
+        "cloud_init.hostname",
+        text_like(
+            rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*",
+            "a host name (RFC 1123): words of letters, digits and inner hyphens, with dots between them",
+        ),
+        "Host name of the guest",
+        flag="--hostname",
+        metavar="NAME",
+        example="web-1",
+    ),
 )
 GUEST_SECTIONS = (
     Section("install", "Install the operating system from media", opened_by=("iso",)),

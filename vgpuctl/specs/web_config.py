@@ -10,6 +10,7 @@ from vgpuctl.model.web_config import ClientAuth, TlsVersion, WebConfig, WebTls
 from vgpuctl.specs.document import YamlDocument, read_document
 from vgpuctl.specs.keys import suggest_key
 from vgpuctl.specs.origin import malformed
+from vgpuctl.trusted_files import NAMED
 
 _TLS, _USERS = "tls_server_config", "basic_auth_users"
 _KEYS = ("cert_file", "key_file", "client_auth_type", "client_ca_file", "min_version")
@@ -20,7 +21,7 @@ _MOST_USERS = 100
 
 def read_web_config(path: Path) -> WebConfig:
     """Read a file. Relative paths in it start at its folder. Raises InventoryError with line and reason."""
-    document = read_document(str(path))
+    document = read_document(str(path), NAMED)
     content = _mapping(document, (), {} if document.data is None else document.data, (_TLS, _USERS))
     tls = None if content.get(_TLS) is None else _read_tls(document, content[_TLS], path.absolute().parent)
     return WebConfig(tls, _read_users(document, content.get(_USERS) or {}))

@@ -15,6 +15,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from vgpuctl.errors import UsageError
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
+from vgpuctl.trusted_files import NAMED_SECRET
 from vgpuctl.web.basic_auth import PasswordChecks
 from vgpuctl.web.protection import Protection
 
@@ -66,17 +67,12 @@ class PageAccess:
 def read_token(path: Path) -> bytes:
     """Read the token of a file, without white space around it.
 
-    Raises UsageError for a file that cannot be read or that every user may read, and for a token that is too short.
+    Raises FileNotTrusted, and UsageError for a file that cannot be read and for a token that is too short.
     """
     try:
-        mode = path.stat().st_mode
-        token = read_bounded(path).strip()
-    except OSError as error:
-        raise UsageError(f"the token file {path} cannot be read: {error.strerror}") from error
+        token = read_bounded(path, NAMED_SECRET).strip()
     except Malformed as error:
         raise UsageError(f"the token file {path} cannot be read: {error}") from error
-    if mode & 0o007:
-        raise UsageError(f"the token file {path} is open to every user", hint=f"run `chmod 600 {path}`")
     if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not token.isascii() or b"\n" in token:
         raise UsageError(
             f"the token file {path} has no usable token ({len(token)} bytes)",

@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import unquote, urlencode, urlsplit
 
-from vgpuctl.errors import UsageError
+from vgpuctl.errors import FileNotTrusted, UsageError
 from vgpuctl.hosts.graphics_tunnel import LOOPBACK, Client, GraphicsListener
+from vgpuctl.trusted_files import NAMED, judge, opened
 from vgpuctl.web.websocket import WebSocketClient, accept_key, is_key
 
 NOVNC_FOLDER = Path("/usr/share/novnc")
@@ -148,9 +149,9 @@ class BrowserConsole:
             kind = _TYPES.get(path.suffix)
             if kind is None or not path.is_relative_to(self._folder) or not path.is_file():
                 raise _Refused(HTTPStatus.NOT_FOUND)
-            with path.open("rb") as file:
+            with opened(path, NAMED) as file:
                 content = file.read(_MOST_FILE + 1)
-        except OSError as error:  # a name that is too long, or a file that this user may not read
+        except (OSError, FileNotTrusted) as error:  # a name that is too long, or a file that this user may not read
             raise _Refused(HTTPStatus.NOT_FOUND) from error
         if len(content) > _MOST_FILE:
             raise _Refused(HTTPStatus.NOT_FOUND)
@@ -242,4 +243,5 @@ def require_novnc(folder: Path) -> Path:
             f"noVNC is not installed: {folder} has no {_PAGE}",
             hint="install it (Debian and Ubuntu: apt-get install novnc), or name its folder with --novnc",
         )
+    judge(folder / _PAGE, NAMED)
     return folder.resolve()

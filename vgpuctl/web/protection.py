@@ -13,6 +13,7 @@ from pathlib import Path
 from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.web_config import ClientAuth, TlsVersion, WebConfig, WebTls
 from vgpuctl.specs.web_config import read_web_config
+from vgpuctl.trusted_files import NAMED, NAMED_SECRET, opened
 
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -99,9 +100,11 @@ def _make_context(tls: WebTls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
     try:
-        context.load_cert_chain(tls.cert_file, tls.key_file, password=_refuse_password)
+        with opened(tls.cert_file, NAMED) as certificate, opened(tls.key_file, NAMED_SECRET) as key:
+            context.load_cert_chain(certificate.name, key.name, password=_refuse_password)
         if tls.client_ca_file is not None:
-            context.load_verify_locations(tls.client_ca_file)
+            with opened(tls.client_ca_file, NAMED) as authority:
+                context.load_verify_locations(authority.name)
     except (OSError, ValueError) as error:
         files = ", ".join(map(str, tls.files))
         raise UsageError(

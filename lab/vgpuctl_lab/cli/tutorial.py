@@ -51,6 +51,6 @@ def command(folder: Path, as_json: bool) -> None:
         return
     say(f"{folder}: {HOSTS} simulated hosts are up after {time.monotonic() - begun:.1f} s")
     print_document(
-        f"Go on with:\n  cd {os.path.relpath(folder)}\n  . ./activate\n  vgpuctl list-hosts\n"
+        f"Go on with:\n  cd {os.path.relpath(folder)}\n  . ./activate\n  vgpuctl allow-config\n  vgpuctl list-hosts\n"
         "and read docs/tutorial.md. `vgpuctl lab down` in that folder ends the hosts."
     )

@@ -194,7 +194,7 @@ def test_capacity_and_explain_vm_name_the_licences(operator: Operator) -> None:
 def test_a_token_that_others_can_read_or_of_another_server_is_refused(operator: Operator, tmp_path: Path) -> None:
     readable = token_file(tmp_path, "dls-2.example.org", mode=0o644)
     create = ("create-licence-pool", "two", "--edition", "vpc", "--seats", "1")
-    assert "can be read by others" in operator.is_refused(*create, "--token", str(readable))["message"]
+    assert "may be read by every user" in operator.is_refused(*create, "--token", str(readable))["message"]
     readable.chmod(0o600)
     refused = operator.is_refused(*create, "--server", DLS, "--token", str(readable))
     assert (

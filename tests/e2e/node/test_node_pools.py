@@ -200,7 +200,7 @@ def test_secrets_are_sealed_and_never_shown(operator: Operator, tmp_path: Path) 
     token = tmp_path / "token"
     token.write_text("K10abc::node:secret\n")
     refused = operator.is_refused(*POOL, "--join-token", str(token))
-    assert "can be read by others" in refused["message"]
+    assert "may be read by every user" in refused["message"]
     token.chmod(0o600)
     made = operator.json(*POOL, "--join-token", str(token), "--join-server", "https://10.0.0.2:6443")
     assert made["pool"]["join"]["token"]["digest"].startswith("sha256:")

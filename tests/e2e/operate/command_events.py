@@ -266,6 +266,7 @@ READING = {
     "list-controllers": "",
     "show-config": "",
     "use-context": "lab",
+    "allow-config": "--forget {home}",
     "list-reservations": "",
     "list-tenants": "",
     "show-tenant": "acme",

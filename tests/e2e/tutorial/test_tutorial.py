@@ -81,6 +81,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     made = operator.json("lab", "tutorial", str(folder))
     assert sorted(made["written"]) == ["activate", "layout.yml", "umbrella.yml", "vgpuctl.yaml"]
     assert operator.json("lab", "tutorial", str(folder))["written"] == []
+    assert operator.json("allow-config", str(folder), "--yes")["changed"] is True
     opened = Shell(operator, folder, [])
     try:
         yield opened

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.ovn.chassis import Chassis, missing_for_controller, wait_for
 from tests.ovn_fixture import LocalOvn, missing_for_ovn
-from vgpuctl.errors import OvnUnreachable, StateError, UsageError
+from vgpuctl.errors import FileNotTrusted, OvnUnreachable, StateError, UsageError
 from vgpuctl.ovn.authority import Authority
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 from vgpuctl.ovn.rows import Row
@@ -55,7 +55,7 @@ def test_an_identity_of_another_authority_is_made_anew(authority: Authority, tmp
 
 def test_a_folder_that_others_can_read_is_no_authority_s(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir(mode=0o755)
-    with pytest.raises(StateError, match="open to other users"):
+    with pytest.raises(FileNotTrusted, match="may be read by every user"):
         Authority(tmp_path / "open").create()
     with pytest.raises(StateError, match="there is no authority"):
         Authority(tmp_path / "none").issue("gpu1")

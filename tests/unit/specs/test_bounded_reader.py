@@ -17,6 +17,7 @@ from vgpuctl.specs import bounded_reader
 from vgpuctl.specs.bounded_reader import MOST_BYTES, Malformed, read_bounded, read_documents, read_json
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
+from vgpuctl.trusted_files import NAMED
 from vgpuctl_lab.lab_file import read_lab_file
 
 
@@ -159,13 +160,13 @@ def test_a_pipe_is_read_to_its_end_and_given_up_without_one(tmp_path: Path, monk
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(b"name: x\n" * 20_000))
     writer.start()
-    assert read_bounded(pipe) == b"name: x\n" * 20_000
+    assert read_bounded(pipe, NAMED) == b"name: x\n" * 20_000
     writer.join()
     monkeypatch.setattr(bounded_reader, "LONGEST_WAIT_S", 0.2)
     with pytest.raises(Malformed, match=r"did not end within 0\.2 s"):
-        read_bounded(pipe)
+        read_bounded(pipe, NAMED)
 
 
 def test_a_device_without_end_is_refused() -> None:
     with pytest.raises(Malformed, match="more than 16 MiB"):
-        read_bounded(Path("/dev/zero"))
+        read_bounded(Path("/dev/zero"), NAMED)

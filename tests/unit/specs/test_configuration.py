@@ -8,6 +8,7 @@ import pytest
 from vgpuctl.errors import InventoryError, NotFound, UsageError
 from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.specs.configuration import CONTEXT, with_context
+from vgpuctl.usecases.operate.allow_config import allow_config, read_config
 from vgpuctl.usecases.operate.show_config import show_config
 from vgpuctl.usecases.support.configuration import load_configuration
 
@@ -30,11 +31,16 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user with a file of two contexts, and a folder for a project."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     file = tmp_path / "config/vgpuctl/config.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(_USER)
     (tmp_path / "project/inner").mkdir(parents=True)
     return file
+
+
+def _allow(folder: Path) -> None:
+    allow_config(read_config(folder, folder), dry_run=False)
 
 
 def _values(folder: Path, context: str | None = None, **environment: str) -> dict[str, object]:
@@ -66,6 +72,7 @@ def test_another_context_is_chosen_by_the_option_or_the_variable(user: Path) -> 
 def test_a_project_s_file_counts_more_and_is_found_from_below(user: Path) -> None:
     project = user.parents[2] / "project"
     (project / "vgpuctl.yaml").write_text("tenant: umbrella\ninventory: here.yml\n")
+    _allow(project)
     found = load_configuration({}, project / "inner", None)
     assert found.settings["tenant"].value == "umbrella"
     assert found.settings["tenant"].origin == f"{project}/vgpuctl.yaml:1"
@@ -78,10 +85,12 @@ def test_a_project_s_file_counts_more_and_is_found_from_below(user: Path) -> Non
 def test_a_project_s_file_that_others_may_write_is_ignored_and_named(what: str, user: Path) -> None:
     project = user.parents[2] / "project"
     (project / "vgpuctl.yaml").write_text("tenant: evil\n")
+    _allow(project)
     (project if what == "folder" else project / "vgpuctl.yaml").chmod(0o777)
     found = load_configuration({}, project, None)
     assert found.settings["tenant"].value == "acme"
-    assert found.ignored == (f"{project}/vgpuctl.yaml: every user may write to it, or to its folder",)
+    (ignored,) = found.ignored
+    assert ignored.startswith(f"{project}/vgpuctl.yaml is not used: ") and "chmod o-w" in ignored
 
 
 def test_one_file_can_be_named_or_none(user: Path, tmp_path: Path) -> None:

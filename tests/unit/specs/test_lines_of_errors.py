@@ -20,6 +20,7 @@ from vgpuctl.specs.performance_table import read_performance_table
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
 from vgpuctl.specs.web_config import read_web_config
+from vgpuctl.trusted_files import NAMED
 from vgpuctl_lab.lab_file import read_lab_file
 
 PACKAGE = Path(vgpuctl.__file__).parent
@@ -44,11 +45,12 @@ READING = (
     "inventory/owners_file.py",
     "inventory/exchange/kubernetes.py",
     "inventory/exchange/mdevctl.py",
+    "clusters/kubernetes/gpu_api.py",
     "clusters/kubernetes/kubeconfig.py",
 )
 """Modules that read files of users. ansible_source reads the output of a program. mdevctl's needs a host; its tests are
-in test_exchange.py. A kubeconfig is a secret
-by then, without a file."""
+in test_exchange.py. A tenant's kubeconfig is a secret by then, without a file, and gpu_api hands its own to a library,
+whose words tests/e2e/kubernetes/test_serve_extender.py reads."""
 
 
 def test_every_module_that_reads_a_file_is_known() -> None:
@@ -256,7 +258,7 @@ CASES: list[tuple[str, Read, str, list[tuple[str, int]]]] = [
     ),
     (
         "configuration file",
-        read_configuration,
+        lambda path: read_configuration(path, NAMED),
         "config.yaml",
         [
             ("forks: 3\ntennant: acme\n", 2),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vgpuctl.errors import UsageError
-from vgpuctl.specs.secret_file import SecretFiles, open_without_links
+from vgpuctl.errors import FileNotTrusted, UsageError
+from vgpuctl.specs.secret_file import SecretFiles
 
 
 def _secret(path: Path, content: bytes = b"token") -> Path:
@@ -85,30 +85,22 @@ def test_folders_that_the_operator_allows_are_reached(tenant: Path) -> None:
 
 def test_what_is_no_secret_of_its_reader_is_refused(tenant: Path) -> None:
     folder = tenant.parent
-    _secret(folder / "open.tok").chmod(0o640)
+    _secret(folder / "open.tok").chmod(0o644)
     os.mkfifo(folder / "pipe.tok", 0o600)
     _secret(folder / "large.tok", b"x" * (2**20 + 1))
     (folder / "folder.tok").mkdir(0o700)
     for name, said in (
-        ("open.tok", "can be read by others: its mode is 0640"),
+        ("open.tok", r"may be read by every user \(mode 0644\)"),
         ("pipe.tok", "no regular file"),
         ("folder.tok", "no regular file"),
         ("large.tok", "larger than 1 MiB"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(FileNotTrusted if name == "open.tok" else UsageError, match=said):
             SecretFiles(tenant).read(name)
     if os.geteuid() == 0:
         os.chown(_secret(folder / "other.tok"), 65534, 65534)
-        with pytest.raises(UsageError, match="belongs to another user"):
+        with pytest.raises(FileNotTrusted, match="belongs to nobody"):
             SecretFiles(tenant).read("other.tok")
-
-
-def test_a_file_that_is_exchanged_for_a_link_is_not_followed(tenant: Path) -> None:
-    (tenant.parent / "late.tok").symlink_to("../../operator.key")
-    (tenant.parent / "late").symlink_to("../..")
-    for path in ("late.tok", "late/operator.key"):
-        with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
-            open_without_links(tenant.parent / path)
 
 
 def test_the_folder_of_the_file_that_is_exchanged_for_a_link_is_not_followed(tenant: Path) -> None:
@@ -118,7 +110,5 @@ def test_the_folder_of_the_file_that_is_exchanged_for_a_link_is_not_followed(ten
     assert files.read("operator.key") == b"token"
     tenant.parent.rename(tenant.parent.with_name("before"))
     tenant.parent.symlink_to("..")
-    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
-        open_without_links(tenant.parent / "operator.key")
     with pytest.raises(UsageError, match="neither beside"):
         files.read("operator.key")

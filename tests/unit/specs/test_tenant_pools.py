@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import FileNotTrusted, InventoryError
 from vgpuctl.model.guest_driver import DriverSource
 from vgpuctl.model.network import Backend
 from vgpuctl.model.node_pool import GpuSharing, NodePool, NodeRole
@@ -85,7 +85,8 @@ def test_a_wrong_pool_is_refused_with_its_line(text: str, said: str, tmp_path: P
 
 def test_a_secret_of_a_pool_that_others_can_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
-    with pytest.raises(InventoryError, match=r"the secret token can be read by others") as caught:
+    (tmp_path / "token").chmod(0o644)
+    with pytest.raises(FileNotTrusted, match=r"token is not used: it may be read by every user") as caught:
         _read(tmp_path, "node_pools:\n  - {name: gpu, role: k3s, max: 2, join: {token: token}}\n")
     assert "secret'" not in str(caught.value)
 

@@ -8,7 +8,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from tests.stored_fleet import open_stored
-from vgpuctl.errors import UsageError
+from vgpuctl.errors import FileNotTrusted, UsageError
 from vgpuctl.usecases.support.history import PastSource
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.telemetry.web import PageSources
@@ -223,7 +223,7 @@ def test_a_token_file_has_one_long_line_and_is_not_open(tmp_path: Path) -> None:
     file.chmod(0o640)
     assert read_token(file) == TOKEN
     file.chmod(0o644)
-    with pytest.raises(UsageError, match="open to every user"):
+    with pytest.raises(FileNotTrusted, match="may be read by every user"):
         read_token(file)
     file.chmod(0o600)
     for content in (b"", b"short", b"0" * 2000, b"0123456789abcdef\n0123456789abcdef", "ä".encode() * 20):

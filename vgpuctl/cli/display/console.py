@@ -60,9 +60,11 @@ def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_j
             return
         live = console(opened, vm, force=force)
         say(f"connected to {vm.printed_name} on {vm.host}; Ctrl-] leaves")
+        passing = TerminalFilter(sys.stdout.encoding)
         with raw_terminal():
-            show = bytes if raw else TerminalFilter().feed
-            ended = live.attach(sys.stdin.fileno(), sys.stdout.fileno(), show=show)
+            ended = live.attach(sys.stdin.fileno(), sys.stdout.fileno(), show=bytes if raw else passing.feed)
+        if not raw and sys.stdout.isatty():
+            print_raw(passing.leave())
         say("")
         say(f"{vm.printed_name}: console {ended}")
 

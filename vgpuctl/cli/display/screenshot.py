@@ -40,7 +40,7 @@ def command(name: str, file: Path | None, tenant: str, screen: int, force: bool,
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.errors import UsageError
-    from vgpuctl.local_files import write_file, write_new
+    from vgpuctl.local_files import replace_file, write_new
     from vgpuctl.usecases.display.screenshot import screenshot
     from vgpuctl.usecases.support.find_vm import find_vm
 
@@ -52,7 +52,7 @@ def command(name: str, file: Path | None, tenant: str, screen: int, force: bool,
         vm, _leases = find_vm(opened, tenant, name)
         taken = screenshot(opened, vm, screen=screen)
     if force:
-        write_file(path, taken.png, "the picture", mode=0o600)
+        replace_file(path, taken.png, "the picture")
     elif not write_new(path, taken.png, "the picture"):
         raise there
     if as_json:

@@ -32,6 +32,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("use-context lab", "for all commands that follow"),
         Example("use-context prod -o json", "for a program"),
     ),
+    "allow-config": (
+        Example("allow-config", "shows the file of this folder and asks"),
+        Example("allow-config --forget", "use it no longer"),
+    ),
     "help": (
         Example("help networks", "a subject, its commands and pages"),
         Example("help all", "every command by subject"),

@@ -33,8 +33,9 @@ def configuration() -> "Configuration":
         except OSError:
             folder = Path("/")
         chosen.configuration = load_configuration(os.environ, folder, chosen.context_name)
-        for one in chosen.configuration.ignored:
-            say(f"warning: configuration file ignored: {one}")
+        if "_VGPUCTL_COMPLETE" not in os.environ:  # a remark would stand in the line that is being typed
+            for one in chosen.configuration.ignored:
+                say(f"warning: {one}")
     return chosen.configuration
 
 

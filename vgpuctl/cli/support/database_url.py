@@ -33,18 +33,16 @@ def database_url(context: click.Context, parameter: click.Parameter, value: str 
 
 
 def read_url_file(path: Path) -> str:
-    """The URL in a file. Raises UsageError for one that cannot be read, or has a password and is open to others."""
+    """The URL in a file. Raises UsageError for one that cannot be read, FileNotTrusted, also for a password in it."""
     from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+    from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge
     from vgpuctl.user_folders import expanded
 
     try:
         file = expanded(path)
-        url = decode(read_bounded(file)).strip()
-        mode = file.stat().st_mode & 0o777
+        url = decode(read_bounded(file, NAMED)).strip()
+        if without_passwords(url) != url:
+            judge(file, NAMED_SECRET)
     except (OSError, Malformed) as error:
         raise UsageError(f"the store's URL cannot be read from {path}: {error}") from error
-    if mode & 0o077 and without_passwords(url) != url:
-        raise UsageError(
-            f"{path} holds a password and can be read by others: its mode is {mode:04o}", hint=f"run `chmod 600 {path}`"
-        )
     return url

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that ask before they go on, and take --yes: one table, by one rule.
 
-A command asks when it deletes something for good, takes a promise away, or ends VMs that were not named one by one.
+A command asks when it deletes something for good, takes a promise away, trusts what others may have written, or ends
+VMs that were not named one by one.
 """
 
 ASKING = {
@@ -32,6 +33,7 @@ ASKING = {
     "gc": "deletes leftovers on hosts",
     "prune-events": "deletes events",
     "restore-store": "replaces the store",
+    "allow-config": "lets a file name programs that run and servers that get passwords",
 }
 """Command and its reason."""
 

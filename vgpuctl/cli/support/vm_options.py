@@ -47,8 +47,9 @@ def read_requests(*, file: Path | None, tenant: str | None, is_hypothetical: boo
 def read_text_file(path: str) -> str:
     """The text of a file that a flag names. Raises UsageError."""
     from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+    from vgpuctl.trusted_files import NAMED
 
     try:
-        return decode(read_bounded(Path(path)))
+        return decode(read_bounded(Path(path), NAMED))
     except Malformed as error:
         raise UsageError(f"{path}: {error}", hint=error.hint) from error

@@ -11,10 +11,16 @@ from typing import Any
 from lightkube import KubeConfig
 
 from vgpuctl.clusters.kubernetes.api_server import TIMEOUT_S, ApiServer
-from vgpuctl.errors import UsageError
+from vgpuctl.errors import FileNotTrusted, UsageError
+from vgpuctl.specs.document import read_document
+from vgpuctl.trusted_files import NAMED
 from vgpuctl.typed_json import decode
 
 _POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1"
+
+
+def _read(kubeconfig: Path) -> KubeConfig:
+    return KubeConfig.from_dict(read_document(str(kubeconfig), NAMED).data, fname=kubeconfig)
 
 
 class GpuApi:
@@ -27,8 +33,10 @@ class GpuApi:
         """
         where = "the pod's service account" if kubeconfig is None else str(kubeconfig)
         try:
-            config = KubeConfig.from_service_account() if kubeconfig is None else KubeConfig.from_file(kubeconfig)
+            config = KubeConfig.from_service_account() if kubeconfig is None else _read(kubeconfig)
             self._server = ApiServer(config, where=where, rights="docs/extender.md", timeout_s=timeout_s)
+        except FileNotTrusted:
+            raise
         except Exception as error:
             # The library lets its YAML reader's and decoder's errors through.
             raise UsageError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from vgpuctl.errors import ClusterRefused, ClusterUnreachable
 from vgpuctl.model.node_pool import parse_pool_name
 from vgpuctl.model.printable import printable
+from vgpuctl.trusted_files import FOUND, opened
 
 FILE = "slurm.conf"
 
@@ -33,33 +34,20 @@ class SlurmConfig:
     def checked(self) -> Path:
         """The path of the file, after it and its folders were found to be the operator's alone.
 
-        Raises ClusterUnreachable where there is none, ClusterRefused for one that others may change, UsageError for a
-        name that is none.
+        Raises ClusterUnreachable where there is none, FileNotTrusted for one that others may change, ClusterRefused
+        for one that is no regular file, UsageError for a name that is none.
         """
         parse_pool_name(self.cluster, what="cluster")
         if "/" in self.tenant or self.tenant in ("", ".", ".."):
             raise ClusterRefused(f"'{printable(self.tenant[:80])}' is no name of a tenant")
-        folder = self.folder.absolute()
-        path = folder / self.tenant / self.cluster / FILE
-        for part in (folder, folder / self.tenant, path.parent, path):
-            self._check(part, path)
-        return path
-
-    def _check(self, part: Path, path: Path) -> None:
+        path = self.folder.absolute() / self.tenant / self.cluster / FILE
         try:
-            status = part.lstat()
+            with opened(path, FOUND) as file:
+                if not stat.S_ISREG(os.fstat(file.descriptor).st_mode):
+                    raise ClusterRefused(f"{path} is no regular file, so it is not used for {self.name}")
         except OSError as error:
             raise ClusterUnreachable(
-                f"{self.name} has no {FILE}: {part}: {error.strerror}",
+                f"{self.name} has no {FILE}: {path}: {error.strerror}",
                 hint=f"copy the cluster's slurm.conf to {path}, owned by root",
             ) from error
-        is_wanted = stat.S_ISREG if part == path else stat.S_ISDIR
-        if not is_wanted(status.st_mode):
-            kind = "regular file" if part == path else "folder"
-            raise ClusterRefused(f"{part} is no {kind}, so it is not used for {self.name}")
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise ClusterRefused(
-                f"{part} may be changed by others (mode {stat.S_IMODE(status.st_mode):04o}, user {status.st_uid}),"
-                f" and a {FILE} names programs that run here",
-                hint=f"chown root {part}; chmod go-w {part}",
-            )
+        return path

@@ -16,6 +16,7 @@ import msgspec
 from vgpuctl.errors import ClusterRefused, UsageError
 from vgpuctl.model.hostlist import expand
 from vgpuctl.model.printable import printable
+from vgpuctl.trusted_files import NAMED, opened
 from vgpuctl.typed_json import decode
 
 VARIABLE = "SLURM_RESUME_FILE"
@@ -58,9 +59,8 @@ def read_resume_file(path: str) -> bytes:
 
 def _content(path: str) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with opened(path, NAMED) as file:
+            if not stat.S_ISREG(os.fstat(file.descriptor).st_mode):
                 raise ClusterRefused(f"{VARIABLE} is no regular file: {printable(path[:200])}")
             return file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

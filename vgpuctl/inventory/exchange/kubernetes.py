@@ -6,6 +6,7 @@ from pathlib import Path
 
 from vgpuctl.specs.document import YamlDocument, decode, parse_document
 from vgpuctl.specs.origin import Origin, malformed, read_bytes
+from vgpuctl.trusted_files import NAMED
 
 _NEXT_DOCUMENT = re.compile(r"---(?:\s|$)")
 _HINT = "give the text under `data` of the ConfigMap as a file of its own"
@@ -16,7 +17,7 @@ def read_tool_file(path: Path) -> YamlDocument:
 
     Raises InventoryError for another Kubernetes object, several texts, and a file of several YAML documents.
     """
-    text = decode(str(path), read_bytes(str(path)))
+    text = decode(str(path), read_bytes(str(path), NAMED))
     line = _line_of_second_document(text)
     if line is not None:
         raise malformed(Origin(str(path), line), "the file has several YAML documents, and one is read", hint=_HINT)

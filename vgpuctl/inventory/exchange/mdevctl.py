@@ -22,6 +22,7 @@ from vgpuctl.sharing.kinds import vgpu_kind_on
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.value import Value
+from vgpuctl.trusted_files import NAMED
 
 _SUBJECT = "a definition of mdevctl"
 _CALLOUTS = "scripts.d"
@@ -109,12 +110,12 @@ def _definitions(path: Path) -> Iterator[tuple[str, str, Value]]:
         if not folder.is_dir() or folder.name == _CALLOUTS:
             continue
         for file in _listed(folder):
-            document = read_document(str(file))
+            document = read_document(str(file), NAMED)
             yield folder.name, file.name, Value(document.data, document.origin(), "", name=file.name, subject=_SUBJECT)
 
 
 def _dumped_definitions(path: Path) -> Iterator[tuple[str, str, Value]]:
-    document = read_document(str(path))
+    document = read_document(str(path), NAMED)
     top = Value(document.data, document.origin(), "", name="file", subject=_SUBJECT)
     for parents in top.items():
         for parent, devices in parents.mapping().items():

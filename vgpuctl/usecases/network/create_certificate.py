@@ -34,8 +34,7 @@ def create_certificates(
     for name in names:
         files = authority.files(name)
         before = files.certificate.read_bytes() if files.certificate.exists() else None
-        authority.issue(name)
-        now = files.certificate.read_bytes()
+        now = authority.issue(name).certificate.encode()
         changed = now != before
         if changed:
             was, digest = (None if one is None else hashlib.sha256(one).hexdigest() for one in (before, now))

@@ -24,6 +24,7 @@ from vgpuctl.local_files import write_file
 from vgpuctl.model.anonymous import Anonymiser, NameKind, host_words
 from vgpuctl.model.capture import ReplacedCount
 from vgpuctl.store.store import Session
+from vgpuctl.trusted_files import NAMED, opened
 from vgpuctl.usecases.host.check_hosts import examine_host
 from vgpuctl.usecases.operate.bundle_parts import inventory_of, store_parts, vgpuctl_versions
 from vgpuctl.usecases.support.observations import read_facts
@@ -166,7 +167,7 @@ def _secrets_of(environment: Mapping[str, str]) -> set[str]:
 
 
 def _end_of(path: Path) -> str:
-    with path.open("rb") as file:
+    with opened(path, NAMED) as judged, open(judged.descriptor, "rb", closefd=False) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _MOST_LOG_BYTES))
         return file.read(_MOST_LOG_BYTES).decode(errors="replace")

@@ -10,6 +10,7 @@ from vgpuctl.model.configuration import Configuration
 from vgpuctl.specs.bounded_reader import decode, read_bounded
 from vgpuctl.specs.configuration import with_context
 from vgpuctl.specs.origin import located
+from vgpuctl.trusted_files import NAMED
 
 _WHAT = "the configuration file"
 
@@ -34,7 +35,7 @@ def use_context(found: Configuration, name: str, path: Path) -> ChosenContext:
     text = ""
     if path.exists():
         with located(str(path)):
-            text = decode(read_bounded(path))
+            text = decode(read_bounded(path, NAMED))
     changed = with_context(path, text, name)
     if changed != text:
         make_folder(path.parent, _WHAT, mode=0o700)

@@ -3,15 +3,18 @@
 
 The settings of the project's file count more than those of the chosen context, these more than those of the user's
 file, and those more than the machine's. Variables of the environment and options count more than all of them.
+
+The project's file is the one that lies in the working folder or above it. It counts after the user has allowed it.
 """
 
 import os
-import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from vgpuctl.errors import NotFound, UsageError
+from vgpuctl.errors import FileNotTrusted, InventoryError, NotFound, UsageError
 from vgpuctl.model.configuration import Configuration, ConfigurationFile
+from vgpuctl.trusted_files import FOUND, NAMED, opened
 from vgpuctl.user_folders import UserFolder, expanded
 
 ONLY_FILE = "VGPUCTL_CONFIG"
@@ -20,6 +23,8 @@ CHOSEN = "VGPUCTL_CONTEXT"
 PROJECT_FILE = "vgpuctl.yaml"
 _USER_FILE = "config.yaml"
 _MACHINE_FILE = Path("/etc/vgpuctl/config.yaml")
+MOST_BYTES = 2**20
+"""Of a project's file."""
 
 
 def user_file() -> Path:
@@ -30,55 +35,83 @@ def user_file() -> Path:
     return UserFolder.CONFIG.require("the configuration file") / _USER_FILE
 
 
+@dataclass(frozen=True)
+class ProjectFile:
+    """The configuration file of a folder. path: without links."""
+
+    path: str
+    content: bytes
+
+
 def load_configuration(environment: Mapping[str, str], folder: Path, context: str | None) -> Configuration:
     """Read all files that count in this folder. context: the name that was given as an option.
 
     Raises InventoryError for a file that is wrong, NotFound for a context that no file has.
     """
     ignored: list[str] = []
+    files: list[ConfigurationFile] = []
     only = environment.get(ONLY_FILE)
     if only is not None:
         if only and not expanded(only).is_file():
             raise UsageError(f"{ONLY_FILE} names {only}, which is no file", hint=f"set {ONLY_FILE}= for no file")
-        files = _read([expanded(only)] if only else [])
+        named = [(expanded(only), NAMED)] if only else []
     else:
+        project = allowed_project_file(folder, ignored)
+        if project is not None:
+            from vgpuctl.specs.configuration import parse_configuration
+
+            files.append(parse_configuration(Path(project.path), project.content))
         own = UserFolder.CONFIG.find()
-        places = [*_project_files(folder, ignored), *([own / _USER_FILE] if own else []), _MACHINE_FILE]
-        files = _read([one for one in places if one.is_file()])
+        named = [(one, FOUND) for one in (*([own / _USER_FILE] if own else []), _MACHINE_FILE) if one.is_file()]
+    if named:  # without one, nothing that reads YAML is imported
+        from vgpuctl.specs.configuration import read_configuration
+
+        files += [read_configuration(path, trust) for path, trust in named]
     return _together(files, _chosen(files, environment, context), tuple(ignored))
 
 
-def _read(paths: Sequence[Path]) -> list[ConfigurationFile]:
-    """Read the files; without one, nothing that reads YAML is imported."""
-    if not paths:
-        return []
-    from vgpuctl.specs.configuration import read_configuration
+def allowed_project_file(folder: Path, ignored: list[str]) -> ProjectFile | None:
+    """The file of this folder or of the nearest one above, if the user has allowed it; else `ignored` gets the reason.
 
-    return [read_configuration(one) for one in paths]
+    A file that somebody else could have written is not used either. Nothing in it counts then.
+    """
+    path = nearest_project_file(folder)
+    if path is None:
+        return None
+    try:
+        project = read_project_file(path)
+    except FileNotTrusted as error:
+        ignored.append(f"{error.message}; {error.hint}")
+        return None
+    except InventoryError as error:
+        ignored.append(error.message)
+        return None
+    from vgpuctl.usecases.support.allowed_files import refusal
 
-
-def _project_files(folder: Path, ignored: list[str]) -> Sequence[Path]:
-    """The file of this folder or of the nearest one above. One that somebody else could have written is ignored."""
-    for parent in (folder, *folder.parents):
-        path = parent / PROJECT_FILE
-        try:
-            file, above = path.stat(), parent.stat()
-        except OSError:
-            continue
-        reason = _distrust(file) or _distrust(above)
-        if reason is None:
-            return [path]
-        ignored.append(f"{path}: {reason}")
-        return []
-    return []
-
-
-def _distrust(found: os.stat_result) -> str | None:
-    if found.st_uid not in (0, os.geteuid()):
-        return "it, or its folder, belongs to another user"
-    if found.st_mode & stat.S_IWOTH:
-        return "every user may write to it, or to its folder"
+    reason = refusal(project.path, project.content)
+    if reason is None:
+        return project
+    ignored.append(f"{project.path} is not used: {reason}; `vgpuctl allow-config` shows it and asks")
     return None
+
+
+def nearest_project_file(folder: Path) -> Path | None:
+    """The configuration file of this folder or of the nearest one above that has one."""
+    places = (above / PROJECT_FILE for above in (folder, *folder.parents))
+    return next((one for one in places if os.path.lexists(one)), None)
+
+
+def read_project_file(path: Path) -> ProjectFile:
+    """Judge and read a file of a folder. Raises FileNotTrusted, and InventoryError for one that cannot be read."""
+    try:
+        with opened(path, FOUND) as file:
+            content = file.read(MOST_BYTES + 1)
+            found = ProjectFile(file.path, content)
+    except OSError as error:
+        raise InventoryError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > MOST_BYTES:
+        raise InventoryError(f"{path} has more than {MOST_BYTES // 2**10} KiB", hint="is it the right file?")
+    return found
 
 
 def _chosen(

@@ -12,6 +12,7 @@ from vgpuctl import typed_json
 from vgpuctl.errors import NotFound, UsageError
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.scheduler.performance.model import PerformanceModel
+from vgpuctl.trusted_files import NAMED, opened
 from vgpuctl.usecases.support.history import beside_store
 
 _LAYOUT = 1
@@ -39,7 +40,7 @@ def write_model(path: Path, model: PerformanceModel) -> None:
 def read_model(path: Path) -> PerformanceModel:
     """Read the model. Raises NotFound when there is none, UsageError for a file that is none."""
     try:
-        with path.open("rb") as file:
+        with opened(path, NAMED) as file:
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         raise NotFound(

@@ -15,6 +15,7 @@ from vgpuctl.errors import StateError, UsageError
 from vgpuctl.local_files import make_folder, write_file, writing
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.telemetry.shipped_files import Addresses, shipped_files
+from vgpuctl.trusted_files import NAMED
 
 RECORD = ".vgpuctl-monitoring.json"
 """SHA-256 of each file as it was written, by its path: what differs was changed by somebody else."""
@@ -122,7 +123,7 @@ def _read(path: Path) -> bytes | None:
             return None
         if not path.is_file() or path.stat().st_size > _LARGEST:
             raise UsageError(f"{path} is no file of export-monitoring", hint="choose another folder")
-        return read_bounded(path)
+        return read_bounded(path, NAMED)
     except Malformed as exc:
         raise UsageError(f"{path} cannot be read: {exc}") from exc
     except OSError as exc:

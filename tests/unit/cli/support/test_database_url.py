@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from vgpuctl.cli.support import options
-from vgpuctl.errors import UsageError
+from vgpuctl.errors import FileNotTrusted, UsageError
 
 
 @click.command()
@@ -40,9 +40,9 @@ def test_a_file_holds_the_url_for_its_owner_alone(tmp_path: Path) -> None:
     file.write_text("postgresql://vgpu:s3cret@db/vgpu\n")
     file.chmod(0o600)
     assert CliRunner().invoke(_command, ["--database", f"@{file}"]).output == "opened db/vgpu\n"
-    file.chmod(0o640)
+    file.chmod(0o644)
     refused = CliRunner().invoke(_command, ["--database", f"@{file}"]).exception
-    assert isinstance(refused, UsageError)
-    assert ("chmod 600" in (refused.hint or ""), "s3cret" in refused.message) == (True, False)
+    assert isinstance(refused, FileNotTrusted)
+    assert ("chmod o-r" in (refused.hint or ""), "s3cret" in refused.message) == (True, False)
     missing = CliRunner().invoke(_command, ["--database", f"@{tmp_path}/none"]).exception
     assert isinstance(missing, UsageError)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""allow-config: a configuration file that lies in a folder does nothing before its user has allowed it."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.operator import Operator
+
+_COMMANDS = ("list-hosts", "show-inventory", "list-vms", "show-config", "list-contexts", "check-hosts", "map")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from somebody else, which is entered. Its file names an inventory that runs a program."""
+    made = tmp_path / "checkout"
+    made.mkdir()
+    (made / "hosts.yml").write_text(
+        f"all: {{hosts: {{gpu1: {{ansible_ssh_common_args: '-o ProxyCommand=\"touch {made}/ran\"'}}}}}}\n"
+    )
+    (made / "vgpuctl.yaml").write_text("inventory: hosts.yml\ndatabase: sqlite:///store.db\ntenant: evil\n")
+    monkeypatch.chdir(made)
+    return made
+
+
+@pytest.fixture
+def operator(tmp_path: Path, folder: Path) -> Operator:
+    """An operator who has configured nothing."""
+    assert folder.is_dir()
+    of_user = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    unset = ("VGPUCTL_DATABASE_URL", "VGPUCTL_INVENTORY", "VGPUCTL_CONFIG")
+    return Operator(tmp_path, folder, "", of_user, unset)
+
+
+def _effects(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir() if one.name in ("ran", "store.db", "was-here"))
+
+
+def test_a_folder_that_is_only_entered_sets_nothing_and_one_line_says_so(operator: Operator, folder: Path) -> None:
+    for command in _COMMANDS:
+        done = operator.run(command)
+        about = [line for line in done.err.splitlines() if "vgpuctl.yaml" in line]
+        assert about == [
+            f"warning: {folder}/vgpuctl.yaml is not used: it is not allowed yet; `vgpuctl allow-config` shows it and asks"
+        ]
+    assert _effects(folder) == []
+    settings = {one["setting"]: one["value"] for one in operator.json("show-config")}
+    assert {settings["tenant"], settings["inventory"], settings["database"]} == {None}
+
+
+def test_an_allowed_file_counts_here_and_below_until_it_changes(
+    operator: Operator, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = operator.run("allow-config")
+    assert shown.code == 2 and "tenant: evil" in shown.err and str(folder / "vgpuctl.yaml") in shown.err
+    assert operator.json("allow-config", "--dry-run")["changed"] is True
+    assert operator.run("list-hosts").code != 0 and _effects(folder) == []
+    assert operator.json("allow-config", "--yes") == {
+        "file": str(folder / "vgpuctl.yaml"),
+        "is_allowed": True,
+        "changed": True,
+    }
+    assert operator.json("allow-config", "--yes")["changed"] is False
+    (folder / "below").mkdir()
+    monkeypatch.chdir(folder / "below")
+    operator.run("list-hosts")
+    assert _effects(folder) == ["ran", "store.db"]
+    (folder / "ran").unlink()
+    (folder / "vgpuctl.yaml").write_text((folder / "vgpuctl.yaml").read_text() + "forks: 3\n")
+    assert "it has changed since it was allowed" in operator.run("list-hosts").err
+    assert _effects(folder) == ["store.db"]
+
+
+def test_a_file_is_allowed_no_longer_after_forget_also_one_that_is_gone(operator: Operator, folder: Path) -> None:
+    operator.does("allow-config", str(folder), "--yes")
+    text = (folder / "vgpuctl.yaml").read_text()
+    (folder / "vgpuctl.yaml").unlink()
+    assert operator.json("allow-config", "--forget", str(folder))["changed"] is True
+    assert operator.json("allow-config", "--forget", str(folder))["changed"] is False
+    (folder / "vgpuctl.yaml").write_text(text)
+    assert "not allowed yet" in operator.run("list-vms").err
+
+
+def test_the_same_file_at_another_place_is_another_one(operator: Operator, folder: Path, tmp_path: Path) -> None:
+    operator.does("allow-config", "--yes")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "vgpuctl.yaml").write_bytes((folder / "vgpuctl.yaml").read_bytes())
+    with contextlib.chdir(other):
+        assert "not allowed yet" in operator.run("list-vms").err
+    (tmp_path / "link").symlink_to(folder)
+    with contextlib.chdir(tmp_path / "link"):
+        assert "not allowed yet" not in operator.run("list-vms").err
+
+
+@pytest.mark.parametrize(
+    ("content", "reference"),
+    [("froks: 3\n", "inventory"), ("- a\n", "inventory"), ("a: [\n", "inventory"), ("\x00", "inventory")],
+)
+def test_a_wrong_file_is_not_allowed(content: str, reference: str, operator: Operator, folder: Path) -> None:
+    (folder / "vgpuctl.yaml").write_text(content)
+    assert operator.is_refused("allow-config", "--yes")["reference"] == reference
+    assert "not allowed yet" in operator.run("list-vms").err  # a wrong file that is not allowed stops no command
+
+
+def test_what_can_be_written_by_others_cannot_be_allowed(operator: Operator, folder: Path) -> None:
+    (folder / "vgpuctl.yaml").chmod(0o666)
+    refused = operator.is_refused("allow-config", "--yes")
+    assert refused["reference"] == "file-not-trusted" and "chmod o-w" in refused["hint"]
+
+
+def test_nothing_is_shown_that_acts_on_the_terminal(operator: Operator, folder: Path) -> None:
+    (folder / "vgpuctl.yaml").write_text("tenant: acme # \u202e\n")
+    assert "\\u202e" in operator.run("allow-config").err
+
+
+def test_other_names_and_missing_files_are_errors(operator: Operator, folder: Path) -> None:
+    assert operator.is_refused("allow-config", str(folder / "hosts.yml"), "--yes")["reference"] == "usage"
+    assert "cannot be read" in operator.is_refused("allow-config", "absent/vgpuctl.yaml", "--yes")["message"]
+    (folder / "vgpuctl.yaml").unlink()
+    assert operator.is_refused("allow-config", "--yes")["reference"] == "not-found"
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A server that somebody else runs, to which nobody should connect."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        made.setblocking(False)
+        yield made
+
+
+def test_completion_says_nothing_runs_nothing_and_connects_to_nothing(
+    operator: Operator, folder: Path, listener: socket.socket
+) -> None:
+    script = folder / "inventory.sh"
+    script.write_text(f"#!/bin/sh\ntouch {folder}/was-here\necho '{{}}'\n")
+    script.chmod(0o755)
+    (folder / "vgpuctl.yaml").write_text(
+        f"database: postgresql://root@127.0.0.1:{listener.getsockname()[1]}/x\n"
+        "inventory: inventory.sh\ninventory_reader: ansible\n"
+    )
+    for line in ("vgpuctl show-vm ", "vgpuctl list-hosts ", "vgpuctl list-vms --context ", "vgpuctl list-vms -t "):
+        words = {"_VGPUCTL_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        done = replace(operator, variables={**operator.variables, **words}).run()
+        assert (done.code, done.err) == (0, ""), done
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+    assert _effects(folder) == []
+
+
+@pytest.mark.parametrize("reader", ["vgpuctl", "ansible"])
+def test_variables_of_a_folder_that_is_only_entered_do_not_count(
+    reader: str, operator: Operator, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "vgpuctl.yaml").unlink()
+    (folder / "group_vars").mkdir()
+    (folder / "group_vars/all.yml").write_text("where: entered\n")
+    (folder / "ansible.cfg").write_text("[defaults]\ninventory_plugins = .\n")
+    mine = tmp_path / "mine"
+    (mine / "host_vars").mkdir(parents=True)
+    (mine / "hosts.yml").write_text("all: {hosts: {gpu1: {}}}\n")
+    (mine / "host_vars/gpu1.yml").write_text("own: true\n")
+    done = operator.run("show-inventory", "-i", str(mine / "hosts.yml"), "--inventory-reader", reader, "--json")
+    assert done.code == 0, done.err
+    assert "entered" not in done.out and '"own": true' in done.out
+    assert f"group_vars{' and ansible.cfg' if reader == 'ansible' else ''} of {folder} are not used" in done.err
+    os.replace(mine / "hosts.yml", folder / "hosts.yml")
+    done = operator.run("show-inventory", "-i", "hosts.yml", "--inventory-reader", reader, "--json")
+    assert "entered" in done.out and "not used" not in done.err

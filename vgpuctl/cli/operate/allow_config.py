@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""allow-config: let the configuration file of a folder count."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.output import confirm, print_document, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.operate.allow_config import AllowedConfig
+
+
+_JSON: "JsonOutput[AllowedConfig]" = JsonOutput()
+
+
+@click.command("allow-config")
+@click.argument("file", required=False, metavar="[FILE]", type=click.Path(path_type=Path))
+@click.option("--forget", is_flag=True, help="Use the file no longer.")
+@options.dry_run
+@options.yes
+@options.as_json
+def command(file: Path | None, forget: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Let the vgpuctl.yaml of a folder count, after its path and content were shown.
+
+    FILE is the file or its folder; without it, the file of the working folder, or of the nearest folder above.
+
+    Such a file can name programs that run as you and servers that get your passwords. It counts for commands that are
+    typed in its folder or below it. When its content changes, it has to be allowed again.
+    """
+    from vgpuctl.usecases.operate.allow_config import AllowedConfig, allow_config, forget_config, read_config
+
+    if forget:
+        done = forget_config(file, Path.cwd(), dry_run=dry_run)
+    else:
+        found = read_config(file, Path.cwd())
+        if found.reason is not None and not yes:
+            say(f"{found.project.path}:")
+            print_document(found.project.content.decode(errors="replace"), err=True)
+            if not dry_run:
+                confirm("Use this file here and in the folders below?")
+        done = allow_config(found, dry_run=dry_run)
+    if as_json:
+        _JSON.print(done)
+        return
+    word = "allowed" if done.is_allowed else "not allowed"
+    if done.changed:
+        say(f"{done.file}: {'would be ' if dry_run else ''}{'used from now on' if done.is_allowed else 'not used any more'}")
+    else:
+        say(f"{done.file}: no change, it is {word}")

@@ -6,7 +6,8 @@ stop-vm, start-vm and the commands on a VM's devices (tests/proof/guest_commands
 one store, on simulated hosts; a round lasts --commands of them each. After every round nothing is in flight: `repair`
 must find nothing but disks whose guests are off, and the leases, the ledger, disks, ports, seats, the machines' own
 files and the published MIG geometry must agree. At the end all is deleted, and every host is as it was before.
-The whole is done with SQLite and with PostgreSQL.
+The whole is done with SQLite and with PostgreSQL. Meanwhile an exporter and a web server use the store, and on
+PostgreSQL a tenant's role takes all locks and connections that it can get (tests/proof/neighbours.py).
 
 The last line of stdout is JSON. The exit code is 1 when something was granted twice, lost or left.
 Run it with `make storm`, or `python -m tests.proof.storm --rounds 6 --commands 8 [--seed 1]`.
@@ -41,6 +42,7 @@ from tests.proof.guest_commands import (
 )
 from tests.proof.kill_test import databases
 from tests.proof.mig_checks import mig_faults
+from tests.proof.neighbours import Neighbours
 from tests.proof.node_commands import NODE_KINDS, NODE_REFUSALS, delete_pools, node_words, settle
 from vgpuctl.model.vm import VmState
 
@@ -216,16 +218,18 @@ def main() -> int:
                 try:
                     storm = Storm(fleet, Path(name), given.seed)
                     began = time.perf_counter()
-                    storm.run(given.rounds, given.commands)
+                    with Neighbours(fleet.operator, url).beside() as neighbours:
+                        storm.run(given.rounds, given.commands)
                 finally:
                     fleet.down()
             told[kind] = {
                 "counts": storm.counts,
                 "most VMs": storm.most_vms,
+                "beside": dict(sorted(neighbours.counts.items())),
                 "seconds": round(time.perf_counter() - began),
-                "faults": storm.faults,
+                "faults": [*storm.faults, *neighbours.faults],
             }
-            failed = failed or bool(storm.faults)
+            failed = failed or bool(told[kind]["faults"])
     print(json.dumps({**told, "load": round(os.getloadavg()[0], 1)}))
     return 1 if failed else 0
 

@@ -25,6 +25,7 @@ from vgpuctl.store import postgresql_programs, sqlite
 from vgpuctl.store.failures import not_utf_8
 from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.store import Store
+from vgpuctl.trusted_files import NAMED, opened
 
 FORMAT = 1
 WHAT = "the backup"
@@ -141,7 +142,11 @@ def _member(name: str, size: int, manifest: BackupManifest) -> tarfile.TarInfo:
 @contextlib.contextmanager
 def _unpacked(path: Path, folder: Path) -> Iterator[Unpacked]:
     try:
-        with tarfile.open(path, "r:") as tar:
+        with (
+            opened(path, NAMED) as judged,
+            open(judged.descriptor, "rb", closefd=False) as file,
+            tarfile.open(fileobj=file, mode="r:") as tar,
+        ):
             manifest = _manifest(tar, path)
             content = folder / CONTENT[manifest.kind]
             source = tar.extractfile(_regular(tar, content.name))

@@ -11,6 +11,7 @@ _SAME_AGAIN = "run the same command again; it looks at the store anew"
 # SQLSTATE (PostgreSQL, appendix A) and sqlite3's names of result codes.
 _REFUSED_ROWS = ("23", "SQLITE_CONSTRAINT")
 _CONFLICTS = {"40001", "40P01", "SQLITE_BUSY_SNAPSHOT"}
+_BUSY = {"SQLITE_BUSY", "55P03"}
 _FULL = {"53100", "SQLITE_FULL"}
 _HINTS = {
     "55P03": "another vgpuctl has been writing for long; look for one that hangs, then run the command again",
@@ -46,10 +47,17 @@ class NoConnection(DatabaseError):
     """No connection came about."""
 
 
-def translate(error: DatabaseError, *, store_name: str, conflict: str | None = None) -> StateError:
+def is_busy(error: DatabaseError) -> bool:
+    """True if somebody else has locked the store for too long."""
+    return error.code in _BUSY
+
+
+def translate(
+    error: DatabaseError, *, store_name: str, conflict: str | None = None, holder: str | None = None
+) -> StateError:
     """Turn a database error into ConcurrentChange (somebody was first) or StoreUnusable.
 
-    conflict: what a refused constraint means here. The message never holds the password: drivers do not print it,
+    conflict: what a refused constraint means here. holder: who has locked the store, where that is known. The message never holds the password: drivers do not print it,
     and store_name hides it.
     """
     said, code = str(error), error.code
@@ -57,8 +65,12 @@ def translate(error: DatabaseError, *, store_name: str, conflict: str | None = N
         return ConcurrentChange(conflict or f"the store {store_name} refused a row: {said}", hint=_SAME_AGAIN)
     if code in _CONFLICTS:
         return ConcurrentChange(f"another run changed the store {store_name} first: {said}", hint=_SAME_AGAIN)
-    if code in ("SQLITE_BUSY", "55P03"):
-        return StoreUnusable(f"the store {store_name} was locked for {BUSY_TIMEOUT_S} s: {said}", hint=_HINTS[code])
+    if code in _BUSY:
+        return StoreUnusable(
+            f"the store {store_name} was locked for {BUSY_TIMEOUT_S} s: {said}",
+            context=() if holder is None else (holder,),
+            hint="wait for it, or end it, then run the command again" if holder else _HINTS[code],
+        )
     if error.is_lost:
         return connection_lost(error, store_name=store_name)
     if code in _FULL:

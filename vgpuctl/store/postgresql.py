@@ -2,28 +2,49 @@
 """A store in a PostgreSQL database, with the same manners as the SQLite file: one writer at a time, steady reads."""
 
 import uuid
+from dataclasses import dataclass
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.backup import StoreKind
+from vgpuctl.model.event import NOBODY, Actor
 from vgpuctl.store.address import PostgresqlAddress
 from vgpuctl.store.database import Commit, Database, StoreConnection
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, DatabaseError
+from vgpuctl.store.identity import INSTANCE
 from vgpuctl.store.schema import VERSION_TABLE
 
 USUAL = {"connect_timeout": "10", "application_name": "vgpuctl"}
 """Parameters of libpq where the URL says nothing else. The timeout is in seconds."""
 
+_LONGEST_NAME = 63
+"""NAMEDATALEN - 1 of PostgreSQL, which cuts an application's name there."""
+
 ENCODING = "utf8"
 """Of text, whatever URL and server say. For SQL_ASCII, which a server of the locale C has, psycopg gives bytes."""
 
-WRITERS = 0x76677075  # "vgpu": the advisory lock of this database's writers
 _IDLE_LIMIT_S = 60
-
-# One round trip. A writer that vanished without a word (power, network) is ended by the server after _IDLE_LIMIT_S.
-BEGIN_WRITING = (
+_LIMITS = (
     f"SELECT set_config('idle_in_transaction_session_timeout', '{_IDLE_LIMIT_S}s', true), "
-    f"set_config('lock_timeout', '{BUSY_TIMEOUT_S}s', true), pg_advisory_xact_lock({WRITERS})"
+    f"set_config('lock_timeout', '{BUSY_TIMEOUT_S}s', true);"
 )
+
+LOCK_WRITERS = f"SELECT value FROM settings WHERE name = '{INSTANCE}' FOR UPDATE"
+"""One writer at a time: the lock of a row, which only those can take who may change it. An advisory lock needs no right,
+so a tenant's role could hold it."""
+
+BEGIN_WRITING = f"{_LIMITS} {LOCK_WRITERS}"
+"""One round trip. A writer that vanished without a word (power, network) is ended by the server after _IDLE_LIMIT_S."""
+
+LOCK_UPGRADES = f"""DO $$ BEGIN
+  IF to_regclass('{VERSION_TABLE}') IS NULL THEN
+    PERFORM pg_advisory_xact_lock({0x76677075});
+  ELSE
+    LOCK TABLE {VERSION_TABLE} IN EXCLUSIVE MODE;
+  END IF;
+END $$"""
+"""One upgrade at a time. An older store has no row to lock; in an empty database nobody else has rights yet."""
+
+BEGIN_UPGRADING = f"{_LIMITS} {LOCK_UPGRADES}"
 
 # The rights of the role: to write, and to see the rows of all tenants or of one (vgpuctl.store.database_roles).
 _RIGHTS = (
@@ -35,6 +56,14 @@ _RIGHTS = (
 _OWNER = (
     "SELECT current_user AS role, pg_get_userbyid(relowner) AS owner, pg_has_role(relowner, 'USAGE') AS is_owner "
     f"FROM pg_class WHERE oid = to_regclass('{VERSION_TABLE}')"
+)
+
+# The transaction that has locked the row stands in its xmax (PostgreSQL manual, "System Columns").
+_HOLDER = (
+    "SELECT a.pid, a.usename AS role, a.application_name AS name, "
+    "coalesce(host(a.client_addr), 'the server''s own machine') AS client, extract(epoch FROM now() - a.xact_start) AS s "
+    "FROM settings w JOIN pg_locks l ON l.transactionid = w.xmax AND l.locktype = 'transactionid' AND l.granted "
+    f"JOIN pg_stat_activity a ON a.pid = l.pid WHERE w.name = '{INSTANCE}'"
 )
 
 BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -77,23 +106,46 @@ def was_committed(database: Database, commit: Commit) -> bool | None:
     return False if commit.before in (*tokens, None) else None
 
 
-def database(address: PostgresqlAddress) -> Database:
-    """The database, to which nothing is connected yet."""
+def holder(database: Database) -> str | None:
+    """The writer that others wait for, in words; None when there is none any more. Raises DatabaseError."""
+    with database.transaction(BEGIN_READING) as connection:
+        for row in connection.run(_HOLDER).rows:
+            since = "" if row.s is None else f" for {row.s:.0f} s"
+            return f"{row.name or 'a program'} of the role {row.role} from {row.client} has written{since} (pid {row.pid})"
+    return None
+
+
+def database(address: PostgresqlAddress, actor: Actor = NOBODY) -> Database:
+    """The database, to which nothing is connected yet. actor: whom the server shows for the connections."""
     import psycopg
     from psycopg.conninfo import make_conninfo
 
-    place = make_conninfo("", **{**USUAL, **address.parameters, "client_encoding": ENCODING})
+    name = f"vgpuctl {actor.command} ({actor})" if actor.command else USUAL["application_name"]
+    usual = {**USUAL, "application_name": name.encode("ascii", "replace").decode()[:_LONGEST_NAME]}
+    place = make_conninfo("", **{**usual, **address.parameters, "client_encoding": ENCODING})
     return Database(StoreKind.POSTGRESQL, lambda: psycopg.connect(place), psycopg.Error)
 
 
-def why_read_only(connection: StoreConnection) -> str | None:
-    """Why the role of a connection can only read the store, None when it can write."""
+@dataclass(frozen=True)
+class RoleRights:
+    """The rights of a role. why_read_only: None when it can write."""
+
+    why_read_only: str | None
+    sees_every_row: bool
+
+
+EVERY_RIGHT = RoleRights(None, sees_every_row=True)
+
+
+def rights(connection: StoreConnection) -> RoleRights:
+    """The rights of the role of a connection."""
     (found,) = connection.run(_RIGHTS).rows
     if found.sees_a_part:
-        return f"the role {found.role} sees the rows of one tenant only"
+        return RoleRights(f"the role {found.role} sees the rows of one tenant only", sees_every_row=False)
     if found.may_write:
-        return None
-    return f"the role {found.role} may only read (the owner can change that with `vgpuctl grant-store`)"
+        return EVERY_RIGHT
+    reason = f"the role {found.role} may only read (the owner can change that with `vgpuctl grant-store`)"
+    return RoleRights(reason, sees_every_row=True)
 
 
 def refuse_to_migrate(connection: StoreConnection, *, store_name: str) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import re
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from vgpuctl.store.backup import Unpacked, read_backup, write_backup
 from vgpuctl.store.care import RESTORE_MARK, encode_mark
 from vgpuctl.store.database import Database
 from vgpuctl.store.failures import DatabaseError, translate
+from vgpuctl.store.identity import INSTANCE
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.sealed import KeyFile
@@ -181,6 +183,8 @@ def _into_file(address: SqliteAddress, unpacked: Unpacked, mark: RestoreMark) ->
         try:
             source.execute("DELETE FROM settings WHERE name = ?", (RESTORE_MARK,))
             source.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (RESTORE_MARK, encode_mark(mark)))
+            source.execute("DELETE FROM settings WHERE name = ?", (INSTANCE,))
+            source.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (INSTANCE, str(uuid.uuid4())))
             sqlite.replace_content(address.path, source)
         finally:
             source.close()
@@ -250,8 +254,11 @@ def _first_script(schema: str) -> str:
     names = [*metadata.tables, VERSION_TABLE]
     drops = "\n".join(f'DROP TABLE IF EXISTS "{schema}"."{name}" CASCADE;' for name in names)
     return f"""SET client_min_messages = warning;
-SELECT pg_advisory_xact_lock({postgresql.WRITERS});
+{postgresql.LOCK_UPGRADES};
 DO $$ BEGIN
+  IF to_regclass('settings') IS NOT NULL THEN
+    PERFORM 1 FROM settings WHERE name = '{INSTANCE}' FOR UPDATE;
+  END IF;
   FOR look IN 0..{_LEAVING_S / _POLL_S:.0f} LOOP
     PERFORM pg_stat_clear_snapshot();
     IF NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE {_IS_OTHER}) THEN
@@ -268,8 +275,8 @@ END $$;
 def _last_script(schema: str, mark: RestoreMark) -> str:
     value = encode_mark(mark).replace("'", "''")
     return f"""SET standard_conforming_strings = on;
-DELETE FROM "{schema}".settings WHERE name = '{RESTORE_MARK}';
-INSERT INTO "{schema}".settings (name, value) VALUES ('{RESTORE_MARK}', '{value}');
+DELETE FROM "{schema}".settings WHERE name IN ('{RESTORE_MARK}', '{INSTANCE}');
+INSERT INTO "{schema}".settings (name, value) VALUES ('{RESTORE_MARK}', '{value}'), ('{INSTANCE}', '{uuid.uuid4()}');
 """
 
 

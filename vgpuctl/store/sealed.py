@@ -20,6 +20,7 @@ from vgpuctl.errors import StoreUnusable
 from vgpuctl.local_files import write_new
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.trusted_files import NAMED_SECRET, opened
 
 DOCUMENTS = ("user_data", "network_config")
 """The fields of CloudInit that are kept while a VM is queued. A licence token is never kept."""
@@ -82,16 +83,15 @@ class KeyFile:
         try:
             if makes_key:
                 _make_key(path)
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                status = os.fstat(descriptor)
+            with opened(path, NAMED_SECRET) as file:
+                status = os.fstat(file.descriptor)
                 content = file.read(4096)
         except OSError as exc:
             raise StoreUnusable(
                 f"the key file {path} cannot be used: {exc.strerror}", hint=f"make a key once: {_MAKE_KEY}"
             ) from exc
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            raise StoreUnusable(f"the key file {path} is open to other users, or is no file", hint=f"chmod 600 {path}")
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreUnusable(f"the key file {path} is no regular file", hint=f"make a key once: {_MAKE_KEY}")
         try:
             key = base64.b64decode(content.strip(), altchars=b"-_" if b"-" in content or b"_" in content else None)
         except binascii.Error:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import re
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ sqlite3.register_converter("BOOLEAN", lambda value: value != b"0")
 _WITHOUT_INDEX = {"SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMOPEN", "SQLITE_READONLY_CANTINIT"}
 # Opening for writing takes 32 KiB for the index of the write-ahead log (sqlite.org/walformat.html), and then the log.
 _SMALLEST_ROOM_BYTES = 64 * 1024
+_SHOWN = 200
 
 
 def prepare(address: SqliteAddress) -> str | None:
@@ -67,6 +69,37 @@ def ensure_wal(address: SqliteAddress) -> None:
             if exc.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > give_up:
                 raise
         time.sleep(0.01)
+
+
+def holder(path: Path) -> str | None:
+    """The process that writes the store, in words; None where the kernel shows none to this user.
+
+    Nothing is opened: closing another descriptor of a file drops SQLite's locks on it. Source: proc_locks(5) and
+    sqlite.org/walformat.html, "WAL Locks".
+    """
+    places = {(status.st_dev, status.st_ino) for status in map(_status, (path, Path(f"{path}-shm"))) if status}
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        if "->" in fields or fields[3] != "WRITE":
+            continue
+        major, minor, inode = fields[5].split(":")
+        if (os.makedev(int(major, 16), int(minor, 16)), int(inode)) in places and int(fields[4]) != os.getpid():
+            return f"process {fields[4]} has it locked: {_command_line(fields[4])}"
+    return None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _command_line(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()[:_SHOWN]
+    except OSError:
+        return "of another user or machine"
 
 
 def copy_to(database: Database, path: Path) -> None:
@@ -125,7 +158,7 @@ def check_file(path: Path) -> None:
 
 def _writer(path: Path) -> Callable[[], sqlite3.Connection]:
     def connect() -> sqlite3.Connection:
-        connection = _connect(path)
+        connection = _connect(f"file:{quote(str(path))}?mode=rw", uri=True)  # never makes a file
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # what is deleted or replaced is gone from the file too
         connection.execute("PRAGMA synchronous = FULL")  # a state must outlive a power cut before its side effect
@@ -215,6 +248,7 @@ def _prepare(address: SqliteAddress) -> str | None:
     if not path.exists():
         if address.read_only:
             raise StoreUnusable(f"there is no store {path}", hint="leave out ?mode=ro to make one")
+        _refuse_remains(path)
         _create(path)
     if not _may(path, os.R_OK):
         raise StoreUnusable(f"the store {path} may not be read", hint=f"let this user read it: ls -l {path}")
@@ -235,6 +269,21 @@ def _prepare_folder(address: SqliteAddress) -> None:
         make_folder(folder, "the store's folder", mode=0o700)
     if not folder.is_dir():
         raise StoreUnusable(f"the store's folder {folder} does not exist", hint=f"mkdir -p {folder}")
+
+
+def _refuse_remains(path: Path) -> None:
+    """Raise StoreUnusable where the log of a store lies without its file.
+
+    SQLite would delete the log, in which there may be commits, or share its index with processes that have the moved
+    file open. Source: sqlite.org/howtocorrupt.html, "Unlinking or renaming a database file while in use".
+    """
+    remains = [one for ending in ("-wal", "-shm", "-journal") if (one := Path(f"{path}{ending}")).exists()]
+    if remains:
+        names = " ".join(shlex.quote(str(one)) for one in remains)
+        raise StoreUnusable(
+            f"{path} is gone, and {' and '.join(one.name for one in remains)} of that store are still there",
+            hint=f"bring the store back, or move them to where it went: `mv {names} FOLDER`",
+        )
 
 
 def _create(path: Path) -> None:

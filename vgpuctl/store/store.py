@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from vgpuctl.errors import StoreUnusable
+from vgpuctl.errors import StateError, StoreReplaced, StoreUnusable
 from vgpuctl.logs import timed
 from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.event import NOBODY, Actor, Values
@@ -21,7 +21,8 @@ from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url,
 from vgpuctl.store.claims import NO_IDLE_LIMIT, Claim, claim_by_operation, claim_row
 from vgpuctl.store.codec import FactsReader
 from vgpuctl.store.database import Commit, Database, StoreConnection
-from vgpuctl.store.failures import DatabaseError, NoConnection, connection_lost, outcome_unknown, translate
+from vgpuctl.store.failures import DatabaseError, NoConnection, connection_lost, is_busy, outcome_unknown, translate
+from vgpuctl.store.identity import StoreIdentity
 from vgpuctl.store.sealed import NO_KEY, KeyFile
 from vgpuctl.store.session import Session
 
@@ -57,6 +58,7 @@ class Store:
         self._clock = clock
         self._key_file = key_file
         self._actor = actor
+        self._identity = StoreIdentity(address.path if isinstance(address, SqliteAddress) else None, self.name)
         self._facts_reader = FactsReader()
         self._rehearsal: StoreConnection | None = None
         self._rehearsing = threading.RLock()
@@ -71,7 +73,8 @@ class Store:
 
         One writer at a time, on both databases: what is read in the block stays true until its end. Keep the block
         short and without side effects. On a store that can only be read, reading works and a change raises
-        StoreUnusable. Raises ConcurrentChange and StoreUnusable.
+        StoreUnusable. Raises ConcurrentChange and StoreUnusable; StoreNotTheSame where another store has taken the place
+        of the one that was opened, or a newer vgpuctl has upgraded it.
         """
         with self._session(writing=self.read_only_reason is None) as session:
             yield session
@@ -85,19 +88,18 @@ class Store:
     def require_writable(self) -> None:
         """Raise what keeps this vgpuctl from changing the store.
 
-        StoreUnusable: it can only be read. StoreTooNew: a newer vgpuctl has upgraded it since it was opened.
+        StoreUnusable: it can only be read. StoreNotTheSame: it is another one, or a newer vgpuctl has upgraded it.
         StoreNotReconciled: it was restored.
         """
         if self.read_only_reason is not None:
             raise self._cannot_write(self.read_only_reason)
-        self.require_known()
         with self.reading() as session:
             session.require_reconciled()
 
-    def require_known(self) -> None:
-        """Raise StoreTooNew if a newer vgpuctl has upgraded the store since it was opened. One query."""
-        with self._begin(writing=False) as connection:
-            upgrade.is_current(connection, store_name=self.name)
+    def require_same(self) -> None:
+        """Raise StoreNotTheSame if this is not the store, or not its schema, that was opened. Every transaction does."""
+        with self.reading():
+            pass
 
     @contextlib.contextmanager
     def operation(
@@ -147,8 +149,9 @@ class Store:
         if self._rehearsal is None:
             try:
                 self._rehearsal = self._connect(self._first_statement(writing=self.read_only_reason is None))
+                self._check_identity(self._rehearsal, self._identity.newest)
             except DatabaseError as exc:
-                raise translate(exc, store_name=self.name) from exc
+                raise self._translated(exc) from exc
 
     @property
     def kind(self) -> StoreKind:
@@ -255,14 +258,35 @@ class Store:
     @contextlib.contextmanager
     def _begun(self, first_statement: str) -> Iterator[StoreConnection]:
         """A connection after its first statement; what is not committed at the end of the block is rolled back."""
+        newest = self._identity.newest
+        self._identity.check_place()  # before a connection is opened to another file
         try:
             connection = self._connect(first_statement)
             try:
+                self._check_identity(connection, newest)
                 yield connection
             finally:
                 self._database.give_back(connection)
         except DatabaseError as exc:
-            raise translate(exc, store_name=self.name) from exc
+            raise self._translated(exc) from exc
+
+    def _translated(self, error: DatabaseError) -> StateError:
+        """The error; of a store that was locked for long with the one who holds it."""
+        holder = None
+        if is_busy(error):
+            with contextlib.suppress(DatabaseError, OSError):
+                if isinstance(self._address, SqliteAddress):
+                    holder = sqlite.holder(self._address.path)
+                else:
+                    holder = postgresql.holder(self._database)
+        return translate(error, store_name=self.name, holder=holder)
+
+    def _check_identity(self, connection: StoreConnection, newest: int) -> None:
+        try:
+            self._identity.check(connection, newest)
+        except StoreReplaced:
+            upgrade.is_current(connection, store_name=self.name)  # says it better where a newer vgpuctl was here
+            raise
 
     def _first_statement(self, *, writing: bool) -> str:
         if self.kind is StoreKind.SQLITE:
@@ -304,6 +328,7 @@ class Store:
         Raises StoreUnusable when it was not, StoreOutcomeUnknown when nobody can say.
         """
         commit = connection.commit_note
+        self._identity.check_place()
         try:
             connection.commit()
         except DatabaseError as exc:
@@ -329,8 +354,10 @@ class Store:
         """Check the schema's version and migrate when it is older; `open_store` does this."""
         with self._begin(writing=False) as connection:
             if upgrade.is_current(connection, store_name=self.name):
-                if self.kind is StoreKind.POSTGRESQL:
-                    self.read_only_reason = postgresql.why_read_only(connection)
+                rights = postgresql.rights(connection) if self.kind is StoreKind.POSTGRESQL else postgresql.EVERY_RIGHT
+                if self.read_only_reason is None:
+                    self.read_only_reason = rights.why_read_only
+                self._identity.learn(connection, sees_every_row=rights.sees_every_row)
                 return
             if self.kind is StoreKind.SQLITE:
                 upgrade.refuse_stranger(connection, store_name=self.name)
@@ -348,6 +375,8 @@ class Store:
             except sqlite3.Error as exc:
                 raise translate(DatabaseError(exc), store_name=self.name) from exc
         upgrade.migrate(self._database, store_name=self.name, key_file=self._key_file)
+        with self._begin(writing=False) as connection:
+            self._identity.learn(connection, sees_every_row=True)  # only the owner can migrate
 
 
 def open_store(
@@ -367,7 +396,7 @@ def open_store(
     else:
         key = KeyFile(key_file, makes_key=False)
         reason = None
-        database = postgresql.database(address)
+        database = postgresql.database(address, actor)
         try:
             with database.transaction(postgresql.BEGIN_READING):
                 pass

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _URLS = {
     StoreKind.SQLITE: ("sqlite://", sqlite.BEGIN_WRITING),
-    StoreKind.POSTGRESQL: ("postgresql+psycopg://", postgresql.BEGIN_WRITING),
+    StoreKind.POSTGRESQL: ("postgresql+psycopg://", postgresql.BEGIN_UPGRADING),
 }
 """What SQLAlchemy takes the driver from, and how a transaction begins."""
 _READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that run for long end when a newer vgpuctl has upgraded the store meanwhile."""
+"""Commands that run for long end when another store is in the place of theirs, or a newer vgpuctl has upgraded it."""
 
 import re
 import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -39,10 +41,39 @@ def _begun(operator: Operator, name: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.fixture
-def operator(fleet_operator: Operator) -> Operator:
-    fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("create-node-pool", "gpu", "--tenant", "acme", "--role", "k3s", "--max", "3", *SIZE)
-    return fleet_operator
+def operator(fleet_operator: Operator, tmp_path: Path) -> Operator:
+    """An operator with a store of the test's own."""
+    made = replace(fleet_operator, database=f"sqlite:///{tmp_path}/store.db")
+    made.does("create-tenant", "acme")
+    made.does("create-node-pool", "gpu", "--tenant", "acme", "--role", "k3s", "--max", "3", *SIZE)
+    return made
+
+
+def test_what_runs_for_long_ends_when_a_backup_is_restored_in_the_place_of_its_store(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """As docs/backup.md tells to repair a damaged store: move it away, restore a backup."""
+    operator.does("create-vm", "web", "--tenant", "acme", *SIZE, "--network", "none")
+    operator.does("backup-store", str(tmp_path / "backup"))
+    with ExitStack() as ends:
+        running = {name: ends.enter_context(_begun(operator, name)) for name in LONG}
+        (tmp_path / "damaged").mkdir()
+        (tmp_path / "store.db").rename(tmp_path / "damaged/store.db")
+        left = operator.is_refused("restore-store", str(tmp_path / "backup"))
+        assert left["reference"] == "store-unusable" and "store.db-wal and store.db-shm of that store" in left["message"]
+        for file in tmp_path.glob("store.db-*"):
+            file.rename(tmp_path / "damaged" / file.name)
+        operator.does("restore-store", str(tmp_path / "backup"))
+        for name, process in running.items():
+            _, err = process.communicate(timeout=60 + 4 * BEAT_S)
+            assert process.returncode == 6, f"{name}: {err}"
+            assert f"the store {tmp_path}/store.db is another file since this process opened it" in err, name
+            assert "start this again" in err, name
+        listed = operator.json("list-controllers")
+        assert listed["restored"]["file"] == str(tmp_path / "backup")
+        said = operator.does("list-controllers").err
+        assert "controllers of the store that was there before are not known" in said, said
+    assert [one["state"] for one in operator.json("list-vms")] == ["running"]
 
 
 def test_what_runs_for_long_ends_when_a_newer_vgpuctl_has_upgraded_the_store(operator: Operator) -> None:

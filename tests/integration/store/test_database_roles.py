@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles of a real PostgreSQL: what an operator, a reader and a tenant can do on the store, and what they cannot."""
 
+import contextlib
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -14,7 +16,9 @@ from tests.integration.store.samples import bare, host_facts, lease, reserve, vf
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import NotFound, StoreUnusable, UsageError
 from vgpuctl.model.database_role import Access, Rights, parse_rights
+from vgpuctl.model.event import Actor
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.store import database_roles, postgresql
 from vgpuctl.store.failures import DatabaseError
 from vgpuctl.store.metadata import metadata
 from vgpuctl.store.store import open_store
@@ -239,3 +243,128 @@ def test_rights_that_are_none_are_refused(text: str) -> None:
 def test_rights_are_read_as_they_are_written() -> None:
     for text in ("operator", "read-only", "none", "tenant:acme"):
         assert str(parse_rights(text)) == text
+
+
+@pytest.mark.parametrize("rights", [READER, Rights(Access.TENANT, "acme")])
+def test_who_may_not_write_holds_up_nobody(fleet: Fleet, rights: Rights) -> None:
+    """With an advisory lock this took fifteen seconds and ended in an error."""
+    taken = f"SELECT pg_advisory_lock(1), pg_advisory_lock({0x76677075}); SELECT * FROM settings; SELECT * FROM vms"
+    with psycopg.connect(fleet.new_role(rights)) as hostile:
+        hostile.execute(taken.encode())
+        for statement in (
+            "SELECT * FROM settings FOR UPDATE",
+            "SELECT * FROM settings FOR KEY SHARE",
+            "LOCK TABLE settings IN ROW SHARE MODE",
+            "LOCK TABLE vms IN ROW EXCLUSIVE MODE",
+            "LOCK TABLE vgpuctl_version IN ROW EXCLUSIVE MODE",
+            "UPDATE role_tenants SET tenant = 'umbrella'",
+            "DELETE FROM role_tenants",
+        ):
+            if "ROW SHARE" in statement:
+                continue  # SELECT gives this right; it excludes no writer
+            with pytest.raises(errors.InsufficientPrivilege), hostile.transaction():
+                hostile.execute(statement.encode())
+        with open_store(fleet.url) as store, store.transaction() as session:
+            session.add_tenant("third")
+
+
+def test_who_writes_for_long_is_named(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgresql, "BEGIN_WRITING", postgresql.BEGIN_WRITING.replace("15s", "200ms"))
+    one, other = fleet.new_role(OPERATOR), fleet.new_role(OPERATOR)
+    with (
+        open_store(one, actor=Actor("create-vm", "ann", "desk")) as slow,
+        open_store(other) as store,
+        slow.transaction() as session,
+    ):
+        session.add_tenant("slow")
+        with pytest.raises(StoreUnusable, match="was locked for") as caught, store.transaction():
+            pass
+        (holder,) = caught.value.context
+        assert holder.startswith(f"vgpuctl create-vm (ann@desk) of the role {make_url(one).username} from ")
+
+
+def test_the_rights_of_a_tenants_role_end_with_the_tenant(fleet: Fleet) -> None:
+    url = fleet.new_role(Rights(Access.TENANT, "acme"))
+    role = make_url(url).username or ""
+
+    def seen() -> tuple[int, int, int]:
+        with open_store(url) as store, store.reading() as session:
+            return len(session.tenants()), len(session.vms()), len(session.events(None))
+
+    assert seen() == (1, 1, 2)  # its VM, and what was granted
+    with open_store(fleet.new_role(OPERATOR)) as store:
+        with store.transaction() as session:
+            assert session.roles_of("acme") == [role]
+            session.end_roles_of("acme")
+            session.add_event(EventKind.TENANT_OFFBOARDED, "acme", tenant="acme")
+        assert seen() == (0, 0, 0)
+        with store.transaction() as session:  # the next tenant of the name
+            session.add_vm(vm("next", tenant="acme"))
+        assert seen() == (0, 0, 0)
+    with open_store(fleet.url) as store, store.transaction() as session:
+        assert session.grant_role(role, Rights(Access.TENANT, "acme"))[1]
+        session.add_event(EventKind.TENANT_CREATED, "acme", tenant="acme")
+    tenants, vms, events_ = seen()
+    assert (tenants, vms) == (1, 2) and events_ == 2, "the events of the tenant before are not shown"
+
+
+def test_a_tenants_role_cannot_fill_the_connections(fleet: Fleet) -> None:
+    url = fleet.new_role(Rights(Access.TENANT, "acme"))
+    with contextlib.ExitStack() as stack:
+        with pytest.raises(psycopg.OperationalError, match="too many connections for role"):
+            for _ in range(50):
+                stack.enter_context(psycopg.connect(url))
+        with open_store(fleet.url) as store, store.reading() as session:
+            assert len(session.vms()) == 2
+
+
+def test_a_tenants_role_is_a_member_of_no_other(fleet: Fleet, postgres: LocalPostgres) -> None:
+    tenant, reader = fleet.new_role(Rights(Access.NONE)), fleet.new_role(READER)
+    name = make_url(tenant).username or ""
+    postgres.execute(f'GRANT "{make_url(reader).username}" TO "{name}"')
+    with open_store(fleet.url) as store:
+        with pytest.raises(UsageError, match="is a member of") as caught, store.transaction() as session:
+            session.grant_role(name, Rights(Access.TENANT, "acme"))
+    assert (caught.value.hint or "").startswith('REVOKE "')
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM usage", "UPDATE usage SET tenant = 'umbrella'", "TRUNCATE usage", "INSERT INTO role_tenants SELECT"],
+)
+def test_an_operator_takes_nothing_from_the_ledger(fleet: Fleet, statement: str) -> None:
+    assert _refused(fleet.new_role(OPERATOR), statement)
+    assert not _refused(fleet.new_role(OPERATOR), "UPDATE usage SET ended_at = 1")
+
+
+def test_rights_are_granted_while_others_read(fleet: Fleet) -> None:
+    url = fleet.new_role(READER)
+    done = threading.Event()
+
+    def read() -> None:
+        with open_store(url) as store:
+            while not done.is_set():
+                with store.reading() as session:
+                    assert session.vms() and session.leases() and session.tenants()
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for one in readers:
+        one.start()
+    try:
+        fleet.new_role(Rights(Access.TENANT, "acme"))
+    finally:
+        done.set()
+        for one in readers:
+            one.join()
+
+
+def test_who_reads_for_long_while_rights_are_granted_is_named(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_roles, "BUSY_TIMEOUT_S", 0.2)
+    reader = fleet.new_role(READER)
+    with psycopg.connect(reader, application_name="a report") as slow:
+        slow.execute("SELECT * FROM vms")
+        with pytest.raises(StoreUnusable, match="were in use for") as caught:
+            fleet.new_role(Rights(Access.TENANT, "acme"))
+    assert [one.partition(" (pid")[0] for one in caught.value.context] == [
+        f"a report of the role {make_url(reader).username}"
+    ]

@@ -139,7 +139,7 @@ def test_a_loss_before_the_commit_has_changed_nothing(database: str, postgres: L
         with pytest.raises(StoreUnusable, match="was not committed"), store.transaction() as session:
             session.add_tenant("acme")
             postgres.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'vgpuctl'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'vgpuctl%'"
             )
             session.add_tenant("globex")
         with store.transaction() as session:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tests.integration.store.samples import full_request, some_uuid, vm
-from vgpuctl.errors import StateError, StoreUnusable
+from vgpuctl.errors import FileNotTrusted, StateError, StoreUnusable
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
@@ -85,13 +85,13 @@ def test_sqlite_makes_its_key_when_it_needs_it_and_postgresql_wants_one(url: str
 
 @pytest.mark.parametrize(
     ("content", "mode", "said"),
-    [("short\n", 0o600, "does not hold 32 bytes"), ("", 0o600, "32 bytes"), ("x" * 44, 0o644, "open to other users")],
+    [("short\n", 0o600, "not hold 32 bytes"), ("", 0o600, "32 bytes"), ("x" * 44, 0o644, "may be read by every user")],
 )
 def test_a_key_file_that_cannot_be_used_is_told(tmp_path: Path, content: str, mode: int, said: str) -> None:
     path = tmp_path / "key"
     path.write_text(content)
     path.chmod(mode)
-    with pytest.raises(StoreUnusable, match=said) as caught:
+    with pytest.raises((StoreUnusable, FileNotTrusted), match=said) as caught:
         KeyFile(path, makes_key=True).seal({"a": {"user_data": "x"}})
     assert caught.value.hint is not None
     with pytest.raises(StoreUnusable, match="No such file"):

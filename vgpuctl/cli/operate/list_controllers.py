@@ -14,14 +14,16 @@ from vgpuctl.cli.support.state_colours import colour_of_state
 from vgpuctl.model.times import format_time
 
 if TYPE_CHECKING:
+    from vgpuctl.model.backup import RestoreMark
     from vgpuctl.usecases.operate.list_controllers import ListedController
 
 
 class JsonControllers(TypedDict):
-    """unwatched: hosts that no running controller watches."""
+    """unwatched: hosts that no running controller watches. restored: of a store that is not reconciled since."""
 
     controllers: "Sequence[ListedController]"
     unwatched: Sequence[str]
+    restored: "RestoreMark | None"
 
 
 _JSON: "JsonOutput[JsonControllers]" = JsonOutput()
@@ -51,7 +53,7 @@ def command(inventories: tuple[str, ...], database: str | None, output: ListOutp
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.plural import counted
-    from vgpuctl.usecases.operate.list_controllers import list_controllers
+    from vgpuctl.usecases.operate.list_controllers import list_controllers, restored
 
     unwatched: Sequence[str] = ()
     with services(inventories=inventories, database=database) as opened:
@@ -61,6 +63,14 @@ def command(inventories: tuple[str, ...], database: str | None, output: ListOutp
             controllers, unwatched = list_controllers(opened, has_inventory=bool(inventories))
             return controllers
 
-        _LISTING.show(output, read, lambda rows: _JSON.print({"controllers": rows, "unwatched": unwatched}))
+        mark = restored(opened)
+        _LISTING.show(
+            output, read, lambda rows: _JSON.print({"controllers": rows, "unwatched": unwatched, "restored": mark})
+        )
+    if mark is not None and not output.form.is_for_programs():
+        say(
+            f"the store is as of {format_time(mark.taken_at)} UTC, from {mark.file}: controllers of the store that was"
+            " there before are not known; `pgrep -af 'vgpuctl controller'` on each machine shows them"
+        )
     if unwatched and not output.form.is_for_programs():
         say(f"{counted(len(unwatched), 'host')} without a running controller: {', '.join(unwatched)}")

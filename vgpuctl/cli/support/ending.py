@@ -33,24 +33,25 @@ def wait_until_told(stop: threading.Event) -> None:
 def serve_until_told(stop: threading.Event, store: "Store") -> None:
     """Wait as `wait_until_told` does, in a server that uses the store.
 
-    Raises StoreTooNew as soon as a newer vgpuctl has upgraded the store; one that cannot be asked is asked again.
+    Raises StoreNotTheSame as soon as another store is in its place, or a newer vgpuctl has upgraded it; one that cannot
+    be asked is asked again.
     """
-    from vgpuctl.errors import StoreTooNew, StoreUnusable
+    from vgpuctl.errors import StoreNotTheSame, StoreUnusable
 
-    refusals: list[StoreTooNew] = []
+    refusals: list[StoreNotTheSame] = []
 
     def ask() -> None:
         while not stop.wait(_ASK_S):
             try:
-                store.require_known()
-            except StoreTooNew as refusal:
+                store.require_same()
+            except StoreNotTheSame as refusal:
                 refusals.append(refusal)
                 stop.set()
             except StoreUnusable:
                 continue
 
     # A call of an unreachable database takes half a minute; an interrupt does not wait for it.
-    asking = threading.Thread(target=ask, name="schema of the store", daemon=True)
+    asking = threading.Thread(target=ask, name="identity of the store", daemon=True)
     asking.start()
     wait_until_told(stop)
     asking.join(_LOOK_S)

@@ -123,3 +123,11 @@ usage = Table(
     Index(None, "tenant", "begun_at"),
     sqlite_autoincrement=True,
 )
+
+role_tenants = Table(
+    "role_tenants",
+    metadata,
+    Column("role", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("since", Double, nullable=False),
+)

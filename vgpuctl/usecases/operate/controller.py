@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from vgpuctl.errors import ConcurrentChange, StoreTooNew, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, StoreNotTheSame, VgpuctlError
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.quota.queue_order import has_aged
@@ -38,15 +38,16 @@ def run(
 ) -> None:
     """Watch the hosts and work in rounds until `stop` is set. A round that fails is told and tried again.
 
-    Raises StoreUnusable and StoreNotReconciled for a store that takes no change at the beginning, and StoreTooNew as
-    soon as a newer vgpuctl has upgraded it: the hosts are left to the controllers of that one.
+    Raises StoreUnusable and StoreNotReconciled for a store that takes no change at the beginning, and StoreNotTheSame as
+    soon as a newer vgpuctl has upgraded it, or another store is in its place: the hosts are left to the controllers of
+    that one.
     """
     services.store.require_writable()
     with watching(services, stop):
         while not stop.is_set():
             try:
                 tell(run_once(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop))
-            except StoreTooNew:
+            except StoreNotTheSame:
                 raise
             except VgpuctlError as error:
                 services.say(f"this round failed, the next is tried in {interval_s:g} s: {error.message}")
@@ -56,7 +57,7 @@ def run(
 def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None) -> Sequence[Served]:
     """One round: end what is over, repair what dead runs left, then start what fits, in the queue's order.
 
-    Raises StoreUnusable, StoreTooNew and StoreNotReconciled for a store that takes no change.
+    Raises StoreUnusable, StoreNotTheSame and StoreNotReconciled for a store that takes no change.
     """
     services.store.require_writable()
     done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vgpuctl.model.backup import RestoreMark
 from vgpuctl.model.plural import counted
 from vgpuctl.store.controllers import Controller
 from vgpuctl.store.liveness import is_running
@@ -64,6 +65,12 @@ def list_controllers(services: Services, *, has_inventory: bool) -> tuple[Sequen
     every = set(services.hosts()) if has_inventory else {host for one in first for host in one.serves}
     watched = {host for one in listed if one.state is ControllerState.RUNNING for host in one.hosts}
     return sorted(listed, key=lambda one: (one.machine, one.pid)), sorted(every - watched)
+
+
+def restored(services: Services) -> RestoreMark | None:
+    """The mark of a restored store: it does not know who works on the one that was there before."""
+    with services.store.reading() as session:
+        return session.restore_mark()
 
 
 def _read(services: Services) -> list[Controller]:

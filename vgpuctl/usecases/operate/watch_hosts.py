@@ -27,7 +27,7 @@ from vgpuctl.errors import (
     InventoryError,
     LibvirtMissing,
     PythonMissing,
-    StoreTooNew,
+    StoreNotTheSame,
     Unexpected,
     VgpuctlError,
 )
@@ -79,8 +79,8 @@ class Sighting:
 def watching(services: Services, stop: threading.Event) -> Iterator[None]:
     """Watch this controller's part of the hosts during the block, which ends soon after `stop` is set.
 
-    Raises InventoryError without a host to watch. A store that a newer vgpuctl has upgraded sets `stop`, and
-    StoreTooNew is raised at the end of the block.
+    Raises InventoryError without a host to watch. Another store in the place of this one, or one that a newer
+    vgpuctl has upgraded, sets `stop`, and StoreNotTheSame is raised at the end of the block.
     """
     services.hosts()
     services.open_store()
@@ -107,7 +107,7 @@ class _Watch:
         self._hosts: dict[str, _HostWatch] = {}
         self._licences: dict[str, LicenceWatch] = {}
         self._beat_at = -BEAT_S
-        self.refusal: StoreTooNew | None = None
+        self.refusal: StoreNotTheSame | None = None
         """The reason why this vgpuctl may not go on."""
 
     def run(self) -> None:
@@ -123,7 +123,7 @@ class _Watch:
                 if self._record(late):
                     said = None
                 late = []
-            except StoreTooNew as error:
+            except StoreNotTheSame as error:
                 self.refusal = error
                 self._stop.set()
             except VgpuctlError as error:
@@ -159,7 +159,7 @@ class _Watch:
         if not is_beat and not sightings:
             return False
         if is_beat:
-            self._services.store.require_known()
+            self._services.store.require_same()
             self._services.follow_inventory()
         claimed: Collection[str] = self._hosts
         with self._services.store.transaction() as session:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vgpuctl.errors import StoreUnusable, UsageError
+from vgpuctl.errors import StoreNotTheSame, StoreUnusable, UsageError
 from vgpuctl.model.event import Event, EventFilter, events_of_vms
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import printed_name
@@ -45,7 +45,7 @@ def follow_events(
     """Give the last `limit` events that fit, then the new ones as they come, until `stop` is set or `wanted` is over.
 
     A store that does not answer for a while (a fail-over) is asked again; no event is left out or given twice.
-    Raises StoreUnusable when it does not answer at the beginning, and UsageError as check_filter does.
+    Raises StoreUnusable when it does not answer at the beginning, StoreNotTheSame, and UsageError as check_filter does.
     """
     check_filter(services, wanted)
     with services.store.reading() as session:
@@ -59,6 +59,8 @@ def follow_events(
                 is_over = wanted.until is not None and session.now() >= wanted.until
                 newest = session.last_event_id()
                 found = session.next_events(_PAGE, replace(wanted, after_id=max(seen, wanted.after_id)))
+        except StoreNotTheSame:
+            raise
         except StoreUnusable as error:
             if not is_lost:
                 services.say(f"the store does not answer and is asked again: {error.message}")

@@ -9,7 +9,7 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import StoreUnusable, WrongHost
+from vgpuctl.errors import StoreNotTheSame, StoreUnusable, WrongHost
 from vgpuctl.model.host_identity import Marks, boot_mark, find_other, name_mark
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
@@ -49,6 +49,8 @@ def _refuse(services: Services, host: str, seen: Marks) -> None:
                 return
             inventory = set(services.inventory.select(None))
             known = {one.host: _decode(one.content) for one in session.host_records(_KIND) if one.host in inventory}
+    except StoreNotTheSame:
+        raise
     except StoreUnusable:
         return
     other = find_other(host, seen, known)

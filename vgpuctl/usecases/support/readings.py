@@ -6,7 +6,7 @@ A store that cannot be written ends no command that reads.
 
 from collections.abc import Callable
 
-from vgpuctl.errors import StoreUnusable
+from vgpuctl.errors import StoreNotTheSame, StoreUnusable
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 
@@ -24,6 +24,8 @@ def keep_reading(services: Services, what: str, note: Callable[[Session], None])
             services.has_warned_of_store = False
             return
         reason = f"{services.store.name}: {reason}"
+    except StoreNotTheSame:
+        raise
     except StoreUnusable as error:
         reason = error.message + (f" ({error.hint})" if error.hint else "")
     if not services.has_warned_of_store:

@@ -39,7 +39,10 @@ from vgpuctl.usecases.vm.delete_vm import delete_vm
 
 @dataclass(frozen=True)
 class Belongings:
-    """The objects of a tenant. disks: data disks that are to outlive their VMs, with a VM or without."""
+    """The objects of a tenant. disks: data disks that are to outlive their VMs, with a VM or without.
+
+    roles: of the database, which read the tenant's rows.
+    """
 
     tenant: str
     vms: tuple[Vm, ...]
@@ -52,6 +55,7 @@ class Belongings:
     disks: tuple[Volume, ...] = ()
     node_pools: tuple[NodePool, ...] = ()
     deleted_vms: tuple[KeptVm, ...] = ()
+    roles: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
@@ -66,6 +70,7 @@ class Belongings:
             *(f"network {network.request.name} ({network.request.cidr})" for network in self.networks),
             *(f"grant of pool {pool}" for pool in self.pools),
             *(f"quota of {quota}" for quota in self.quotas),
+            *(f"rights of the database role {role}" for role in self.roles),
         ]
 
 
@@ -85,6 +90,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(one for one in session.volumes(tenant=tenant) if one.keep),
             tuple(session.node_pools(tenant)),
             tuple(session.kept_vms(tenant=tenant)),
+            tuple(session.roles_of(tenant)),
         )
 
 
@@ -135,6 +141,7 @@ def offboard_tenant(
         with services.store.transaction() as session:
             for pool in found.pools:
                 record_grant(session, pool, tenant, revoke=True)
+            session.end_roles_of(tenant)
             policy = session.tenant(tenant).policy
             if policy != USUAL_POLICY:
                 session.set_policy(tenant, USUAL_POLICY)

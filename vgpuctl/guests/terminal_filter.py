@@ -1,108 +1,150 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes out of a guest's output what acts outside the window: titles, clipboard, printing, window operations.
+"""Lets of a guest's output through what draws in its window: text, colours, cursor movements, a few modes.
 
-Text, colours and cursor movements stay, so that a login, an editor or an installer looks as it should. Sources:
-ECMA-48 (control strings, CSI), xterm's ctlseqs (OSC 52, window operations, media copy).
+It is the parser that terminals have, and what it lets through it writes anew: whole characters, single controls, whole
+sequences. So what a terminal makes of the output does not depend on how it treats what was left out. Titles, clipboard,
+printing, answers of the terminal, programmed keys, mouse reports and files are in no row of the tables below.
+Sources: Paul Williams, "A parser for DEC's ANSI-compatible video terminals" (the states); ECMA-48; xterm's ctlseqs.
 """
 
+import codecs
+import re
 from enum import Enum, auto
 
-_ESCAPE = 0x1B
-_BELL = 0x07
-_CANCELS = (0x18, 0x1A)
-# ESC P, X, ], ^, _: device control, start of string, operating system command, privacy message, application command.
-_STRINGS = b"PX]^_"
-# CSI … t moves, resizes and names the window; CSI … i prints.
-_REFUSED_FINALS = b"ti"
-_LONGEST_SEQUENCE = 64
+_CONTROLS = frozenset("\a\b\t\n\v\f\r\x0e\x0f")
+"""BEL to SI. The others do nothing in a terminal, ask for an answer (ENQ) or stop the line (XOFF)."""
+_CANCELS = frozenset("\x18\x1a")
+_ESCAPE, _DELETE = "\x1b", "\x7f"
+_AFTER_ESCAPE = frozenset("78DEHMc=>")
+"""Save and restore the cursor, index, next line, set a tab, reverse index, reset, keypad."""
+_WITH_INTERMEDIATE = {
+    **dict.fromkeys("()", frozenset("0AB")),  # character sets: line drawing, British, ASCII
+    "#": frozenset("34568"),  # double lines, test pattern
+}
+_FINALS = {
+    "": frozenset("@ABCDEFGHIJKLMPSTXZ`abdefgmrsu"),
+    "?": frozenset("JK"),
+    " ": frozenset("q"),  # the cursor's form
+    "!": frozenset("p"),  # soft reset
+}
+"""Of control sequences (CSI), by what stands before the parameters or behind them."""
+_MODES = {
+    "": frozenset({4, 20}),  # insert, new line
+    # Cursor keys, origin, wrapping, blinking and shown cursor, the other screen in its three forms, bracketed paste.
+    "?": frozenset({1, 6, 7, 12, 25, 47, 1047, 1048, 1049, 2004}),
+}
+"""Those that `h` sets and `l` resets."""
+_STRINGS = frozenset("PX]^_")
+"""After ESC: device control, start of string, operating system command, privacy message, application command."""
+_MOST_PARAMETERS = 64
+_SEQUENCE = re.compile(r"([<=>?]?)([0-9;:]*)([ -/]*)")
+"""All between CSI and the last character: a private mark, parameters, intermediate characters."""
+_SET_AT_FIRST = frozenset({("?", 7), ("?", 25)})
 
 
 class _State(Enum):
-    TEXT = auto()
+    GROUND = auto()
     ESCAPE = auto()
-    SEQUENCE = auto()
+    CONTROL_SEQUENCE = auto()
     STRING = auto()
-    STRING_ESCAPE = auto()
-    C1 = auto()
 
 
 class TerminalFilter:
-    """One stream; sequences may be cut anywhere between two calls of `feed`."""
+    """One stream; characters and sequences may be cut anywhere between two calls of `feed`.
 
-    def __init__(self) -> None:
-        self._state = _State.TEXT
-        self._held = bytearray()
+    encoding: of the terminal; what it has not is a question mark. Bytes of UTF-8 would be C1 controls to another one.
+    """
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._changed: dict[tuple[str, int], bool] = {}
+        self._state = _State.GROUND
+        self._held = ""
 
     def feed(self, data: bytes) -> bytes:
         """Return what of `data`, and of what was held back before, may reach the terminal."""
-        shown = bytearray()
-        for byte in data:
-            self._take(byte, shown)
-        return bytes(shown)
+        shown: list[str] = []
+        for character in self._decoder.decode(data):
+            # C1 as one character stands for ESC and the character 0x40 below (ECMA-48, 5.3).
+            if "\x80" <= character <= "\x9f":
+                self._begin_escape()
+                character = chr(ord(character) - 0x40)
+            self._take(character, shown)
+        return "".join(shown).encode(self._encoding, "replace")
 
-    def _take(self, byte: int, shown: bytearray) -> None:
-        state = self._state
-        if state in (_State.STRING, _State.STRING_ESCAPE):
-            self._take_in_string(byte)
-        elif state is _State.SEQUENCE:
-            self._take_in_sequence(byte, shown)
-        elif state is _State.ESCAPE:
-            self._take_after_escape(byte, shown)
-        elif state is _State.C1:
-            self._take_after_c2(byte, shown)
-        elif byte == _ESCAPE:
-            self._hold(byte, _State.ESCAPE)
-        elif byte == 0xC2:
-            # In UTF-8, C2 80 to C2 9F are the C1 controls.
-            self._hold(byte, _State.C1)
+    def leave(self) -> bytes:
+        """Return what gives the terminal back to its user: modes, colours, character set and keypad as at first."""
+        back = [
+            f"{_ESCAPE}[{private}{mode}{'l' if is_set else 'h'}" for (private, mode), is_set in self._changed.items()
+        ]
+        self._changed.clear()
+        return "".join([*back, f"{_ESCAPE}(B\x0f{_ESCAPE}>{_ESCAPE}[m"]).encode()
+
+    def _take(self, character: str, shown: list[str]) -> None:
+        if character == _ESCAPE:
+            self._begin_escape()
+        elif character in _CANCELS:
+            self._state = _State.GROUND
+        elif self._state is _State.STRING:
+            if character == "\a":
+                self._state = _State.GROUND
+        elif character < " ":
+            # A terminal obeys a control in the middle of a sequence, and reads on.
+            shown += [character] if character in _CONTROLS else []
+        elif character == _DELETE:
+            pass
+        elif self._state is _State.GROUND:
+            shown.append(character)
+        elif character > _DELETE:  # no part of a sequence: terminals differ in what they do now
+            self._state = _State.GROUND
+            shown.append(character)
+        elif self._state is _State.ESCAPE:
+            self._take_after_escape(character, shown)
         else:
-            shown.append(byte)
+            self._take_in_control_sequence(character, shown)
 
-    def _take_in_string(self, byte: int) -> None:
-        if byte == _BELL or byte in _CANCELS or (self._state is _State.STRING_ESCAPE and byte == ord("\\")):
-            self._state = _State.TEXT
-        else:
-            self._state = _State.STRING_ESCAPE if byte == _ESCAPE else _State.STRING
+    def _begin_escape(self) -> None:
+        self._state = _State.ESCAPE
+        self._held = ""
 
-    def _take_in_sequence(self, byte: int, shown: bytearray) -> None:
-        if byte == _ESCAPE:
-            self._held.clear()
-            self._hold(byte, _State.ESCAPE)
-        elif byte < 0x20:
-            # A terminal obeys a control in the middle of a sequence and reads on.
-            shown.append(byte)
-        elif 0x40 <= byte <= 0x7E or len(self._held) > _LONGEST_SEQUENCE:
-            self._held.append(byte)
-            if byte not in _REFUSED_FINALS and len(self._held) <= _LONGEST_SEQUENCE:
-                shown += self._held
-            self._release()
-        else:
-            self._held.append(byte)
-
-    def _take_after_escape(self, byte: int, shown: bytearray) -> None:
-        if byte in _STRINGS:
-            self._held.clear()
+    def _take_after_escape(self, character: str, shown: list[str]) -> None:
+        if character < "0":
+            self._held += character
+        elif not self._held and character in _STRINGS:
             self._state = _State.STRING
-        elif byte == ord("["):
-            self._hold(byte, _State.SEQUENCE)
-        elif byte == _ESCAPE:
-            self._held[:] = b"\x1b"
+        elif not self._held and character == "[":
+            self._state = _State.CONTROL_SEQUENCE
         else:
-            self._held.append(byte)
-            shown += self._held
-            self._release()
+            self._state = _State.GROUND
+            if character in (_WITH_INTERMEDIATE.get(self._held, ()) if self._held else _AFTER_ESCAPE):
+                shown.append(f"{_ESCAPE}{self._held}{character}")
 
-    def _take_after_c2(self, byte: int, shown: bytearray) -> None:
-        is_control = 0x80 <= byte <= 0x9F
-        self._release()
-        if not is_control:
-            shown.append(0xC2)
-            self._take(byte, shown)
+    def _take_in_control_sequence(self, character: str, shown: list[str]) -> None:
+        if character < "@":
+            if len(self._held) <= _MOST_PARAMETERS:
+                self._held += character
+            return
+        self._state = _State.GROUND
+        found = _SEQUENCE.fullmatch(self._held)
+        if found is None or len(self._held) > _MOST_PARAMETERS:
+            return
+        private, parameters, intermediate = found.groups()
+        if character in "hl" and not intermediate:
+            parameters = self._allowed_modes(private, parameters, is_set=character == "h")
+            is_allowed = parameters != ""
+        else:
+            is_allowed = character in _FINALS.get(private + intermediate, ())
+            is_allowed &= character not in "Tsu" or ";" not in parameters  # of mouse tracking and of margins
+        if is_allowed:
+            shown.append(f"{_ESCAPE}[{private}{parameters}{intermediate}{character}")
 
-    def _hold(self, byte: int, state: _State) -> None:
-        self._held.append(byte)
-        self._state = state
-
-    def _release(self) -> None:
-        self._held.clear()
-        self._state = _State.TEXT
+    def _allowed_modes(self, private: str, parameters: str, *, is_set: bool) -> str:
+        """The modes of a list that are let through, as a list. They are remembered for `leave`."""
+        known = _MODES.get(private, frozenset())
+        modes = [int(one) for one in parameters.split(";") if one.isdigit() and int(one) in known]
+        for mode in modes:
+            self._changed.pop((private, mode), None)
+            if is_set != ((private, mode) in _SET_AT_FIRST):
+                self._changed[private, mode] = is_set
+        return ";".join(map(str, modes))

@@ -11,9 +11,10 @@ from vgpuctl.sharing.bound_by_libvirt import drivers_of
 from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kinds import kind_of, live_gpu
-from vgpuctl.sharing.occupancy import gpu_at, vf_at
+from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.sharing.params import params_on
 from vgpuctl.sharing.plan import Plan
+from vgpuctl.sharing.share_on_host import is_unread
 
 
 def check_share(wanted: Share, facts: HostFacts, rules: HostRules = NO_RULES) -> str | None:
@@ -52,7 +53,7 @@ def check_rules(wanted: Share, facts: HostFacts, rules: HostRules, *, is_kept: b
     return kind_of(wanted.sharing).refuse_declared(declared_of(gpu, facts.gpus, rules.declared), gpu, wanted.profile)
 
 
-def check_kept(held: Share, facts: HostFacts, rules: HostRules) -> str | None:
+def check_kept(held: Share, facts: HostFacts, rules: HostRules = NO_RULES) -> str | None:
     """Say why a stopped VM cannot start with a share that it kept: the rules have changed, or others use it by now."""
     refusal = check_rules(held, facts, rules, is_kept=True)
     gpu = gpu_at(facts, held.gpu)
@@ -129,14 +130,3 @@ def find_unreturned(held: Share, facts: HostFacts) -> str | None:
         if function in drivers and drivers[function] != first
     ]
     return ", ".join(away) or None
-
-
-def is_unread(facts: HostFacts, held: Share) -> bool:
-    """True if the facts do not show a device since it could not be read."""
-    if any(one.address in (held.gpu, held.function) for one in facts.unread_functions):
-        return True
-    gpu = gpu_at(facts, held.gpu)
-    function = vf_at(gpu, held.function) if gpu is not None else None
-    if function is not None:
-        return function.problem is not None
-    return gpu is not None and bool(gpu.unread) and kind_of(held.sharing).is_on_vf and not gpu.vfs

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparison of a share with the live host, which several kinds make before anything is written."""
 
+from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import VfState, describe, state_of
 from vgpuctl.catalog import short_name
@@ -35,6 +36,22 @@ def vf_surprise(share: Share, live: LiveGpu) -> str | None:
         if existing.function == function.address:
             return f"VF {function.address} carries a vGPU already (type {existing.type_id or 'unknown'})"
     return None
+
+
+def instance_surprise(share: Share, gpu: Gpu) -> str | None:
+    """Why no vGPU of the share's type can be made now: it needs a MIG instance that is not there, or MIG is on."""
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    known = None if board is None else catalog.type_by_name(board, share.profile)
+    if known is None:
+        return None
+    if not known.is_mig_backed:
+        return f"MIG of GPU {gpu.address} is on, so it makes no {known.name}" if gpu.mig_mode == "enabled" else None
+    if any(one.profile == known.gi_profile for one in (gpu.mig.instances if gpu.mig else ())):
+        return None
+    return (
+        f"GPU {gpu.address} has no MIG instance {known.gi_profile}, which {known.name} needs; "
+        "`vgpuctl apply-hosts` makes those of the layout"
+    )
 
 
 def carrier_surprise(share: Share, gpu: Gpu) -> str | None:

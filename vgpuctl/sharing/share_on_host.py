@@ -4,8 +4,12 @@
 from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
-from vgpuctl.model.lease import Share
-from vgpuctl.sharing.kinds import existing_vgpus
+from vgpuctl.model.gpu_positions import placed_gpus
+from vgpuctl.model.lease import Lease, Share
+from vgpuctl.model.vm import Vm
+from vgpuctl.sharing.kinds import existing_vgpus, kind_of
+from vgpuctl.sharing.matching import can_be_of
+from vgpuctl.sharing.occupancy import gpu_at, vf_at
 
 
 def holders_of(facts: HostFacts, share: Share) -> Sequence[Holder] | None:
@@ -22,6 +26,38 @@ def holders_of(facts: HostFacts, share: Share) -> Sequence[Holder] | None:
                 if vf.address == share.function and _is_made(gpu, share):
                     return vf.holders
     return None
+
+
+def missing_card(vm: Vm, lease: Lease, facts: HostFacts) -> str | None:
+    """Say that the card of a VM's share is gone from its slot, or that another model is there now; None if neither."""
+    gpu = gpu_at(facts, lease.share.gpu)
+    if gpu is None:
+        return f"the host has no GPU at {lease.share.gpu} any more"
+    board = next((one.board for one in placed_gpus(vm.request.gpus) if one.position == lease.index), None)
+    if not can_be_of(lease.share, gpu, board):
+        return f"another card is at {gpu.address} now: {gpu.name or gpu.device_id}"
+    return None
+
+
+def is_lost(vm: Vm, lease: Lease, facts: HostFacts) -> bool:
+    """True if the host does not have the device of a VM's share; False where it could not be read."""
+    gpu = gpu_at(facts, lease.share.gpu)
+    if is_unread(facts, lease.share) or (gpu is not None and gpu.unread):
+        return False
+    if holders_of(facts, lease.share) is None:
+        return not facts.unread_functions
+    return missing_card(vm, lease, facts) is not None
+
+
+def is_unread(facts: HostFacts, held: Share) -> bool:
+    """True if the facts do not show a device since it could not be read."""
+    if any(one.address in (held.gpu, held.function) for one in facts.unread_functions):
+        return True
+    gpu = gpu_at(facts, held.gpu)
+    function = vf_at(gpu, held.function) if gpu is not None else None
+    if function is not None:
+        return function.problem is not None
+    return gpu is not None and bool(gpu.unread) and kind_of(held.sharing).is_on_vf and not gpu.vfs
 
 
 def _is_made(gpu: Gpu, share: Share) -> bool:

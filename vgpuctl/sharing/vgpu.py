@@ -20,7 +20,7 @@ from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of
 from vgpuctl.sharing.guest_drivers import refuse_guest_driver
 from vgpuctl.sharing.hot_plug import HotPlug, PlugTime
 from vgpuctl.sharing.kind import Takes
-from vgpuctl.sharing.live_checks import carrier_surprise, type_surprise, vf_surprise
+from vgpuctl.sharing.live_checks import carrier_surprise, instance_surprise, type_surprise, vf_surprise
 from vgpuctl.sharing.mixed_size import first_start
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
@@ -143,8 +143,16 @@ class Vgpu(ABC):
         return surprise or type_surprise(share, live.gpu)
 
     def check_kept(self, held: Share, live: LiveGpu) -> str | None:
-        """A vGPU that a VM kept is nobody else's."""
-        return None
+        """A vGPU that a VM kept is nobody else's.
+
+        Where a reboot has taken it, its VF may carry another one by now, and a MIG instance may be missing.
+        """
+        if any((one.vfio_device, one.type_id) == (held.vfio_device, held.type_id) for one in live.vgpus):
+            return None
+        other = next((one for one in live.vgpus if self.is_on_vf and one.function == held.function), None)
+        if other is not None:
+            return f"its VF {held.function} carries a vGPU of type {other.type_id} now, which is not the VM's"
+        return instance_surprise(held, live.gpu)
 
     def with_first_drivers(self, share: Share, gpu: Gpu) -> Share:
         """The function stays on its driver."""

@@ -85,8 +85,11 @@ def test_a_share_whose_card_is_in_another_slot_is_lost_and_the_vm_is_placed_anew
     refused = operator.is_refused(*START)
     assert (refused["reference"], SHARED in refused["message"]) == ("state", True), refused
     assert "--hold release" in refused["hint"]
-    assert operator.json("repair") == []
+    repaired = operator.run("repair")
+    assert repaired.code == 10 and f"the host has no GPU at {SHARED} any more" in repaired.out
+    assert "it stays promised" in repaired.out and "--hold release" in repaired.out
     operator.does("stop-vm", "web", *ACME, "--hold", "release", "--timeout", "0")
+    assert operator.json("repair") == []
     folder = lab.LabFolder(operator.home / "lab")
     enable = lab.simulated.shell_command(HOST, ("sriov-manage", "-e", "0000:61:00.0"), folder=folder)
     subprocess.run(enable, check=True, capture_output=True, timeout=60)
@@ -102,6 +105,10 @@ def test_a_vm_gets_no_other_card_that_is_in_its_slot_now(operator: Operator) -> 
     refused = operator.is_refused(*START)
     assert (refused["reference"], WHOLE in refused["message"]) == ("state", True), refused
     assert "another card" in refused["message"], refused
+    assert operator.json("list-vms")[0]["shares"][0]["state"] == "lost"
+    repaired = operator.run("repair")
+    assert repaired.code == 10 and "another card" in repaired.out
+    assert f"cannot be made again: another card is at {WHOLE}" in operator.does("show-vm", "web", *ACME).out
     operator.does("stop-vm", "web", *ACME, "--hold", "release", "--timeout", "0")
     operator.does(*START)
     (listed,) = operator.json("list-vms")

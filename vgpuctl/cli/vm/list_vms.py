@@ -9,6 +9,7 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.services import report_failures
 from vgpuctl.cli.support.state_colours import colour_of_state
 from vgpuctl.model.units import format_mib, parse_mib
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm, VmState
     from vgpuctl.usecases.support.observations import Observation
     from vgpuctl.usecases.vm.list_vms import VmRow
+
+
+_REMEDY = "`vgpuctl repair` makes their devices again, or says why it cannot"
 
 
 class JsonVm(TypedDict):
@@ -80,7 +84,12 @@ def _state(row: "VmRow") -> str:
         return "queued" + ("" if row.queued is None or row.queued.reason is None else f": {row.queued.reason}")
     vm = row.listed.vm
     waits = "" if row.queued is None else ", queued to start again"
-    return row.state + waits + (f": {vm.problem}" if vm.problem else "") + _notice(vm)
+    lost = "" if not row.lost else "; share lost" if row.lost == 1 else f"; {row.lost} shares lost"
+    return row.state + lost + waits + (f": {vm.problem}" if vm.problem else "") + _notice(vm)
+
+
+def _host(row: "VmRow") -> str | None:
+    return None if row.listed is None else row.listed.vm.host
 
 
 def _shares(row: "VmRow") -> tuple[str, ...] | None:
@@ -99,7 +108,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
         Column("TENANT", lambda one: one.request.tenant),
         Column("VM", lambda one: one.request.name),
         Column("STATE", _state, is_text=True, colour=lambda one: colour_of_state(_state(one))),
-        Column("HOST", lambda one: one.listed and one.listed.vm.host),
+        Column("HOST", _host),
         Column("VCPUS", lambda one: one.request.vcpus, drops=2),
         Column(
             "MEMORY",
@@ -124,7 +133,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
 @options.tenant_filter
 @click.option("--host", metavar="NAME", help="Only VMs on this host.")
 @click.option("--node-pool", metavar="NAME", help="Only nodes of this pool; needs --tenant.")
-@click.option("--refresh", is_flag=True, help="Ask the libvirt of their hosts for the present states first.")
+@click.option("--refresh", is_flag=True, help="Ask their hosts for the present states first.")
 @options.selector
 @options.one_host
 @options.forks
@@ -153,6 +162,9 @@ def command(
             list_with_queued, opened, tenant=tenant, host=host, node_pool=node_pool, selector=selector
         )
         listed = _LISTING.show(output, wanted)
+    lost = [one for one in listed if one.lost]
+    if lost and output.is_for_people():
+        say(f"shares are lost on {', '.join(sorted({str(_host(one)) for one in lost}))}, but stay promised: {_REMEDY}")
     hosts = {one.listed.vm.host for one in listed if one.listed is not None}
     report_failures(list(failures.items()), answered=len(hosts - set(failures)))
 

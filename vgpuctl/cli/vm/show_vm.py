@@ -190,9 +190,10 @@ def _licence(shown: "ShownVm") -> str:
 def _print_shares(shown: "ShownVm") -> None:
     is_asked = len(shown.holders) == len(shown.leases)
     all_holders = shown.holders if is_asked else ((),) * len(shown.leases)
-    rows = zip(shown.leases, all_holders, shown.shares_seen, shown.closed, shown.vgpu_params, strict=True)
+    not_again = shown.not_again or (None,) * len(shown.leases)
+    rows = zip(shown.leases, all_holders, shown.shares_seen, not_again, shown.closed, shown.vgpu_params, strict=True)
     is_numbered = [lease.index for lease in shown.leases] != [0]
-    for lease, holders, seen, closed, params in rows:
+    for lease, holders, seen, reason, closed, params in rows:
         share, problem = lease.share, f", {lease.problem}" if lease.problem else ""
         number = f"{lease.index:<4}" if is_numbered else "    "
         print_line(f"share {number}{share.profile} ({share.sharing}) on {share.function}, lease {lease.state}{problem}")
@@ -205,12 +206,20 @@ def _print_shares(shown: "ShownVm") -> None:
         elif holders is None and lease.state == "reserved":
             print_line("          not made yet")
         elif holders is None:
-            print_line("          not on the host any more (rebooted?); start-vm makes it again")
+            gone = f"lost: not on {lease.host} any more (rebooted?), and stays promised"
+            print_line(f"          {gone}; {_way_back(shown, reason)}")
         else:
             held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
             print_line(f"          held by {held}")
         if closed is not None:
             print_line(f"          closed: {closed}")
+
+
+def _way_back(shown: "ShownVm", reason: str | None) -> str:
+    """What to do about a share that its host has lost. reason: why its device cannot be made again."""
+    if reason is None:
+        return "`vgpuctl repair` or start-vm makes it again"
+    return f"cannot be made again: {reason}; `vgpuctl stop-vm {shown.vm.printed_name} --hold release` gives it up"
 
 
 def _interface(shown: "ShownInterface") -> str:

@@ -28,20 +28,25 @@ _KINDS: dict[LayoutKind, Callable[[GpuWork, Any], None]] = {
 
 
 def plan_host(
-    layout: HostLayout, facts: HostFacts, leases: Sequence[Lease] = (), made: Collection[str] = ()
+    layout: HostLayout,
+    facts: HostFacts,
+    leases: Sequence[Lease] = (),
+    made: Collection[str] = (),
+    promised: Collection[str] = (),
 ) -> HostPlan:
     """Plan the way from the host as read to its declared layout. Equal input, equal plan.
 
     leases: those of this host, so that what a step disturbs can be named. made: mdev UUIDs and VF addresses of shares
     that a layout made before; of these, and of no other vGPU, idle ones are deleted where they are too many or in
-    the way. A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
+    the way. promised: functions whose vGPUs a boot took, and which no share of the layout gets.
+    A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
     A GPU that no entry matches is left alone; a GPU with an obstacle gets no steps, while the other GPUs do. Steps are
     ordered by phase, then by GPU. Where `later` is not empty, read the host and plan again after the steps.
     """
     around = plan_around(layout, facts)
     hidden = _hidden_by_vms(facts, layout, leases)
     found = [
-        _plan_gpu(gpu, layout, leases, made, facts.hostname)
+        _plan_gpu(gpu, layout, leases, made, promised, facts.hostname)
         for gpu in sorted(facts.gpus, key=lambda one: one.address)
         if gpu.address not in hidden
     ]
@@ -71,13 +76,16 @@ def plan_host(
     )
 
 
-def leases_in_the_way(layout: HostLayout, facts: HostFacts, leases: Sequence[Lease]) -> list[Lease]:
-    """The leases that steps of a host which was just booted can disturb.
+def leases_in_the_way(
+    layout: HostLayout, facts: HostFacts, leases: Sequence[Lease], *, after_boot: bool = False
+) -> list[Lease]:
+    """The leases that steps of a host can disturb.
 
-    Left out are those whose device the boot took and that the declared layout serves: the steps take nothing from
-    them, and their devices can be made again only after the steps.
+    Left out are those whose device a boot took and that the declared layout serves: the steps take nothing from
+    them, and their devices can be made again only after the steps. after_boot: the host was just booted, so that the
+    boot took also what is promised and not noted as made.
     """
-    return [one for one in leases if not _waits_for(layout, facts, one)]
+    return [one for one in leases if not ((after_boot or one.state.is_attached()) and _waits_for(layout, facts, one))]
 
 
 def _waits_for(layout: HostLayout, facts: HostFacts, lease: Lease) -> bool:
@@ -89,12 +97,17 @@ def _waits_for(layout: HostLayout, facts: HostFacts, lease: Lease) -> bool:
 
 
 def _plan_gpu(
-    gpu: Gpu, layout: HostLayout, leases: Sequence[Lease], made: Collection[str], hostname: str
+    gpu: Gpu,
+    layout: HostLayout,
+    leases: Sequence[Lease],
+    made: Collection[str],
+    promised: Collection[str],
+    hostname: str,
 ) -> GpuWork | None:
     entries = entries_for(gpu, layout.gpus)
     if not entries:
         return None
-    work = GpuWork(gpu, entries[0], leases, made, hostname=hostname)
+    work = GpuWork(gpu, entries[0], leases, made, promised, hostname=hostname)
     if len(entries) > 1:
         places = " and ".join(f"{entry.match} ({entry.origin or 'no origin'})" for entry in entries)
         work.block("ambiguous", f"{gpu.address} is meant by {places}", remedy="leave one of them")
@@ -106,7 +119,7 @@ def _plan_gpu(
     idle = list(work.idle_shares)
     _KINDS[work.entry.layout.kind](work, work.entry.layout)
     if idle and work.obstacles and all(one.code == "mig-in-use" for one in work.obstacles):
-        return _only_tear_down(work, GpuWork(gpu, entries[0], leases, made, hostname=hostname))
+        return _only_tear_down(work, GpuWork(gpu, entries[0], leases, made, promised, hostname=hostname))
     return work
 
 

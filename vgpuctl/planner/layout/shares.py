@@ -140,7 +140,9 @@ def _make(
 
 
 def _free_functions(work: GpuWork) -> Iterator[str]:
-    taken = {user.device for user in work.users} | {vgpu.function for vgpu in existing_vgpus(work.gpu)}
+    taken = {*work.promised, *(user.device for user in work.users)} | {
+        vgpu.function for vgpu in existing_vgpus(work.gpu)
+    }
     for function in work.gpu.vfs:
         is_free = not (function.holders or function.problem)
         can_carry = not work.is_nvidia or is_usable(function)

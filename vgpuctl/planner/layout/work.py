@@ -21,14 +21,23 @@ class GpuWork:
 
     vf_count, instances, heterogeneous, users: as they will be after the steps so far. idle_shares: vGPUs that a layout
     made and nobody uses; they are not among the users. is_rebuilt: what a driver offers is another after the steps.
+    promised: functions that no share of the layout gets, since a VM's comes back there.
     sick_vfs: states of the VFs that cannot carry a vGPU, until a step recreates all.
     """
 
     def __init__(
-        self, gpu: Gpu, entry: GpuLayout, leases: Sequence[Lease], made: Collection[str], *, hostname: str
+        self,
+        gpu: Gpu,
+        entry: GpuLayout,
+        leases: Sequence[Lease],
+        made: Collection[str],
+        promised: Collection[str] = (),
+        *,
+        hostname: str,
     ) -> None:
         self.gpu = gpu
         self.entry = entry
+        self.promised = promised
         self.hostname = hostname
         self.board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
         self.name = self.board.name if self.board else gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"

@@ -51,10 +51,14 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
 
 
 def read_and_plan(services: Services, name: str, layout: HostLayout, *, after_boot: bool = False) -> PlannedHost:
-    """Read one host now and plan it. after_boot: shares that a boot took are not in the way of the layout."""
+    """Read one host now and plan it. Shares that a boot took are not in the way of the layout.
+
+    after_boot: it was just booted, so that the boot took also what is promised and not noted as made.
+    """
     facts = read_facts(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    if after_boot:
-        leases = leases_in_the_way(layout, facts, leases)
-    return PlannedHost(name, layout, facts, plan_host(layout, facts, leases, shares_made(services, name, facts)))
+    in_the_way = leases_in_the_way(layout, facts, leases, after_boot=after_boot)
+    promised = {one.share.function for one in leases if one not in in_the_way}
+    plan = plan_host(layout, facts, in_the_way, shares_made(services, name, facts), promised)
+    return PlannedHost(name, layout, facts, plan)

@@ -9,7 +9,7 @@ import threading
 
 import msgspec
 
-from vgpuctl.errors import ConcurrentChange, HostUnreachable, Interrupted, InventoryError, VgpuctlError
+from vgpuctl.errors import CommandTimedOut, ConcurrentChange, HostUnreachable, Interrupted, InventoryError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.natural_order import natural_path
@@ -85,7 +85,8 @@ def _has_to_run(vm: Vm, seen: Seen) -> bool:
 def _restore(services: Services, host: str, vms: list[Vm], stop: threading.Event) -> None:
     """Bring a host back into its layout, then the shares of its VMs. Each failure is an event.
 
-    Raises HostUnreachable and ConcurrentChange where the layout has to wait: the next look tries it again.
+    Raises HostUnreachable, and ConcurrentChange where the layout has to wait: the next look tries it again. So does
+    CommandTimedOut of a share, whose host may have been cut off.
     """
     declared = None
     try:
@@ -104,6 +105,9 @@ def _restore(services: Services, host: str, vms: list[Vm], stop: threading.Event
             restore_shares(services, vm)
         except ConcurrentChange:
             continue  # A command is at work on it.
+        except (HostUnreachable, CommandTimedOut):
+            services.forget_host(host)
+            raise  # The next look finds this boot not brought back yet.
         except VgpuctlError as error:
             _tell(services, EventKind.SHARE_NOT_RESTORED, vm.printed_name, error, host=host, tenant=vm.request.tenant)
 

@@ -19,6 +19,7 @@ from vgpuctl.usecases.image.answers import answers_of
 from vgpuctl.usecases.network.detached_ports import detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.share.release import release_shares
+from vgpuctl.usecases.share.repair_shares import repair_shares
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.licences import settle_seats
 from vgpuctl.usecases.support.operations import may_run, operation
@@ -98,6 +99,8 @@ def repair(
             continue
         repairs.append(Repair(vm.printed_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     repairs.extend(_finish_moves(services, vms, dry_run=dry_run))
+    answering = {vm.uuid for vm in idle if vm.host not in silent}
+    repairs.extend(Repair(*row) for row in repair_shares(services, answering, dry_run=dry_run))
     repairs.extend(_free_disks(services, {vm.uuid for vm in vms} - busy, dry_run=dry_run))
     known = {vm.uuid for vm in vms}
     for lease in (lease for lease in leases if lease.vm_uuid not in known):

@@ -1,17 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the shares of a VM that is off, from its leases: on a host that was booted, or on one that it has moved to."""
+"""Making the shares of a VM that is off, from its leases: on a host that was booted, or on one that it has moved to.
 
+A lease is the promise of a share, whether or not its device is there: a reboot of the host takes the device and leaves
+the promise, which nobody else gets. Only a command that gives up the shares ends it.
+"""
+
+from collections.abc import Sequence
+
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.usecases.share.shares import plan_leases, refuse_kept, refuse_other_card, take_steps
+from vgpuctl.sharing.share_on_host import is_lost
+from vgpuctl.usecases.share.shares import describe_share, plan_leases, refuse_kept, refuse_other_card, take_steps
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 
 
-def restore_shares(services: Services, vm: Vm) -> bool:
-    """Make the shares that a VM which is off keeps, and read them back. Returns whether any was missing.
+def lost_shares(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> tuple[Lease, ...]:
+    """The leases of a VM whose devices its host does not have, although they were made."""
+    return tuple(one for one in leases if one.state.is_attached() and is_lost(vm, one, facts))
+
+
+def say_made_again(services: Services, vm: Vm, lost: Sequence[Lease]) -> None:
+    """Say which shares of a VM its host had lost, and has again."""
+    for lease in lost:
+        services.say(f"{vm.printed_name}: {describe_share(lease)} was lost on {vm.host}, and is made again")
+
+
+def restore_shares(services: Services, vm: Vm, *, dry_run: bool = False) -> None:
+    """Make the shares that a VM which is off keeps, and read them back. dry_run: only look what speaks against it.
 
     Raises ConcurrentChange while a command works on the VM, StateError for a share that must not serve it now, and the
     host's errors.
@@ -22,22 +41,23 @@ def restore_shares(services: Services, vm: Vm) -> bool:
             leases = [one for one in session.leases(vm_uuid=vm.uuid) if _is_kept(vm, one)]
         state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
         if not leases or (state is not None and state.is_active()):
-            return False
+            return
         facts = host.agent.facts()
         refuse_other_card(vm, leases, facts)
         rules = rules_of(services, vm.host)
         steps, _undo = plan_leases(vm, leases, facts, rules)
         promised = [one for one in leases if one.state is LeaseState.RESERVED]
         if not steps and not promised:
-            return False
+            return
         refuse_kept(leases, facts, rules)
+        if dry_run:
+            return
         take_steps(host, steps)
         facts = host.agent.facts()
         with services.store.transaction() as session:
             for lease in promised:
                 session.set_lease_state(lease.id, LeaseState.BUILT)
             note_facts(session, vm.host, facts)
-    return True
 
 
 def _is_kept(vm: Vm, lease: Lease) -> bool:

@@ -29,8 +29,7 @@ from vgpuctl.planner.plan import check_kept, check_share, params_of, plan_share,
 from vgpuctl.sharing.guest_drivers import GuestVerdict, check_guest
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
-from vgpuctl.sharing.matching import can_be_of
-from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.sharing.share_on_host import missing_card
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 
@@ -85,15 +84,10 @@ def refuse_kept(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> 
 
 def refuse_other_card(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:
     """Raise StateError when the card of a share that a VM kept is gone from its slot, or another model is there now."""
-    requests = {one.position: one for one in placed_gpus(vm.request.gpus)}
     for lease in leases:
-        gpu = gpu_at(facts, lease.share.gpu)
-        if gpu is None:
-            raise _not_startable(lease, f"the host has no GPU at {lease.share.gpu} any more")
-        wanted = requests.get(lease.index)
-        board = None if wanted is None else wanted.board
-        if not can_be_of(lease.share, gpu, board):
-            raise _not_startable(lease, f"another card is at {gpu.address} now: {gpu.name or gpu.device_id}")
+        reason = missing_card(vm, lease, facts)
+        if reason is not None:
+            raise _not_startable(lease, reason)
 
 
 def _not_startable(lease: Lease, reason: str) -> StateError:

@@ -38,7 +38,7 @@ MISSING_KEPT_S = 7 * 86_400.0
 """A GPU that was not seen for so long leaves the record: its card was taken out for good."""
 
 EXPECTED_STATES = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: DomainState.SHUT_OFF}
-_EXPECTED_SHARES = {LeaseState.RUNNING: (HELD,), LeaseState.BUILT: (FREE, LOST)}
+_EXPECTED_SHARES = {LeaseState.RUNNING: HELD, LeaseState.BUILT: FREE}
 _STATE_OF_ERROR: tuple[tuple[type[VgpuctlError], str], ...] = (
     (HostKeyChanged, KEY_CHANGED),
     (HostKeyUnknown, KEY_CHANGED),
@@ -243,20 +243,21 @@ def _gpus(record: Record, facts: HostFacts, now: float, before: HostFacts | None
 
 
 def _shares(record: Record, facts: HostFacts, stored: StoredRows, now: float) -> dict[str, Seen]:
-    from vgpuctl.sharing.share_on_host import holders_of  # every sharing kind, which lists of records do not need
+    # Every sharing kind, which lists of records do not need.
+    from vgpuctl.sharing.share_on_host import holders_of, is_lost
 
-    unread = {gpu.address for gpu in facts.gpus if gpu.unread}
+    vms = {vm.uuid: vm for vm in stored.vms}
     shares = {}
     for lease in stored.leases:
-        before = record.shares.get(lease.id)
+        before, vm = record.shares.get(lease.id), vms.get(lease.vm_uuid)
         holders = holders_of(facts, lease.share)
-        is_unknown = holders is None and (lease.share.gpu in unread or bool(facts.unread_functions))
-        if is_unknown or not lease.state.is_attached():
+        was_lost = vm is not None and is_lost(vm, lease, facts)
+        if (holders is None and not was_lost) or not lease.state.is_attached():
             if before is not None:
                 shares[lease.id] = before
             continue
-        state = LOST if holders is None else _share_state(holders, lease)
-        is_expected = state in _EXPECTED_SHARES[lease.state]
+        state = LOST if holders is None or was_lost else _share_state(holders, lease)
+        is_expected = state == _EXPECTED_SHARES[lease.state]
         as_declared = is_expected or (lease.vm_uuid in stored.busy and _was_declared(before))
         shares[lease.id] = Seen(state, now, as_declared)
     return shares

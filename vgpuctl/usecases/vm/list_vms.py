@@ -51,6 +51,11 @@ class VmRow:
     queued: "QueueEntry | None" = None
 
     @property
+    def lost(self) -> int:
+        """The number of its shares whose devices its host did not have when it was last read."""
+        return 0 if self.listed is None else sum(share.state == "lost" for share in self.listed.shares)
+
+    @property
     def word(self) -> str:
         """The state in one word, as the list begins with it: `queued`, `unknown`, `running`, `stopped`, `shut-off`."""
         from vgpuctl.usecases.support.observations import state_word
@@ -90,13 +95,24 @@ def list_with_queued(
 def refresh_vms(
     services: "Services", *, tenant: str | None, host: str | None, node_pool: str | None = None
 ) -> dict[str, VgpuctlError]:
-    """Ask the libvirt of every host that has such VMs. Returns the errors by host."""
-    from vgpuctl.usecases.support.observations import look
+    """Ask the libvirt of every host that has such VMs, and its agent where one is off and keeps shares.
+
+    The device of a guest that runs is there; that of another may have gone with a reboot. Returns the errors by host.
+    """
+    from vgpuctl.usecases.support.observations import look, observations, read_facts
 
     with services.store.reading() as session:
         refuse_unknown_names(session, tenant, node_pool)
-        names = sorted({vm.host for vm in session.vms(tenant=tenant, host=host)})
-    return look(services, names)
+        vms = session.vms(tenant=tenant, host=host)
+        keeping = {lease.vm_uuid for lease in session.leases() if lease.state.is_attached()}
+    failures = look(services, sorted({vm.host for vm in vms}))
+    with services.store.reading() as session:
+        seen = observations(session, vms)
+    off = {vm.host for vm in vms if vm.uuid in keeping and seen[vm.uuid].state != "running"}
+    for one in services.on_hosts(sorted(off - set(failures)), lambda name: read_facts(services, name)):
+        if one.error is not None:
+            failures[one.name] = one.error
+    return failures
 
 
 def list_vms(

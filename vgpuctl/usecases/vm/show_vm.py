@@ -15,12 +15,13 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.proof import Proof
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
-from vgpuctl.planner.plan import params_of
+from vgpuctl.planner.plan import check_kept, params_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, params_found
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.sharing.share_on_host import holders_of, is_lost, missing_card
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.shown_interfaces import ShownInterface, shown_interfaces
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
@@ -37,6 +38,7 @@ from vgpuctl.usecases.support.observations import (
     observations,
     observed_shares,
     read_domains,
+    read_facts,
 )
 from vgpuctl.usecases.support.restarts import read_restarts
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -69,8 +71,10 @@ class ShownVm:
     guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why libvirt could not be asked; then
     domain_state is unknown, and observation says what was last observed. holders is empty when the agent could not be
     asked. state: the observation in words. shares: of each lease, the last observation of its device; shares_seen: the
-    same in words. closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed
-    host. preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
+    same in words. not_again: of each lease, why its device, which the host has lost, cannot be made again; None where
+    it can, or is there.
+    closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed host.
+    preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
     last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one. vgpu_params: of
     each lease, the parameters of its vGPU as last read; None without any. licence: its seat, also one that is still to
     come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be asked.
@@ -90,6 +94,7 @@ class ShownVm:
     shares: tuple[Observation, ...] = ()
     shares_seen: tuple[str, ...] = ()
     restart: LastRestart | None = None
+    not_again: tuple[str | None, ...] = ()
     closed: tuple[str | None, ...] = ()
     last_hour: LastHour | None = None
     licence: LicenceSeat | None = None
@@ -111,8 +116,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
     shown = _ask_libvirt(services, replace(shown, labels=dict(vm.request.labels)))
     if shown.host_problem is None or services.is_connected(vm.host):
         try:
-            host = services.host(vm.host)
-            shown = replace(shown, holders=tuple(_holders(host, lease) for lease in leases))
+            shown = _ask_kernel(services, shown)
             shown = replace(
                 shown, licence_states=_licence_states(services, vm, leases) if vm.state is VmState.RUNNING else ()
             )
@@ -217,6 +221,30 @@ def _ask_libvirt(services: Services, shown: ShownVm) -> ShownVm:
     except VgpuctlError as error:
         note_failure(services, vm.host, error)
         return replace(shown, host_problem=error.message)
+
+
+def _ask_kernel(services: Services, shown: ShownVm) -> ShownVm:
+    """Ask who holds the devices; of a VM that is off, whether its host still has them."""
+    vm, leases = shown.vm, shown.leases
+    is_off = shown.host_problem is None and shown.domain_state in (None, DomainState.SHUT_OFF, DomainState.CRASHED)
+    if not is_off or not leases:
+        host = services.host(vm.host)
+        return replace(shown, holders=tuple(_holders(host, lease) for lease in leases))
+    facts = read_facts(services, vm.host)
+    found, reasons = [], []
+    for lease in leases:
+        held = None if is_lost(vm, lease, facts) else tuple(holders_of(facts, lease.share) or ())
+        found.append(held)
+        may_be_closed = held is None and lease.state.is_attached()
+        reasons.append(_not_again(services, vm, lease, facts) if may_be_closed else None)
+    return replace(shown, holders=tuple(found), not_again=tuple(reasons))
+
+
+def _not_again(services: Services, vm: Vm, lease: Lease, facts: HostFacts) -> str | None:
+    """Why a lost device cannot be made again. None where the inventory cannot be read: other commands report that."""
+    with contextlib.suppress(InventoryError):
+        return missing_card(vm, lease, facts) or check_kept(lease.share, facts, rules_of(services, vm.host))
+    return None
 
 
 def _holders(host: HostSession, lease: Lease) -> tuple[Holder, ...] | None:

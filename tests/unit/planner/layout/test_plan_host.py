@@ -33,7 +33,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.model.lease import Share
+from vgpuctl.model.lease import LeaseState, Share
 from vgpuctl.planner.layout import HostPlan, Phase, leases_in_the_way, plan_host
 
 A40, T4, A100, FLEX = "nvidia-a40", "nvidia-t4", "nvidia-a100-pcie-40gb", "intel-flex-170"
@@ -398,5 +398,22 @@ def test_shares_that_a_boot_took_are_not_in_the_way_of_the_layout_that_serves_th
     assert plan_host(served, facts, kept).disturbs != ()
     assert leases_in_the_way(served, facts, kept) == []
     assert leases_in_the_way(other, facts, kept) == kept
+    coming = [replace(one, state=LeaseState.RESERVED) for one in kept]
+    assert leases_in_the_way(served, facts, coming) == coming, "another run may be making its device"
+    assert leases_in_the_way(served, facts, coming, after_boot=True) == []
     whole = lease("gpu1", Share(GPU, Sharing.PASSTHROUGH, "passthrough", GPU))
     assert leases_in_the_way(other, facts, [whole]) == [whole], "the card itself is there"
+
+
+def test_no_share_of_the_layout_gets_a_function_that_is_promised() -> None:
+    host, layout = SimulatedHost(SimulatedGpu(A40)), declare(VgpuLayout(shares=(("A40-8Q", 1),)))
+
+    def given(*promised: str) -> list[str]:
+        steps = plan_host(layout, host.facts(), promised=promised).steps
+        return [planned.step.address for planned in steps if isinstance(planned.step, SetVfProfile)]
+
+    host.services["dcgm.service"] = False
+    for planned in plan_host(layout, host.facts()).steps:
+        host.take(planned.step)
+    (first,) = given()
+    assert given(first) not in ([], [first])

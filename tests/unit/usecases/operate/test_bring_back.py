@@ -2,6 +2,7 @@
 """The back-off between the restarts of a VM, and what a boot brings back."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,34 @@ from typing import Any
 import pytest
 
 from tests.unit.fleet_factory import host_facts
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import CommandTimedOut, HostUnreachable, InventoryError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, has_failed
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.store.store import open_store
 from vgpuctl.usecases.operate.bring_back import bring_back
 from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.restarts import FIRST_DELAY_S, LONGEST_DELAY_S, Attempt
+from vgpuctl.usecases.support.restarts import FIRST_DELAY_S, LONGEST_DELAY_S, Attempt, read_restarts
 from vgpuctl.usecases.support.services import Services
 
 AT = 1_000_000.0
+
+
+def services_of(tmp_path: Path, layout: Callable[[object, str], None]) -> Services:
+    """Services with a store, whose inventory declares such layouts."""
+    unused: Any = None
+    inventory: Any = type("Inventory", (), {"layout": layout})()
+    return Services(
+        load_inventory=lambda: inventory,
+        open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
+        store_place=unused,
+        open_session=unused,
+        open_northbound=None,
+        open_authority=unused,
+        limit=None,
+        forks=1,
+        say=unused,
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,19 +58,7 @@ def test_a_layout_with_a_mistake_is_an_event_and_the_boot_goes_on(tmp_path: Path
     def layout(_inventory: object, _host: str) -> None:
         raise InventoryError("host_vars/gpu1.yml:5: vgpu.gpus[0].kind of host 'gpu1' is 'nonsense'")
 
-    unused: Any = None
-    inventory: Any = type("Inventory", (), {"layout": layout})()
-    with Services(
-        load_inventory=lambda: inventory,
-        open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
-        store_place=unused,
-        open_session=unused,
-        open_northbound=None,
-        open_authority=unused,
-        limit=None,
-        forks=1,
-        say=unused,
-    ) as services:
+    with services_of(tmp_path, layout) as services:
         with services.store.transaction() as session:
             for boot in ("first", "second"):
                 note_facts(session, "gpu1", replace(host_facts([]), boot_id=boot))
@@ -59,6 +66,31 @@ def test_a_layout_with_a_mistake_is_an_event_and_the_boot_goes_on(tmp_path: Path
         with services.store.reading() as session:
             (told,) = [one for one in session.events(None) if one.kind == EventKind.LAYOUT_NOT_RESTORED]
     assert "'nonsense'" in told.detail
+
+
+@pytest.mark.parametrize("error", [HostUnreachable("no connection"), CommandTimedOut("no answer")])
+def test_a_cut_while_shares_are_made_again_leaves_the_boot_to_the_next_look(
+    error: VgpuctlError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems: list[VgpuctlError] = [error]
+
+    def restore_shares(_services: Services, _vm: Vm) -> None:
+        if problems:
+            raise problems.pop()
+
+    monkeypatch.setattr("vgpuctl.usecases.operate.bring_back.restore_shares", restore_shares)
+    with services_of(tmp_path, lambda _inventory, _host: None) as services:
+        with services.store.transaction() as session:
+            session.add_tenant("acme")
+            session.add_vm(Vm("uuid-of-web", VmRequest("web", "acme"), "gpu1", VmState.STOPPED))
+            for boot in ("first", "second"):
+                note_facts(session, "gpu1", replace(host_facts([]), boot_id=boot))
+        with pytest.raises(type(error)):
+            bring_back(services, "gpu1", threading.Event())
+        with services.store.reading() as session:
+            assert read_restarts(session, "gpu1").boot_id is None
+        assert bring_back(services, "gpu1", threading.Event()) == "second"
+        assert problems == []
 
 
 @pytest.mark.parametrize(

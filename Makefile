@@ -75,6 +75,7 @@ fail-test: ## Let hosts fail after the side effects of every command; nothing ma
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.failing_hosts --fault reboot
 	@.venv/bin/python -m tests.proof.failing_hosts --fault libvirtd --fault libvirtd-restart --fault network --points 2
+	@.venv/bin/python -m tests.proof.failing_hosts --without-units --fault reboot --fault network --points 2 --only stop-vm --only start-vm --only repair
 
 storm: ## Eight operators at once, on SQLite and PostgreSQL, beside servers and a hostile role; nothing may be granted twice (fifteen minutes)
 	@bash scripts/setup test

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command that changes hosts, whose hosts fail after one of its side effects; then `repair` and a second try.
 
-On simulated hosts (real sshd, agent and libvirtd) whose boot units restore the layouts. They reboot, their libvirtd is
+On simulated hosts (real sshd, agent and libvirtd) whose boot units restore the layouts, or without these units; then
+the operator applies the layouts after `repair`. They reboot, their libvirtd is
 stopped (until the command has ended) or restarted, or their network is cut (until the command has ended): what the
 host was told is then done after the command gave up. The command goes on and gets what it gets. Then `repair` must
 succeed and find nothing more the second time, every VM that has shares must start, store, machines and libvirt must
@@ -156,14 +157,16 @@ SCENARIOS: Mapping[str, Scenario] = {
         before=_on_the_first(("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)),
     ),
     "repair": Scenario(("repair",), before=[_WEB, ("reboot", A40)]),
+    "repair, stopped": Scenario(("repair",), before=[_WEB, _STOPPED, ("reboot", A40)]),
     "gc": Scenario(_GC, before=[_WEB, _STOPPED, ("forget",)]),
 }
 
 
 class FailingHosts:
-    """One fleet and one store. fault: one of FAULTS."""
+    """One fleet and one store. fault: one of FAULTS. restores: the hosts restore their layouts when they boot."""
 
-    def __init__(self, fleet: ProofFleet, home: Path, fault: str) -> None:
+    def __init__(self, fleet: ProofFleet, home: Path, fault: str, *, restores: bool) -> None:
+        self._restores = restores
         self._fault = fault
         self._fleet = fleet
         self._home = home
@@ -236,6 +239,9 @@ class FailingHosts:
             return
         if more := self.operator.json("repair"):
             self._blame(f"{where}: a second repair found {more}\nafter {done.err}")
+        if scenario.command[0] != "gc":
+            self._check(f"{where}, repaired", before)
+        self._apply_by_hand(where)
         self._start_all(where)
         if scenario.command[0] != "gc":  # garbage that it has not reached yet is no fault
             self._check(where, before)
@@ -245,6 +251,13 @@ class FailingHosts:
             self._blame(f"{where}: the second try ended with {again.code}: {again.err}\nafter {done.err}")
         self._start_all(where)
         self._check(f"{where}, second try", before)
+
+    def _apply_by_hand(self, where: str) -> None:
+        """Bring the hosts of VMs into their layouts, where no unit has done so."""
+        if not self._restores:
+            done = self.operator.run("apply-hosts", "--no-boot", "--limit", ",".join(VM_HOSTS))
+            if done.code:
+                self._blame(f"{where}: the layout is not reached: {done.err}{done.out}")
 
     def _start_all(self, where: str) -> None:
         """Start the VMs that a reboot ended: they kept their shares."""
@@ -275,6 +288,7 @@ class FailingHosts:
         if where.startswith("apply"):
             self._fleet.declare(OFF, OFF)
             operator.does(*_APPLY)
+        self._apply_by_hand(where)
         if found := operator.json("gc", "--yes"):
             _say(f"{where}: gc found {found}")
         now = self._state()
@@ -319,17 +333,18 @@ def main() -> int:
     parser.add_argument("--after", metavar="NAME", help="only after this side effect, for example define")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="of the hosts; several times, default all")
     parser.add_argument("--only", action="append", metavar="NAME", help="scenarios that begin with this; several times")
+    parser.add_argument("--without-units", action="store_true", help="the hosts restore nothing when they boot")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     told: dict[str, Any] = {}
     chosen = {name: one for name, one in SCENARIOS.items() if given.only is None or name.startswith(tuple(given.only))}
     with tempfile.TemporaryDirectory(prefix="failing-", dir="/tmp") as name:
-        fleet = ProofFleet(Path(name), restores=True)
+        fleet = ProofFleet(Path(name), restores=not given.without_units)
         try:
             fleet.operator.does("create-tenant", "acme")
             prepare(fleet, Path(name), seats=10)
             for fault in given.fault or FAULTS:
-                test = FailingHosts(fleet, Path(name), fault)
+                test = FailingHosts(fleet, Path(name), fault, restores=not given.without_units)
                 for title, scenario in chosen.items():
                     test.run(title, scenario, given.points, given.after)
                 told[fault] = {"points": test.points, "faults": test.faults}

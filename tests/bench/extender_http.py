@@ -29,8 +29,7 @@ from tests.bench.placement_benchmarks import load
 from tests.self_signed import make_certificate
 from tests.unit.usecases.kubernetes.gpu_cluster import GpuCluster
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
-from vgpuctl.web.connections import ConnectionThreads
-from vgpuctl.web.extender_app import MOST_BODY_BYTES, extender_app
+from vgpuctl.web.extender_app import EXTENDER, extender_app
 from vgpuctl.web.protection import Protection
 from vgpuctl.web.server import serving
 
@@ -170,7 +169,7 @@ def main() -> None:
             )
             app = extender_app(extender)
             protection = Protection(Path(folder, "web.yaml"))
-            with serving(app, "127.0.0.1", 0, protection, ConnectionThreads(), most_body_bytes=MOST_BODY_BYTES) as port:
+            with serving(app, "127.0.0.1", 0, protection, takes=EXTENDER) as port:
                 client = Client(port, Path(folder, "server.pem"))
                 curve, info = bench.replay(cluster, sequence, through_http(cluster, api, client), [95, 100])
         curves.append(curve)

@@ -28,6 +28,7 @@ from typing import Any
 
 from tests.proof import fuzz_readers
 from tests.proof.guest_readers import GUEST_READERS
+from tests.proof.server_readers import SERVER_READERS
 from vgpuctl.cli import main as cli
 from vgpuctl.cli.support.output import print_json, print_table
 from vgpuctl.errors import UsageError, VgpuctlError
@@ -63,7 +64,7 @@ TOKENS = tuple(
         ),
     )
 )
-READERS = {**fuzz_readers.READERS, **GUEST_READERS}
+READERS = {**fuzz_readers.READERS, **GUEST_READERS, **SERVER_READERS}
 REPEATED = (b"[", b"{", b"- ", b"? ", b"{a: ", b"<a>", b"(", b"1h", b"9", b"a,", b"a.", b"%", b" ", b"\n", b"[0:1]")
 
 

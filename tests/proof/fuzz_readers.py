@@ -42,6 +42,7 @@ from vgpuctl.model.units import parse_mib
 from vgpuctl.model.vm import CloudInit, check_name
 from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, parse_source
 from vgpuctl.quota.resources import parse_assignment
+from vgpuctl.specs.configuration import parse_configuration
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
@@ -246,6 +247,15 @@ vgpu:
   - {match: {address: "0000:41:00.0"}, kind: mig, geometry: {1g.10gb: 2}, placements: {1g.10gb: [0, 1]}}
 vgpu_placing: {labels: {a: b}, maintenance: true, policy: spread, cpus: {pinned: 1}, gpus: [{match: all, speed: 1}]}
 """
+_PROJECT_FILE = """inventory: [hosts.yml, "more,"]
+inventory_reader: ansible
+database: postgresql://u@h/db
+forks: 8
+context: lab
+contexts:
+  lab: {database: "sqlite:///lab.db", command_timeout: 30}
+  prod: {inventory: prod.yml, known_hosts: ~/known}
+"""
 _SSH_ANSWER = """user root
 hostname gpu1.example
 port 2222
@@ -286,6 +296,9 @@ READERS: dict[str, Reader] = {
         'user_id=0\nos_release=ID="rocky"\nmount=x /p hugetlbfs rw,pagesize=2M 0 0\npages=2048kB 7\ndefault_page=2048\n'
         "python=/usr/bin/python3 3.6\ncard=0000:41:00.0 0x10de 0x2235 10de:145a nvidia 32 1\n"
         "bar=0000:41:00.0 0x0 0x1 0x200\n",
+    ),
+    "project file": Reader(
+        lambda content, folder: parse_configuration(folder / "vgpuctl.yaml", content), (_PROJECT_FILE.encode(),)
     ),
     "owners file": _files(lambda path: read_owners(str(path)), "web-1: acme\ndb: acme/db-1\n"),
     "mig-parted": _files(

@@ -135,6 +135,50 @@ def test_a_file_is_judged_before_it_is_believed() -> None:
     assert PAST_THE_GATE.keys() - past == set(), "these open nothing any more; take them out of the table"
 
 
+LISTENERS = {
+    "autoscaler/server.py:serving": {"add_insecure_port", "add_secure_port"},  # a private unix socket behind the relay
+    "listening/sockets.py:listen_at": {"bind", "listen"},
+    "listening/sockets.py:listen_on": {"create_server"},
+}
+_LISTENS = {
+    "bind",
+    "listen",
+    "create_server",
+    "create_unix_server",
+    "start_server",
+    "start_unix_server",
+    "add_insecure_port",
+    "add_secure_port",
+    "bind_socket",
+    "bind_unix_socket",
+    "run_simple",
+    "make_server",
+    "serve_forever",
+}
+_SERVERS = {"HTTPServer", "ThreadingHTTPServer", "TCPServer", "UDPServer", "UnixStreamServer", "WSGIServer", "Listener"}
+_LISTENS_NOT = {"options", "extender", "self._binder"}
+"""Before the dot of a `listen` or `bind` that has no socket."""
+
+
+def test_the_front_alone_makes_listening_sockets() -> None:
+    """Whatever listens has the front's rules for Host, Origin, bodies, times and numbers of connections."""
+    found = dict[str, set[str]]()
+    for use in uses():
+        if (use.name in _LISTENS and use.value is not None and use.on not in _LISTENS_NOT) or use.name in _SERVERS:
+            found.setdefault(use.place, set()).add(use.name)
+    assert found == LISTENERS, "listen through vgpuctl.listening, and add a row to tests/integration/web"
+    assert "FrontServer" in {use.name for use in uses() if use.place == "web/server.py:make_server"}
+    assert {use.place for use in uses() if use.name == "FrontServer" and use.is_call} == {"web/server.py:make_server"}
+    making = {use.place for use in uses() if use.name in ("listen_on", "listen_at") and use.is_call}
+    assert making == {
+        "autoscaler/server.py:serving",
+        "hosts/graphics_tunnel.py:__init__",
+        "hosts/graphics_tunnel.py:_unix_socket",
+        "hosts/libvirt_tunnel.py:__enter__",
+        "web/server.py:bind",
+    }, "tests/integration/web/test_all_servers.py has a row for each server"
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_files_are_written_through_one_place(name: str) -> None:
     found = {use.place.partition(":")[0] for use in uses() if use.name == name}

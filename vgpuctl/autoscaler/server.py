@@ -3,17 +3,24 @@
 
 import ipaddress
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
 
 from vgpuctl.autoscaler.messages import SERVICE
 from vgpuctl.autoscaler.provider import ProviderCall
-from vgpuctl.autoscaler.tls import ServerTls, credentials, identities
+from vgpuctl.autoscaler.tls import FollowedTls, ServerTls, identities
 from vgpuctl.errors import NotFound, StateError, UsageError, VgpuctlError
+from vgpuctl.listening.hosts import read_authority
+from vgpuctl.listening.relay import Relay
+from vgpuctl.listening.requests import Refusals, refuse_host
+from vgpuctl.listening.sockets import listen_on
+from vgpuctl.local_files import make_first_folder, private_places
 
 _LOGGER = logging.getLogger("vgpuctl.autoscaler")
 _THREADS = 8
@@ -39,8 +46,16 @@ _OPTIONS = (
 
 
 @contextmanager
-def serving(methods: dict[str, ProviderCall], address: str, port: int, tls: ServerTls | None) -> Iterator[int]:
+def serving(
+    methods: dict[str, ProviderCall],
+    address: str,
+    port: int,
+    tls: ServerTls | None,
+    allowed_hosts: Sequence[str] = (),
+) -> Iterator[int]:
     """Serve the provider during the block. Yields the port; port 0 takes a free one. tls: None on loopback alone.
+
+    allowed_hosts: names by which it may be called, beside the address and the names in its certificate.
 
     A renewed key and certificate count from the next connection on. Raises UsageError for files that cannot be used,
     an address that cannot be listened on, or one that others reach without TLS.
@@ -55,36 +70,67 @@ def serving(methods: dict[str, ProviderCall], address: str, port: int, tls: Serv
         options=_OPTIONS,
         maximum_concurrent_rpcs=_MOST_CALLS,
     )
-    names = None if tls is None else tls.names
+    followed = None if tls is None else FollowedTls(tls)
+
+    def refuse(context: Any) -> None:
+        names = (*allowed_hosts, *(() if followed is None else followed.names))
+        _refuse_web_page(context, address, names)
+        if tls is not None and not identities(context.auth_context()) & set(tls.names):
+            context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, f"the certificate has none of the names {', '.join(tls.names)}"
+            )
+
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(
-            _guarded(method, names),
+            _guarded(method, refuse),
             request_deserializer=method.request.FromString,
             response_serializer=method.answer.SerializeToString,
         )
         for name, method in methods.items()
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    with listen_on(address, port) as listener, _private_folder() as folder:
+        inner = folder / "grpc"
+        if followed is None:
+            server.add_insecure_port(f"unix:{inner}")
+        else:
+            server.add_secure_port(f"unix:{inner}", followed.credentials())
+        server.start()
+        try:
+            with Relay(listener, inner, Refusals()).running() as taken:
+                try:
+                    yield taken
+                finally:
+                    server.stop(_STOP_S).wait()  # answers still pass through the relay
+        finally:
+            server.stop(None).wait()
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    folder = make_first_folder(private_places(), "the folder of gRPC's socket", prefix="vgpuctl-grpc-")
     try:
-        taken = server.add_insecure_port(where) if tls is None else server.add_secure_port(where, credentials(tls))
-    except RuntimeError as error:
-        raise UsageError(
-            f"{address} port {port} cannot be listened on: {error}", hint="choose another one with --listen"
-        ) from error
-    server.start()
-    try:
-        yield taken
+        yield folder
     finally:
-        server.stop(_STOP_S).wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _guarded(method: ProviderCall, names: Sequence[str] | None) -> Callable[[Any, Any], Any]:
+def _refuse_web_page(context: Any, address: str, names: Sequence[str]) -> None:
+    """Refuse what a page of another site could send, if a browser spoke gRPC: its name as the authority, an Origin."""
+    sent = {key for key, _value in context.invocation_metadata()}
+    if sent & {"origin", "sec-fetch-site"}:
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, "web pages may not call this service")
+    # The public interface has the authority nowhere.
+    asked = read_authority(context._rpc_event.call_details.host.decode("latin-1"))
+    refusal = None if asked is None else refuse_host(asked, address, names)
+    if asked is None or refusal is not None:
+        said = "the authority is no name of a host" if refusal is None else refusal.message
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, said)
+
+
+def _guarded(method: ProviderCall, refuse: Callable[[Any], None]) -> Callable[[Any, Any], Any]:
     def answer(request: Any, context: Any) -> Any:
-        if names is not None and not identities(context.auth_context()) & set(names):
-            context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, f"the certificate has none of the names {', '.join(names)}"
-            )
+        refuse(context)
         if not context.is_active():
             # Who called does not wait any more: it reads the target size and asks again.
             context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's deadline passed before its turn")

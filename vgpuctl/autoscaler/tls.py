@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from vgpuctl.errors import UsageError
+from vgpuctl.ovn.certificate_ends import certificate_names
 from vgpuctl.trusted_files import NAMED, NAMED_SECRET, opened
 
 _LOGGER = logging.getLogger("vgpuctl.autoscaler")
@@ -30,26 +31,31 @@ class ServerTls:
     names: tuple[str, ...]
 
 
-def credentials(tls: ServerTls) -> Any:
-    """Credentials that follow their files. Files that cannot be used after a change leave the old ones in force.
+class FollowedTls:
+    """The files as they are now. Those that cannot be used after a change leave the old ones in force."""
 
-    Raises UsageError for files that cannot be used now.
-    """
-    used = _read(tls)
+    def __init__(self, tls: ServerTls) -> None:
+        """Read the files. Raises UsageError for some that cannot be used."""
+        self._tls = tls
+        self._used = _read(tls)
+        self.names = certificate_names(self._used[1])
+        """The names in the server's certificate."""
 
-    def follow() -> Any:
-        nonlocal used
+    def credentials(self) -> Any:
+        """Credentials for gRPC, which asks for the files with each connection."""
+        now = _configuration(self._used)
+        return grpc.dynamic_ssl_server_credentials(now, self._follow, require_client_authentication=True)
+
+    def _follow(self) -> Any:
         try:
-            now = _read(tls)
+            now = _read(self._tls)
         except UsageError as error:
             _LOGGER.warning("tls", extra={"fields": {"error": error.message}})
             return None
-        if now == used:
+        if now == self._used:
             return None
-        used = now
+        self._used, self.names = now, certificate_names(now[1])
         return _configuration(now)
-
-    return grpc.dynamic_ssl_server_credentials(_configuration(used), follow, require_client_authentication=True)
 
 
 def identities(authenticated: Mapping[str, Sequence[bytes]]) -> set[str]:

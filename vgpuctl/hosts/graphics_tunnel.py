@@ -6,7 +6,6 @@ of this machine's loopback that serves no other user of it.
 """
 
 import functools
-import os
 import pkgutil
 import select
 import socket
@@ -19,9 +18,9 @@ from typing import Protocol, Self
 from vgpuctl.errors import CommandFailed, HostError, UsageError
 from vgpuctl.hosts.loopback_peer import is_own_peer
 from vgpuctl.hosts.remote_process import RemoteProcess
+from vgpuctl.listening.sockets import LOOPBACK, listen_at, listen_on
 from vgpuctl.model.host_target import HostTarget
 
-LOOPBACK = "127.0.0.1"
 MOST_CLIENTS = 6
 """OpenSSH allows 10 sessions on a connection, of which the agent and libvirt have one each; SPICE opens about six."""
 
@@ -107,7 +106,7 @@ class GraphicsListener:
         self._failed = failed
         self._most = most
         self.path = path
-        self._socket = _unix_socket(path) if path is not None else _loopback_socket()
+        self._socket = _unix_socket(path) if path is not None else listen_on(LOOPBACK, 0)
         self._clients: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -237,27 +236,13 @@ def _pipe() -> str:
     return source.decode()
 
 
-def _loopback_socket() -> socket.socket:
-    listener = socket.create_server((LOOPBACK, 0), backlog=16)
-    listener.set_inheritable(False)
-    return listener
-
-
 def _unix_socket(path: Path) -> socket.socket:
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} is there already", hint="name a path that does not exist; its folder must")
-    listener = socket.socket(socket.AF_UNIX)
-    # The mode counts from the first moment on.
-    before = os.umask(0o177)
     try:
-        listener.bind(str(path))
+        return listen_at(path)
     except OSError as error:
-        listener.close()
         raise UsageError(
             f"the socket {path} cannot be made: {error.strerror or error}",
             hint="name a path of at most 107 bytes in a folder that you may write to",
         ) from error
-    finally:
-        os.umask(before)
-    listener.listen(16)
-    return listener

@@ -21,6 +21,7 @@ from typing import Self
 from vgpuctl.errors import HostError, LibvirtMissing
 from vgpuctl.hosts.libvirt_calls import PendingCalls
 from vgpuctl.hosts.remote_process import CompletedCommand, RemoteProcess
+from vgpuctl.listening.sockets import listen_at
 from vgpuctl.local_files import make_first_folder, private_places
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.libvirt_units import hint_of
@@ -59,7 +60,7 @@ class LibvirtTunnel:
         self._folder = _private_folder()
         self._folder_lock = _lock(self._folder)
         self._path = self._folder / _SOCKET_NAME
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener: socket.socket | None = None
 
     @property
     def uri(self) -> str:
@@ -73,12 +74,11 @@ class LibvirtTunnel:
 
     def __enter__(self) -> Self:
         try:
-            self._listener.bind(str(self._path))
-            self._listener.listen(8)
+            self._listener = listen_at(self._path)
         except BaseException:
             self.close()
             raise
-        self._start(self._accept, "libvirt-tunnel")
+        self._start(functools.partial(self._accept, self._listener), "libvirt-tunnel")
         return self
 
     def __exit__(
@@ -93,12 +93,11 @@ class LibvirtTunnel:
                 return
             self._is_closed = True
             bridges = list(self._bridges)
-        try:
+        if self._listener is not None:
             # Wakes accept(), which close() alone does not.
-            self._listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # Only Linux shuts down a socket that has no connection.
-        self._listener.close()
+            with contextlib.suppress(OSError):  # Only Linux shuts down a socket that has no connection.
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
         for bridge in bridges:
             bridge.interrupt()
         for thread in self._threads:
@@ -111,10 +110,10 @@ class LibvirtTunnel:
         self._threads.append(thread)
         thread.start()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             bridge = _Bridge(client, self._answer_s)

@@ -44,10 +44,14 @@ class WebTls:
 
 @dataclass(frozen=True)
 class WebConfig:
-    """users: bcrypt hashes by name; without any, nobody has to log in. tls: None for plain HTTP."""
+    """users: bcrypt hashes by name; without any, nobody has to log in. tls: None for plain HTTP.
+
+    tenants: of users who see these tenants alone; a user who is not in it sees everything.
+    """
 
     tls: WebTls | None = None
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tenants: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def is_protected(self) -> bool:

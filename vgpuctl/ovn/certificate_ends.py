@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of certificates in PEM files, for the monitoring of OVN's and of our own servers."""
+"""The end of certificates in PEM files, for the monitoring of OVN's and of our own servers, and the names in them."""
 
 from pathlib import Path
 
@@ -16,3 +16,21 @@ def certificate_end(path: Path) -> float | None:
     except ValueError:
         return None
     return min(one.not_valid_after_utc.timestamp() for one in found)
+
+
+def certificate_names(pem: bytes) -> tuple[str, ...]:
+    """The names and addresses of hosts in the first certificate of a file; the common name counts where there is none.
+
+    Raises ValueError for what is no PEM.
+    """
+    from cryptography import x509
+
+    found = x509.load_pem_x509_certificates(pem)[0]
+    try:
+        alternative = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = [str(one.value) for one in found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+    else:
+        names = alternative.get_values_for_type(x509.DNSName)
+        names += map(str, alternative.get_values_for_type(x509.IPAddress))
+    return tuple(name.lower().removesuffix(".") for name in names)

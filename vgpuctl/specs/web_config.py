@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a web-config file of the Prometheus ecosystem (exporter-toolkit): TLS, client certificates, basic auth."""
+"""Read a web-config file of the Prometheus ecosystem (exporter-toolkit): TLS, client certificates, basic auth.
+
+One key is ours: `user_tenants`, the tenants that a user of basic_auth_users is bound to.
+"""
 
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from vgpuctl.errors import UsageError
+from vgpuctl.model.vm import check_name
 from vgpuctl.model.web_config import ClientAuth, TlsVersion, WebConfig, WebTls
 from vgpuctl.specs.document import YamlDocument, read_document
 from vgpuctl.specs.keys import suggest_key
 from vgpuctl.specs.origin import malformed
 from vgpuctl.trusted_files import NAMED
 
-_TLS, _USERS = "tls_server_config", "basic_auth_users"
+_TLS, _USERS, _TENANTS = "tls_server_config", "basic_auth_users", "user_tenants"
 _KEYS = ("cert_file", "key_file", "client_auth_type", "client_ca_file", "min_version")
 _ANYTHING_ELSE = "vgpuctl reads {}; it refuses the rest instead of ignoring it"
 _BCRYPT = re.compile(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
@@ -22,9 +27,10 @@ _MOST_USERS = 100
 def read_web_config(path: Path) -> WebConfig:
     """Read a file. Relative paths in it start at its folder. Raises InventoryError with line and reason."""
     document = read_document(str(path), NAMED)
-    content = _mapping(document, (), {} if document.data is None else document.data, (_TLS, _USERS))
+    content = _mapping(document, (), {} if document.data is None else document.data, (_TLS, _USERS, _TENANTS))
     tls = None if content.get(_TLS) is None else _read_tls(document, content[_TLS], path.absolute().parent)
-    return WebConfig(tls, _read_users(document, content.get(_USERS) or {}))
+    users = _read_users(document, content.get(_USERS) or {})
+    return WebConfig(tls, users, _read_tenants(document, content.get(_TENANTS) or {}, users))
 
 
 def _read_tls(document: YamlDocument, written: Any, folder: Path) -> WebTls:
@@ -73,6 +79,26 @@ def _read_users(document: YamlDocument, written: Any) -> dict[str, str]:
                 hint="make one with `htpasswd -nBC 10 NAME`",
             )
     return dict(users)
+
+
+def _read_tenants(document: YamlDocument, written: Any, users: Collection[str]) -> dict[str, frozenset[str]]:
+    found = {}
+    for user, tenants in _mapping(document, (_TENANTS,), written).items():
+        where = document.origin(_TENANTS, user)
+        if user not in users:
+            raise malformed(where, f"{user!a} is no user", hint=f"add it to {_USERS}")
+        # Without any it would be unclear whether the user sees nothing or everything.
+        if not isinstance(tenants, list) or not tenants:
+            raise malformed(where, f"the tenants of {user!a} are no list of names", hint=f"write {user}: [TENANT]")
+        for name in tenants:
+            if not isinstance(name, str):
+                raise malformed(where, f"{name!a} is no name of a tenant", hint="quote it")
+            try:
+                check_name(name, what="tenant")
+            except UsageError as error:
+                raise malformed(where, error.message, hint=error.hint) from error
+        found[user] = frozenset(tenants)
+    return found
 
 
 def _mapping(

@@ -15,15 +15,16 @@ Rows = Iterable[tuple[Sequence[str], float]]
 
 @dataclass(frozen=True)
 class OwnMetric:
-    """One metric. labels: in the order of the rows' values."""
+    """One metric. labels: in the order of the rows' values. is_counter: its name ends with `_total`."""
 
     name: str
     text: str
     labels: tuple[str, ...] = ()
+    is_counter: bool = False
 
     def of(self, rows: Rows) -> MetricFamily:
         """Return its family."""
-        return new_family(self.name, self.text, self.labels, rows)
+        return new_family(self.name, self.text, self.labels, rows, counter=self.is_counter)
 
 
 GPU_INFO, VGPU_INFO, READING_MISSING, COLLECT_SUCCESS = (
@@ -54,6 +55,13 @@ CERTIFICATE_EXPIRY = OwnMetric(
     "vgpuctl_certificate_expiry_timestamp_seconds",
     "Earliest end of the certificates in a file of the exporter or of OVN.",
     ("file",),
+)
+REFUSED_REQUESTS = OwnMetric(
+    "vgpuctl_refused_requests_total",
+    "Requests and connections that the server refused. reason: host, origin, content-type, body, method, malformed, "
+    "wrong-login, login-wait (after wrong logins), connections (too many) or time (too slow).",
+    ("reason",),
+    is_counter=True,
 )
 EXPORTER_INFO = OwnMetric("vgpuctl_exporter_info", "Always 1. version: of vgpuctl.", ("version",))
 PROBE_SUCCESS = OwnMetric(

@@ -4,8 +4,8 @@
 import gzip
 import hashlib
 import hmac
-import ipaddress
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,9 +14,12 @@ from flask import Flask, Response, abort, redirect, render_template, request, ur
 from werkzeug.wrappers import Response as AnyResponse
 
 from vgpuctl.errors import UsageError
+from vgpuctl.listening.requests import Refusals
+from vgpuctl.model.web_config import WebConfig
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.trusted_files import NAMED_SECRET
-from vgpuctl.web.basic_auth import PasswordChecks
+from vgpuctl.web.basic_auth import REALM, TENANTS, Logins, TooManyLogins
+from vgpuctl.web.exporter_app import keep_to_tenants
 from vgpuctl.web.protection import Protection
 
 SESSION_S = 12 * 3600
@@ -52,16 +55,17 @@ _HEADERS = {
 class PageAccess:
     """Rules for reading the pages.
 
-    token: None where none is asked for. has_tls: the port speaks TLS. is_loopback: only this machine reaches the port;
-    the names in requests are then checked, because a browser here opens foreign pages too. clock: seconds since the
-    epoch. users: bcrypt hashes by name. Without token and users everybody is let in who reaches the port.
+    token: None where none is asked for. has_tls: the port speaks TLS. is_loopback: only this machine reaches the port.
+    clock: seconds since the epoch. config: its users are let in too. Without token and users everybody is who reaches
+    the port. logins: the attempts, also those with a token.
     """
 
     token: bytes | None = field(repr=False)
     has_tls: bool
     is_loopback: bool
     clock: Callable[[], float]
-    users: Callable[[], Mapping[str, str]] = dict
+    config: Callable[[], WebConfig] = WebConfig
+    logins: Logins = field(default_factory=lambda: Logins(Refusals()))
 
 
 def read_token(path: Path) -> bytes:
@@ -96,23 +100,26 @@ def require_safe(access: PageAccess, protection: Protection, listen: str) -> Non
 
 def guard(app: Flask, access: PageAccess) -> None:
     """Check every request of an application before its view, and set the headers of every answer."""
-    passwords = PasswordChecks()
     app.config["MAX_CONTENT_LENGTH"] = 4096
-    app.add_url_rule("/login", "login", lambda: _login(access, passwords), methods=["GET", "POST"])
+    app.add_url_rule("/login", "login", lambda: _login(access), methods=["GET", "POST"])
     app.add_url_rule("/logout", "logout", _logout, methods=["POST"])
 
     @app.before_request
     def check() -> AnyResponse | None:
-        if access.is_loopback and not _is_own_name(request.host):
-            abort(421)
         if request.method not in ("GET", "HEAD") and request.endpoint not in ("login", "logout"):
             abort(405)
-        if request.endpoint in _OPEN_ENDPOINTS or _is_allowed(access, passwords):
+        if request.endpoint in _OPEN_ENDPOINTS:
             return None
+        if _is_allowed(access):
+            return keep_to_tenants()
         if access.token is not None and "text/html" in request.headers.get("Accept", ""):
             return redirect(url_for("login", to=request.full_path.rstrip("?")), 303)
-        scheme = "Bearer" if access.token is not None else 'Basic realm="vgpuctl", charset="UTF-8"'
+        scheme = "Bearer" if access.token is not None else REALM
         return Response("a login is needed\n", 401, {"WWW-Authenticate": scheme}, mimetype="text/plain")
+
+    @app.errorhandler(TooManyLogins)
+    def slow_down(error: TooManyLogins) -> Response:
+        return Response("too many wrong logins\n", 429, error.headers, mimetype="text/plain")
 
     @app.after_request
     def protect(response: AnyResponse) -> AnyResponse:
@@ -136,32 +143,30 @@ def _compressed(response: AnyResponse) -> AnyResponse:
     return response
 
 
-def _is_own_name(host: str) -> bool:
-    """True if a Host header names the loopback: a page of another site has its own name there (DNS rebinding)."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    if name == "localhost":
+def _is_allowed(access: PageAccess) -> bool:
+    """True if the request comes with what lets its sender in. Raises TooManyLogins."""
+    config = access.config()
+    if access.token is None and not config.users:
         return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_allowed(access: PageAccess, passwords: PasswordChecks) -> bool:
-    users = access.users()
-    if access.token is None and not users:
-        return True
-    given = request.authorization
+    given, client = request.authorization, request.remote_addr or ""
     if given is not None and given.type == "basic":
-        return bool(users) and passwords.is_right(users, given.username or "", given.password or "")
+        name = given.username or ""
+        if not access.logins.is_user(config.users, name, given.password or "", client):
+            return False
+        request.environ[TENANTS] = config.tenants.get(name)
+        return True
     if access.token is None:
         return False
     if given is not None and given.type == "bearer":
-        return hmac.compare_digest((given.token or "").encode("utf-8", "replace"), access.token)
+        return _is_token(access, given.token or "")
     return _is_session(request.cookies.get(_COOKIE, ""), access.token, access.clock())
+
+
+def _is_token(access: PageAccess, given: str) -> bool:
+    """True for the token. Raises TooManyLogins."""
+    token = access.token or secrets.token_bytes(_SHORTEST_TOKEN)
+    is_right = hmac.compare_digest(given.encode("utf-8", "replace"), token)
+    return access.logins.attempt(request.remote_addr or "", "", lambda: is_right)
 
 
 def _session(token: bytes, now: float) -> str:
@@ -181,14 +186,13 @@ def _sign(token: bytes, end: str) -> str:
     return hmac.new(token, f"vgpuctl pages until {end}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def _login(access: PageAccess, passwords: PasswordChecks) -> AnyResponse:
+def _login(access: PageAccess) -> AnyResponse:
     target = _local(request.args.get("to", ""))
-    if access.token is None or (request.method == "GET" and _is_allowed(access, passwords)):
+    if access.token is None or (request.method == "GET" and _is_allowed(access)):
         return redirect(target, 303)
     if request.method == "GET":
         return Response(render_template("login.html", is_wrong=False))
-    given = request.form.get("token", "").strip().encode("utf-8", "replace")
-    if not hmac.compare_digest(given, access.token):
+    if not _is_token(access, request.form.get("token", "").strip()):
         return Response(render_template("login.html", is_wrong=True), 403)
     response = redirect(target, 303)
     response.set_cookie(

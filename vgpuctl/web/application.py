@@ -15,9 +15,12 @@ from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web import wording
 from vgpuctl.web.access import PageAccess, guard
 from vgpuctl.web.exporter_app import exporter_views
+from vgpuctl.web.server import ApplicationRules
 from vgpuctl.web.views import pages
 
 _LOGGER = logging.getLogger("vgpuctl.web")
+PAGES = ApplicationRules(frozenset({"application/x-www-form-urlencoded"}), has_own_login=True, knows_tenants=True)
+"""What the login form sends."""
 _NAV = (
     ("/", "Fleet"),
     ("/vms", "VMs"),

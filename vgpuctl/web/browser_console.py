@@ -12,6 +12,7 @@ import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -21,7 +22,9 @@ from typing import Self
 from urllib.parse import unquote, urlencode, urlsplit
 
 from vgpuctl.errors import FileNotTrusted, UsageError
-from vgpuctl.hosts.graphics_tunnel import LOOPBACK, Client, GraphicsListener
+from vgpuctl.hosts.graphics_tunnel import Client, GraphicsListener
+from vgpuctl.listening.requests import RequestHead, RequestRefusal, Rules, read_fields, refuse
+from vgpuctl.listening.sockets import LOOPBACK
 from vgpuctl.trusted_files import NAMED, judge, opened
 from vgpuctl.web.websocket import WebSocketClient, accept_key, is_key
 
@@ -52,7 +55,7 @@ _TYPES = {
 class _HttpRequest:
     """The head of a request. path: without the query. rest: what came after it."""
 
-    method: str
+    head: RequestHead
     path: str
     headers: Mapping[str, str]
     rest: bytes
@@ -63,7 +66,7 @@ class _Refused(Exception):
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
-        self.status = status
+        self.answer = RequestRefusal(status, "display", status.phrase).answer()
 
 
 class BrowserConsole:
@@ -118,22 +121,25 @@ class BrowserConsole:
         self.ended.set()
 
     def _answer(self, client: socket.socket) -> None:
-        client.settimeout(_REQUEST_TIMEOUT_S)
         try:
             request = _read_request(client)
+            refusal = refuse(request.head, Rules())
+            if refusal is not None:
+                client.sendall(refusal.answer())
+                return
             inner = self._inner_path(request)
             if inner == _SOCKET:
                 self._open_socket(client, request)
                 return
             client.sendall(self._file(inner))
         except _Refused as refused:
-            client.sendall(_head(refused.status, {"Content-Length": "0"}))
+            client.sendall(refused.answer)
 
     def _inner_path(self, request: _HttpRequest) -> str:
         """The path below the token. Raises _Refused."""
         if request.headers.get("host") != self._origin.removeprefix("http://"):
             raise _Refused(HTTPStatus.MISDIRECTED_REQUEST)
-        if request.method != "GET":
+        if request.head.method != "GET":
             raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED)
         token, _, inner = request.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self._token.encode()):
@@ -203,8 +209,10 @@ def _inline_scripts(page: bytes) -> str:
 
 def _read_request(client: socket.socket) -> _HttpRequest:
     """Read the head of a request, of a bounded size. Raises _Refused, and OSError when it does not come in time."""
-    held = b""
+    held, until = b"", time.monotonic() + _REQUEST_TIMEOUT_S
     while b"\r\n\r\n" not in held:
+        # Of all of it: a byte now and then keeps no place.
+        client.settimeout(max(0.001, until - time.monotonic()))
         if len(held) > _MOST_HEAD:
             raise _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         data = client.recv(_MOST_HEAD)
@@ -212,21 +220,17 @@ def _read_request(client: socket.socket) -> _HttpRequest:
             raise _Refused(HTTPStatus.BAD_REQUEST)
         held += data
     head, _, rest = held.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[1].startswith("/"):
+    first, *lines = head.split(b"\r\n")
+    words = first.decode("latin-1").split(" ")
+    fields, malformed = read_fields(lines)
+    headers = dict(fields)
+    if len(words) != 3 or malformed is not None or len(headers) < len(fields):
         raise _Refused(HTTPStatus.BAD_REQUEST)
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or name.lower() in headers:
-            raise _Refused(HTTPStatus.BAD_REQUEST)
-        headers[name.lower()] = value.strip()
     try:
         path = urlsplit(words[1]).path
     except ValueError as error:
         raise _Refused(HTTPStatus.BAD_REQUEST) from error
-    return _HttpRequest(words[0], path, headers, rest)
+    return _HttpRequest(RequestHead(words[0], words[1], words[2], fields, LOOPBACK), path, headers, rest)
 
 
 def _head(status: HTTPStatus, headers: Mapping[str, str]) -> bytes:

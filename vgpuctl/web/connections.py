@@ -15,6 +15,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from vgpuctl.listening.hosts import client_of
+from vgpuctl.listening.requests import Refusals
+
 _LOGGER = logging.getLogger("vgpuctl.web")
 MOST_CONNECTIONS = 64
 REQUEST_S = 30.0
@@ -24,14 +27,24 @@ _LOOK_S = 1.0
 class ConnectionThreads:
     """A replacement of cheroot's thread pool. A connection is here from its first byte until its request is answered.
 
-    most: connections at the same time; one more ends the oldest one of the address that has most of them.
+    most: connections at the same time; one more ends the oldest one of the client that has most of them.
+    most_of_client: those of one client (`hosts.client_of`), half of all if None; one more ends its oldest one.
+    refusals: counts the connections that are ended for their number or their time.
     request_s: time of a request, from the connection or the request before it until its answer was taken.
     """
 
     def __init__(
-        self, *, most: int = MOST_CONNECTIONS, request_s: float = REQUEST_S, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        most: int = MOST_CONNECTIONS,
+        most_of_client: int | None = None,
+        request_s: float = REQUEST_S,
+        clock: Callable[[], float] = time.monotonic,
+        refusals: Refusals | None = None,
     ) -> None:
         self._most = most
+        self._most_of_client = max(1, most // 2) if most_of_client is None else most_of_client
+        self._refusals = Refusals() if refusals is None else refusals
         self._request_s = request_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -50,8 +63,7 @@ class ConnectionThreads:
             if self._ended.is_set():
                 conn.close()
                 return
-            if len(self._active) >= self._most:
-                _shut(self._pop_most_common())
+            self._make_room(client_of(conn.remote_addr or ""))
             self._active[thread] = (self._clock(), conn)
         thread.start()
 
@@ -73,17 +85,26 @@ class ConnectionThreads:
         with self._lock:
             late = [conn for began, conn in self._active.values() if self._clock() - began > self._request_s]
         for conn in late:
+            self._refusals.add("time")
             _shut(conn)
 
     def _end_late_ones(self) -> None:
         while not self._ended.wait(_LOOK_S):
             self.end_late()
 
-    def _pop_most_common(self) -> Any:
-        addresses = Counter(conn.remote_addr for _began, conn in self._active.values())
-        most = addresses.most_common(1)[0][0]
-        oldest = next(thread for thread, (_began, conn) in self._active.items() if conn.remote_addr == most)
-        return self._active.pop(oldest)[1]
+    def _make_room(self, client: str) -> None:
+        numbers = Counter(client_of(conn.remote_addr or "") for _began, conn in self._active.values())
+        if numbers[client] >= self._most_of_client:
+            ended = client
+        elif len(self._active) >= self._most:
+            ended = numbers.most_common(1)[0][0]
+        else:
+            return
+        oldest = next(
+            thread for thread, (_, conn) in self._active.items() if client_of(conn.remote_addr or "") == ended
+        )
+        self._refusals.add("connections")
+        _shut(self._active.pop(oldest)[1])
 
     def _serve(self, conn: Any) -> None:
         is_kept = False

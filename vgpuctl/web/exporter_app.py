@@ -9,14 +9,16 @@ from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.list_targets import host_targets, tenant_targets
 from vgpuctl.web.answers import as_json, as_page, as_text
-from vgpuctl.web.basic_auth import require_users
-from vgpuctl.web.protection import Protection
+from vgpuctl.web.basic_auth import TENANTS
+from vgpuctl.web.server import ApplicationRules
 
+EXPORTER = ApplicationRules(knows_tenants=True)
+_PAGES_OF_TENANTS = ("exporter.tenant_metrics", "exporter.tenants")
 _INDEX = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vgpuctl exporter</title>
 <h1>vgpuctl exporter</h1>
 <ul>
-<li><a href="/metrics">/metrics</a>: the fleet, the store and the exporter
+<li><a href="/metrics">/metrics</a>: the fleet, the store and the exporter; for a user of tenants their series
 <li><a href="/metrics/store">/metrics/store</a>: the store and the exporter
 <li>/metrics/tenants/TENANT: the series of one tenant
 <li>/probe?target=HOST: what one host measured
@@ -27,10 +29,10 @@ _INDEX = """<!doctype html>
 """
 
 
-def exporter_app(exporter: Exporter, protection: Protection) -> Flask:
+def exporter_app(exporter: Exporter) -> Flask:
     """Return the application that serves one exporter."""
     app = Flask("vgpuctl.exporter", static_folder=None)
-    require_users(app, protection)
+    app.before_request(keep_to_tenants)
 
     @app.get("/")
     def index() -> Response:
@@ -38,6 +40,16 @@ def exporter_app(exporter: Exporter, protection: Protection) -> Flask:
 
     app.register_blueprint(exporter_views(exporter))
     return app
+
+
+def keep_to_tenants() -> Response | None:
+    """Refuse a user who is bound to tenants everything but the pages of these."""
+    tenants = request.environ.get(TENANTS)
+    if tenants is None or request.endpoint == "exporter.metrics":
+        return None
+    if request.endpoint in _PAGES_OF_TENANTS and (request.view_args or {}).get("tenant") in tenants:
+        return None
+    return as_text(f"only pages of these tenants are for this user: {', '.join(sorted(tenants))}\n", 403)
 
 
 def exporter_views(exporter: Exporter) -> Blueprint:
@@ -50,7 +62,8 @@ def exporter_views(exporter: Exporter) -> Blueprint:
 
     @views.get("/metrics")
     def metrics() -> Response:
-        return text(exporter.metrics)
+        tenants = request.environ.get(TENANTS)
+        return text(exporter.metrics if tenants is None else lambda accept: exporter.tenant_metrics(tenants, accept))
 
     @views.get("/metrics/store")
     def store() -> Response:
@@ -58,7 +71,7 @@ def exporter_views(exporter: Exporter) -> Blueprint:
 
     @views.get("/metrics/tenants/<tenant>")
     def tenant_metrics(tenant: str) -> Response:
-        return text(lambda accept: exporter.tenant_metrics(tenant, accept))
+        return text(lambda accept: exporter.tenant_metrics([tenant], accept))
 
     @views.get("/probe")
     def probe() -> Response:

@@ -11,14 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from vgpuctl.listening.requests import Refusals
+from vgpuctl.telemetry.own_metrics import REFUSED_REQUESTS
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
+from vgpuctl.web.server import ApplicationRules
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _LOGGER = logging.getLogger("vgpuctl.extender")
-MOST_BODY_BYTES = 64 * 1024 * 1024
-"""Whole nodes are sent where the configuration has nodeCacheCapable false: megabytes in large clusters."""
+# Whole nodes are sent where the configuration has nodeCacheCapable false: megabytes in large clusters.
+EXTENDER = ApplicationRules(frozenset({"application/json"}), most_body_bytes=64 * 1024 * 1024)
+"""What kube-scheduler sends."""
 
 MOST_CALLS = 1024
 """Calls at the same time: members of gangs wait in their binds."""
@@ -56,8 +60,14 @@ class _Durations:
         return found
 
 
-def extender_app(extender: Extender, prefix: str = "/v1", *, stale_s: float = 60.0) -> "Callable[..., list[bytes]]":
-    """The WSGI application. stale_s: age of the last refresh from which /healthz answers 503."""
+def extender_app(
+    extender: Extender, prefix: str = "/v1", *, stale_s: float = 60.0, refusals: Refusals | None = None
+) -> "Callable[..., list[bytes]]":
+    """The WSGI application. stale_s: age of the last refresh from which /healthz answers 503.
+
+    refusals: of its server.
+    """
+    counted = Refusals() if refusals is None else refusals
     verbs: Mapping[str, Callable[[bytes], bytes]] = {
         f"{prefix}/filter": extender.filter,
         f"{prefix}/prioritize": extender.prioritize,
@@ -73,17 +83,18 @@ def extender_app(extender: Extender, prefix: str = "/v1", *, stale_s: float = 60
             if environ.get("REQUEST_METHOD") != "POST":
                 status, answer = "405 Method Not Allowed", b"POST only\n"
             else:
-                body = _body(environ)
-                if body is None:
-                    status, answer = "413 Content Too Large", b"body too large\n"
-                else:
-                    began = time.perf_counter()
-                    try:
+                length = int(environ.get("CONTENT_LENGTH") or 0)  # which the front has checked
+                body = environ["wsgi.input"].read(length)
+                began = time.perf_counter()
+                try:
+                    if len(body) == length:
                         kind, answer = _JSON, verbs[path](body)
-                    except Exception:
-                        _LOGGER.error("unexpected error", exc_info=True)
-                        status, kind, answer = "500 Internal Server Error", _TEXT, b"unexpected error\n"
-                    durations.add(path.rpartition("/")[2], time.perf_counter() - began)
+                    else:
+                        status, answer = "400 Bad Request", b"the body ended early\n"
+                except Exception:
+                    _LOGGER.error("unexpected error", exc_info=True)
+                    status, kind, answer = "500 Internal Server Error", _TEXT, b"unexpected error\n"
+                durations.add(path.rpartition("/")[2], time.perf_counter() - began)
         elif path == "/healthz":
             age = extender.age_s()
             if age is None or age > stale_s:
@@ -91,24 +102,13 @@ def extender_app(extender: Extender, prefix: str = "/v1", *, stale_s: float = 60
             else:
                 answer = b"ok\n"
         elif path == "/metrics":
-            answer = "\n".join([*durations.lines(), *_state_lines(extender), ""]).encode()
+            answer = "\n".join([*durations.lines(), *_state_lines(extender), *_refusal_lines(counted), ""]).encode()
         else:
             status, answer = "404 Not Found", b"not found\n"
         start_response(status, [("Content-Type", kind), ("Content-Length", str(len(answer)))])
         return [answer]
 
     return app
-
-
-def _body(environ: "WSGIEnvironment") -> bytes | None:
-    """The body; None when it is larger than allowed or its end is not said."""
-    text = environ.get("CONTENT_LENGTH") or ""
-    if text:
-        if not (text.isascii() and text.isdigit() and len(text) <= 12) or int(text) > MOST_BODY_BYTES:
-            return None
-        return bytes(environ["wsgi.input"].read(int(text)))
-    body = bytes(environ["wsgi.input"].read(MOST_BODY_BYTES + 1))
-    return None if len(body) > MOST_BODY_BYTES else body
 
 
 def _state_lines(extender: Extender) -> list[str]:
@@ -124,3 +124,9 @@ def _state_lines(extender: Extender) -> list[str]:
             f"vgpuctl_extender_refresh_age_seconds {age:.3f}",
         ]
     return found
+
+
+def _refusal_lines(refusals: Refusals) -> list[str]:
+    metric = REFUSED_REQUESTS
+    found = [f"# HELP {metric.name} {metric.text}", f"# TYPE {metric.name} counter"]
+    return found + [f'{metric.name}{{reason="{reason}"}} {number}' for reason, number in refusals.counts().items()]

@@ -7,13 +7,16 @@ A renewed certificate needs no restart. Files that cannot be read after a change
 import ipaddress
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vgpuctl.errors import UsageError, VgpuctlError
+from vgpuctl.listening.requests import Refusals
 from vgpuctl.model.web_config import ClientAuth, TlsVersion, WebConfig, WebTls
+from vgpuctl.ovn.certificate_ends import certificate_names
 from vgpuctl.specs.web_config import read_web_config
 from vgpuctl.trusted_files import NAMED, NAMED_SECRET, opened
+from vgpuctl.web.basic_auth import Logins
 
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -21,19 +24,32 @@ _VERIFY = {
     ClientAuth.REQUIRE_AND_VERIFY: ssl.CERT_REQUIRED,
 }
 _VERSIONS = {TlsVersion.TLS12: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS13: ssl.TLSVersion.TLSv1_3}
+_MOST_BYTES = 1 << 20
 _Mark = tuple[tuple[int, int, int] | None, ...]
 
 
 class Protection:
     """The present protection. Without a file there is none: plain HTTP for everybody who reaches the address."""
 
-    def __init__(self, file: Path | None, *, warn: Callable[[str], None] = lambda _text: None) -> None:
-        """Read the file. Raises InventoryError for its content, UsageError for certificates that cannot be used."""
+    def __init__(
+        self,
+        file: Path | None,
+        *,
+        warn: Callable[[str], None] = lambda _text: None,
+        allowed_hosts: Sequence[str] = (),
+    ) -> None:
+        """Read the file. allowed_hosts: names by which clients call the server, beside those of its certificate.
+
+        Raises InventoryError for its content, UsageError for certificates that cannot be used.
+        """
+        self.refusals = Refusals()
+        self.logins = Logins(self.refusals)
+        self._allowed_hosts = tuple(allowed_hosts)
         self._file = file
         self._warn = warn
         self._lock = threading.Lock()
         self._config = WebConfig() if file is None else read_web_config(file)
-        self._context = None if self._config.tls is None else _make_context(self._config.tls)
+        self._context, self._certified = _make_context(self._config.tls)
         self._mark = self._read_mark()
 
     @property
@@ -47,6 +63,11 @@ class Protection:
         """TLS as the files are now; None for plain HTTP."""
         self._follow()
         return self._context
+
+    def names(self) -> tuple[str, ...]:
+        """The names by which clients may call the server, beside the address that they have connected to."""
+        self._follow()
+        return (*self._allowed_hosts, *self._certified)
 
     def certificates(self) -> list[Path]:
         """The files with the certificates that are served or trusted."""
@@ -64,11 +85,13 @@ class Protection:
                 config = read_web_config(self._file)
                 if (config.tls is None) != (self._config.tls is None):
                     raise UsageError("TLS cannot be switched on or off while it runs")
-                context = None if config.tls is None else _make_context(config.tls)
+                if _opens(self._config, config):
+                    raise UsageError("it would let in who is kept out now; restart the server if that is meant")
+                context, certified = _make_context(config.tls)
             except VgpuctlError as error:
                 self._warn(f"warning: {self._file}: the change is not used: {error.message}")
                 return
-            self._config, self._context = config, context
+            self._config, self._context, self._certified = config, context, certified
             # The file may name other files now.
             self._mark = self._read_mark()
 
@@ -76,6 +99,13 @@ class Protection:
         tls = self._config.tls
         files = (*(() if self._file is None else (self._file,)), *(() if tls is None else tls.files))
         return tuple(_mark_of(one) for one in files)
+
+
+def _opens(before: WebConfig, after: WebConfig) -> bool:
+    """True if a login falls away, or the tenants of a user. A file that is read while it is written looks so too."""
+    has_lost_login = bool(before.users) and not after.users
+    unbound = before.tenants.keys() & after.users.keys() - after.tenants.keys()
+    return has_lost_login or (before.is_protected and not after.is_protected) or bool(unbound)
 
 
 def refuse_unprotected(address: str, protection: Protection, *, is_allowed: bool) -> None:
@@ -96,12 +126,16 @@ def _mark_of(path: Path) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _make_context(tls: WebTls) -> ssl.SSLContext:
+def _make_context(tls: WebTls | None) -> tuple[ssl.SSLContext | None, tuple[str, ...]]:
+    """TLS with these files, and the names in the certificate."""
+    if tls is None:
+        return None, ()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
     try:
         with opened(tls.cert_file, NAMED) as certificate, opened(tls.key_file, NAMED_SECRET) as key:
             context.load_cert_chain(certificate.name, key.name, password=_refuse_password)
+            names = certificate_names(certificate.read(_MOST_BYTES))
         if tls.client_ca_file is not None:
             with opened(tls.client_ca_file, NAMED) as authority:
                 context.load_verify_locations(authority.name)
@@ -111,7 +145,7 @@ def _make_context(tls: WebTls) -> ssl.SSLContext:
             f"TLS cannot be set up with {files}: {error}", hint="give PEM files that belong together"
         ) from error
     context.verify_mode = _VERIFY[tls.client_auth]
-    return context
+    return context, names
 
 
 def _refuse_password() -> str:

@@ -2,17 +2,31 @@
 """The HTTP server under `vgpuctl exporter`, `vgpuctl web` and `vgpuctl serve-extender`."""
 
 import logging
+import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from cheroot.makefile import StreamReader, StreamWriter
+from cheroot.server import HTTPConnection, HTTPRequest
 from cheroot.ssl import Adapter
 from cheroot.wsgi import Server
 
-from vgpuctl.errors import UsageError
+from vgpuctl.listening.requests import (
+    MOST_BODY_BYTES,
+    Refusals,
+    RequestHead,
+    RequestRefusal,
+    Rules,
+    read_fields,
+    refuse,
+)
+from vgpuctl.listening.sockets import listen_on
+from vgpuctl.web.basic_auth import with_users
 from vgpuctl.web.connections import ConnectionThreads
 from vgpuctl.web.protection import Protection
 
@@ -21,9 +35,22 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("vgpuctl.web")
 _MOST_HEADER_BYTES = 64 * 1024
-MOST_BODY_BYTES = 64 * 1024
-_MOST_WAITING = 128
+_SMALL_LENGTH = re.compile(r"[0-9]{1,6}")
 _STOP_S = 1
+
+
+@dataclass(frozen=True)
+class ApplicationRules:
+    """What an application takes beside requests without a body, which is everything that it does not say.
+
+    content_types: of bodies. has_own_login: it asks the users of the web-config for their passwords itself.
+    knows_tenants: it keeps users who are bound to tenants to these (`basic_auth.TENANTS`).
+    """
+
+    content_types: frozenset[str] = frozenset()
+    most_body_bytes: int = MOST_BODY_BYTES
+    has_own_login: bool = False
+    knows_tenants: bool = False
 
 
 @contextmanager
@@ -33,27 +60,14 @@ def serving(
     port: int,
     protection: Protection | None = None,
     threads: ConnectionThreads | None = None,
-    *,
-    most_body_bytes: int = MOST_BODY_BYTES,
+    takes: ApplicationRules = ApplicationRules(),
 ) -> Iterator[int]:
     """Serve an application during the block. Yields the port; port 0 takes a free one.
 
     Raises UsageError when the address cannot be listened on.
     """
-    server = _Server((address, port), app, server_name="vgpuctl")
-    server.max_request_header_size = _MOST_HEADER_BYTES
-    server.max_request_body_size = most_body_bytes
-    server.request_queue_size = _MOST_WAITING
-    server.shutdown_timeout = _STOP_S
-    server.requests = ConnectionThreads() if threads is None else threads
-    if protection is not None and protection.context is not None:
-        server.ssl_adapter = _TlsAdapter(protection)
-    try:
-        server.prepare()
-    except OSError as error:
-        raise UsageError(
-            f"{address} port {port} cannot be listened on: {error}", hint="choose another one with --listen"
-        ) from error
+    server = make_server(app, address, port, protection, threads, takes)
+    server.prepare()
     thread = threading.Thread(target=server.serve, name="http", daemon=True)
     thread.start()
     try:
@@ -63,9 +77,102 @@ def serving(
         thread.join()
 
 
-class _Server(Server):
-    """cheroot's server, whose messages go into the log. It would write them to stderr, also those that any client can
-    cause."""
+def make_server(
+    app: "WSGIApplication",
+    address: str,
+    port: int,
+    protection: Protection | None = None,
+    threads: ConnectionThreads | None = None,
+    takes: ApplicationRules = ApplicationRules(),
+) -> "FrontServer":
+    """A server that does not listen yet. Nothing reaches the application that the front has not let pass."""
+    front = Protection(None) if protection is None else protection
+    if not takes.has_own_login:
+        app = with_users(app, lambda: front.config, front.logins, knows_tenants=takes.knows_tenants)
+    server = FrontServer((address, port), app, server_name="vgpuctl")
+    server.rules, server.refusals = Rules(front.names, takes.content_types, takes.most_body_bytes), front.refusals
+    server.max_request_header_size = _MOST_HEADER_BYTES
+    server.max_request_body_size = takes.most_body_bytes
+    server.shutdown_timeout = _STOP_S
+    server.requests = ConnectionThreads(refusals=front.refusals) if threads is None else threads
+    if front.context is not None:
+        server.ssl_adapter = _TlsAdapter(front)
+    return server
+
+
+class _JudgedRequest(HTTPRequest):
+    """A request whose head the front has read and judged before cheroot goes on. cheroot joins headers of one name or
+    takes the last of them, so it would be too late afterwards."""
+
+    def __init__(self, server: Any, conn: Any, *more: Any, **named: Any) -> None:
+        super().__init__(server, conn, *more, **named)
+        self.header_reader = lambda _stream, headers: headers
+
+    def read_request_line(self) -> bool:
+        try:
+            return bool(super().read_request_line())  # type: ignore[no-untyped-call]  # of cheroot
+        except ValueError:  # urllib's, for brackets
+            self._end(RequestRefusal(HTTPStatus.BAD_REQUEST, "malformed", "the address is malformed"), {})
+            return False
+
+    def read_request_headers(self) -> bool:
+        lines = []
+        while (line := self.rfile.readline()) != b"\r\n":
+            if not line:
+                return False  # The client went.
+            lines.append(line)
+        fields, refusal = read_fields(lines)
+        if refusal is None:
+            arrived_at = self.conn.socket.getsockname()[0]
+            head = RequestHead(
+                self.method.decode("latin-1"),
+                self.uri.decode("latin-1"),
+                self.request_protocol.decode("latin-1"),
+                fields,
+                arrived_at,
+                has_tls=self.scheme == b"https",
+            )
+            refusal = refuse(head, self.server.rules)
+        if refusal is not None:
+            self._end(refusal, dict(fields))
+            return False
+        for name, value in fields:
+            key, given = name.title().encode("latin-1"), value.encode("latin-1")
+            before = self.inheaders.get(key)
+            joint = b"; " if name == "cookie" else b", "
+            self.inheaders[key] = given if before is None else joint.join((before, given))
+        return bool(super().read_request_headers())  # type: ignore[no-untyped-call]  # of cheroot
+
+    def _end(self, refusal: RequestRefusal, fields: Mapping[str, str]) -> None:
+        self.server.count(refusal)
+        self.conn.wfile.write(refusal.answer())
+        # A connection that is closed with bytes unread is reset, and the client may lose the answer.
+        length = fields.get("content-length", "")
+        if _SMALL_LENGTH.fullmatch(length) and "expect" not in fields:
+            self.conn.rfile.read(int(length))
+
+
+class _Connection(HTTPConnection):
+    RequestHandlerClass = _JudgedRequest
+
+
+class FrontServer(Server):
+    """cheroot's server behind our front. Its messages go into the log: it would write them to stderr, also those that
+    any client can cause."""
+
+    ConnectionClass = _Connection
+    rules: Rules
+    refusals: Refusals
+
+    def count(self, refusal: RequestRefusal) -> None:
+        """Count a request that was refused."""
+        self.refusals.add(refusal.reason)
+        _LOGGER.debug("refused", extra={"fields": {"reason": refusal.reason, "message": refusal.message}})
+
+    def bind(self, family: Any, type: Any, proto: Any = 0) -> Any:  # noqa: A002 - cheroot's name
+        self.socket = listen_on(*self.bind_addr[:2])
+        self.bind_addr = self.socket.getsockname()[:2]
+        return self.socket
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         is_clients = not traceback or isinstance(sys.exc_info()[1], OSError)

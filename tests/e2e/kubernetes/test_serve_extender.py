@@ -62,7 +62,7 @@ class Running:
         context.load_cert_chain(self.folder / f"{client}.pem", self.folder / f"{client}.key")
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=120)
         with contextlib.closing(connection):
-            connection.request(method, path, body)
+            connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, answer.read()
 

@@ -3,6 +3,7 @@
 
 import base64
 import contextlib
+import re
 import socket
 import ssl
 import time
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.operator import Operator
 from tests.e2e.telemetry.running_exporter import RunningExporter, parse, running_exporter, values
+from tests.prometheus_fixture import running_prometheus, wait_for
 from tests.self_signed import make_certificate
 
 # A hash of "secret".
@@ -30,7 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "web.yml").write_text(
         "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
         "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: client.pem\n"
-        f"basic_auth_users:\n  prometheus: {HASH}\n"
+        f"basic_auth_users:\n  prometheus: {HASH}\n  acme: {HASH}\nuser_tenants: {{acme: [acme]}}\n"
     )
     return folder
 
@@ -74,6 +77,23 @@ def test_the_ends_of_its_certificates_are_metrics(exporter: RunningExporter, fil
     ends = values(parse(get(exporter, files / "server.pem")[1]), "vgpuctl_certificate_expiry_timestamp_seconds")
     assert len(ends) == 2
     assert all(8 * 86_400 < end - time.time() < 10 * 86_400 for end in ends)
+
+
+def test_prometheus_of_a_tenant_scrapes_it_as_the_page_says(exporter: RunningExporter, files: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"```yaml\n(scrape_configs:\n  - job_name: vgpuctl-acme\n.*?)```", page, re.DOTALL)
+    (files / "password").write_text("secret")
+    for written, ours in (
+        ("gpus.example:9635", exporter.url.removeprefix("https://")),
+        ("vgpuctl-ca.pem", str(files / "server.pem")),
+        ("vgpuctl-password", str(files / "password")),
+    ):
+        text = text.replace(written, ours)
+    config = {"global": {"scrape_interval": "1s"}, **yaml.safe_load(text)}
+    with running_prometheus(config) as prometheus:
+        wait_for(lambda: prometheus.query('up{job="vgpuctl-acme"} == 1'), "scrape of the tenant's page")
+        tenants = prometheus.query('count by (tenant) ({job="vgpuctl-acme", __name__=~"vgpuctl_.+"})')
+        assert [one["metric"] for one in tenants] in ([], [{"tenant": "acme"}])
 
 
 def test_a_client_certificate_is_checked(exporter: RunningExporter, files: Path) -> None:

@@ -22,7 +22,7 @@ from vgpuctl.usecases.support.fleet_reader import HostSnapshot
 from vgpuctl.usecases.support.history import PastSource
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess
-from vgpuctl.web.application import make_application
+from vgpuctl.web.application import PAGES, make_application
 from vgpuctl.web.server import serving
 
 __all__ = ["browser"]
@@ -61,7 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         own = (host, f"{host}/gpus/{lease.share.gpu}", "/hosts/gpu3/gpus/0000:41:00.0")
         of_tenant = (f"/tenants/{lease.tenant}/vms/{lease.vm_name}", f"/tenants/{lease.tenant}", "/tenants", "/vms")
         rest = ("/queue", "/capacity?gpu=A40-8Q", "/events", "/states", "/states/lease_state", "/search?q=vm", "/none")
-        with serving(make_application(sources, access), "127.0.0.1", 0) as port:
+        with serving(make_application(sources, access), "127.0.0.1", 0, takes=PAGES) as port:
             yield Served(f"http://127.0.0.1:{port}", fleet, ("/", *own, *of_tenant, *rest))
 
 
@@ -162,7 +162,7 @@ def _until(page: Page, expression: str) -> None:
 def test_a_login_in_the_browser(browser: Chromium, served: Served) -> None:
     sources = PageSources(served.fleet.services, PastSource(Path("/nowhere/history")))
     access = PageAccess(TOKEN, has_tls=False, is_loopback=True, clock=time.time)
-    with serving(make_application(sources, access), "127.0.0.1", 0) as port, browser.page() as page:
+    with serving(make_application(sources, access), "127.0.0.1", 0, takes=PAGES) as port, browser.page() as page:
         page.open(f"http://127.0.0.1:{port}/queue")
         assert page.run("location.pathname") == "/login"
         page.type("not this one, which is long")
@@ -220,7 +220,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         states = ("/states", "/states/lease_state", "/states/gpu_restriction")
         rest = ("/tenants", "/vms", "/queue", "/events", "/capacity", "/search?q=script")
         paths = ("/", "/hosts/gpu1", gpu, vm_page, *states, *rest)
-        port = opened.enter_context(serving(make_application(sources, access), "127.0.0.1", 0))
+        port = opened.enter_context(serving(make_application(sources, access), "127.0.0.1", 0, takes=PAGES))
         yield Served(f"http://127.0.0.1:{port}", fleet, paths)
 
 

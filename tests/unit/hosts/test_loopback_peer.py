@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from vgpuctl.hosts.graphics_tunnel import LOOPBACK, GraphicsListener
+from vgpuctl.hosts.graphics_tunnel import GraphicsListener
 from vgpuctl.hosts.loopback_peer import is_own_peer
+from vgpuctl.listening.sockets import LOOPBACK
 
 _NOBODY = 65534
 _FIN_WAIT2, _TIME_WAIT = "05", "06"

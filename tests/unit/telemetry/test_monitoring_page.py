@@ -25,11 +25,11 @@ def test_promtool_takes_the_scrape_configurations(tmp_path: Path, text: str) -> 
 
 def test_every_way_to_scrape_has_an_example() -> None:
     jobs = [job["job_name"] for one in SCRAPES for job in yaml.safe_load(one)["scrape_configs"]]
-    assert jobs == ["vgpuctl", "vgpuctl-store", "vgpuctl-hosts", "vgpuctl-acme"]
+    assert jobs == ["vgpuctl", "vgpuctl-store", "vgpuctl-hosts", "vgpuctl-acme", "vgpuctl-acme-guests"]
 
 
-def test_the_web_config_is_one(tmp_path: Path) -> None:
-    [text] = [one for one in EXAMPLES if one.startswith("tls_server_config")]
+@pytest.mark.parametrize("text", [one for one in EXAMPLES if one.startswith("tls_server_config")])
+def test_the_web_config_is_one(tmp_path: Path, text: str) -> None:
     file = tmp_path / "web.yml"
     file.write_text(text.replace("$2y$10$…", "$2y$10$" + "a" * 53), encoding="utf-8")
     assert read_web_config(file).is_protected

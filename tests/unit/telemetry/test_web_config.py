@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.listening.requests import Refusals
 from vgpuctl.model.web_config import ClientAuth, TlsVersion
 from vgpuctl.specs.web_config import read_web_config
-from vgpuctl.web.basic_auth import PasswordChecks
+from vgpuctl.web.basic_auth import Logins
 from vgpuctl.web.protection import Protection, refuse_unprotected
 
 # A hash of "secret".
@@ -77,16 +78,36 @@ def test_what_it_must_not_say(tmp_path: Path, text: str, said: str) -> None:
     assert "secret" not in caught.value.message
 
 
-def test_passwords(tmp_path: Path) -> None:
-    checks = PasswordChecks()
+def test_passwords() -> None:
     users = {"prometheus": HASH}
-    for _again in range(2):
-        assert checks.is_right(users, "prometheus", "secret")
-        assert not checks.is_right(users, "prometheus", "Secret")
-        assert not checks.is_right(users, "nobody", "secret")
-        assert not checks.is_right(users, "prometheus", "secret" + "x" * 80)
-        assert not checks.is_right(users, "prometheus", "secret\0")
-    assert not checks.is_right({}, "prometheus", "secret"), "a user who was removed"
+    for known, name, password, is_right in (
+        (users, "prometheus", "secret", True),
+        (users, "prometheus", "Secret", False),
+        (users, "nobody", "secret", False),
+        (users, "prometheus", "secret" + "x" * 80, False),
+        (users, "prometheus", "secret\0", False),
+        ({}, "prometheus", "secret", False),
+    ):
+        logins = Logins(Refusals())
+        logins.is_user(users, "prometheus", "secret", "192.0.2.1")
+        for again in range(2):
+            assert logins.is_user(known, name, password, "192.0.2.1") == is_right, (name, password, again)
+
+
+def test_users_are_bound_to_tenants(tmp_path: Path) -> None:
+    text = f"basic_auth_users: {{acme: {HASH}, ops: {HASH}}}\nuser_tenants:\n  acme: [acme, acme-lab]\n"
+    assert read_web_config(write(tmp_path, text)).tenants == {"acme": frozenset({"acme", "acme-lab"})}
+    for bound, said in (
+        ("{joe: [acme]}", "web.yml:2: 'joe' is no user"),
+        ("{acme: []}", "web.yml:2: the tenants of 'acme' are no list"),
+        ("{acme: acme}", "web.yml:2: the tenants of 'acme' are no list"),
+        ("{acme: [1]}", "web.yml:2: 1 is no name of a tenant"),
+        ("{acme: ['*']}", "web.yml:2: tenant '*' (1 characters) cannot be used"),
+        ("[acme]", "web.yml:2: user_tenants is no mapping"),
+    ):
+        with pytest.raises(InventoryError) as caught:
+            read_web_config(write(tmp_path, f"basic_auth_users: {{acme: {HASH}}}\nuser_tenants: {bound}\n"))
+        assert said in caught.value.message
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
@@ -103,3 +124,19 @@ def test_an_address_of_others_needs_tls_and_a_login(tmp_path: Path, address: str
 def test_a_missing_certificate_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"TLS cannot be set up with .*server\.pem"):
         Protection(write(tmp_path, "tls_server_config: {cert_file: server.pem, key_file: server.key}"))
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["", "basic_auth_users: {ops: HASH, acme: HASH}", "basic_auth_users: {}", "basic_auth_users: {ops: HA"],
+)
+def test_a_change_lets_nobody_in_who_is_kept_out(tmp_path: Path, later: str) -> None:
+    """A file that is read while it is written lacks its end."""
+    written = f"basic_auth_users: {{ops: {HASH}, acme: {HASH}}}\nuser_tenants: {{acme: [acme]}}\n"
+    told = list[str]()
+    protection = Protection(write(tmp_path, written), warn=told.append)
+    write(tmp_path, later.replace("HASH", HASH))
+    assert protection.config.users.keys() == {"ops", "acme"} and protection.config.tenants.keys() == {"acme"}
+    assert len(told) == 1 and "the change is not used" in told[0]
+    write(tmp_path, f"basic_auth_users: {{ops: {HASH}}}\n# acme has left")
+    assert protection.config.users.keys() == {"ops"}

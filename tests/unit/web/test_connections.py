@@ -56,7 +56,7 @@ def _answer(port: int) -> bytes:
 
 @pytest.mark.parametrize(
     "sends",
-    [b"", b"G", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"],
+    [b"", b"G", b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"],
     ids=["silent", "first byte", "headers without end", "does not read"],
 )
 def test_slow_clients_keep_nobody_waiting(port: int, sends: bytes) -> None:

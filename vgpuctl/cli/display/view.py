@@ -114,7 +114,8 @@ def command(
 def _serve_viewer(
     display: "OpenedDisplay", path: Path | None, stop: threading.Event, *, starts_viewer: bool, as_json: bool
 ) -> None:
-    from vgpuctl.hosts.graphics_tunnel import LOOPBACK, GraphicsListener, SocketClient
+    from vgpuctl.hosts.graphics_tunnel import GraphicsListener, SocketClient
+    from vgpuctl.listening.sockets import LOOPBACK
 
     def serve(client: Any) -> None:
         display.source.serve(SocketClient(client))

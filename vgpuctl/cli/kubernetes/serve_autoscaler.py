@@ -31,6 +31,7 @@ _JSON: "JsonOutput[AutoscalerConfig]" = JsonOutput()
     show_default=True,
     help="Address to serve gRPC on; port 0 takes a free one.",
 )
+@options.allow_host
 @click.option("--key", type=_FILE, metavar="FILE", help="PEM file with the server's private key.")
 @click.option("--cert", type=_FILE, metavar="FILE", help="PEM file with the server's certificate.")
 @click.option("--client-ca", type=_FILE, metavar="FILE", help="PEM file with the authority of clients' certificates.")
@@ -51,6 +52,7 @@ def command(
     tenant: str,
     cluster: str,
     listen: str,
+    allowed_hosts: tuple[str, ...],
     key: Path | None,
     cert: Path | None,
     client_ca: Path | None,
@@ -89,7 +91,7 @@ def command(
                 print_document(config.cloud_config + "".join(f"# {flag}\n" for flag in config.flags), nl=False)
             return
         stop = stop_on_signals()
-        with serving(provider_calls(groups), address, port, tls) as taken:
+        with serving(provider_calls(groups), address, port, tls, allowed_hosts) as taken:
             how = "without TLS" if tls is None else f"to {', '.join(tls.names)}"
             say(f"serving the autoscaler of {tenant}/{cluster} on {listen.rpartition(':')[0]}:{taken}, {how}")
             serve_until_told(stop, opened.store)

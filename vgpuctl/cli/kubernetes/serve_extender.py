@@ -25,6 +25,7 @@ _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
     help="Access to the API server.  [default: the service account of the pod it runs in]",
 )
 @options.web_config
+@options.allow_host
 @click.option("--insecure-listen", is_flag=True, help="Allow an address that others reach without TLS and a login.")
 @click.option(
     "--refresh",
@@ -64,6 +65,7 @@ def command(
     listen: str,
     kubeconfig: Path | None,
     web_config: Path | None,
+    allowed_hosts: tuple[str, ...],
     insecure_listen: bool,
     refresh_s: float,
     lock_wait_s: float,
@@ -86,7 +88,7 @@ def command(
     from vgpuctl.usecases.kubernetes.scheduler_config import scheduler_config, scheduler_config_yaml
     from vgpuctl.usecases.kubernetes.serve_extender import Extender
     from vgpuctl.web.connections import ConnectionThreads
-    from vgpuctl.web.extender_app import MOST_BODY_BYTES, MOST_CALLS, extender_app
+    from vgpuctl.web.extender_app import EXTENDER, MOST_CALLS, extender_app
     from vgpuctl.web.protection import Protection, refuse_unprotected
     from vgpuctl.web.server import serving
 
@@ -100,7 +102,7 @@ def command(
             print_document(scheduler_config_yaml(config), nl=False)
         return
     chosen = parse_policy(policy)
-    protection = Protection(web_config, warn=say)
+    protection = Protection(web_config, warn=say, allowed_hosts=allowed_hosts)
     refuse_unprotected(address, protection, is_allowed=insecure_listen)
     stop = stop_on_signals()
     extender = Extender(
@@ -117,10 +119,12 @@ def command(
         say(f"warning: {problem}")
     fresh = threading.Thread(target=extender.keep_fresh, args=(refresh_s,), name="refresh", daemon=True)
     fresh.start()
-    threads = ConnectionThreads(most=MOST_CALLS, request_s=longest_s + 60)
-    app = extender_app(extender, stale_s=max(60.0, 6 * refresh_s))
+    threads = ConnectionThreads(
+        most=MOST_CALLS, most_of_client=MOST_CALLS, request_s=longest_s + 60, refusals=protection.refusals
+    )
+    app = extender_app(extender, stale_s=max(60.0, 6 * refresh_s), refusals=protection.refusals)
     try:
-        with serving(app, address, port, protection, threads, most_body_bytes=MOST_BODY_BYTES) as taken:
+        with serving(app, address, port, protection, threads, EXTENDER) as taken:
             scheme = "http" if protection.context is None else "https"
             where = f"{scheme}://{listen.rpartition(':')[0]}:{taken}/v1"
             if as_json:

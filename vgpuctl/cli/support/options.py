@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that several commands share, with one help text each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -177,6 +177,23 @@ def listen(default: str) -> Callable[[Command], Command]:
         show_default=True,
         help="Address to serve HTTP on; port 0 takes a free one.",
     )
+
+
+def _read_allowed_hosts(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
+    from vgpuctl.listening.hosts import read_allowed_host
+
+    return tuple(map(read_allowed_host, given))
+
+
+allow_host = click.option(
+    "--allow-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    callback=_read_allowed_hosts,
+    help="Name by which clients call this server, such as a Service's; several times.  [default: the address that they"
+    " connect to, and the names in the certificate]",
+)
 
 
 def readings_interval(default_s: float) -> Callable[[Command], Command]:

@@ -16,6 +16,7 @@ from vgpuctl.cli.support.output import print_raw, say
 @options.readings_interval(15.0)
 @options.history
 @options.web_config
+@options.allow_host
 @click.option("--insecure-listen", is_flag=True, help="Allow an address that others reach without TLS and a login.")
 @click.option(
     "--store-only", is_flag=True, help="Serve the store's states alone, for hosts that write their readings themselves."
@@ -27,6 +28,7 @@ def command(
     interval_s: float,
     history: Path | None,
     web_config: Path | None,
+    allowed_hosts: tuple[str, ...],
     insecure_listen: bool,
     store_only: bool,
     once: bool,
@@ -41,7 +43,7 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.support.history import history_path
     from vgpuctl.usecases.telemetry.exporter import Exporter
-    from vgpuctl.web.exporter_app import exporter_app
+    from vgpuctl.web.exporter_app import EXPORTER, exporter_app
     from vgpuctl.web.protection import Protection, refuse_unprotected
     from vgpuctl.web.server import serving
 
@@ -53,7 +55,7 @@ def command(
             exporter.read_once()
             print_raw(exporter.metrics("")[0])
         return
-    protection = Protection(web_config, warn=say)
+    protection = Protection(web_config, warn=say, allowed_hosts=allowed_hosts)
     refuse_unprotected(address, protection, is_allowed=insecure_listen)
     stop = stop_on_signals()
     with services(**where) as opened:
@@ -62,10 +64,11 @@ def command(
             interval_s=interval_s,
             history=history_path(history, where["database"]),
             certificates=protection.certificates,
+            refusals=protection.refusals.counts,
             store_only=store_only,
         )
-        app = exporter_app(exporter, protection)
-        with exporter.running(), serving(app, address, port, protection) as taken:
+        app = exporter_app(exporter)
+        with exporter.running(), serving(app, address, port, protection, takes=EXPORTER) as taken:
             scheme = "http" if protection.context is None else "https"
             say(f"serving on {scheme}://{listen.rpartition(':')[0]}:{taken}/metrics")
             serve_until_told(stop, opened.store)

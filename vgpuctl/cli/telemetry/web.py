@@ -16,6 +16,7 @@ from vgpuctl.cli.support.output import print_raw, say
 @click.command("web")
 @options.listen("127.0.0.1:9636")
 @options.web_config
+@options.allow_host
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -31,6 +32,7 @@ from vgpuctl.cli.support.output import print_raw, say
 def command(
     listen: str,
     web_config: Path | None,
+    allowed_hosts: tuple[str, ...],
     token_file: Path | None,
     interval_s: float,
     cached: bool,
@@ -51,13 +53,13 @@ def command(
     from vgpuctl.usecases.telemetry.exporter import Exporter
     from vgpuctl.usecases.telemetry.web import PageSources
     from vgpuctl.web.access import PageAccess, read_token, require_safe
-    from vgpuctl.web.application import make_application, print_page
+    from vgpuctl.web.application import PAGES, make_application, print_page
     from vgpuctl.web.protection import Protection
     from vgpuctl.web.server import serving
 
     address, port = listen_address(listen)
     token = None if token_file is None else read_token(token_file)
-    protection = Protection(web_config, warn=say)
+    protection = Protection(web_config, warn=say, allowed_hosts=allowed_hosts)
     with contextlib.ExitStack() as opened:
         services_ = opened.enter_context(services(**where))
         past = PastSource(history_path(history, where["database"]), prometheus)
@@ -70,18 +72,24 @@ def command(
             has_tls=protection.context is not None,
             is_loopback=ipaddress.ip_address(address).is_loopback,
             clock=services_.open_store().now,
-            users=lambda: protection.config.users,
+            config=lambda: protection.config,
+            logins=protection.logins,
         )
         require_safe(access, protection, listen)
         stop = stop_on_signals()
         exporter = None
         if not cached:
             exporter = Exporter(
-                services_, interval_s=interval_s, history=past.history, certificates=protection.certificates
+                services_,
+                interval_s=interval_s,
+                history=past.history,
+                certificates=protection.certificates,
+                refusals=protection.refusals.counts,
             )
             opened.enter_context(exporter.running())
         sources = PageSources(services_, past) if exporter is None else PageSources(services_, past, exporter.snapshots)
-        taken = opened.enter_context(serving(make_application(sources, access, exporter), address, port, protection))
+        app = make_application(sources, access, exporter)
+        taken = opened.enter_context(serving(app, address, port, protection, takes=PAGES))
         say(f"serving on {'https' if access.has_tls else 'http'}://{listen.rpartition(':')[0]}:{taken}/")
         serve_until_told(stop, services_.store)
     say("stopped")

@@ -51,7 +51,8 @@ class Exporter:
     """One exporter. Threads may ask for pages at any time while it runs.
 
     interval_s: between two readings of a host, and of the store. history: the file of the kept readings.
-    certificates: the files of the server that serves the pages. store_only: read no host and keep no history.
+    certificates: the files of the server that serves the pages. refusals: what that server refused, by reason.
+    store_only: read no host and keep no history.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Exporter:
         interval_s: float,
         history: Path,
         certificates: Callable[[], Iterable[Path]] = tuple,
+        refusals: Callable[[], Mapping[str, int]] = dict,
         store_only: bool = False,
     ) -> None:
         self._services = services
@@ -68,6 +70,7 @@ class Exporter:
         self._stale_s = max(4 * interval_s, _SHORTEST_STALE_S)
         self._history_path = history
         self._certificates = certificates
+        self._refusals = refusals
         self._store_only = store_only
         self._certificate_ends: Mapping[str, float] = {}
         self._history: History | None = None
@@ -130,10 +133,10 @@ class Exporter:
         """Return the page of the store and the exporter, without what hosts measured."""
         return encode([self._store.page, self._itself()], accept)
 
-    def tenant_metrics(self, tenant: str, accept: str) -> tuple[bytes, str]:
-        """Return the series of the fleet and the store that have this tenant's label."""
-        pages = [self._measures(one) for one in self.snapshots().values()]
-        return encode([one.of_tenant(tenant) for one in (*pages, self._findings, self._store.page)], accept)
+    def tenant_metrics(self, tenants: Iterable[str], accept: str) -> tuple[bytes, str]:
+        """Return the series of the fleet and the store that have the label of one of these tenants."""
+        pages = [*(self._measures(one) for one in self.snapshots().values()), self._findings, self._store.page]
+        return encode([page.of_tenant(tenant) for tenant in sorted(tenants) for page in pages], accept)
 
     def host_metrics(self, host: str, accept: str) -> tuple[bytes, str]:
         """Return the page of what one host measured. Raises NotFound for a host that is not read."""
@@ -180,6 +183,7 @@ class Exporter:
                 *([] if age is None else [own.STORE_AGE.of([((), age)])]),
                 own.HISTORY_UP.of([((), float(self._history_error is None))]),
                 own.CERTIFICATE_EXPIRY.of(((file,), end) for file, end in self._certificate_ends.items()),
+                own.REFUSED_REQUESTS.of(((reason,), number) for reason, number in self._refusals().items()),
                 *process_families(),
             ]
         )

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.host_targets import typed
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.model.host_target import HostTarget
 
@@ -101,7 +102,7 @@ class LoopbackSshd:
     def target(self, **changes: Any) -> HostTarget:
         """Return a HostTarget that logs in as root with our key; any field can be given."""
         target = HostTarget("gpu1", self.address, port=self.port, user="root", private_key_file=str(self.client_key))
-        return replace(target, **changes)
+        return replace(target, **typed(changes))
 
     def settings(self, config: str = "", **changes: Any) -> SshSettings:
         """Return settings that know this server's keys and no file of the user; `config` comes first in ssh_config."""

@@ -11,13 +11,15 @@ import logging
 import os
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from vgpuctl.errors import VgpuctlError
 from vgpuctl.local_files import not_written, open_to_append
+from vgpuctl.model.masking import without_passwords
 from vgpuctl.model.printable import printable, printable_document
-from vgpuctl.model.secret_text import without_passwords
 
 PROGRESS = logging.getLogger("vgpuctl.progress")
 """The remarks that the user reads on stderr anyway; they stand in the log file too."""
@@ -148,6 +150,27 @@ class _KeyValue(logging.Formatter):
         if record.exc_info:
             line += "\n" + printable_document(self.formatException(record.exc_info))
         return without_passwords(line)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """The tracebacks of an exception and of those that led to it, the first one first."""
+        error: BaseException | None = ei[1]
+        told: list[str] = []
+        seen: set[int] = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            told.append(f"Traceback (most recent call last):\n{frames}{_shown(error)}")
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        return "\n\nwhich led to:\n\n".join(reversed(told))
+
+
+def _shown(error: BaseException) -> str:
+    """The last line of an exception's traceback. Only our own messages and the system's answers are known to hold no
+    secret: a library quotes what it was given."""
+    name = type(error).__name__
+    if isinstance(error, VgpuctlError):
+        return f"{name}: {error}"
+    return f"{name}: {error.strerror}" if isinstance(error, OSError) and error.strerror else name
 
 
 def _value(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tests.host_targets import host_target
 from tests.unit.guests.cases import facts
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Reply, reply_from_json, reply_to_json
@@ -140,7 +141,7 @@ def _ssh_answer(text: str) -> Any:
 
 
 def _common_args(text: str) -> Any:
-    return resolve(HostTarget("gpu1", "gpu1.example", common_args=text), SshSettings(ssh=_NoSsh("user root\n"))).host
+    return resolve(host_target("gpu1", "gpu1.example", common_args=text), SshSettings(ssh=_NoSsh("user root\n"))).host
 
 
 def _target(text: str) -> Any:

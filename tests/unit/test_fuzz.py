@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.host_targets import host_target
 from tests.proof.fuzz import READERS, case
 from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.settings import SshSettings
@@ -56,4 +57,4 @@ def test_a_line_of_ssh_config_that_cannot_be_used_is_named(line: str, tmp_path: 
     with pytest.raises(InventoryError):
         resolve(HostTarget("gpu1", "gpu1"), settings)
     with pytest.raises(InventoryError):
-        resolve(HostTarget("gpu1", "gpu1", common_args="-F " + "a" * 5000), settings)
+        resolve(host_target("gpu1", "gpu1", common_args="-F " + "a" * 5000), settings)

@@ -151,7 +151,7 @@ def _try_password(transport: "paramiko.Transport", endpoint: Endpoint, attempts:
     attempts.tried.append("password")
     try:
         # With fallback: servers that ask the password through keyboard-interactive get it there.
-        return not transport.auth_password(endpoint.user, endpoint.password, fallback=True)
+        return not transport.auth_password(endpoint.user, endpoint.password.reveal(), fallback=True)
     except paramiko.BadAuthenticationType as exc:
         attempts.allowed = list(exc.allowed_types)
         attempts.unusable.append("password: the server does not take one")
@@ -271,11 +271,11 @@ def _failed(endpoint: Endpoint, attempts: _Attempts) -> AuthenticationFailed:
         hint = "set ansible_ssh_private_key_file, or load a key into an agent with ssh-add"
     else:
         hint = (
-            f"check ansible_user (it is {endpoint.user}) and that one of these keys is in the user's "
+            f"check ansible_user (it is {endpoint.shown_user}) and that one of these keys is in the user's "
             "~/.ssh/authorized_keys on the host"
         )
     return AuthenticationFailed(
-        f"{endpoint.name}: {endpoint.host} port {endpoint.port} refused to log in {endpoint.user}",
+        f"{endpoint.name}: {endpoint.host} port {endpoint.port} refused to log in {endpoint.shown_user}",
         context=context,
         hint=hint,
     )

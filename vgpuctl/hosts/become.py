@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from vgpuctl.errors import BecomeFailed, CommandFailed, HostError
 from vgpuctl.hosts.shell_line import shell_line
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.secret import Secret
 
 # Printed on stderr at the start of a command, so that one that hangs can be ended from a second channel: sshd passes
 # no signal to root's commands. The kernel tells the process group: `$$` is another number where a shell before forked.
@@ -58,6 +59,7 @@ _HINTS = tuple(
     )
 )
 _SHOWN_LINES = 20
+_SHOWN_PROGRAM = 200
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class RemoteCommand:
     line: str
     marker: str
     become_user: str | None
-    password: str | None
+    password: Secret[str] | None
 
     @property
     def prompt(self) -> bytes:
@@ -119,6 +121,11 @@ def wrap(argv: Sequence[str], target: HostTarget, *, become: bool) -> RemoteComm
         inner = ["sudo", *how, "-u", user, "--", "/bin/sh", "-c", _ANNOUNCE, f"{marker}-become", *argv]
     line = shell_line(_START.format(marker) + shlex.join(inner))
     return RemoteCommand(tuple(argv), line, marker, user, password)
+
+
+def shown_program(argv: Sequence[str]) -> str:
+    """The program for messages, without its arguments."""
+    return f"{argv[0][:_SHOWN_PROGRAM]} …" if len(argv) > 1 else argv[0][:_SHOWN_PROGRAM]
 
 
 def start_failure(

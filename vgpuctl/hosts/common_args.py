@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads `ansible_ssh_common_args`: the options of ssh(1) that vgpuctl honours; the rest is refused, not ignored."""
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.model.secret import CommandLine
 from vgpuctl.user_folders import expanded
 
 _HONOURED = frozenset(
@@ -54,6 +56,7 @@ _WITHOUT_EFFECT = frozenset(
     }
 )
 _SHOWN = 60
+_FLAG = re.compile(r"-[A-Za-z]")
 _FORMS = "-o Key=Value, -J HOPS, -F FILE, -i FILE and -p PORT"
 
 
@@ -65,27 +68,34 @@ class CommonArguments:
     config_file: Path | None = None
 
 
-def parse_common_args(text: str | None, *, host: str) -> CommonArguments:
-    """Read the text; ssh decides which value of a key counts. Raises InventoryError that names the word."""
+def parse_common_args(line: CommandLine | None, *, host: str) -> CommonArguments:
+    """Read the text; ssh decides which value of a key counts.
+
+    Raises InventoryError that names the option or the number of the word, and where the user wrote it: the text itself
+    may hold a password.
+    """
+    if line is None:
+        return CommonArguments()
+    where = f"{host}: {line.source or 'ansible_ssh_common_args'}"
     try:
-        words = shlex.split(text or "")
+        words = shlex.split(line.reveal())
     except ValueError as exc:
-        raise InventoryError(f"{host}: ansible_ssh_common_args {text!r} cannot be read: {exc}") from exc
+        raise InventoryError(f"{where} cannot be read: {exc}") from exc
+    count = len(words)
     options: list[tuple[str, str]] = []
     config_file: Path | None = None
     while words:
         word = words.pop(0)
         flag, value = word[:2], word[2:]
         if flag not in ("-o", "-J", "-F", "-i", "-p"):
-            raise InventoryError(
-                f"{host}: ansible_ssh_common_args: {word!r} is not supported", hint=f"vgpuctl honours {_FORMS}"
-            )
+            named = f"{flag!r}" if _FLAG.fullmatch(flag) else f"the word number {count - len(words)}"
+            raise InventoryError(f"{where}: {named} is not supported", hint=f"vgpuctl honours {_FORMS}")
         if not value:
             if not words:
-                raise InventoryError(f"{host}: ansible_ssh_common_args: {flag} needs a value")
+                raise InventoryError(f"{where}: {flag} needs a value")
             value = words.pop(0)
         if flag == "-o":
-            key, value = _split_option(value, host=host)
+            key, value = _split_option(value, where=where)
             if key in _HONOURED:
                 options.append((key, value))
         elif flag == "-J":
@@ -98,7 +108,7 @@ def parse_common_args(text: str | None, *, host: str) -> CommonArguments:
             options.append(("port", value))
     for key, value in options:
         if key == "proxyjump" and len(value.split()) != 1:  # ssh takes the first word and ignores the others
-            raise InventoryError(f"{host}: ansible_ssh_common_args: {value[:_SHOWN]!a} is not a list of jump hosts")
+            raise InventoryError(f"{where}: ProxyJump has blanks, which no list of jump hosts has")
     return CommonArguments(tuple(options), config_file)
 
 
@@ -117,16 +127,16 @@ def in_home(text: str) -> Path:
         raise InventoryError(f"{exc.message}; it is of the SSH configuration") from exc
 
 
-def _split_option(text: str, *, host: str) -> tuple[str, str]:
+def _split_option(text: str, *, where: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         key, _, value = text.partition(" ")
     key, value = key.strip().lower(), value.strip()
     if not value:
-        raise InventoryError(f"{host}: ansible_ssh_common_args: -o {text!r} is not Key=Value")
+        raise InventoryError(f"{where}: an option -o is not Key=Value")
     if key not in _HONOURED and key not in _WITHOUT_EFFECT:
         raise InventoryError(
-            f"{host}: ansible_ssh_common_args: -o {text!r} is not supported",
+            f"{where}: -o {f'{key}=…' if equals and key.isalnum() else 'with an unknown key'} is not supported",
             hint=f"vgpuctl honours the keys {', '.join(sorted(_HONOURED))}",
         )
     return key, value

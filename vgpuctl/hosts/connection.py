@@ -247,8 +247,8 @@ class Connection:
             channel.exec_command(command.line)
         except (paramiko.SSHException, OSError, EOFError) as exc:
             if channel.get_transport().is_active() and limit.is_over():
-                raise self._not_started(limit, [f"command: {' '.join(command.argv)[:120]}"]) from exc
-            raise self._dropped(f"{' '.join(command.argv)[:120]} was being started", exc) from exc
+                raise self._not_started(limit, [f"command: {sudo.shown_program(command.argv)}"]) from exc
+            raise self._dropped(f"`{sudo.shown_program(command.argv)}` was being started", exc) from exc
         finally:
             guard.cancel()
         self.statistics.count_channel()
@@ -318,7 +318,7 @@ class Connection:
                 host=self.target.name,
                 address=there.host,
                 port=there.port,
-                user=there.user,
+                user=there.shown_user,
             ):
                 self._login = login.log_in(there, self.statistics, self._budget, self._jump_hosts)
             return self._login.transport

@@ -128,8 +128,8 @@ def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: PublicKey) -
     context += [f"{line.place}: {line.key.kind} {line.key.fingerprint}" for line in wanted]
     file = shlex.quote(str(wanted[0].path))
     name = shlex.quote(endpoint.known_hosts_name)
-    if wanted[0].path not in endpoint.known_hosts_files:
-        correction = f"correct the key where `{endpoint.known_hosts_command[0]}` has it from"
+    if wanted[0].path not in endpoint.known_hosts_files and endpoint.known_hosts_command is not None:
+        correction = f"correct the key where {endpoint.known_hosts_command.shown} has it from"
     else:
         correction = f"run `ssh-keygen -f {file} -R {name}` and accept the new key"
     return HostKeyChanged(
@@ -148,7 +148,7 @@ def _unknown(endpoint: Endpoint, lines: Sequence[KnownHost], shown: PublicKey) -
         if line.marker == "@cert-authority"
     ]
     if endpoint.known_hosts_command:
-        context.append(f"KnownHostsCommand `{' '.join(endpoint.known_hosts_command)[:200]}` does not know it either")
+        context.append(f"KnownHostsCommand {endpoint.known_hosts_command.shown} does not know it either")
     return HostKeyUnknown(
         f"{endpoint.name}: the host key of {_where(endpoint)} is not in {file}",
         context=context,
@@ -163,7 +163,7 @@ def _accept_command(endpoint: Endpoint, file: Path) -> str:
         # ssh-keyscan cannot go through another host; ssh asks, shows the fingerprint and writes the line.
         jump = ",".join(hop.name for hop in endpoint.via)
         through = f"-J {shlex.quote(jump)} " if jump else ""
-        return f"ssh {through}-p {endpoint.port} -o UserKnownHostsFile={written} {endpoint.user}@{host} true"
+        return f"ssh {through}-p {endpoint.port} -o UserKnownHostsFile={written} {endpoint.shown_user}@{host} true"
     if endpoint.known_as is not None:
         alias = shlex.quote(f"s/^[^ ]*/{endpoint.known_as}/")
         return f"{scan} | sed {alias} >> {written}"

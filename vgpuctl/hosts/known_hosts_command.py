@@ -4,6 +4,7 @@
 import os
 import re
 import select
+import shlex
 import subprocess
 import time
 from collections.abc import Mapping
@@ -25,7 +26,9 @@ def run_known_hosts_command(endpoint: Endpoint, tokens: Mapping[str, str]) -> st
     does not end.
     """
     values = {"%": "%", **tokens}
-    program, *words = endpoint.known_hosts_command
+    line = endpoint.known_hosts_command
+    assert line is not None
+    program, *words = shlex.split(line.reveal())
     argv = [program, *(_TOKEN.sub(lambda match: values.get(match[1], match[0]), word) for word in words)]
     errors = KeptErrors()
     try:
@@ -42,9 +45,10 @@ def run_known_hosts_command(endpoint: Endpoint, tokens: Mapping[str, str]) -> st
     except (OSError, ValueError) as exc:
         output, fault = b"", f"could not be run: {getattr(exc, 'strerror', None) or exc}"
     if fault is not None:
+        known = (endpoint.name, endpoint.host, endpoint.user, str(endpoint.port))
         raise HostKeyUnknown(
-            f"{endpoint.name}: KnownHostsCommand `{' '.join(argv)[:200]}` of ssh_config {fault}",
-            context=errors.read().decode("utf-8", "replace").splitlines()[-10:],
+            f"{endpoint.name}: KnownHostsCommand {line.shown} {fault}",
+            context=line.clean(errors.read().decode("utf-8", "replace"), known=known).splitlines()[-10:],
             hint="try the command by hand: it must print lines as of known_hosts, and exit with 0",
         )
     return output.decode(errors="replace")

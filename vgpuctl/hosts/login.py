@@ -153,7 +153,7 @@ def _first_stream(
     hop: Endpoint, statistics: ConnectionStatistics, stack: ExitStack
 ) -> tuple[SocketLike, ProxyCommand | None]:
     if hop.proxy_command is not None:
-        proxy = ProxyCommand(hop.proxy_command)
+        proxy = ProxyCommand(hop.proxy_command, known=(hop.name, hop.host, hop.user, str(hop.port)))
         stack.callback(proxy.close)
         return proxy.stream, proxy
     stream = _connect(hop)

@@ -5,9 +5,11 @@ import os
 import socket
 import subprocess
 import threading
+from collections.abc import Collection
 
 from vgpuctl.errors import HostUnreachable
 from vgpuctl.hosts.bounds import KeptErrors
+from vgpuctl.model.secret import CommandLine
 
 _SOON_S = 0.3
 _CHUNK = 64 * 1024
@@ -17,17 +19,19 @@ _END_TIMEOUT_S = 2.0
 class ProxyCommand:
     """The running program and our end of its stream.
 
-    The command is the user's own shell line, by ssh_config's definition; it runs as `exec LINE` in /bin/sh.
+    The command is the user's own shell line, by ssh_config's definition; it runs as `exec LINE` in /bin/sh. It may hold
+    a password, and the program may repeat it: neither is shown. known: words that may be shown, as the host's name.
     """
 
-    def __init__(self, line: str) -> None:
+    def __init__(self, line: CommandLine, *, known: Collection[str] = ()) -> None:
         self._line = line
+        self._known = known
         self._errors = KeptErrors()
         self.stream, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 # Ctrl-C at a terminal reaches every process of its group; a rollback needs this one.
-                ["/bin/sh", "-c", f"trap '' INT; exec {line}"],
+                ["/bin/sh", "-c", f"trap '' INT; exec {line.reveal()}"],
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
@@ -50,9 +54,9 @@ class ProxyCommand:
         except subprocess.TimeoutExpired:
             ended = f"led to no SSH server within {timeout_s:g} s"
         self._reader.join(_SOON_S)
-        said = self._errors.read().decode("utf-8", "replace").splitlines()
+        said = self._line.clean(self._errors.read().decode("utf-8", "replace"), known=self._known).splitlines()
         return HostUnreachable(
-            f"{name}: ProxyCommand `{self._line}` {ended}",
+            f"{name}: ProxyCommand {self._line.shown} {ended}",
             context=said[-10:],
             hint="try it by hand: an SSH server's first line, SSH-2.0-..., must come out",
         )

@@ -24,7 +24,6 @@ _CHUNK = 256 * 1024
 _SLICE_S = 0.1
 # While a line is waited for, mostly an answer of the agent's: each look of each host's thread takes processor time.
 _SLICE_OF_LINE_S = 0.5
-_SHOWN_COMMAND = 80
 _SLICE_SENDING_S = 0.01
 _CUT_OFF_TRIES = 50
 # A process that ended while a child of its own still holds stdout: sshd sends no end of file. Its output has ended
@@ -116,7 +115,7 @@ class RemoteProcess:
                 raise become.refused_by_sudo(self._owner.target, command, shown)
             if asked and not has_answered:
                 has_answered = True
-                self._send(f"{command.password}\n".encode(), limit)
+                self._send(f"{command.password.reveal()}\n".encode(), limit)
             if self._has_ended_output:
                 raise self.explain_end()
             self._check(limit)
@@ -235,9 +234,8 @@ class RemoteProcess:
             self._owner.release()
 
     def _name(self) -> str:
-        words = " ".join(self.argv)
-        shown = words.splitlines()[0][:_SHOWN_COMMAND] if words else ""
-        return f"`{shown}`" if shown == words else f"`{shown} …`"
+        """The program alone: an argument may be a password of the user's."""
+        return f"`{become.shown_program(self.argv)}`"
 
     def _send(self, data: bytes, limit: TimeLimit) -> None:
         pending = memoryview(data)

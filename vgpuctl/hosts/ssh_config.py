@@ -4,9 +4,10 @@
 import os
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.common_args import parse_common_args, quoted
@@ -14,10 +15,13 @@ from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_program import Answer
 from vgpuctl.hosts.ssh_tokens import Tokens, login_tokens
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.masking import shown_login
+from vgpuctl.model.secret import CommandLine, Secret
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 from vgpuctl.trusted_files import NAMED, judge
 
 _MAXIMUM_HOPS = 8
+NO_SOURCES: Mapping[str, str] = MappingProxyType({})
 _WHOLE = re.compile(r"[0-9]{1,6}")
 _HIGHEST_PORT = 65535
 _SHOWN = 60
@@ -35,7 +39,7 @@ class Endpoint:
     """One SSH server to log in to.
 
     name: the inventory's, or the hop as written. via: the jump hosts, first hop first. known_as: what known_hosts
-    is searched for when HostKeyAlias is set. known_hosts_command: its words, with KEY_TOKENS left in them.
+    is searched for when HostKeyAlias is set. known_hosts_command: KEY_TOKENS are left in it.
     accepts_unknown_key: never a changed or revoked one. ways_not_tried: other ways to log in that
     ssh_config asks for, each by its name in the protocol and in words.
     """
@@ -45,7 +49,7 @@ class Endpoint:
     port: int
     user: str
     known_hosts_files: tuple[Path, ...]
-    known_hosts_command: tuple[str, ...] = ()
+    known_hosts_command: CommandLine | None = None
     revoked_host_keys: Path | None = None
     identity_files: tuple[Path, ...] = ()
     certificate_files: tuple[Path, ...] = ()
@@ -57,10 +61,15 @@ class Endpoint:
     connect_timeout_s: float = 10.0
     keepalive_s: int = 15
     address_family: str = "any"
-    proxy_command: str | None = None
+    proxy_command: CommandLine | None = None
     via: tuple["Endpoint", ...] = ()
     ways_not_tried: tuple[tuple[str, str], ...] = ()
-    password: str | None = field(default=None, repr=False)
+    password: Secret[str] | None = None
+
+    @property
+    def shown_user(self) -> str:
+        """The user for messages, without a password that ssh_config has behind it."""
+        return shown_login(self.user)
 
     @property
     def known_hosts_name(self) -> str:
@@ -90,7 +99,9 @@ def resolve(target: HostTarget, settings: SshSettings) -> Endpoint:
         _check_name(target.name, "user", target.user, user_name_fault(target.user))
     words = _words(settings, None, None, options, name=target.name)
     answer = settings.ssh.ask(words, target.address, name=target.name, user=target.user, port=target.port)
-    endpoint = _endpoint(target.name, target.address, answer, settings)
+    given = {key for key, _ in arguments.options}
+    sources = dict.fromkeys(given, target.common_args.source) if target.common_args is not None else {}
+    endpoint = _endpoint(target.name, target.address, answer, settings, sources)
     endpoint = replace(
         endpoint,
         password=target.password,
@@ -117,16 +128,23 @@ def _words(
         options = [*options, ("userknownhostsfile", quoted(str(settings.known_hosts_file), host=name))]
     for key, value in options:
         if any(character < " " or character == "\x7f" for character in value):
-            raise InventoryError(f"{name}: {key} {value[:_SHOWN]!a} contains a control character")
+            raise InventoryError(f"{name}: the value of {key} contains a control character")
         words += ["-o", f"{key}={value}"]
     return words
 
 
-def _endpoint(name: str, address: str, answer: Answer, settings: SshSettings) -> Endpoint:
+def _endpoint(
+    name: str, address: str, answer: Answer, settings: SshSettings, sources: Mapping[str, str] = NO_SOURCES
+) -> Endpoint:
+    """Build the server's values. sources: where options were written, of those that are not from ssh_config."""
     for key, values in answer.items():
         if max(map(len, values)) > _LONGEST_VALUE:
             raise InventoryError(f"{name}: {key} of ssh_config has more than {_LONGEST_VALUE} characters")
     options = {key: values[0] for key, values in answer.items()}
+
+    def command_of(key: str, text: str) -> CommandLine:
+        return CommandLine(text, source=sources.get(key, "ssh_config"))
+
     host, user = options.get("hostname", address), options.get("user", "")
     port = _whole_number(options.get("port", "22"), "Port", name)
     _check_name(name, "HostName", host, host_name_fault(host))
@@ -136,7 +154,7 @@ def _endpoint(name: str, address: str, answer: Answer, settings: SshSettings) ->
     if options.get("proxyusefdpass") in ("yes", "true") and options.get("proxycommand", "none") != "none":
         raise InventoryError(
             f"{name}: ProxyUseFdpass of ssh_config is not supported",
-            context=[f"ProxyCommand {options['proxycommand']}"],
+            context=[f"ProxyCommand {command_of('proxycommand', options['proxycommand']).shown}"],
             hint="use a ProxyCommand that copies its stdin and stdout, or reach the host over TCP",
         )
     alias = options.get("hostkeyalias")
@@ -153,7 +171,9 @@ def _endpoint(name: str, address: str, answer: Answer, settings: SshSettings) ->
             *_paths(options.get("userknownhostsfile", "none"), tokens, own=settings.known_hosts_file),
             *_paths(options.get("globalknownhostsfile", "none"), tokens),
         ),
-        known_hosts_command=_known_hosts_command(options.get("knownhostscommand", "none"), tokens),
+        known_hosts_command=_known_hosts_command(
+            command_of("knownhostscommand", options.get("knownhostscommand", "none")), tokens
+        ),
         revoked_host_keys=None if revoked == "none" else tokens.in_home(tokens.variables(revoked)),
         identity_files=tuple(tokens.path(text) for text in identity_files),
         certificate_files=tuple(tokens.path(text) for text in _without_none(answer.get("certificatefile", ()))),
@@ -165,7 +185,7 @@ def _endpoint(name: str, address: str, answer: Answer, settings: SshSettings) ->
         connect_timeout_s=_seconds(options, "connecttimeout", name) or settings.connect_timeout_s,
         keepalive_s=_seconds(options, "serveraliveinterval", name) or settings.keepalive_s,
         address_family=options.get("addressfamily", "any"),
-        proxy_command=None if command == "none" else tokens.expand(command),
+        proxy_command=None if command == "none" else tokens.expand_command(command_of("proxycommand", command)),
         ways_not_tried=_ways_not_tried(options),
     )
 
@@ -202,8 +222,8 @@ def split_destination(text: str, *, what: str) -> tuple[str | None, str, int | N
     rest = text.removeprefix("ssh://").removesuffix("/")
     user, at, address = rest.rpartition("@")
     match = re.fullmatch(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\s]+))(?::(?P<port>[0-9]{1,5}))?", address)
-    if match is None or (at and not user):
-        raise InventoryError(f"{what}: {text[:_SHOWN]!a} is not [USER@]HOST[:PORT]")
+    if match is None or (at and (not user or ":" in user)):
+        raise InventoryError(f"{what}: a jump host is not [USER@]HOST[:PORT]", hint="a password cannot be part of it")
     return user or None, match["v6"] or match["host"], int(match["port"]) if match["port"] else None
 
 
@@ -228,14 +248,15 @@ def _paths(text: str, tokens: Tokens, *, own: Path | None = None) -> list[Path]:
     return paths
 
 
-def _known_hosts_command(text: str, tokens: Tokens) -> tuple[str, ...]:
-    if text == "none":
-        return ()
+def _known_hosts_command(line: CommandLine, tokens: Tokens) -> CommandLine | None:
+    if line.reveal() == "none":
+        return None
     try:
-        program, *words = shlex.split(text)
+        program, *words = shlex.split(line.reveal())
     except ValueError as exc:
-        raise InventoryError(f"{tokens.name}: KnownHostsCommand {text[:_SHOWN]!a} cannot be read: {exc}") from exc
-    return (program, *(tokens.expand(tokens.variables(word), later=KEY_TOKENS) for word in words))
+        raise InventoryError(f"{tokens.name}: KnownHostsCommand {line.shown} cannot be read: {exc}") from exc
+    words = [tokens.expand_command(CommandLine(word), variables=True, later=KEY_TOKENS).reveal() for word in words]
+    return CommandLine(shlex.join([program, *words]), source=line.source)
 
 
 def _agent_socket(text: str, tokens: Tokens) -> str | None:
@@ -271,7 +292,10 @@ def _seconds(options: dict[str, str], key: str, name: str) -> int | None:
 
 def _check_name(host: str, what: str, text: str, fault: str | None) -> None:
     if fault is not None:
-        raise InventoryError(f"{host[:_SHOWN]}: the {what} {text[:_SHOWN]!a} {fault}", hint="ssh refuses it too")
+        raise InventoryError(
+            f"{shown_login(host)[:_SHOWN]}: the {what} {shown_login(text)[:_SHOWN]!a} {fault}",
+            hint="ssh refuses it too",
+        )
 
 
 def _whole_number(text: str, key: str, name: str) -> int:

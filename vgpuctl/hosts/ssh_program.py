@@ -7,6 +7,7 @@ to start it takes 5 ms of processor time, a tenth of what a host costs.
 
 import ipaddress
 import re
+import shlex
 import subprocess
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.model.secret import CommandLine
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.trusted_files import NAMED
 
@@ -28,6 +30,8 @@ _OPTION = re.compile(r"[a-z0-9]+")
 
 
 _FILE_READ = re.compile(r"debug1: Reading configuration data (.+)")
+# An argument of -o, as ssh_config.py writes them: its value may be a command, or a password in the wrong place.
+_GIVEN = re.compile(r"([a-z]+)=")
 _REMARKS = ("debug1: ", "OpenSSH_")  # of ssh -v
 # Lines of ssh_config that make a difference between hosts: a section for some of them, and a token such as %h.
 _LINE = re.compile(rb"""[\s"']*([A-Za-z]+)[\s"'=]*(.*?)[\s"']*""", re.DOTALL)
@@ -101,6 +105,8 @@ class SshProgram:
         lines = done.stderr.decode("utf-8", "replace").splitlines()
         if done.returncode != 0:
             said = [line for line in lines if line.strip() and not line.startswith(_REMARKS)]
+            given = CommandLine(shlex.join(word for word in arguments if _GIVEN.match(word)))
+            said = given.clean("\n".join(said), known=(name, address)).splitlines()
             raise InventoryError(
                 f"{name}: ssh refuses its configuration: {said[0] if said else f'exit status {done.returncode}'}",
                 context=said[1:_SHOWN_LINES],
@@ -124,8 +130,15 @@ class SshProgram:
             return self._locks.setdefault(key, threading.Lock())
 
     def _shown(self, arguments: Sequence[str], address: str) -> str:
-        words = [ascii(word) if not word.isprintable() or " " in word else word for word in (*arguments, address)]
+        """The call without the values of options: a ProxyCommand may hold a password."""
+        words = [_option_name(word) for word in (*arguments, address)]
+        words = [ascii(word) if not word.isprintable() or " " in word else word for word in words]
         return " ".join([self._program, "-G", *words])[:300]
+
+
+def _option_name(word: str) -> str:
+    found = _GIVEN.match(word)
+    return word if found is None else f"{found[1]}=…"
 
 
 def read_answer(text: str) -> Answer:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.model.secret import CommandLine
 from vgpuctl.user_folders import expanded
 
 _TOKEN = re.compile(r"%(.)")
@@ -24,8 +25,9 @@ class Tokens:
     name: str
     values: Mapping[str, str]
 
-    def expand(self, text: str, *, later: str = "") -> str:
-        """Replace the tokens; those of `later`, and `%%` with them, stay for a second pass.
+    def expand(self, text: str, *, later: str = "", what: str | None = None) -> str:
+        """Replace the tokens; those of `later`, and `%%` with them, stay for a second pass. what:
+        named instead of the text in an error.
 
         Raises InventoryError for a token that is not known here.
         """
@@ -35,22 +37,29 @@ class Tokens:
             if token in later or (later and token == "%"):
                 return match[0]
             if token not in self.values:
-                raise InventoryError(f"{self.name}: %{token} in {text[:_SHOWN]!a} of ssh_config is not supported")
+                shown = what or f"{text[:_SHOWN]!a} of ssh_config"
+                raise InventoryError(f"{self.name}: %{token} in {shown} is not supported")
             return self.values[token]
 
         return _TOKEN.sub(value, text)
+
+    def expand_command(self, line: CommandLine, *, variables: bool = False, later: str = "") -> CommandLine:
+        """Replace the tokens, and with `variables` also `${NAME}`, of a command. An error does not quote it."""
+        text = self.variables(line.reveal(), what=line.shown) if variables else line.reveal()
+        return CommandLine(self.expand(text, later=later, what=line.shown), source=line.source)
 
     def path(self, text: str) -> Path:
         """Replace tokens, `${NAME}` and a leading `~`. Raises InventoryError for what does not exist."""
         return self.in_home(self.expand(self.variables(text)))
 
-    def variables(self, text: str) -> str:
-        """Replace `${NAME}` with the environment's value."""
+    def variables(self, text: str, *, what: str | None = None) -> str:
+        """Replace `${NAME}` with the environment's value. what: named instead of the text in an error."""
 
         def value(match: re.Match[str]) -> str:
             found = os.environ.get(match[1])
             if found is None:
-                raise InventoryError(f"{self.name}: {text[:_SHOWN]!a} of ssh_config: {match[1]!a} is not set")
+                shown = what or f"{text[:_SHOWN]!a} of ssh_config"
+                raise InventoryError(f"{self.name}: {shown}: {match[1]!a} is not set")
             return found
 
         return _VARIABLE.sub(value, text)

@@ -19,6 +19,7 @@ from vgpuctl.bounded_program import Ended, ProgramTooLate, ProgramTooLong, run_b
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.tree import InventoryTree
 from vgpuctl.logs import timed
+from vgpuctl.model.masking import without_assigned
 from vgpuctl.model.printable import printable
 from vgpuctl.specs.bounded_reader import MOST_BYTES
 from vgpuctl.specs.document import YamlDocument, parse_document
@@ -139,8 +140,13 @@ def _words(ended: Ended) -> str:
     """The end of what ansible said: its errors stand last."""
     text = ended.complaint.strip() or ended.output.strip() or "it said nothing"
     errors = text[text.rfind("[ERROR]") :] if "[ERROR]" in text else text
-    return printable(" ".join(errors.split()))[:_SHOWN]
+    return _shown(errors)
 
 
 def _warnings(complaint: str) -> list[str]:
-    return [printable(" ".join(line.split()))[:_SHOWN] for line in complaint.splitlines() if "[WARNING]" in line]
+    return [_shown(line) for line in complaint.splitlines() if "[WARNING]" in line]
+
+
+def _shown(text: str) -> str:
+    """One line for a message. Ansible quotes lines of the files that it read, also with passwords in them."""
+    return printable(" ".join(without_assigned(text).split()))[:_SHOWN]

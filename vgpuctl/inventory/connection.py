@@ -6,6 +6,8 @@ from collections.abc import Callable
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
+from vgpuctl.model.masking import holds_command, is_secret_name, shown_login
+from vgpuctl.model.secret import CommandLine, Secret
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 from vgpuctl.specs.origin import EncryptedText, UntrustedText
 
@@ -36,7 +38,11 @@ def target_of(
     read = _VariableReader(name, variables, decrypt)
     read.check_choices("ansible_connection", _OVER_SSH, hint="vgpuctl reaches every host over SSH")
     read.check_choices("ansible_become_method", ("sudo",), hint="vgpuctl becomes another user by sudo only")
-    arguments = [text for text in (read.text((argument,)) for argument in _SSH_ARGUMENTS) if text]
+    arguments = [(name, text) for name in _SSH_ARGUMENTS if (text := read.text((name,)))]
+    common_args = CommandLine(
+        " ".join(text for _, text in arguments),
+        source=" and ".join(f"{name} ({variables.origins[name]})" for name, _ in arguments),
+    )
     interpreter = read.text(("ansible_python_interpreter",))
     if interpreter is None or interpreter.startswith("auto"):
         interpreter = AUTO_PYTHON
@@ -46,11 +52,11 @@ def target_of(
         port=read.port(),
         user=read.checked(_USER, user_name_fault),
         private_key_file=read.text(_KEY_FILE),
-        password=read.text(_PASSWORD),
-        common_args=" ".join(arguments) or None,
+        password=read.secret(_PASSWORD),
+        common_args=common_args if arguments else None,
         become=read.truth(("ansible_become",), default=False),
         become_user=read.text(_BECOME_USER),
-        become_password=read.text(_BECOME_PASSWORD),
+        become_password=read.secret(_BECOME_PASSWORD),
         python_interpreter=interpreter,
         host_key_checking=read.truth(_KEY_CHECKING, default=True),
         groups=groups,
@@ -77,12 +83,18 @@ class _VariableReader:
             raise self._wrong(name, "has more than one line")
         return str(value)
 
+    def secret(self, names: tuple[str, ...]) -> Secret[str] | None:
+        text = self.text(names)
+        return None if text is None else Secret(text)
+
     def checked(self, names: tuple[str, ...], fault_of: Callable[[str], str | None]) -> str | None:
         text = self.text(names)
         fault = None if text is None else fault_of(text)
+        if text is not None and ":" in (text if names == _USER else text.rpartition("@")[0]):
+            fault = "has a password, which belongs into ansible_password"
         if fault is not None:
             name, value = self._find(names)
-            raise self._wrong(name, f"is {str(value)[:_SHOWN]!a}: it {fault}", hint=_AS_SSH)
+            raise self._wrong(name, f"is {shown_login(str(value))[:_SHOWN]!a}: it {fault}", hint=_AS_SSH)
         return text
 
     def port(self) -> int | None:
@@ -116,6 +128,8 @@ class _VariableReader:
         for name in names:
             if self._variables.values.get(name) is not None:
                 found, value = name, self._variables.values[name]
+        if isinstance(value, Secret):
+            value = value.reveal()
         if isinstance(value, EncryptedText) and self._decrypt is not None:
             value = UntrustedText(self._decrypt(value))
         if (
@@ -138,4 +152,4 @@ def _shown(name: str, value: object) -> str:
     kind = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}.get(
         type(value), f"a {type(value).__name__}"
     )
-    return kind if "pass" in name else f"{value!r}, {kind}"
+    return kind if is_secret_name(name) or holds_command(name) else f"{value!r}, {kind}"

@@ -14,12 +14,14 @@ from typing import Any
 
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.tree import InventoryTree
+from vgpuctl.model.masking import is_secret_name
 from vgpuctl.specs.document import decode
 from vgpuctl.specs.origin import Origin, UntrustedText, malformed
 
 _SECTION = re.compile(r"\[(?P<group>[^:\]\s]+)(?::(?P<kind>\w+))?\]\s*(?:#.*)?")
 _GROUP_NAME = re.compile(r"(?P<group>[^:\]\s]+)\s*(?:#.*)?")
 _COMMENTS = ("#", ";")
+_VARIABLES = "write variables after a host's name, or under [GROUP:vars]"
 
 
 @dataclass
@@ -54,7 +56,7 @@ def add_ini(path: str, content: bytes, tree: InventoryTree) -> None:
         elif kind == "vars":
             name, equals, value = line.partition("=")
             if not equals:
-                raise malformed(origin, f"expected name=value in [{group}:vars], found {line!r}")
+                raise malformed(origin, f"expected name=value in [{group}:vars]; the line has no `=`")
             tree.assign(group, name.strip(), _value(value.strip(), origin), origin)
         else:
             _add_child_line(line, group, origin, tree, expected)
@@ -113,13 +115,16 @@ def _add_host_line(line: str, group: str, origin: Origin, tree: InventoryTree) -
         raise malformed(
             origin, f"cannot be split into words: {exc}", hint="look for a quote without its partner"
         ) from exc
+    if is_secret_name(pattern.partition("=")[0]):
+        raise malformed(origin, "the line begins with a variable, not with the name of a host", hint=_VARIABLES)
     if pattern.endswith(":") or pattern == "---":
         raise malformed(origin, f"{pattern!r} is not a host name", hint="is this a YAML file? Then name it *.yml")
     variables: dict[str, Any] = {}
-    for assignment in assignments:
+    for number, assignment in enumerate(assignments, start=2):
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise malformed(origin, f"expected name=value after the host name, found {assignment!r}")
+            # The word may be a password that was written after a blank.
+            raise malformed(origin, f"expected name=value after the host name; the word number {number} has no `=`")
         variables[name] = _value(value, origin)
     address, port = host_names.split_port(pattern, origin)
     for host in host_names.expand(address, origin):
@@ -136,7 +141,9 @@ def _value(text: str, origin: Origin) -> Any:
     except (ValueError, SyntaxError):
         return text
     except (TypeError, MemoryError, RecursionError) as exc:
-        raise malformed(origin, f"the value {text[:60]!r} cannot be read: {exc}") from exc
+        raise malformed(
+            origin, f"the value cannot be read as a Python literal: {type(exc).__name__}", hint="quote it"
+        ) from exc
 
 
 def _plain(value: Any, origin: Origin) -> Any:

@@ -3,13 +3,18 @@
 
 import datetime
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory.tree import InventoryTree
+from vgpuctl.inventory.tree import InventoryTree, is_guarded
+from vgpuctl.model.masking import MASK, shown_login, without_passwords
+from vgpuctl.model.secret import Secret
 from vgpuctl.specs.origin import EncryptedText, UntrustedText
 
+_PEM = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL)
+_LOGIN = re.compile(r"[^\s@:/]+:\S*@[^\s@/]+")
 PROFILE = "inventory_legacy"
 
 MAGIC_VARIABLES = frozenset(
@@ -52,8 +57,12 @@ MAGIC_VARIABLES = frozenset(
 """Names that ansible sets itself: whatever the inventory says of them is not listed."""
 
 
-def as_ansible_list(tree: InventoryTree, hosts: Mapping[str, Mapping[Any, Any]]) -> dict[str, dict[str, Any]]:
+def as_ansible_list(
+    tree: InventoryTree, hosts: Mapping[str, Mapping[Any, Any]], *, with_secrets: bool
+) -> dict[str, dict[str, Any]]:
     """Build the listing of the chosen hosts (name to variables), keys in order.
+
+    with_secrets: exactly as ansible prints it; else what is secret, by its kind or its name at any depth, is masked.
 
     A group without hosts and children is left out, and so are the hosts of `all` and a host without variables.
     """
@@ -68,7 +77,7 @@ def as_ansible_list(tree: InventoryTree, hosts: Mapping[str, Mapping[Any, Any]])
         if entry:
             listing[name] = entry
     variables = {
-        name: _plain(values, name, ())
+        name: _plain(values, name, (), with_secrets=with_secrets)
         for name, values in sorted(hosts.items())
         if not MAGIC_VARIABLES.issuperset(values)
     }
@@ -76,22 +85,31 @@ def as_ansible_list(tree: InventoryTree, hosts: Mapping[str, Mapping[Any, Any]])
     return dict(sorted(listing.items()))
 
 
-def _plain(value: Any, host: str, way: tuple[str, ...]) -> Any:
+def _plain(value: Any, host: str, way: tuple[str, ...], *, with_secrets: bool) -> Any:
     """Turn a variable into what JSON knows, as ansible does."""
     try:
+        if isinstance(value, Secret):
+            value = value.reveal()
+        if not with_secrets and way and is_guarded(way[-1], value):
+            return MASK
         if isinstance(value, EncryptedText):
             return {"__ansible_vault": str(value)}
+        if isinstance(value, str) and not with_secrets:
+            is_login = _LOGIN.fullmatch(value) or (way and way[-1].endswith(("user", "host")))
+            value = type(value)(shown_login(value) if is_login else without_passwords(_PEM.sub(MASK, value)))
         if isinstance(value, UntrustedText):
             return {"__ansible_unsafe": str(value)}
         if isinstance(value, Mapping):
             named = {_key(key, host, way): (key, item) for key, item in value.items()}
             return {
-                name: _plain(item, host, (*way, name))
+                name: _plain(item, host, (*way, name), with_secrets=with_secrets)
                 for name, (_, item) in sorted(named.items())
                 if way or name not in MAGIC_VARIABLES
             }
         if isinstance(value, (list, tuple, set)):
-            return [_plain(item, host, (*way, str(index))) for index, item in enumerate(value)]
+            return [
+                _plain(item, host, (*way, str(index)), with_secrets=with_secrets) for index, item in enumerate(value)
+            ]
         if isinstance(value, (datetime.date, datetime.time)):
             return value.isoformat()
         return value

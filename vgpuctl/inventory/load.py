@@ -183,12 +183,13 @@ class Inventory:
         for read in (self.layout, self.constraints, self.health_policy, self.fencing):
             read(host)
 
-    def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
-        """The output of `ansible-inventory --list [--limit LIMIT]`, secrets included; keys are in order."""
+    def as_ansible_list(self, limit: str | None = None, *, with_secrets: bool = False) -> dict[str, dict[str, Any]]:
+        """The output of `ansible-inventory --list [--limit LIMIT]`, keys in order; secrets are masked unless asked."""
         hosts = self._tree.groups["all"].all_hosts()
         if limit is not None:
             hosts = patterns.select(self._tree, limit)
-        return listing.as_ansible_list(self._tree, {host.name: self._merged(host).values for host in hosts})
+        variables = {host.name: self._merged(host).values for host in hosts}
+        return listing.as_ansible_list(self._tree, variables, with_secrets=with_secrets)
 
     def _read_once(self, host: str, name: str, read: Callable[[str, VariableSet], Read]) -> Read:
         """Read a variable once for all hosts that have it from one place, such as a group; a chassis for each."""

@@ -6,10 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.specs.origin import Origin, malformed
+from vgpuctl.model.masking import holds_command, is_secret_name
+from vgpuctl.model.secret import Secret
+from vgpuctl.specs.origin import EncryptedText, Origin, malformed
 
 # A file of host_vars bears a host's name and `.yaml`; file systems take 255 bytes.
 LONGEST_NAME = 250
+
+
+def is_guarded(name: object, value: object) -> bool:
+    """True for a variable that nobody sees: a password by its name, a text of a vault, arguments of ssh."""
+    if value is None or isinstance(value, Secret):
+        return False
+    return isinstance(value, EncryptedText) or is_secret_name(name) or holds_command(name)
 
 
 @dataclass
@@ -20,8 +29,11 @@ class VariableSet:
     origins: dict[Any, Origin] = field(default_factory=dict)
 
     def assign(self, name: object, value: object, origin: Origin) -> None:
-        """Set one variable; the last one set wins, mappings are replaced whole."""
-        self.values[name] = value
+        """Set one variable; the last one set wins, mappings are replaced whole.
+
+        From here on what is secret, and a command that can hold a password, is a value that no message shows.
+        """
+        self.values[name] = Secret(value) if is_guarded(name, value) else value
         self.origins[name] = origin
 
     def update(self, other: "VariableSet") -> None:

@@ -3,12 +3,14 @@
 
 from dataclasses import dataclass
 
+from vgpuctl.model.secret import CommandLine
+
 
 @dataclass(frozen=True)
 class Fencing:
     """command: run on the operator's machine; exit status 0 says that the host is off. timeout_s: its time limit."""
 
-    command: str | None = None
+    command: CommandLine | None = None
     timeout_s: int = 180
 
 

@@ -4,6 +4,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vgpuctl.model.secret import CommandLine
+
 
 class HealthCode(StrEnum):
     """The stable codes of findings. docs/health.md explains each."""
@@ -67,7 +69,7 @@ class HealthPolicy:
         HealthCode.XID_UPDATE_SWFW,
         HealthCode.XID_WORKFLOW_45,
     )
-    memory_test: str | None = None
+    memory_test: CommandLine | None = None
     memory_test_timeout_s: int = 600
 
     def forbids(self, finding: HealthFinding) -> bool:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a host is and how to log in, as the inventory says."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from vgpuctl.model.secret import CommandLine, Secret
 
 AUTO_PYTHON = "auto"
 
 
 @dataclass(frozen=True)
 class HostTarget:
-    """One host of the inventory. None means: ssh_config or the default decides. Secrets never appear in its repr.
+    """One host of the inventory. None means: ssh_config or the default decides. Secrets are not shown.
 
     python_interpreter: a path or name on the host, or AUTO_PYTHON for the first that is new enough.
     is_local: `ansible_connection: local`, which is refused with a hint (vgpuctl reaches every host over SSH).
@@ -19,11 +21,11 @@ class HostTarget:
     port: int | None = None
     user: str | None = None
     private_key_file: str | None = None
-    password: str | None = field(default=None, repr=False)
-    common_args: str | None = None
+    password: Secret[str] | None = None
+    common_args: CommandLine | None = None
     become: bool = False
     become_user: str | None = None
-    become_password: str | None = field(default=None, repr=False)
+    become_password: Secret[str] | None = None
     python_interpreter: str = AUTO_PYTHON
     host_key_checking: bool = True
     groups: tuple[str, ...] = ()

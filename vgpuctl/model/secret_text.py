@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A text that may hold passwords: its digest travels everywhere, its content only where it is revealed."""
 
-import re
 from dataclasses import dataclass
 
 from vgpuctl.errors import StateError
 
 UNKNOWN_DIGEST = "unknown"
 """Of a content that an older vgpuctl did not note."""
-_PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/\s]*(@)|((?:ssl)?password=)[^&\s\"]*()", re.IGNORECASE)
-
-
-def without_passwords(text: str) -> str:
-    """Hide the passwords of URLs: of `scheme://user:password@host`, and of the parameters password and sslpassword."""
-    return _PASSWORD.sub(lambda found: f"{found[1] or found[3]}***{found[2] or ''}", text)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ The events of a document are therefore counted before anything is built from the
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,13 +201,14 @@ def _guarded(tag: str) -> Callable[[Any, Any], Any]:
     def construct(loader: Any, node: Any) -> Any:
         try:
             if tag in _NUMBERS and isinstance(node, yaml.ScalarNode) and len(node.value) > LONGEST_NUMBER:
-                raise ValueError(f"a number of {len(node.value)} characters")
+                what = f"a number of {len(node.value)} characters cannot be read"
+                raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
             return build(loader, node) if build is not None else loader.construct_scalar(node)
         except yaml.YAMLError:
             raise
         except Exception as exc:
-            shown = node.value[:_SHOWN] if isinstance(node.value, str) else "this"
-            what = f"{shown!a} cannot be read as {tag.rpartition(':')[2]}: {str(exc)[:100] or type(exc).__name__}"
+            # Neither the value nor the exception, which repeats it, is quoted: it may be a password.
+            what = f"the value cannot be read as {tag.rpartition(':')[2]}"
             raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from exc
 
     return construct
@@ -220,6 +222,15 @@ _LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
 """Of libyaml from 0.2.6 on (PyYAML 6.0.4): its parser ends at 1,000 levels of flow collections."""
 
 
+# `*x`, `&x` and `!x` of a password that nobody quoted; tokens of YAML, tags of letters alone and single characters
+# stay.
+_QUOTED = re.compile(r"""(['"])(?!<[a-z ]+>\1|tag:yaml\.org,|![a-z_-]+\1|\\?[^'"]\1)[^'"]+\1""")
+
+
+def _without_words(problem: str) -> str:
+    return _QUOTED.sub("…", problem)
+
+
 def _explain(text: str, exc: yaml.YAMLError) -> Malformed:
     if not isinstance(exc, yaml.MarkedYAMLError) or exc.problem_mark is None:
         position = getattr(exc, "position", 0)
@@ -230,13 +241,14 @@ def _explain(text: str, exc: yaml.YAMLError) -> Malformed:
         return _too_deep(mark.line + 1)
     lines = text.splitlines()
     written = lines[mark.line] if mark.line < len(lines) else ""
-    context = f" ({exc.context})" if exc.context else ""
+    context = f" ({_without_words(exc.context)})" if exc.context else ""
+    problem = _without_words(exc.problem or "")
     hint = None
     if "\t" in written[: len(written) - len(written.lstrip())]:
         hint = "the line is indented with a tab; YAML wants spaces"
     elif "{{" in written:
         hint = "quote a value that begins with {{"
-    return Malformed(f"not valid YAML: {exc.problem}{context}", mark.line + 1, hint, column=mark.column + 1)
+    return Malformed(f"not valid YAML: {problem}{context}", mark.line + 1, hint, column=mark.column + 1)
 
 
 def _too_deep(line: int | None) -> Malformed:

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from vgpuctl.model.masking import without_passwords
 from vgpuctl.specs.field import Compared, Document, Field, Table, show
 
 
@@ -39,5 +40,5 @@ def _words(field: Field, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return ", ".join(show(field.type, one) for one in value) or "none"
-    return "none" if value in (None, "") else show(field.type, value)
+        return without_passwords(", ".join(show(field.type, one) for one in value)) or "none"
+    return "none" if value in (None, "") else without_passwords(show(field.type, value))

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.masking import without_passwords
 
 if TYPE_CHECKING:
     from vgpuctl.specs.value import Value
@@ -59,7 +60,7 @@ def text_like(pattern: str, meaning: str, *, hint: str | None = None) -> Text:
 
     def parse(text: str, /, *, what: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise UsageError(f"{what} is {text[:80]!r}, not {meaning}", hint=hint)
+            raise UsageError(f"{what} is {without_passwords(text)[:80]!r}, not {meaning}", hint=hint)
         return text
 
     return Text(parse, pattern=f"^(?:{pattern})$")

@@ -5,21 +5,23 @@ import shlex
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthPolicy
+from vgpuctl.model.secret import CommandLine
 from vgpuctl.specs.field import Choice, Field, Repeated, Table, Text, Whole
 
 HEALTH_VARIABLE = "vgpu_health"
 _LONGEST_TEST_S = 86_400
 
 
-def program_path(text: str, /, *, what: str) -> str:
-    """Accept a command that begins with the path of a program. Raises UsageError."""
+def program_path(text: str, /, *, what: str) -> CommandLine:
+    """Accept a command that begins with the path of a program. Raises UsageError without the command."""
+    command = CommandLine(text)
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"{what} is {text!r}, not a command: {error}") from error
+        raise UsageError(f"{what} is `{command}`, not a command: {error}") from error
     if not words or not words[0].startswith("/"):
-        raise UsageError(f"{what} is {text!r}, which does not begin with the path of a program")
-    return text
+        raise UsageError(f"{what} is `{command}`, which does not begin with the path of a program")
+    return command
 
 
 HEALTH = Table(

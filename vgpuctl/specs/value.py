@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.model.masking import holds_command, is_secret_name
 from vgpuctl.specs.origin import Origin, UntrustedText
 
 E = TypeVar("E", bound=StrEnum)
@@ -50,6 +51,13 @@ class Value:
     def words(self) -> str:
         """Its name, and the host's where it has one: `vgpu.gpus of host 'gpu1'`."""
         return f"{self.name} of host {self.host!r}" if self.host else self.name
+
+    @property
+    def shown(self) -> str:
+        """Its content with a comma, for errors; nothing for a collection, and for what may be or hold a password."""
+        key = next((one for one in reversed(self.way) if isinstance(one, str)), self.name.rpartition(".")[2])
+        is_left = self.content is None or isinstance(self.content, list | dict)
+        return "" if is_left or is_secret_name(key) or holds_command(key) else f"{self.content!r}, "
 
     def refuse(self, what: str, *, hint: str | None = None) -> InventoryError:
         """Build the error `FILE:LINE: NAME of host 'HOST' WHAT`."""
@@ -124,7 +132,7 @@ class Value:
         if not isinstance(self.content, str):
             raise self._wrong_type("text", hint=hint or "quote it to make it text")
         if not self.content.strip() or "\n" in self.content or "\0" in self.content:
-            raise self.refuse(f"is {self.content!r}, not one line of text", hint=hint)
+            raise self.refuse(f"is {self.shown}not one line of text", hint=hint)
         if not isinstance(self.content, UntrustedText) and any(mark in self.content for mark in _TEMPLATE_MARKS):
             raise self.refuse(
                 "is a jinja template, which vgpuctl does not evaluate",
@@ -183,8 +191,7 @@ class Value:
         return Value(content, self.variable, self.host, (*self.way, key), name, self.subject)
 
     def _wrong_type(self, wanted: str, *, hint: str | None = None) -> InventoryError:
-        shown = "" if self.content is None or isinstance(self.content, list | dict) else f"{self.content!r}, "
-        return self.refuse(f"is {shown}{kind_of(self.content)}, not {wanted}", hint=hint)
+        return self.refuse(f"is {self.shown}{kind_of(self.content)}, not {wanted}", hint=hint)
 
 
 def kind_of(value: object) -> str:

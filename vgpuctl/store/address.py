@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a store is: reading the URL, and showing it without its password."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from vgpuctl.errors import StoreUnusable, UsageError
+from vgpuctl.model.masking import shown_url
 from vgpuctl.user_folders import UserFolder, expanded
 
 _FILE = "store.db"
 _SQLITE = "sqlite:///"
 _READ_ONLY = "?mode=ro"
-_SECRETS = ("password", "sslpassword")
+SECRETS = frozenset(("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"))
+"""Parameters of libpq that no message shows."""
+_SCHEME = re.compile(r"[a-z][a-z0-9+]{0,20}")
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 _FORMS = (
     "write sqlite:///PATH, sqlite:///PATH?mode=ro, postgresql://USER@HOST:PORT/DATABASE (also with several HOST:PORT, "
@@ -43,7 +47,7 @@ class PostgresqlAddress:
     @property
     def shown(self) -> str:
         """The URL for messages, without passwords."""
-        left = {name: "***" if name in _SECRETS else value for name, value in self.parameters.items()}
+        left = {name: "***" if name in SECRETS else value for name, value in self.parameters.items()}
         names = [f"[{name}]" if ":" in name else quote(name, safe="") for name in left.pop("host", "").split(",")]
         ports = left.pop("port", "").split(",")
         if len(ports) != len(names):
@@ -83,7 +87,17 @@ def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
     scheme, separator, rest = text.partition("://")
     if scheme not in _POSTGRESQL:
         raise UsageError(
-            f"a store cannot be kept in {scheme!r}" if separator else "the store's URL cannot be read", hint=_FORMS
+            f"a store cannot be kept in {scheme!r}"
+            if separator and _SCHEME.fullmatch(scheme)
+            else "the store's URL cannot be read",
+            hint=_FORMS,
+        )
+    authority, _, after = rest.partition("/")
+    if authority.count("@") > 1 or "@" in after:
+        # libpq would take what stands behind the first `@` or `/` for the name of a host or database, and show it.
+        raise UsageError(
+            "the store's URL has more than one @, or one after a /",
+            hint="in names and passwords write %40 for @ and %2F for /, or keep the password in ~/.pgpass",
         )
     try:
         from psycopg import ProgrammingError
@@ -105,10 +119,10 @@ def _parse_sqlite(text: str) -> SqliteAddress:
     read_only = text.endswith(_READ_ONLY)
     name = text.removesuffix(_READ_ONLY).removeprefix(_SQLITE)
     if not text.startswith(_SQLITE) or name in ("", ":memory:") or "\0" in name:
-        raise UsageError(f"the store's URL {text!r} names no file", hint=_FORMS)
+        raise UsageError(f"the store's URL {shown_url(text)} names no file", hint=_FORMS)
     try:
         path = expanded(name).absolute()
     except UsageError as exc:
-        raise UsageError(f"the store's URL {text!r} cannot be read: {exc.message}", hint=_FORMS) from exc
+        raise UsageError(f"the store's URL {shown_url(text)} cannot be read: {exc.message}", hint=_FORMS) from exc
     own = UserFolder.DATA.find()
     return SqliteAddress(path, own is not None and path == own / _FILE, read_only)

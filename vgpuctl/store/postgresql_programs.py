@@ -10,8 +10,9 @@ from pathlib import Path
 
 from vgpuctl.errors import StoreUnusable, UsageError
 from vgpuctl.local_files import is_full_answer, room_refused
+from vgpuctl.model.masking import without_words
 from vgpuctl.store import postgresql
-from vgpuctl.store.address import PostgresqlAddress
+from vgpuctl.store.address import SECRETS, PostgresqlAddress
 from vgpuctl.store.failures import DatabaseError, translate
 
 TIME_LIMIT_S = 3600
@@ -92,7 +93,8 @@ def run(
         raise StoreUnusable(f"{program} did not end within {TIME_LIMIT_S} s") from exc
     if done.returncode == 0:
         return done.stdout
-    said = " ".join(done.stderr.split())[-600:] or f"nothing, and ended with {done.returncode}"
+    secrets = [] if address is None else [address.parameters[one] for one in SECRETS & address.parameters.keys()]
+    said = without_words(" ".join(done.stderr.split()), secrets)[-600:] or f"nothing, and ended with {done.returncode}"
     if writes is not None and is_full_answer(said):
         raise room_refused("the backup", writes)
     hint = "repair what it names, then run the command again"

@@ -8,7 +8,7 @@ import re
 import shlex
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,7 +29,7 @@ sqlite3.register_converter("BOOLEAN", lambda value: value != b"0")
 _WITHOUT_INDEX = {"SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMOPEN", "SQLITE_READONLY_CANTINIT"}
 # Opening for writing takes 32 KiB for the index of the write-ahead log (sqlite.org/walformat.html), and then the log.
 _SMALLEST_ROOM_BYTES = 64 * 1024
-_SHOWN = 200
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,39}")
 
 
 def prepare(address: SqliteAddress) -> str | None:
@@ -97,9 +97,17 @@ def _status(path: Path) -> os.stat_result | None:
 
 def _command_line(pid: str) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()[:_SHOWN]
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+        return _shown_program(words)
     except OSError:
         return "of another user or machine"
+
+
+def _shown_program(words: Sequence[str]) -> str:
+    """The program, and the script that it runs; not their arguments, in which another user's password can stand."""
+    names = [Path(word).name for word in words[:3] if word and not word.startswith("-") and "=" not in word]
+    names = [name for name in names[:2] if _NAME.fullmatch(name)]
+    return " ".join(names[: 2 if names[:1] and names[0].startswith("python") else 1])
 
 
 def copy_to(database: Database, path: Path) -> None:

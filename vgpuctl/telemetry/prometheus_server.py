@@ -37,7 +37,10 @@ class PrometheusServer:
             parts = urllib.parse.urlsplit(url.strip())
             port = parts.port
         except ValueError as error:
-            raise UsageError(f"the URL of Prometheus cannot be read: {error}", hint=_FORM) from error
+            raise UsageError("the URL of Prometheus cannot be read", hint=_FORM) from error
+        if "@" in parts.path + parts.query + parts.fragment:
+            # A / in the password: what stands behind it would be shown as the path.
+            raise UsageError("the URL of Prometheus has an @ after the host", hint="in a password write %2F for /")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise UsageError("the URL of Prometheus is no HTTP address", hint=_FORM)
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`vgpuctl show-inventory` at a shell; no host is contacted."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -28,7 +29,24 @@ def test_json_is_what_ansible_inventory_prints(reader: Operator) -> None:
         check=True,
         env={"PATH": reader.environment["PATH"], "HOME": str(reader.home), "LC_ALL": "C.UTF-8"},
     )
-    assert reader.does("show-inventory", "--json").out == printed.stdout
+    assert reader.does("show-inventory", "--json", "--with-secrets").out == printed.stdout
+
+
+def test_json_masks_what_is_secret(reader: Operator, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        "all:\n  hosts:\n    gpu1:\n      ansible_ssh_pass: seed-1\n      ansible_become_pass: seed-2\n"
+        "      dbPassword: 7141\n"
+        "      ansible_ssh_common_args: -o ProxyCommand='sshpass -pseed-3 ssh jump'\n      rack: 4\n"
+        "      nested: {apps: [{api_token: seed-4, port: 80}], url: 'https://u:seed-5@b/'}\n      key: |\n"
+        "        -----BEGIN PRIVATE KEY-----\n        seed-6\n        -----END PRIVATE KEY-----\n"
+        "      vgpu_fencing: {command: /sbin/fence -p seed-7}\n"
+    )
+    done = reader.does("show-inventory", "-i", str(path), "--json")
+    assert "seed-" not in done.out + done.err
+    shown = json.loads(done.out)["_meta"]["hostvars"]["gpu1"]
+    assert (shown["rack"], shown["dbPassword"], shown["nested"]["apps"][0]["port"]) == (4, "***", 80)
+    assert reader.does("show-inventory", "-i", str(path), "--json", "--with-secrets").out.count("seed-") == 7
 
 
 def test_table_shows_hosts_with_groups_and_address(reader: Operator) -> None:

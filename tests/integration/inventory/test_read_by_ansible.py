@@ -11,6 +11,7 @@ import pytest
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import ansible_source, load_inventory
 from vgpuctl.inventory.ansible_source import InventoryReader
+from vgpuctl.model.secret import Secret
 
 EXAMPLE = Path(__file__).parents[3] / "inventory"
 DATA = Path(__file__).parents[2] / "data" / "inventory"
@@ -46,7 +47,7 @@ def _script(folder: Path, text: str) -> Path:
 def test_both_readers_find_the_same_hosts_groups_and_variables(source: Path) -> None:
     ours, theirs = load_inventory([source]), load_inventory([source], InventoryReader.ANSIBLE)
     assert sorted(theirs.hosts()) == sorted(ours.hosts())
-    assert theirs.as_ansible_list() == ours.as_ansible_list()
+    assert theirs.as_ansible_list(with_secrets=True) == ours.as_ansible_list(with_secrets=True)
     for host in ours.hosts():
         assert theirs.variables(host) == ours.variables(host)
         assert theirs.target(host) == ours.target(host)
@@ -115,10 +116,10 @@ def test_a_vaults_password_for_a_login_is_opened_by_ansibles_own_settings(
     with pytest.raises(InventoryError, match="cannot decrypt") as refused:
         inventory.target("gpu1")
     assert "ANSIBLE_VAULT_PASSWORD_FILE" in (refused.value.hint or "")
-    listed = inventory.as_ansible_list()["_meta"]["hostvars"]["gpu1"]["ansible_password"]
+    listed = inventory.as_ansible_list(with_secrets=True)["_meta"]["hostvars"]["gpu1"]["ansible_password"]
     assert listed["__ansible_vault"].startswith("$ANSIBLE_VAULT;")
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(home / "key"))
-    assert load_inventory([home / "hosts.yml"], InventoryReader.ANSIBLE).target("gpu1").password == "hunter2"
+    assert load_inventory([home / "hosts.yml"], InventoryReader.ANSIBLE).target("gpu1").password == Secret("hunter2")
 
 
 def test_a_script_that_does_not_end_is_given_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

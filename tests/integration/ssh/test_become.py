@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.host_targets import host_target
 from tests.sshd_fixture import (
     FREE_USER,
     PASSWORD,
@@ -17,7 +18,6 @@ from tests.sshd_fixture import (
 from vgpuctl.errors import AuthenticationFailed, BecomeFailed, CommandTimedOut, PythonMissing
 from vgpuctl.hosts.become import wrap
 from vgpuctl.hosts.connection import Connection
-from vgpuctl.model.host_target import HostTarget
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_the_password_goes_to_sudo_only_when_it_asks(server: LoopbackSshd, user:
 
 
 def test_the_password_is_on_no_argument_list() -> None:
-    target = HostTarget("gpu1", "gpu1", become=True, become_password=PASSWORD)
+    target = host_target(become=True, become_password=PASSWORD)
     assert PASSWORD not in wrap(["true"], target, become=True).line
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.host_targets import host_target
 from tests.integration.ssh import stream_proxy
 from tests.sshd_fixture import LoopbackSshd, make_key
 from vgpuctl.errors import HostKeyChanged, HostKeyUnknown, InventoryError
@@ -16,6 +17,7 @@ from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve
 from vgpuctl.hosts.ssh_program import SshProgram
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.secret import CommandLine
 
 DATA = Path(__file__).parents[2] / "data/ssh_config"
 SYSTEMS = sorted(path.name for path in DATA.iterdir() if path.is_dir())
@@ -49,7 +51,7 @@ def said_by_ssh(config: Path, host: str) -> dict[str, str]:
 
 
 def resolved(config: Path, address: str = "gpu1", **target: object) -> Endpoint:
-    return resolve(HostTarget("gpu1", address, **target), SshSettings(ssh_config_file=config))  # type: ignore[arg-type]
+    return resolve(host_target("gpu1", address, **target), SshSettings(ssh_config_file=config))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -57,7 +59,8 @@ def test_the_answer_is_ssh_s_own(system: str, tmp_path: Path) -> None:
     config = install(system, tmp_path)
     said, endpoint = said_by_ssh(config, "gpu1"), resolved(config)
     assert (endpoint.host, endpoint.user, str(endpoint.port)) == (said["hostname"], said["user"], said["port"])
-    assert (endpoint.proxy_command or "none").partition(" ")[0] == said.get("proxycommand", "none").partition(" ")[0]
+    program = endpoint.proxy_command.program if endpoint.proxy_command else "none"
+    assert program == said.get("proxycommand", "none").partition(" ")[0]
     assert [str(path) for path in endpoint.known_hosts_files[:2]] == said["userknownhostsfile"].split()
     assert bool(endpoint.ways_not_tried) == (said["gssapiauthentication"] == "yes")
 
@@ -72,12 +75,12 @@ def test_a_user_s_own_sections_win_over_the_system_s(system: str, tmp_path: Path
 
 def test_a_new_freeipa_names_its_command(tmp_path: Path) -> None:
     endpoint = resolved(install("freeipa", tmp_path), port=2222)
-    assert endpoint.known_hosts_command == (f"{tmp_path}/bin/sss_ssh_knownhosts", "%H")
+    assert endpoint.known_hosts_command == CommandLine(f"{tmp_path}/bin/sss_ssh_knownhosts %H")
 
 
 def test_an_old_freeipa_goes_through_its_proxy(tmp_path: Path) -> None:
     endpoint = resolved(install("freeipa-old", tmp_path), port=2222)
-    assert endpoint.proxy_command == f"{tmp_path}/bin/sss_ssh_knownhostsproxy -p 2222 gpu1"
+    assert endpoint.proxy_command == CommandLine(f"{tmp_path}/bin/sss_ssh_knownhostsproxy -p 2222 gpu1")
     assert Path("/var/lib/sss/pubconf/known_hosts") in endpoint.known_hosts_files
 
 
@@ -186,7 +189,7 @@ def test_another_key_from_the_command_is_a_changed_one(sshd: LoopbackSshd, tmp_p
     settings = sshd.settings(f"UserKnownHostsFile {tmp_path}/none\nKnownHostsCommand {path} %H")
     with Connection(sshd.target(), settings=settings) as connection, pytest.raises(HostKeyChanged) as caught:
         connection.open()
-    assert f"correct the key where `{path}` has it from" in str(caught.value.hint)
+    assert f"correct the key where `{path} …` of ssh_config has it from" in str(caught.value.hint)
 
 
 def test_a_key_that_the_command_does_not_know_is_unknown(sshd: LoopbackSshd, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.host_targets import host_target
 from tests.integration.ssh import stream_proxy
 from tests.sshd_fixture import LoopbackSshd, make_key
 from vgpuctl.errors import AuthenticationFailed, HostKeyUnknown, HostUnreachable, InventoryError
@@ -15,6 +16,7 @@ from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve, split_destination
 from vgpuctl.hosts.ssh_tokens import own_home
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.secret import CommandLine
 
 
 def settings(tmp_path: Path, config: str = "") -> SshSettings:
@@ -25,7 +27,7 @@ def settings(tmp_path: Path, config: str = "") -> SshSettings:
 
 def resolved(tmp_path: Path, config: str = "", **target: object) -> Endpoint:
     fields = {"name": "gpu1", "address": "gpu1", **target}
-    return resolve(HostTarget(**fields), settings(tmp_path, config))  # type: ignore[arg-type]
+    return resolve(host_target(**fields), settings(tmp_path, config))
 
 
 def test_nothing_configured_means_defaults(tmp_path: Path) -> None:
@@ -43,7 +45,7 @@ def test_the_commands_known_hosts_goes_before_ssh_config_and_after_the_inventory
     own = replace(settings(tmp_path, "UserKnownHostsFile /config"), known_hosts_file=tmp_path / "own hosts")
     (tmp_path / "own hosts").touch()
     assert resolve(HostTarget("gpu1", "gpu1"), own).known_hosts_files[0] == tmp_path / "own hosts"
-    there = HostTarget("gpu1", "gpu1", common_args="-o UserKnownHostsFile=/inventory")
+    there = host_target(common_args="-o UserKnownHostsFile=/inventory")
     assert resolve(there, own).known_hosts_files[0] == Path("/inventory")
 
 
@@ -119,7 +121,7 @@ def test_a_jump_on_the_arguments_replaces_ssh_configs_proxy(tmp_path: Path) -> N
     config = "Host gpu1\n ProxyCommand nc %h %p\n"
     endpoint = resolved(tmp_path, config, common_args="-J a")
     assert (endpoint.proxy_command, len(endpoint.via)) == (None, 1)
-    assert resolved(tmp_path, config).proxy_command == "nc gpu1 22"
+    assert resolved(tmp_path, config).proxy_command == CommandLine("nc gpu1 22")
     assert resolved(tmp_path, config, common_args="-o ProxyCommand=none").proxy_command is None
 
 
@@ -134,11 +136,11 @@ def test_jump_hosts_in_a_circle_are_refused(tmp_path: Path) -> None:
     ("common_args", "message"),
     [
         ("-L 80:x:80", "'-L' is not supported"),
-        ("-o Ciphers=none", "-o 'Ciphers=none' is not supported"),
-        ("-o Port", "-o 'Port' is not Key=Value"),
+        ("-o Ciphers=none", "-o ciphers=… is not supported"),
+        ("-o Port", "an option -o is not Key=Value"),
         ("-J", "-J needs a value"),
         ("-o 'User=x", "cannot be read: No closing quotation"),
-        ("extra", "'extra' is not supported"),
+        ("-o Port=22 extra", "the word number 3 is not supported"),
         ("-F /no/config", "there is no ssh_config file /no/config"),
         ("-p nosuch", "ssh refuses its configuration"),
         ("-J a:b:c", "ssh refuses its configuration"),
@@ -227,16 +229,18 @@ def test_a_proxy_command_is_the_stream(sshd: LoopbackSshd) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "shown", "message"),
     [
-        ("sh -c 'echo no way >&2; exit 3'", "ended with exit status 3"),
-        ("/no/such/program", "ended with exit status 127"),
-        ("sleep 60", "led to no SSH server within 0.5 s"),
+        ("sh -c 'echo no way >&2; exit 3'", "sh …", "ended with exit status 3"),
+        ("/no/such/program", "/no/such/program", "ended with exit status 127"),
+        ("sleep 60", "sleep …", "led to no SSH server within 0.5 s"),
     ],
 )
-def test_a_proxy_command_that_fails_tells_what_it_printed(sshd: LoopbackSshd, command: str, message: str) -> None:
+def test_a_proxy_command_that_fails_tells_what_it_printed(
+    sshd: LoopbackSshd, command: str, shown: str, message: str
+) -> None:
     ssh = sshd.settings(f"Host 127.0.0.1\n ProxyCommand {command}\n", connect_timeout_s=0.5)
     with Connection(sshd.target(), settings=ssh) as connection, pytest.raises(HostUnreachable) as caught:
         connection.open()
-    assert f"ProxyCommand `{command}` {message}" in caught.value.message
-    assert "no way" in command or not caught.value.context or "not found" in caught.value.context[0]
+    assert f"ProxyCommand `{shown}` of ssh_config {message}" in caught.value.message
+    assert shown == "sh …" or not caught.value.context or "not found" in caught.value.context[0]

@@ -175,7 +175,7 @@ def test_malformed_comma_list_is_refused(source: str, words: str) -> None:
         (
             "host_vars/h1.yml",
             "when: 2024-99-99\n",
-            "h1.yml:1:7: not valid YAML: '2024-99-99' cannot be read",
+            "h1.yml:1:7: not valid YAML: the value cannot be read as timestamp",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import Inventory, load_inventory
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
+from vgpuctl.model.secret import CommandLine, Secret
 
 
 def _inventory(folder: Path, variables: str) -> Inventory:
@@ -35,11 +36,11 @@ def test_every_connection_variable_is_read(tmp_path: Path) -> None:
         port=2222,
         user="root",
         private_key_file="~/.ssh/gpu",
-        password="one two",
-        common_args="-o ProxyJump=jump -o Compression=yes",
+        password=Secret("one two"),
+        common_args=CommandLine("-o ProxyJump=jump -o Compression=yes"),
         become=True,
         become_user="qemu",
-        become_password="secret",
+        become_password=Secret("secret"),
         python_interpreter="/opt/python3",
         host_key_checking=False,
         groups=("gpu", "racks"),
@@ -59,9 +60,9 @@ def test_every_connection_variable_is_read(tmp_path: Path) -> None:
         ("ansible_port: ", "port", None),
         ("ansible_ssh_user: u", "user", "u"),
         ("ansible_ssh_private_key_file: k", "private_key_file", "k"),
-        ("ansible_ssh_pass: p", "password", "p"),
-        ("ansible_sudo_pass: p", "become_password", "p"),
-        ("ansible_become_pass: p", "become_password", "p"),
+        ("ansible_ssh_pass: p", "password", Secret("p")),
+        ("ansible_sudo_pass: p", "become_password", Secret("p")),
+        ("ansible_become_pass: p", "become_password", Secret("p")),
         ("ansible_become: 'on'", "become", True),
         ("ansible_become: 0", "become", False),
         ("ansible_become_method: sudo", "become", False),
@@ -69,7 +70,7 @@ def test_every_connection_variable_is_read(tmp_path: Path) -> None:
         ("ansible_python_interpreter: auto_silent", "python_interpreter", AUTO_PYTHON),
         ("ansible_python_interpreter: /usr/bin/python3.11", "python_interpreter", "/usr/bin/python3.11"),
         ("ansible_ssh_host_key_checking: 'no'", "host_key_checking", False),
-        ("ansible_password: !unsafe '{{x}}'", "password", "{{x}}"),
+        ("ansible_password: !unsafe '{{x}}'", "password", Secret("{{x}}")),
     ],
 )
 def test_one_variable_sets_one_field(tmp_path: Path, variables: str, field: str, value: object) -> None:

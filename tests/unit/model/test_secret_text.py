@@ -3,7 +3,7 @@
 
 import pytest
 
-from vgpuctl.model.secret_text import without_passwords
+from vgpuctl.model.masking import without_passwords
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.host_targets import host_target
 from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import resolve
@@ -29,7 +30,7 @@ def _settings(folder: Path, config: str = "") -> SshSettings:
 @pytest.mark.parametrize("name", GOOD_HOSTS)
 def test_usual_host_names_are_taken(name: str, tmp_path: Path) -> None:
     assert host_name_fault(name) is None
-    assert resolve(HostTarget("gpu1", name, common_args=PROXY), _settings(tmp_path)).host == name.lower()
+    assert resolve(host_target("gpu1", name, common_args=PROXY), _settings(tmp_path)).host == name.lower()
 
 
 @pytest.mark.parametrize("name", GOOD_USERS)
@@ -41,22 +42,22 @@ def test_usual_user_names_are_taken(name: str) -> None:
 def test_a_host_name_for_the_shell_is_refused_at_every_entry(name: str, tmp_path: Path) -> None:
     assert host_name_fault(name)
     with pytest.raises(InventoryError):
-        resolve(HostTarget(name, name, common_args=PROXY), _settings(tmp_path))
+        resolve(host_target(name, name, common_args=PROXY), _settings(tmp_path))
     with pytest.raises(InventoryError):
-        resolve(HostTarget("gpu1", "gpu1", common_args=f"-o {shlex.quote(f'HostName={name}')}"), _settings(tmp_path))
+        resolve(host_target("gpu1", "gpu1", common_args=f"-o {shlex.quote(f'HostName={name}')}"), _settings(tmp_path))
     for option in ("-J", "-o"):
         value = f"ProxyJump={name}" if option == "-o" else name
         if name != "a,b":  # two hops
             with pytest.raises(InventoryError):
-                resolve(HostTarget("gpu1", "gpu1", common_args=f"{option} {shlex.quote(value)}"), _settings(tmp_path))
+                resolve(host_target("gpu1", "gpu1", common_args=f"{option} {shlex.quote(value)}"), _settings(tmp_path))
 
 
 @pytest.mark.parametrize("name", BAD_USERS[:-1])
 def test_a_user_name_for_the_shell_is_refused_at_every_entry(name: str, tmp_path: Path) -> None:
     with pytest.raises(InventoryError):
-        resolve(HostTarget("gpu1", "gpu1", user=name, common_args=PROXY), _settings(tmp_path))
+        resolve(host_target("gpu1", "gpu1", user=name, common_args=PROXY), _settings(tmp_path))
     with pytest.raises(InventoryError):
-        resolve(HostTarget("gpu1", "gpu1", common_args=f"-J {shlex.quote(f'{name}@hop')}"), _settings(tmp_path))
+        resolve(host_target("gpu1", "gpu1", common_args=f"-J {shlex.quote(f'{name}@hop')}"), _settings(tmp_path))
 
 
 def test_names_of_ssh_config_are_checked_too(tmp_path: Path) -> None:

@@ -21,11 +21,13 @@ _JSON: "JsonOutput[Mapping[str, Mapping[str, object]]]" = JsonOutput()
 @click.command("show-inventory")
 @options.inventory
 @options.limit
+@click.option("--with-secrets", is_flag=True, help="Print passwords, vaults and arguments of ssh in --json.")
 @options.as_json
-def command(inventories: tuple[str, ...], limit: str | None, as_json: bool) -> None:
+def command(inventories: tuple[str, ...], limit: str | None, with_secrets: bool, as_json: bool) -> None:
     """Show the hosts of the inventory with their groups and addresses; no host is contacted.
 
-    --json prints exactly what `ansible-inventory --list` prints: every variable, passwords included.
+    --json prints every variable, as `ansible-inventory --list` does. Passwords, vaults, commands and arguments of ssh
+    are masked; with --with-secrets the output is exactly that of ansible-inventory.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.host.show_inventory import inventory_warnings, list_like_ansible, show_inventory
@@ -33,7 +35,7 @@ def command(inventories: tuple[str, ...], limit: str | None, as_json: bool) -> N
     hosts: Sequence[InventoryHost] = ()
     with services(inventories=inventories, limit=limit) as opened:
         if as_json:
-            _JSON.print(list_like_ansible(opened, limit), indent=4)
+            _JSON.print(list_like_ansible(opened, limit, with_secrets=with_secrets), indent=4)
         else:
             hosts = show_inventory(opened, limit)
             print_table(

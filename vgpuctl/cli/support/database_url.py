@@ -8,7 +8,7 @@ from click.core import ParameterSource
 
 from vgpuctl.cli.support.output import say
 from vgpuctl.errors import UsageError
-from vgpuctl.model.secret_text import without_passwords
+from vgpuctl.model.masking import without_passwords
 
 
 def database_url(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

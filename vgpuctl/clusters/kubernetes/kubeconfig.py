@@ -70,7 +70,7 @@ def _check_server(server: str, networks: ClusterNetworks, *, has_authority: bool
         url = urlsplit(server)
         host, _port = url.hostname or "", url.port
     except ValueError as error:
-        raise UsageError(f"the kubeconfig's server is no address: {error}", hint=hint) from error
+        raise UsageError("the kubeconfig's server is no address", hint=hint) from error
     if not host or url.username or url.password or url.query or url.fragment:
         raise UsageError("the kubeconfig's server is no address of an API server", hint=hint)
     refusal = networks.refusal_of_name(host)

@@ -27,9 +27,12 @@ def show_inventory(services: Services, limit: str | None) -> Sequence[InventoryH
     return [_show(services, name) for name in services.inventory.select(limit)]
 
 
-def list_like_ansible(services: Services, limit: str | None) -> dict[str, dict[str, Any]]:
-    """The output of `ansible-inventory --list` for the same sources and limit, keys in order."""
-    return services.inventory.as_ansible_list(limit)
+def list_like_ansible(services: Services, limit: str | None, *, with_secrets: bool) -> dict[str, dict[str, Any]]:
+    """The output of `ansible-inventory --list` for the same sources and limit, keys in order.
+
+    with_secrets: without masks in the place of passwords, vaults and arguments of ssh.
+    """
+    return services.inventory.as_ansible_list(limit, with_secrets=with_secrets)
 
 
 def inventory_warnings(services: Services) -> Sequence[str]:

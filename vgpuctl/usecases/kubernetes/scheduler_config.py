@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from vgpuctl.clusters.kubernetes.objects import GPU_CORES, GPU_MEMORY, GPU_MEMORY_PERCENT
 from vgpuctl.errors import UsageError
+from vgpuctl.model.masking import shown_url
 
 SCHEDULER_NAME = "vgpuctl-scheduler"
 _LEAST_TIMEOUT_S = 10
@@ -30,7 +31,8 @@ def scheduler_config(url: str, longest_s: float) -> dict[str, Any]:
         is_usable = False
     if not is_usable or not url.isprintable() or any(one in url for one in " \"'\\"):
         raise UsageError(
-            f"--print-config {url!a} is no URL", hint="write https://vgpuctl-extender.kube-system.svc:9638/v1"
+            f"--print-config {shown_url(url)!a} is no URL",
+            hint="write https://vgpuctl-extender.kube-system.svc:9638/v1",
         )
     is_secure = url.startswith("https:")
     extender: dict[str, Any] = {

@@ -11,6 +11,7 @@ from vgpuctl.errors import HostError, HostKeyChanged, HostUnreachable, StateErro
 from vgpuctl.model.event import Values
 from vgpuctl.model.printable import printable
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
+from vgpuctl.model.secret import CommandLine
 from vgpuctl.usecases.maintenance.restricted import set_restriction
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.observations import read_facts
@@ -47,12 +48,13 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
     services.say(f"{host}: fenced")
 
 
-def _run(host: str, command: str, timeout_s: int) -> Values:
+def _run(host: str, command: CommandLine, timeout_s: int) -> Values:
     """Run a fencing command. Its arguments may hold a password, so only its program is named.
 
     It reads nothing. When its time is over, its child processes end with it; after a success they may run on.
     """
-    program, *_rest = argv = shlex.split(command)
+    argv = shlex.split(command.reveal())
+    program = argv[0]
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
@@ -75,7 +77,8 @@ def _run(host: str, command: str, timeout_s: int) -> Values:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         output.seek(0)
-        said = printable(output.read().decode(errors="replace").strip())[-_SAID_AT_MOST:]
+        said = command.clean(output.read().decode(errors="replace").strip(), known=(host,))
+        said = printable(said)[-_SAID_AT_MOST:]
     if status != 0:
         raise StateError(
             f"the fencing command {program} of {host} ended with {status}: {said or 'it said nothing'}",

@@ -68,7 +68,7 @@ def inventory_of(services: Services, secrets: set[str], names: dict[NameKind, se
         except VgpuctlError as error:
             found.append({"host": host, "problem": error.message})
             continue
-        secrets |= {one for one in (target.password, target.become_password) if one}
+        secrets |= {one.reveal() for one in (target.password, target.become_password) if one is not None}
         for kind, words in host_words(host, target.address).items():
             names[kind] |= words
         names[NameKind.USER] |= {target.user or "", target.become_user or ""}

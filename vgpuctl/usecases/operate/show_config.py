@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.model.configuration import VARIABLES, Configuration
-from vgpuctl.model.secret_text import without_passwords
+from vgpuctl.model.masking import shown_url, without_passwords
 from vgpuctl.specs.configuration import CONTEXT
 
 
@@ -36,4 +36,6 @@ def show_config(found: Configuration, environment: Mapping[str, str]) -> Sequenc
 
 def shown_value(value: str | int | float | Sequence[str] | None) -> str | int | float | Sequence[str] | None:
     """A value as it may be shown: without passwords."""
-    return without_passwords(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return shown_url(value) if "://" in value else without_passwords(value)

@@ -35,8 +35,10 @@ def test_hosts_are_asked_and_the_one_that_is_off_is_named(
     assert json.loads(found["hosts/sim-001/checks.json"]) == []
     assert "cached_at" in json.loads(found["hosts/sim-002/facts.json"])
     assert "hosts/sim-003/facts.json" not in found
-    assert "event=agent-call" in found["logs/vgpuctl.log"]
-    assert "sim-002" in found["README.txt"]
+    assert "texts/logs/1.log" not in found
+    assert "sim-002: host-unreachable" in found["README.txt"]
+    fleet_operator.does("support-bundle", "sim-001", "--to", str(file), "--log", str(log), "--with-texts")
+    assert "event=agent-call" in _read(file)["texts/logs/1.log"]
 
 
 def test_an_anonymous_bundle_names_no_host_and_no_tenant(fleet_operator: Operator, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """support-bundle: one file for a bug report."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.support.output import confirm, print_document, print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.operate.support_bundle import SupportBundle
@@ -46,17 +47,22 @@ _JSON: "JsonOutput[SupportBundle]" = JsonOutput()
     metavar="NUMBER",
     help="How many of the last events to add.",
 )
+@click.option("--with-texts", is_flag=True, help="Add logs, reasons and other free texts without showing them first.")
 @click.option("--anonymous", "is_anonymous", is_flag=True, help="Replace names and addresses too, as record-host does.")
 @options.inventory
 @options.database
 @options.ssh
 @options.forks
 @options.as_json
-def command(as_json: bool, **asked: Any) -> None:
-    """Write one file for a bug report: the settings, the state of the store, facts of hosts and logs.
+def command(as_json: bool, with_texts: bool, **asked: Any) -> None:
+    """Write one file for a bug report: settings, the state of the store, facts of hosts, and logs if you agree.
 
-    Passwords, keys and tokens are removed, and users' documents are left out. Without HOST it has the cached facts of
-    all hosts. If the store does not open or a host does not answer, the bundle says so and has all other parts.
+    Only what is known to be harmless is taken: numbers, states, versions, devices and names. Free texts, as logs,
+    reasons of cordons and details of events, may hold secrets: at a terminal they are shown, and go in after a yes;
+    elsewhere they are left out without --with-texts.
+
+    Without HOST it has the cached facts of all hosts. If the store does not open or a host does not answer, the bundle
+    says so and has all other parts.
     """
     import os
 
@@ -65,9 +71,16 @@ def command(as_json: bool, **asked: Any) -> None:
     from vgpuctl.usecases.operate.show_config import show_config
     from vgpuctl.usecases.operate.support_bundle import support_bundle
 
+    root = click.get_current_context().find_root()
     where = take_service_options(asked)
     with services(**where) as opened:
-        done = support_bundle(opened, settings=lambda: show_config(configuration(), os.environ), **asked)
+        done = support_bundle(
+            opened,
+            settings=lambda: show_config(configuration(), os.environ),
+            commands=root.command.list_commands(root) if isinstance(root.command, click.Group) else (),
+            accept_texts=lambda texts: with_texts or _is_accepted(texts),
+            **asked,
+        )
     if as_json:
         _JSON.print(done)
         return
@@ -75,4 +88,19 @@ def command(as_json: bool, **asked: Any) -> None:
         print_line(part)
     for problem in done.problems:
         say(f"not in it: {problem}")
+    if not done.has_texts:
+        say("logs, reasons and other texts were left out; --with-texts adds them")
     say(f"{done.file}: {done.size_bytes} bytes; read it before you send it")
+
+
+def _is_accepted(texts: str) -> bool:
+    """Show the texts to the user at a terminal, and ask. Nobody is asked elsewhere."""
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        return False
+    print_document(texts, err=True)
+    say("above are the free texts; what is known to be secret was removed, and something may be left")
+    try:
+        confirm("Put them into the bundle?")
+    except click.Abort:
+        return False
+    return True

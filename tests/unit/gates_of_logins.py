@@ -69,23 +69,6 @@ LOGINS = [
         for name, file in (("install_boot", "hosts/agent_client.py"), ("render_boot_unit", "guests/boot_unit.py"))
     ),
     guarded(
-        "the content of a secret goes into a VM's seed, is sealed or opens a cluster; of a token claims are read",
-        "reveal",
-        "model/secret_text.py",
-        "guests/seed/image.py:_cloud_init_files",
-        "guests/seed/linux_setup.py:linux_setup",
-        "guests/seed/network.py:network_document",
-        "guests/seed/windows_setup.py:windows_user_data",
-        "guests/seed/windows_setup.py:windows_setup",
-        "clusters/kubernetes/kubeconfig.py:read_kubeconfig",
-        "node_config/join/setup.py:write_for_guest",
-        "store/licences.py:set_licence_token",
-        "store/node_pools.py:put_node_pool",
-        "store/sealed.py:documents_of",
-        "usecases/support/licences.py:token_claims",
-        "model/texts.py:texts_of",
-    ),
-    guarded(
         "the join secrets of a node are written for its seed alone",
         "write_for_guest",
         "node_config/join/setup.py",

@@ -4,9 +4,9 @@
 from typing import Any
 
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.model.secret import CommandLine, Secret
+from vgpuctl.model.secret import ProgramLine, Secret
 
-_TYPES = {"common_args": CommandLine, "password": Secret, "become_password": Secret}
+_TYPES = {"common_args": ProgramLine, "password": Secret, "become_password": Secret}
 
 
 def typed(fields: dict[str, Any]) -> dict[str, Any]:

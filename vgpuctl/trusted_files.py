@@ -21,14 +21,17 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl.errors import FileNotTrusted
 
 _MOST_LINKS = 40
 """As Linux follows in one path (path_resolution(7))."""
-_GIVEN = re.compile(r"/dev/(?:fd/[0-9]+|stdin)|/proc/self/fd/[0-9]+")
-"""Descriptors that the caller opened, such as those of `<(…)` in a shell."""
+_GIVEN = re.compile(r"/dev/(?:fd/[0-9]+|stdin)|/proc/(?:self|[0-9]+)/fd/[0-9]+")
+"""Descriptors that somebody opened, such as those of `<(…)` in a shell, or slurmctld's of a file in memory.
+
+The kernel lets nobody use those of another process who might not debug it (proc_pid_fd(5)).
+"""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = _FLAGS | os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK  # a pipe must not wait for a writer
 _ACL = "system.posix_acl_access"
@@ -122,6 +125,8 @@ def opened(path: str | os.PathLike[str], trust: Trust) -> Iterator[Judged]:
     finally:
         walk.close()
     try:
+        is_folder = stat.S_ISDIR(walk.steps[-1].status.st_mode)  # whose content is in files of their own
+        trust = replace(trust, is_secret=trust.is_secret and not is_folder)
         yield Judged(descriptor, walk.steps[-1].path, _judge(walk.steps, trust))
     finally:
         os.close(descriptor)
@@ -247,8 +252,7 @@ def _judge(steps: list[_Step], trust: Trust) -> frozenset[int]:
     if trust.takes_owner:
         users |= {file.status.st_uid}
     for step in steps:
-        is_secret = trust.is_secret and step is file and not stat.S_ISDIR(step.status.st_mode)
-        right = _too_wide(step, users, _READ | _WRITE if is_secret else _WRITE)
+        right = _too_wide(step, users, _READ | _WRITE if trust.is_secret and step is file else _WRITE)
         if right is not None:
             where = "it" if step is file else f"{_kind(step)} {step.path}, on the way to it,"
             raise FileNotTrusted(
@@ -270,6 +274,8 @@ def _too_wide(step: _Step, users: frozenset[int], bits: int) -> _Right | None:
     if stat.S_ISLNK(status.st_mode) or stat.S_ISCHR(status.st_mode):
         return None
     if stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX:
+        return None
+    if stat.S_ISREG(status.st_mode) and not status.st_nlink:  # without a name nobody else can open it
         return None
     shown = f"(mode {mode:04o})"
     if mode & bits:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where secrets are revealed, and that no message is made of a command, a URL, an environment or a variable's value.
 
-A new place fails here: give the value its type (`Secret`, `CommandLine`, `SecretText`), or show `shown_url` of it.
+A new place fails here: give the value its type (`Secret`, `ProgramLine`, `SecretText`), or show `shown_url` of it.
 """
 
 import ast
@@ -24,8 +24,8 @@ REVEALING = {
     "hosts/known_hosts_command.py:run_known_hosts_command": _STARTS,
     "hosts/proxy_command.py:__init__": _STARTS,
     "hosts/remote_process.py:answer_sudo": "the answer to sudo's question",
-    "hosts/ssh_config.py:_known_hosts_command": "its tokens are filled in, and it is a CommandLine again",
-    "hosts/ssh_tokens.py:expand_command": "its tokens are filled in, and it is a CommandLine again",
+    "hosts/ssh_config.py:_known_hosts_command": "its tokens are filled in, and it is a ProgramLine again",
+    "hosts/ssh_tokens.py:expand_command": "its tokens are filled in, and it is a ProgramLine again",
     "inventory/connection.py:_find": "a variable of the login; what is secret of it gets its type again",
     "inventory/listing.py:_plain": "with --with-secrets; else it is masked",
     "model/secret.py:__repr__": "compared with the program's name",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError, UsageError
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 from vgpuctl.user_folders import expanded
 
 _HONOURED = frozenset(
@@ -68,7 +68,7 @@ class CommonArguments:
     config_file: Path | None = None
 
 
-def parse_common_args(line: CommandLine | None, *, host: str) -> CommonArguments:
+def parse_common_args(line: ProgramLine | None, *, host: str) -> CommonArguments:
     """Read the text; ssh decides which value of a key counts.
 
     Raises InventoryError that names the option or the number of the word, and where the user wrote it: the text itself

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from vgpuctl.errors import HostUnreachable
 from vgpuctl.hosts.bounds import KeptErrors
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 
 _SOON_S = 0.3
 _CHUNK = 64 * 1024
@@ -23,7 +23,7 @@ class ProxyCommand:
     a password, and the program may repeat it: neither is shown. known: words that may be shown, as the host's name.
     """
 
-    def __init__(self, line: CommandLine, *, known: Collection[str] = ()) -> None:
+    def __init__(self, line: ProgramLine, *, known: Collection[str] = ()) -> None:
         self._line = line
         self._known = known
         self._errors = KeptErrors()

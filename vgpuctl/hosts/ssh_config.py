@@ -16,7 +16,7 @@ from vgpuctl.hosts.ssh_program import Answer
 from vgpuctl.hosts.ssh_tokens import Tokens, login_tokens
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.masking import shown_login
-from vgpuctl.model.secret import CommandLine, Secret
+from vgpuctl.model.secret import ProgramLine, Secret
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 from vgpuctl.trusted_files import NAMED, judge
 
@@ -49,7 +49,7 @@ class Endpoint:
     port: int
     user: str
     known_hosts_files: tuple[Path, ...]
-    known_hosts_command: CommandLine | None = None
+    known_hosts_command: ProgramLine | None = None
     revoked_host_keys: Path | None = None
     identity_files: tuple[Path, ...] = ()
     certificate_files: tuple[Path, ...] = ()
@@ -61,7 +61,7 @@ class Endpoint:
     connect_timeout_s: float = 10.0
     keepalive_s: int = 15
     address_family: str = "any"
-    proxy_command: CommandLine | None = None
+    proxy_command: ProgramLine | None = None
     via: tuple["Endpoint", ...] = ()
     ways_not_tried: tuple[tuple[str, str], ...] = ()
     password: Secret[str] | None = None
@@ -142,8 +142,8 @@ def _endpoint(
             raise InventoryError(f"{name}: {key} of ssh_config has more than {_LONGEST_VALUE} characters")
     options = {key: values[0] for key, values in answer.items()}
 
-    def command_of(key: str, text: str) -> CommandLine:
-        return CommandLine(text, source=sources.get(key, "ssh_config"))
+    def command_of(key: str, text: str) -> ProgramLine:
+        return ProgramLine(text, source=sources.get(key, "ssh_config"))
 
     host, user = options.get("hostname", address), options.get("user", "")
     port = _whole_number(options.get("port", "22"), "Port", name)
@@ -248,15 +248,15 @@ def _paths(text: str, tokens: Tokens, *, own: Path | None = None) -> list[Path]:
     return paths
 
 
-def _known_hosts_command(line: CommandLine, tokens: Tokens) -> CommandLine | None:
+def _known_hosts_command(line: ProgramLine, tokens: Tokens) -> ProgramLine | None:
     if line.reveal() == "none":
         return None
     try:
         program, *words = shlex.split(line.reveal())
     except ValueError as exc:
         raise InventoryError(f"{tokens.name}: KnownHostsCommand {line.shown} cannot be read: {exc}") from exc
-    words = [tokens.expand_command(CommandLine(word), variables=True, later=KEY_TOKENS).reveal() for word in words]
-    return CommandLine(shlex.join([program, *words]), source=line.source)
+    words = [tokens.expand_command(ProgramLine(word), variables=True, later=KEY_TOKENS).reveal() for word in words]
+    return ProgramLine(shlex.join([program, *words]), source=line.source)
 
 
 def _agent_socket(text: str, tokens: Tokens) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.trusted_files import NAMED
 
@@ -105,7 +105,7 @@ class SshProgram:
         lines = done.stderr.decode("utf-8", "replace").splitlines()
         if done.returncode != 0:
             said = [line for line in lines if line.strip() and not line.startswith(_REMARKS)]
-            given = CommandLine(shlex.join(word for word in arguments if _GIVEN.match(word)))
+            given = ProgramLine(shlex.join(word for word in arguments if _GIVEN.match(word)))
             said = given.clean("\n".join(said), known=(name, address)).splitlines()
             raise InventoryError(
                 f"{name}: ssh refuses its configuration: {said[0] if said else f'exit status {done.returncode}'}",

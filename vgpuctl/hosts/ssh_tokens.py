@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 from vgpuctl.user_folders import expanded
 
 _TOKEN = re.compile(r"%(.)")
@@ -43,10 +43,10 @@ class Tokens:
 
         return _TOKEN.sub(value, text)
 
-    def expand_command(self, line: CommandLine, *, variables: bool = False, later: str = "") -> CommandLine:
+    def expand_command(self, line: ProgramLine, *, variables: bool = False, later: str = "") -> ProgramLine:
         """Replace the tokens, and with `variables` also `${NAME}`, of a command. An error does not quote it."""
         text = self.variables(line.reveal(), what=line.shown) if variables else line.reveal()
-        return CommandLine(self.expand(text, later=later, what=line.shown), source=line.source)
+        return ProgramLine(self.expand(text, later=later, what=line.shown), source=line.source)
 
     def path(self, text: str) -> Path:
         """Replace tokens, `${NAME}` and a leading `~`. Raises InventoryError for what does not exist."""

@@ -7,7 +7,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.masking import holds_command, is_secret_name, shown_login
-from vgpuctl.model.secret import CommandLine, Secret
+from vgpuctl.model.secret import ProgramLine, Secret
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 from vgpuctl.specs.origin import EncryptedText, UntrustedText
 
@@ -39,7 +39,7 @@ def target_of(
     read.check_choices("ansible_connection", _OVER_SSH, hint="vgpuctl reaches every host over SSH")
     read.check_choices("ansible_become_method", ("sudo",), hint="vgpuctl becomes another user by sudo only")
     arguments = [(name, text) for name in _SSH_ARGUMENTS if (text := read.text((name,)))]
-    common_args = CommandLine(
+    common_args = ProgramLine(
         " ".join(text for _, text in arguments),
         source=" and ".join(f"{name} ({variables.origins[name]})" for name, _ in arguments),
     )

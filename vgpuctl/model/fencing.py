@@ -3,14 +3,14 @@
 
 from dataclasses import dataclass
 
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 
 
 @dataclass(frozen=True)
 class Fencing:
     """command: run on the operator's machine; exit status 0 says that the host is off. timeout_s: its time limit."""
 
-    command: CommandLine | None = None
+    command: ProgramLine | None = None
     timeout_s: int = 180
 
 

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 
 
 class HealthCode(StrEnum):
@@ -69,7 +69,7 @@ class HealthPolicy:
         HealthCode.XID_UPDATE_SWFW,
         HealthCode.XID_WORKFLOW_45,
     )
-    memory_test: CommandLine | None = None
+    memory_test: ProgramLine | None = None
     memory_test_timeout_s: int = 600
 
     def forbids(self, finding: HealthFinding) -> bool:

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from vgpuctl.model.secret import CommandLine, Secret
+from vgpuctl.model.secret import ProgramLine, Secret
 
 AUTO_PYTHON = "auto"
 
@@ -22,7 +22,7 @@ class HostTarget:
     user: str | None = None
     private_key_file: str | None = None
     password: Secret[str] | None = None
-    common_args: CommandLine | None = None
+    common_args: ProgramLine | None = None
     become: bool = False
     become_user: str | None = None
     become_password: Secret[str] | None = None

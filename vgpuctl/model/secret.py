@@ -55,7 +55,7 @@ class Secret(Generic[T]):
         return hash((type(self), repr(self._content)))
 
 
-class CommandLine(Secret[str]):
+class ProgramLine(Secret[str]):
     """A command, or arguments of one, that a user wrote and that may hold a password.
 
     A message shows the program and where the rest is written. source: file and line, or the name of the setting.

@@ -91,8 +91,8 @@ class Authority:
                 builder = _builder(_subject(name), self._certificate(issuer).subject, key, days=_DAYS)
                 self._write(name, key, _sign(builder, self._key(issuer)))
             files = self.files(name)
-            texts = [_read(one).decode() for one in (files.certificate, files.authority)]
-            return Identity(*texts, _read(files.key, NAMED_SECRET).decode())
+            certificate, authority = (_read(one).decode() for one in (files.certificate, files.authority))
+            return Identity(certificate, authority, _read(files.key, NAMED_SECRET).decode())
 
     def files(self, name: str) -> IdentityFiles:
         """Where the identity of a name lies once it was issued."""

@@ -5,16 +5,16 @@ import shlex
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthPolicy
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 from vgpuctl.specs.field import Choice, Field, Repeated, Table, Text, Whole
 
 HEALTH_VARIABLE = "vgpu_health"
 _LONGEST_TEST_S = 86_400
 
 
-def program_path(text: str, /, *, what: str) -> CommandLine:
+def program_path(text: str, /, *, what: str) -> ProgramLine:
     """Accept a command that begins with the path of a program. Raises UsageError without the command."""
-    command = CommandLine(text)
+    command = ProgramLine(text)
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -28,8 +28,9 @@ _CHOSEN_BY_THE_DATABASE = {"id", "database_role"}
 _PAUSE_S = 0.05
 _READERS = (
     "SELECT DISTINCT a.pid, a.usename AS role, a.application_name AS name FROM pg_locks l JOIN pg_class c "
-    "ON c.oid = l.relation AND c.relnamespace = current_schema()::regnamespace JOIN pg_stat_activity a ON a.pid = l.pid "
-    "WHERE l.granted AND l.pid <> pg_backend_pid() AND l.database = (SELECT oid FROM pg_database "
+    "ON c.oid = l.relation AND c.relnamespace = current_schema()::regnamespace "
+    "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.granted AND l.pid <> pg_backend_pid() "
+    "AND l.database = (SELECT oid FROM pg_database "
     "WHERE datname = current_database()) ORDER BY a.pid"
 )
 
@@ -96,8 +97,10 @@ class DatabaseRoleRows(EventRows):
     def _lock_tables(self) -> None:
         """Lock all tables against readers too, which a policy needs. Raises StoreUnusable where that does not succeed.
 
-        It waits for none of them while it holds another: readers, who take them in any order, would be in a deadlock.
+        Every transaction of vgpuctl begins with the settings, so none is in the middle of its work once these are ours.
+        For other programs it waits with none of the tables in hand: with them it would be in a deadlock.
         """
+        self._write("LOCK TABLE settings IN ACCESS EXCLUSIVE MODE")
         tables = ", ".join(sorted(_columns()))
         give_up = time.monotonic() + BUSY_TIMEOUT_S
         while True:

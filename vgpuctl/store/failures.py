@@ -57,8 +57,8 @@ def translate(
 ) -> StateError:
     """Turn a database error into ConcurrentChange (somebody was first) or StoreUnusable.
 
-    conflict: what a refused constraint means here. holder: who has locked the store, where that is known. The message never holds the password: drivers do not print it,
-    and store_name hides it.
+    conflict: what a refused constraint means here. holder: who has locked the store, where that is known.
+    The message never holds the password: drivers do not print it, and store_name hides it.
     """
     said, code = str(error), error.code
     if code.startswith(_REFUSED_ROWS):

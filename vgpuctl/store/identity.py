@@ -5,8 +5,8 @@ A process that lives on may find another store in the place of its own: the file
 database was dropped and made again, or the server was set back to an earlier state. What it knows of VMs is then not
 true any more, and what it would write belongs to another store. So it ends.
 
-A store has the setting INSTANCE, which is made anew by each restore. An SQLite file is known by device and inode too, and
-every store by its newest event: events are only added, and the newest is never deleted.
+A store has the setting INSTANCE, which is made anew by each restore. An SQLite file is known by device and inode too,
+and every store by its newest event: events are only added, and the newest is never deleted.
 """
 
 import os

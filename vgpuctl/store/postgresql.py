@@ -29,8 +29,10 @@ _LIMITS = (
 )
 
 LOCK_WRITERS = f"SELECT value FROM settings WHERE name = '{INSTANCE}' FOR UPDATE"
-"""One writer at a time: the lock of a row, which only those can take who may change it. An advisory lock needs no right,
-so a tenant's role could hold it."""
+"""One writer at a time: the lock of a row, which only those can take who may change it.
+
+An advisory lock needs no right, so a tenant's role could hold it.
+"""
 
 BEGIN_WRITING = f"{_LIMITS} {LOCK_WRITERS}"
 """One round trip. A writer that vanished without a word (power, network) is ended by the server after _IDLE_LIMIT_S."""
@@ -61,7 +63,8 @@ _OWNER = (
 # The transaction that has locked the row stands in its xmax (PostgreSQL manual, "System Columns").
 _HOLDER = (
     "SELECT a.pid, a.usename AS role, a.application_name AS name, "
-    "coalesce(host(a.client_addr), 'the server''s own machine') AS client, extract(epoch FROM now() - a.xact_start) AS s "
+    "coalesce(host(a.client_addr), 'the server''s own machine') AS client, "
+    "extract(epoch FROM now() - a.xact_start) AS s "
     "FROM settings w JOIN pg_locks l ON l.transactionid = w.xmax AND l.locktype = 'transactionid' AND l.granted "
     f"JOIN pg_stat_activity a ON a.pid = l.pid WHERE w.name = '{INSTANCE}'"
 )
@@ -111,7 +114,9 @@ def holder(database: Database) -> str | None:
     with database.transaction(BEGIN_READING) as connection:
         for row in connection.run(_HOLDER).rows:
             since = "" if row.s is None else f" for {row.s:.0f} s"
-            return f"{row.name or 'a program'} of the role {row.role} from {row.client} has written{since} (pid {row.pid})"
+            return (
+                f"{row.name or 'a program'} of the role {row.role} from {row.client} has written{since} (pid {row.pid})"
+            )
     return None
 
 

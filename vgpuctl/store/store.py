@@ -73,8 +73,8 @@ class Store:
 
         One writer at a time, on both databases: what is read in the block stays true until its end. Keep the block
         short and without side effects. On a store that can only be read, reading works and a change raises
-        StoreUnusable. Raises ConcurrentChange and StoreUnusable; StoreNotTheSame where another store has taken the place
-        of the one that was opened, or a newer vgpuctl has upgraded it.
+        StoreUnusable. Raises ConcurrentChange and StoreUnusable; StoreNotTheSame where another store has taken the
+        place of the one that was opened, or a newer vgpuctl has upgraded it.
         """
         with self._session(writing=self.read_only_reason is None) as session:
             yield session
@@ -97,7 +97,7 @@ class Store:
             session.require_reconciled()
 
     def require_same(self) -> None:
-        """Raise StoreNotTheSame if this is not the store, or not its schema, that was opened. Every transaction does."""
+        """Raise StoreNotTheSame if this is not the store that was opened, or not its schema; every transaction does."""
         with self.reading():
             pass
 

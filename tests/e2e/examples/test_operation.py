@@ -40,6 +40,9 @@ SCENES: dict[str, Scene] = {
     "show-config": scene(Run("database"), Run("inventory")),
     "list-contexts": scene(Run("lab"), Run("prod")),
     "use-context": scene(Run("lab", then={"list-contexts": "lab"}), Run("prod", then={"list-contexts": "prod"})),
+    "allow-config": scene(
+        Run("used from now on", more="--yes"), Run("not used any more"), first=(file("vgpuctl.yaml", "forks: 3\n"),)
+    ),
     "help": scene(Run("create-network"), Run("create-vm")),
     "completion": scene(Run("complete"), Run("complete")),
     "show-schema": scene(Run("$schema"), Run("$schema")),

@@ -244,7 +244,8 @@ def test_an_adopted_vm_keeps_its_own_definition_for_life(layouts: LayoutFleet) -
     assert "desk" not in definitions(layouts)
     assert MDEV not in {vgpu.uuid for vgpu in layouts.machine("sim-001").state().vgpus}
     lab.simulated.reboot("sim-001", folder=layouts.folder)
-    assert {one["outcome"] for one in operator.json("repair")} == {"noted as stopped: start it with `vgpuctl start-vm`"}
+    noted = "noted as stopped: start it with `vgpuctl start-vm`"
+    assert {one["outcome"] for one in operator.json("repair")} == {noted, "made again"}
     assert operator.json("start-vm", "render", "--tenant", "acme")["changed"]
     assert definitions(layouts)["render"][0] == "running"
     assert operator.json("repair") == []

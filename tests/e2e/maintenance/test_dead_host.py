@@ -181,12 +181,15 @@ def test_the_fencing_command_of_the_inventory_is_believed_and_kept_as_evidence(
     assert "ended with 1" in refused["message"]
     lab.faults.begin(HOST, "sshd", folder=fleet)
     try:
-        operator.does(*fence_with("/bin/echo chassis power is off"))
+        script = tmp_path / "power-off"
+        script.write_text("#!/bin/sh\necho chassis power is off\n")
+        script.chmod(0o755)
+        operator.does(*fence_with(str(script)))
     finally:
         lab.faults.clear(HOST, folder=fleet)
     fenced = operator.json("list-events", "--kind", "host-fenced")[-1]
     assert fenced["evidence"] == {
-        "by": "the fencing command", "command": "/bin/echo", "exit": 0, "said": "chassis power is off",
+        "by": "the fencing command", "command": str(script), "exit": 0, "said": "chassis power is off",
     }  # fmt: skip
     assert operator.json("uncordon-host", HOST)["changed"]
 

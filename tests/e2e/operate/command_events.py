@@ -229,7 +229,7 @@ READING = {
     "show-inventory": "",
     "list-hosts": "",
     "inspect-host": "sim-001",
-    "support-bundle": "sim-001 --to {home}/bundle.tar.gz",
+    "support-bundle": "sim-001 --with-texts --to {home}/bundle.tar.gz",
     "record-host": "sim-001 --to {home}/sim-001.capture.json.gz",
     "list-gpus": "",
     "list-profiles": "",

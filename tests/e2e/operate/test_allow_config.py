@@ -2,7 +2,6 @@
 """allow-config: a configuration file that lies in a folder does nothing before its user has allowed it."""
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,9 +44,8 @@ def test_a_folder_that_is_only_entered_sets_nothing_and_one_line_says_so(operato
     for command in _COMMANDS:
         done = operator.run(command)
         about = [line for line in done.err.splitlines() if "vgpuctl.yaml" in line]
-        assert about == [
-            f"warning: {folder}/vgpuctl.yaml is not used: it is not allowed yet; `vgpuctl allow-config` shows it and asks"
-        ]
+        said = "is not used: it is not allowed yet; `vgpuctl allow-config` shows it and asks"
+        assert about == [f"warning: {folder}/vgpuctl.yaml {said}"]
     assert _effects(folder) == []
     settings = {one["setting"]: one["value"] for one in operator.json("show-config")}
     assert {settings["tenant"], settings["inventory"], settings["database"]} == {None}
@@ -169,6 +167,6 @@ def test_variables_of_a_folder_that_is_only_entered_do_not_count(
     assert done.code == 0, done.err
     assert "entered" not in done.out and '"own": true' in done.out
     assert f"group_vars{' and ansible.cfg' if reader == 'ansible' else ''} of {folder} are not used" in done.err
-    os.replace(mine / "hosts.yml", folder / "hosts.yml")
+    (mine / "hosts.yml").replace(folder / "hosts.yml")
     done = operator.run("show-inventory", "-i", "hosts.yml", "--inventory-reader", reader, "--json")
     assert "entered" in done.out and "not used" not in done.err

@@ -60,7 +60,9 @@ def test_what_runs_for_long_ends_when_a_backup_is_restored_in_the_place_of_its_s
         (tmp_path / "damaged").mkdir()
         (tmp_path / "store.db").rename(tmp_path / "damaged/store.db")
         left = operator.is_refused("restore-store", str(tmp_path / "backup"))
-        assert left["reference"] == "store-unusable" and "store.db-wal and store.db-shm of that store" in left["message"]
+        assert (
+            left["reference"] == "store-unusable" and "store.db-wal and store.db-shm of that store" in left["message"]
+        )
         for file in tmp_path.glob("store.db-*"):
             file.rename(tmp_path / "damaged" / file.name)
         operator.does("restore-store", str(tmp_path / "backup"))

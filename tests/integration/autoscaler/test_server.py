@@ -144,4 +144,4 @@ def test_what_cannot_be_served_is_refused_before(groups: NodeGroups, authority: 
     )
     assert "TLS cannot be set up" in refused("127.0.0.1", 0, key_of_another)
     missing = ServerTls(tmp_path / "none", authority.folder / "server.pem", authority.certificate, ("acme",))
-    assert "cannot be read" in refused("127.0.0.1", 0, missing)
+    assert "No such file" in refused("127.0.0.1", 0, missing)

@@ -170,6 +170,7 @@ def test_a_fido_key_file_asks_for_the_agent(sshd: LoopbackSshd, tmp_path: Path) 
     with TokenAgent(tmp_path / "agent", is_token=True) as agent:
         Path(f"{key}.pub").write_text(f"{key_of(agent)}\n")
     key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nxxxx\n-----END OPENSSH PRIVATE KEY-----\n")
+    key.chmod(0o600)
     with pytest.raises(AuthenticationFailed) as caught:
         open_and_close(sshd.target(private_key_file=str(key)), sshd.settings())
     assert f"not tried: key {key}: a FIDO key, whose token only an agent can ask" in caught.value.context

@@ -17,7 +17,7 @@ from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve
 from vgpuctl.hosts.ssh_program import SshProgram
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 
 DATA = Path(__file__).parents[2] / "data/ssh_config"
 SYSTEMS = sorted(path.name for path in DATA.iterdir() if path.is_dir())
@@ -75,12 +75,12 @@ def test_a_user_s_own_sections_win_over_the_system_s(system: str, tmp_path: Path
 
 def test_a_new_freeipa_names_its_command(tmp_path: Path) -> None:
     endpoint = resolved(install("freeipa", tmp_path), port=2222)
-    assert endpoint.known_hosts_command == CommandLine(f"{tmp_path}/bin/sss_ssh_knownhosts %H")
+    assert endpoint.known_hosts_command == ProgramLine(f"{tmp_path}/bin/sss_ssh_knownhosts %H")
 
 
 def test_an_old_freeipa_goes_through_its_proxy(tmp_path: Path) -> None:
     endpoint = resolved(install("freeipa-old", tmp_path), port=2222)
-    assert endpoint.proxy_command == CommandLine(f"{tmp_path}/bin/sss_ssh_knownhostsproxy -p 2222 gpu1")
+    assert endpoint.proxy_command == ProgramLine(f"{tmp_path}/bin/sss_ssh_knownhostsproxy -p 2222 gpu1")
     assert Path("/var/lib/sss/pubconf/known_hosts") in endpoint.known_hosts_files
 
 

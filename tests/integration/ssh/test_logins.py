@@ -155,6 +155,7 @@ def test_a_missing_key_file_is_named(sshd: LoopbackSshd) -> None:
 @pytest.mark.parametrize("text", ["", "garbage", "-----BEGIN OPENSSH PRIVATE KEY-----\nxxxx\n"])
 def test_a_broken_key_file_is_named(sshd: LoopbackSshd, tmp_path: Path, text: str) -> None:
     (tmp_path / "broken").write_text(text)
+    (tmp_path / "broken").chmod(0o600)
     with pytest.raises(AuthenticationFailed) as caught:
         open_and_close(sshd.target(private_key_file=str(tmp_path / "broken")), sshd.settings())
     assert any("broken: not a private key that can be used" in line for line in caught.value.context)

@@ -16,7 +16,7 @@ from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve, split_destination
 from vgpuctl.hosts.ssh_tokens import own_home
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 
 
 def settings(tmp_path: Path, config: str = "") -> SshSettings:
@@ -121,7 +121,7 @@ def test_a_jump_on_the_arguments_replaces_ssh_configs_proxy(tmp_path: Path) -> N
     config = "Host gpu1\n ProxyCommand nc %h %p\n"
     endpoint = resolved(tmp_path, config, common_args="-J a")
     assert (endpoint.proxy_command, len(endpoint.via)) == (None, 1)
-    assert resolved(tmp_path, config).proxy_command == CommandLine("nc gpu1 22")
+    assert resolved(tmp_path, config).proxy_command == ProgramLine("nc gpu1 22")
     assert resolved(tmp_path, config, common_args="-o ProxyCommand=none").proxy_command is None
 
 

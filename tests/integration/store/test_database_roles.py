@@ -322,9 +322,12 @@ def test_a_tenants_role_is_a_member_of_no_other(fleet: Fleet, postgres: LocalPos
     tenant, reader = fleet.new_role(Rights(Access.NONE)), fleet.new_role(READER)
     name = make_url(tenant).username or ""
     postgres.execute(f'GRANT "{make_url(reader).username}" TO "{name}"')
-    with open_store(fleet.url) as store:
-        with pytest.raises(UsageError, match="is a member of") as caught, store.transaction() as session:
-            session.grant_role(name, Rights(Access.TENANT, "acme"))
+    with (
+        open_store(fleet.url) as store,
+        pytest.raises(UsageError, match="is a member of") as caught,
+        store.transaction() as session,
+    ):
+        session.grant_role(name, Rights(Access.TENANT, "acme"))
     assert (caught.value.hint or "").startswith('REVOKE "')
 
 

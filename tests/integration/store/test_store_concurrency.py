@@ -255,13 +255,18 @@ def test_the_process_that_has_a_file_locked_is_named(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.2)
     holds = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute('BEGIN IMMEDIATE')"
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
-        command = [sys.executable, "-c", f"{holds}; print('held', flush=True); sys.stdin.read()", f"{tmp_path}/store.db"]
+        command = [
+            sys.executable,
+            "-c",
+            f"{holds}; print('held', flush=True); sys.stdin.read()",
+            f"{tmp_path}/store.db",
+        ]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None and process.stdout.readline() == b"held\n"
             with pytest.raises(StoreUnusable, match="was locked for") as caught, store.transaction():
                 pass
             process.communicate()
         (holder,) = caught.value.context
-        assert holder.startswith(f"process {process.pid} has it locked: {sys.executable} -c ")
+        assert holder.startswith(f"process {process.pid} has it locked: python")
         with store.transaction() as session:
             session.add_tenant("after")

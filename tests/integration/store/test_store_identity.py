@@ -44,7 +44,8 @@ def opened(file: Path) -> "Store":
 
 
 def _moved(file: Path) -> None:
-    file.rename(file.with_name("damaged.db"))
+    for one in (file, *file.parent.glob(f"{file.name}-*")):
+        one.rename(one.with_name(one.name.replace(file.name, "damaged.db")))
 
 
 def _moved_and_restored(file: Path) -> None:
@@ -97,7 +98,8 @@ def test_a_transaction_is_not_committed_to_a_file_that_was_moved_meanwhile(opene
     with pytest.raises(StoreReplaced), opened.transaction() as session:
         session.add_tenant("umbrella")
         _moved(file)
-    file.with_name("damaged.db").rename(file)
+    for one in file.parent.glob("damaged.db*"):
+        one.rename(one.with_name(one.name.replace("damaged.db", file.name)))
     with opened.reading() as session:
         assert [one.name for one in session.tenants()] == ["acme"]
     opened.close()
@@ -134,7 +136,9 @@ def _statement(store: Store, sql: str) -> None:
         ("UPDATE vgpuctl_version SET version_num = '9999'", StoreTooNew, "9999"),
     ],
 )
-def test_what_the_store_says_of_itself_is_compared(sql: str, error: type[VgpuctlError], said: str, store: Store) -> None:
+def test_what_the_store_says_of_itself_is_compared(
+    sql: str, error: type[VgpuctlError], said: str, store: Store
+) -> None:
     _write(store)
     _statement(store, sql)
     for use in (_read, _write, Store.require_same):
@@ -169,13 +173,12 @@ def test_events_that_are_pruned_are_no_step_back(store: Store, clock: Clock) -> 
 
 
 def test_a_dropped_database_of_the_same_name_is_another_store(postgres: LocalPostgres) -> None:
-    with postgres.create_database() as database:
-        with open_store(database) as store:
-            _write(store)
-            name = database.rpartition("/")[2]
-            store._database.close()
-            postgres.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-            postgres.execute(f'CREATE DATABASE "{name}"')
-            open_store(database).close()
-            with pytest.raises(StoreReplaced, match="is another one, or was restored"):
-                _read(store)
+    with postgres.create_database() as database, open_store(database) as store:
+        _write(store)
+        name = database.rpartition("/")[2]
+        store._database.close()
+        postgres.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        postgres.execute(f'CREATE DATABASE "{name}"')
+        open_store(database).close()
+        with pytest.raises(StoreReplaced, match="is another one, or was restored"):
+            _read(store)

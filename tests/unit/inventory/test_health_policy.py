@@ -8,7 +8,7 @@ import pytest
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import load_inventory
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthPolicy
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 
 
 def read(folder: Path, text: str) -> HealthPolicy:
@@ -18,7 +18,7 @@ def read(folder: Path, text: str) -> HealthPolicy:
 
 def test_everything_that_can_be_said(tmp_path: Path) -> None:
     text = "{tolerate: [xid-ignore, health-unread], memory_test: /opt/test --all, memory_test_timeout: 60}"
-    test = CommandLine("/opt/test --all")
+    test = ProgramLine("/opt/test --all")
     assert read(tmp_path, text) == HealthPolicy((HealthCode.XID_IGNORE, HealthCode.UNREAD), test, 60)
 
 

@@ -8,7 +8,7 @@ import pytest
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import Inventory, load_inventory
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
-from vgpuctl.model.secret import CommandLine, Secret
+from vgpuctl.model.secret import ProgramLine, Secret
 
 
 def _inventory(folder: Path, variables: str) -> Inventory:
@@ -37,7 +37,7 @@ def test_every_connection_variable_is_read(tmp_path: Path) -> None:
         user="root",
         private_key_file="~/.ssh/gpu",
         password=Secret("one two"),
-        common_args=CommandLine("-o ProxyJump=jump -o Compression=yes"),
+        common_args=ProgramLine("-o ProxyJump=jump -o Compression=yes"),
         become=True,
         become_user="qemu",
         become_password=Secret("secret"),

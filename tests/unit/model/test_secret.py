@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.model.secret import CommandLine, Secret
+from vgpuctl.model.secret import ProgramLine, Secret
 
 
-@pytest.mark.parametrize("value", [Secret("hunter2"), CommandLine("sshpass -phunter2 ssh", source="hosts.yml:3")])
+@pytest.mark.parametrize("value", [Secret("hunter2"), ProgramLine("sshpass -phunter2 ssh", source="hosts.yml:3")])
 def test_no_form_of_a_message_shows_the_content(value: Secret[str]) -> None:
-    target = HostTarget("gpu1", "gpu1", password=Secret("hunter2"), common_args=CommandLine("-o X=hunter2"))
+    target = HostTarget("gpu1", "gpu1", password=Secret("hunter2"), common_args=ProgramLine("-o X=hunter2"))
     shown = f"{value} {value!r} {value!s} {value!a} {[value]} {{1: {value}}} %s %r" % (value, value)
     shown += str(target) + repr(dataclasses.asdict(target)) + json.dumps(value, default=str)
     shown += str(msgspec.to_builtins({"a": value}, enc_hook=str))
@@ -25,8 +25,8 @@ def test_no_form_of_a_message_shows_the_content(value: Secret[str]) -> None:
 
 def test_equal_contents_are_equal_and_of_one_kind() -> None:
     assert Secret("a") == Secret("a") != Secret("b")
-    assert CommandLine("a", source="x") == CommandLine("a")
-    assert CommandLine("a") != Secret("a")
+    assert ProgramLine("a", source="x") == ProgramLine("a")
+    assert ProgramLine("a") != Secret("a")
     assert len({Secret("a"), Secret("a"), Secret("b")}) == 2
     assert pickle.loads(pickle.dumps(Secret("a"))) == Secret("a")
 
@@ -45,7 +45,7 @@ def test_equal_contents_are_equal_and_of_one_kind() -> None:
     ],
 )
 def test_a_command_is_shown_as_its_program(text: str, shown: str) -> None:
-    assert str(CommandLine(text)) == shown
+    assert str(ProgramLine(text)) == shown
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_command_is_shown_as_its_program(text: str, shown: str) -> None:
     ],
 )
 def test_what_a_program_repeats_of_its_words_is_hidden(said: str) -> None:
-    command = CommandLine("sshpass -phunter2 nc --proxy-auth user:hunter2 gpu1 22")
+    command = ProgramLine("sshpass -phunter2 nc --proxy-auth user:hunter2 gpu1 22")
     shown = command.clean(said, known=("gpu1", "22"))
     assert "hunter2" not in shown and "aHVudGVyM" not in shown and "dXNlcj" not in shown
     assert "***" in shown
@@ -69,12 +69,12 @@ def test_what_a_program_repeats_of_its_words_is_hidden(said: str) -> None:
 def test_a_command_inside_a_command_is_searched_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_JUMP", "value-of-variable")
     monkeypatch.setenv("SSHPASS", "from-environment")
-    command = CommandLine("""sh -c 'exec sshpass -e ssh -o "ProxyCommand=nc -X hunter2 x" "$OUR_JUMP"'""")
+    command = ProgramLine("""sh -c 'exec sshpass -e ssh -o "ProxyCommand=nc -X hunter2 x" "$OUR_JUMP"'""")
     assert command.clean("hunter2 value-of-variable from-environment") == "*** *** ***"
 
 
 def test_what_the_message_shows_anyway_stays() -> None:
-    command = CommandLine("ssh -W gpu1:22 jump")
+    command = ProgramLine("ssh -W gpu1:22 jump")
     assert command.clean("ssh: connect to gpu1 port 22: refused", known=("gpu1", "22")) == (
         "ssh: connect to gpu1 port 22: refused"
     )

@@ -31,7 +31,7 @@ def command(file: Path | None, forget: bool, dry_run: bool, yes: bool, as_json: 
     Such a file can name programs that run as you and servers that get your passwords. It counts for commands that are
     typed in its folder or below it. When its content changes, it has to be allowed again.
     """
-    from vgpuctl.usecases.operate.allow_config import AllowedConfig, allow_config, forget_config, read_config
+    from vgpuctl.usecases.operate.allow_config import allow_config, forget_config, read_config
 
     if forget:
         done = forget_config(file, Path.cwd(), dry_run=dry_run)
@@ -46,8 +46,8 @@ def command(file: Path | None, forget: bool, dry_run: bool, yes: bool, as_json: 
     if as_json:
         _JSON.print(done)
         return
-    word = "allowed" if done.is_allowed else "not allowed"
     if done.changed:
-        say(f"{done.file}: {'would be ' if dry_run else ''}{'used from now on' if done.is_allowed else 'not used any more'}")
+        now = "used from now on" if done.is_allowed else "not used any more"
+        say(f"{done.file}: {'would be ' if dry_run else ''}{now}")
     else:
-        say(f"{done.file}: no change, it is {word}")
+        say(f"{done.file}: no change, it is {'allowed' if done.is_allowed else 'not allowed'}")

@@ -11,7 +11,7 @@ from vgpuctl.errors import HostError, HostKeyChanged, HostUnreachable, StateErro
 from vgpuctl.model.event import Values
 from vgpuctl.model.printable import printable
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 from vgpuctl.usecases.maintenance.restricted import set_restriction
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.observations import read_facts
@@ -48,7 +48,7 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
     services.say(f"{host}: fenced")
 
 
-def _run(host: str, command: CommandLine, timeout_s: int) -> Values:
+def _run(host: str, command: ProgramLine, timeout_s: int) -> Values:
     """Run a fencing command. Its arguments may hold a password, so only its program is named.
 
     It reads nothing. When its time is over, its child processes end with it; after a success they may run on.

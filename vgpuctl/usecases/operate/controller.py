@@ -38,9 +38,9 @@ def run(
 ) -> None:
     """Watch the hosts and work in rounds until `stop` is set. A round that fails is told and tried again.
 
-    Raises StoreUnusable and StoreNotReconciled for a store that takes no change at the beginning, and StoreNotTheSame as
-    soon as a newer vgpuctl has upgraded it, or another store is in its place: the hosts are left to the controllers of
-    that one.
+    Raises StoreUnusable and StoreNotReconciled for a store that takes no change at the beginning, and StoreNotTheSame
+    as soon as a newer vgpuctl has upgraded it, or another store is in its place: the hosts are left to the controllers
+    of that one.
     """
     services.store.require_writable()
     with watching(services, stop):

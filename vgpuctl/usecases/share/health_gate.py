@@ -19,7 +19,7 @@ from vgpuctl.model.health import HealthCode, HealthFinding, HealthPolicy
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.printable import printable
 from vgpuctl.model.restriction import Restriction, RestrictionKind, restrictions_on
-from vgpuctl.model.secret import CommandLine
+from vgpuctl.model.secret import ProgramLine
 from vgpuctl.planner.plan import find_unreturned, plan_release
 from vgpuctl.sharing.health import finding, findings_of, gpu_of, has_whole_log, news, tells_not_yet
 from vgpuctl.sharing.kinds import kind_of
@@ -195,7 +195,7 @@ def _with_result(one: Freed, results: Mapping[str, HealthFinding | None]) -> Fre
     return replace(one, tested=failed is None, found=one.found if failed is None else (*one.found, failed))
 
 
-def _test_memory(host: HostSession, gpu: str, command: CommandLine, timeout_s: float) -> HealthFinding | None:
+def _test_memory(host: HostSession, gpu: str, command: ProgramLine, timeout_s: float) -> HealthFinding | None:
     try:
         done = host.connection.run([*shlex.split(command.reveal()), gpu], timeout_s=timeout_s)
     except CommandTimedOut as error:

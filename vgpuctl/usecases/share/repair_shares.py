@@ -32,7 +32,7 @@ def repair_shares(services: Services, vm_uuids: Collection[str], *, dry_run: boo
     hosts = sorted({vm.host for vm in vms if kept[vm.uuid] and not is_host_fenced(services, vm.host)}, key=natural)
     keeping = {host: [vm for vm in vms if vm.host == host and kept[vm.uuid]] for host in hosts}
     rows: list[_Row] = []
-    for read in services.on_hosts(hosts, lambda host: _lost_on(services, host, keeping[host], kept)):
+    for read in services.on_hosts(hosts, lambda host: _lost_on(services, host, keeping[host], kept, dry_run=dry_run)):
         if read.error is not None:
             services.forget_host(read.name)
             found = f"whether {counted(len(keeping[read.name]), 'VM')} lost shares was not seen"
@@ -45,14 +45,17 @@ def repair_shares(services: Services, vm_uuids: Collection[str], *, dry_run: boo
 
 
 def _lost_on(
-    services: Services, host: str, vms: Sequence[Vm], kept: Mapping[str, Sequence[Lease]]
+    services: Services, host: str, vms: Sequence[Vm], kept: Mapping[str, Sequence[Lease]], *, dry_run: bool
 ) -> list[tuple[Vm, tuple[Lease, ...]]]:
-    """The VMs of a host that are off and have lost shares. The agent is asked only where one is off."""
-    states = read_domains(services, host)
+    """The VMs of a host that are off and have lost shares. The agent is asked only where one is off.
+
+    dry_run: what is seen is not recorded.
+    """
+    states = services.host(host).hypervisor.states() if dry_run else read_domains(services, host)
     off = [vm for vm in vms if vm.uuid not in states or not states[vm.uuid].state.is_active()]
     if not off:
         return []
-    facts = read_facts(services, host)
+    facts = services.host(host).agent.facts() if dry_run else read_facts(services, host)
     found = [(vm, lost_shares(vm, kept[vm.uuid], facts)) for vm in off]
     return [(vm, lost) for vm, lost in found if lost]
 

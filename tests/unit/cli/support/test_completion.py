@@ -7,15 +7,15 @@ from vgpuctl.cli.main import command as command_line
 from vgpuctl.cli.support.completion import BY_PARAMETER, OF_NAME, source_of
 
 _FREE = """
-accept advertise ageing alertmanager begin chassis checksum cidr cloud_init_hostname cloud_init_network_config
-cloud_init_ssh_authorized_keys cloud_init_user_data cluster columns conditions config data_disks database
-database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded gateway group
-guaranteed guest_driver guest_driver_version guest_drivers guest_metrics hold_for hostlist hugepages
-inventories keep join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token
-join_token_expires kernel kernel_command_line labels lease limit limits listen mac management memory month
-named new_name nics node note objects older_than os_name params partition path pattern physical_network pool
-prefer_labels print_config programs prometheus reason replay require_labels required resume_file rights role
-rules runbooks serial server since size snapshot sort_by taints timeout until user vgpu_params volume workload zone
+accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
+cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster columns conditions config
+data_disks database database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded
+gateway group guaranteed guest_driver guest_driver_version guest_drivers guest_metrics hold_for hostlist hugepages
+inventories join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token join_token_expires
+keep kernel kernel_command_line labels lease limit limits listen mac management memory month named new_name nics node
+note objects older_than os_name params partition path pattern physical_network pool prefer_labels print_config
+programs prometheus reason replay require_labels required resume_file rights role rules runbooks serial server since
+size snapshot sort_by taints timeout until user vgpu_params volume workload zone
 """
 FREE = frozenset(_FREE.split())
 """Texts of a form of their own, and names of what the store does not have."""

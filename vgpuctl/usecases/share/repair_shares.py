@@ -51,8 +51,11 @@ def _lost_on(
 
     dry_run: what is seen is not recorded.
     """
-    states = services.host(host).hypervisor.states() if dry_run else read_domains(services, host)
-    off = [vm for vm in vms if vm.uuid not in states or not states[vm.uuid].state.is_active()]
+    if dry_run:
+        states = {one.uuid: one.state for one in services.host(host).hypervisor.domains()}
+    else:
+        states = {uuid: one.state for uuid, one in read_domains(services, host).items()}
+    off = [vm for vm in vms if vm.uuid not in states or not states[vm.uuid].is_active()]
     if not off:
         return []
     facts = services.host(host).agent.facts() if dry_run else read_facts(services, host)

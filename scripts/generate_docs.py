@@ -238,6 +238,7 @@ def _page(title: str, text: str) -> str:
 def _errors_page() -> str:
     rows = []
     kinds = [getattr(errors, name) for name in errors.__all__ if name != errors.VgpuctlError.__name__]
+    kinds = [kind for kind in kinds if "reference" in vars(kind)]  # without one, only its subclasses are raised
     for kind in sorted(kinds, key=lambda kind: (kind.exit_code, len(kind.__mro__), kind.reference)):
         meaning = (kind.__doc__ or "").splitlines()[0]
         rows.append(f"| `{kind.reference}` | {kind.exit_code} | {meaning} |")

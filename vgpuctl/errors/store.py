@@ -11,9 +11,7 @@ class StoreUnusable(StateError):
 
 
 class StoreNotTheSame(StoreUnusable):
-    """The store is not as this process has opened it, which therefore has to end."""
-
-    reference = "store-not-the-same"
+    """The store is not as this process has opened it, so the process has to end. Only its subclasses are raised."""
 
 
 class StoreReplaced(StoreNotTheSame):

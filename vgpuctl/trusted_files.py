@@ -38,8 +38,8 @@ _ACL = "system.posix_acl_access"
 _ACL_HEADER, _ACL_ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 _ACL_USER, _ACL_OWNING_GROUP, _ACL_GROUP, _ACL_MASK = 0x02, 0x04, 0x08, 0x10  # Linux include/uapi/linux/posix_acl.h
 _READ, _WRITE = 4, 2
-_LAST_SYSTEM_GROUP = 999
-"""SYS_GID_MAX of login.defs(5), such as Debian's group staff, which may write to /usr/local and is empty."""
+_LAST_STATIC_GROUP = 99
+"""The numbers that Debian itself gives (Debian Policy 9.2.2), such as group staff, which may write to /usr/local."""
 
 
 LONGEST_WAIT_S = 10.0
@@ -321,8 +321,8 @@ def _has_only(group: int, users: frozenset[int]) -> bool:
         return False
     everyone = pwd.getpwall()
     members = {one.pw_uid for one in everyone if one.pw_gid == group or one.pw_name in named}
-    # A directory of users may list none of them, so that only a group of the system is empty for certain.
-    is_known = bool(members) or group <= _LAST_SYSTEM_GROUP
+    # A directory of users may list none of them, so that only a group that Debian itself keeps is empty for certain.
+    is_known = bool(members) or group <= _LAST_STATIC_GROUP
     return is_known and members <= users and named <= {one.pw_name for one in everyone}
 
 

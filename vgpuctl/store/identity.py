@@ -72,22 +72,28 @@ class StoreIdentity:
             self._newest = max(self._newest, found.newest or 0)
 
     def check_place(self) -> None:
-        """Compare the file that has the store's name now with the one that was opened. Raises StoreReplaced."""
+        """Compare the file that has the store's name now with the one that was opened.
+
+        Raises StoreReplaced, and StoreUnusable where the file cannot be looked at.
+        """
         if self._known is None or self._file is None:
             return
-        place = self._find_place()
-        if place is None:
-            raise self._replaced("is gone: its file was moved or deleted")
-        if place != self._place:
+        if self._find_place() != self._place:
             raise self._replaced("is another file")
 
     def _find_place(self) -> tuple[int, int] | None:
+        """Device and inode of the file, None on PostgreSQL. Raises StoreReplaced, StoreUnusable."""
         if self._file is None:
             return None
         try:
             status = os.stat(self._file)  # noqa: PTH116 - at each transaction
-        except OSError:
-            return None
+        except (FileNotFoundError, NotADirectoryError) as exc:
+            raise self._replaced("is gone: its file was moved or deleted") from exc
+        except OSError as exc:
+            raise StoreUnusable(
+                f"the store {self._store_name} cannot be looked at: {exc.strerror}",
+                hint="look at the rights and the disk of its folder",
+            ) from exc
         return status.st_dev, status.st_ino
 
     def _replaced(self, what: str) -> StoreReplaced:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.store.conftest import Clock
 from tests.postgres_fixture import LocalPostgres
-from vgpuctl.errors import StoreReplaced, StoreTooNew, VgpuctlError
+from vgpuctl.errors import StoreReplaced, StoreTooNew, StoreUnusable, VgpuctlError
 from vgpuctl.model.event import Actor
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.backup import write_backup
@@ -91,6 +91,15 @@ def test_another_file_with_the_name_ends_the_process(
         with pytest.raises(StoreReplaced, match=said):
             use(opened)
     assert not (change is _moved and file.exists()), "no empty file was made in its place"
+    opened.close()
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_called_gone(opened: Store, file: Path) -> None:
+    _moved(file)
+    file.symlink_to(file)
+    with pytest.raises(StoreUnusable, match="cannot be looked at: Too many levels of symbolic links") as caught:
+        _read(opened)
+    assert not isinstance(caught.value, StoreReplaced)
     opened.close()
 
 

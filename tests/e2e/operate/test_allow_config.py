@@ -56,6 +56,7 @@ def test_an_allowed_file_counts_here_and_below_until_it_changes(
 ) -> None:
     shown = operator.run("allow-config")
     assert shown.code == 2 and "tenant: evil" in shown.err and str(folder / "vgpuctl.yaml") in shown.err
+    assert "not used" not in shown.err
     assert operator.json("allow-config", "--dry-run")["changed"] is True
     assert operator.run("list-hosts").code != 0 and _effects(folder) == []
     assert operator.json("allow-config", "--yes") == {

@@ -19,6 +19,8 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
     fleet_operator.does("create-tenant", "umbrella")
     fleet_operator.does("list-gpus", "--refresh")
     yield fleet_operator
+    for one in fleet_operator.json("list-reservations"):
+        fleet_operator.does("cancel-reservation", "--yes", one["name"], "--tenant", one["tenant"])
     for vm in fleet_operator.json("list-vms"):
         name, tenant = vm["vm"]["request"]["name"], vm["vm"]["request"]["tenant"]
         fleet_operator.does("delete-vm", name, "--tenant", tenant, "--yes", "--timeout", "0")

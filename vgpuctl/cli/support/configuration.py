@@ -33,7 +33,7 @@ def configuration() -> "Configuration":
         except OSError:
             folder = Path("/")
         chosen.configuration = load_configuration(os.environ, folder, chosen.context_name)
-        if "_VGPUCTL_COMPLETE" not in os.environ:  # a remark would stand in the line that is being typed
+        if not _shows_files_itself():
             for one in chosen.configuration.ignored:
                 say(f"warning: {one}")
     return chosen.configuration
@@ -48,6 +48,12 @@ def configured(key: str) -> Any:
         return given or None
     found = configuration().settings.get(key)
     return None if found is None else found.value
+
+
+def _shows_files_itself() -> bool:
+    """True while a line is completed, in which a remark would stand, and for the command that shows such a file."""
+    context = click.get_current_context(silent=True)
+    return "_VGPUCTL_COMPLETE" in os.environ or (context is not None and context.info_name == "allow-config")
 
 
 class ConfiguredDefaults(MutableMapping[str, Any]):

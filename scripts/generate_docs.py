@@ -31,6 +31,7 @@ from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
+from vgpuctl.model.promise import Moment, PromiseRow
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.scheduler.advice.advice import AdviceKind
@@ -98,6 +99,8 @@ def pages() -> dict[Path, str]:
     made.update(monitoring_files())
     telemetry = ROOT / "docs" / "telemetry.md"
     made[telemetry] = with_measures(telemetry.read_text(encoding="utf-8"))
+    promises = ROOT / "docs" / "promises.md"
+    made[promises] = between(promises.read_text(encoding="utf-8"), "rows", "rows", _promise_rows())
     hardware = ROOT / "docs" / "hardware.md"
     made[hardware] = between(hardware.read_text(encoding="utf-8"), "boards", "boards", _board_rows())
     made.update({ROOT / "docs" / "schemas" / f"{name}.json": _json_text(make()) for name, make in SCHEMAS.items()})
@@ -106,6 +109,15 @@ def pages() -> dict[Path, str]:
 
 def _json_text(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _promise_rows() -> Iterable[str]:
+    """One row for each thing that a VM's owner was promised."""
+    yield "| row | promised | witness | kept when | looked at |"
+    yield "|---|---|---|---|---|"
+    for row in PromiseRow:
+        moments = ", ".join(str(one) for one in Moment if one in row.moments)
+        yield f"| `{row}` | {row.promised} | {row.witness} | {row.kept} | {moments} |"
 
 
 def _board_rows() -> Iterable[str]:

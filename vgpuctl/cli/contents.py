@@ -69,7 +69,7 @@ SECTIONS = (
         },
         "vms",
         "A VM belongs to a tenant and is named TENANT/NAME; it holds GPU shares that its leases in the store record.",
-        ("labels", "vm-file", "guest-systems", "guest-drivers", "resizing", "proof"),
+        ("labels", "vm-file", "guest-systems", "guest-drivers", "resizing", "promises"),
     ),
     CommandSection(
         "Displays and consoles of VMs",

@@ -60,7 +60,11 @@ class EventKind(enum.StrEnum):
     VM_PREEMPTION_WITHDRAWN = "vm-preemption-withdrawn", "The notice of a VM was withdrawn: it is not preempted."
     VM_PREEMPTED = "vm-preempted", "It was decided that a VM is preempted; it is stopped next."
 
-    PROMISE_CHECKED = "promise-checked", "The promise of a VM's shares was checked; the evidence says what was read."
+    PROMISE_CHECKED = "promise-checked", "Everything promised to a VM's owner was checked; the evidence has each row."
+    PROMISE_OBSERVED = (
+        "promise-observed",
+        "Something that a VM's owner was promised is not so any more, or is again; the evidence says what was seen.",
+    )
 
     LEASE_RESERVED = "lease-reserved", "A share of a GPU was promised to a VM."
     LEASE_MOVED = "lease-moved", "A VM has another device than was promised."

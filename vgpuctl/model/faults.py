@@ -41,6 +41,7 @@ class FaultId(StrEnum):
     LICENCE_EXPIRES = "licence-expires"
     LICENCE_POOL_FULL = "licence-pool-full"
     PROMISE_BROKEN = "promise-broken"
+    COMPUTE_SHORT = "compute-short"
     SHARE_STOLEN = "share-stolen"
     SHARE_EXCEEDED = "share-exceeded"
     FRAMEBUFFER_RUNS_OUT = "framebuffer-runs-out"
@@ -215,7 +216,11 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
         "The licence of a guest was not renewed and ends soon.",
         "see whether the guest reaches the licence server, and whether the server has licences left",
     ),
-    FaultId.PROMISE_BROKEN: Fault("A VM that wants its promised share of a GPU gets less of it.", _RATES),
+    FaultId.PROMISE_BROKEN: Fault(
+        "Something that the owner of a running VM was promised is not so.",
+        "run `vgpuctl check-vm`, which names each broken row and where to look",
+    ),
+    FaultId.COMPUTE_SHORT: Fault("A VM that wants its promised share of a GPU gets less of it.", _RATES),
     FaultId.SHARE_STOLEN: Fault("A VM takes time of a GPU that its neighbours were promised.", _RATES),
     FaultId.SHARE_EXCEEDED: Fault(
         "A tenant uses more of the GPUs than was promised, which idle time of others allows.",

@@ -30,3 +30,8 @@ class NicRequest:
     bandwidth_mbps: int | None = None
     position: int | None = None
     spare_port: int | None = None
+
+
+def limit_kib_s(mbps: int) -> int:
+    """A rate as libvirt limits it, in KiB a second; at least 1, for 0 would be no limit."""
+    return max(mbps * 1_000_000 // 8 // 1024, 1)

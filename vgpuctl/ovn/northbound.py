@@ -16,6 +16,7 @@ from vgpuctl.byte_budget import ByteBudget
 from vgpuctl.errors import OvnRefused, OvnUnreachable, UsageError
 from vgpuctl.logs import timed
 from vgpuctl.ovn.rows import Reference, Row
+from vgpuctl.promises.witnessed import PortSeen
 from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge
 
 OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"  # as in owned_rows, which is loaded with ovs
@@ -165,6 +166,21 @@ class Northbound:
         """Every owner that has rows."""
         with self._connection.lock:
             return set(self._connection.idl.owned)
+
+    def ports(self, owner: str) -> dict[str, PortSeen]:
+        """Every port of an owner's VMs by its name, as the database has it now."""
+        with self._connection.lock:
+            rows = dict(self._connection.idl.owned.get(owner, {}))
+            limits = {
+                key.split("/")[1]: row.bandwidth.get("rate", 0) // 1000
+                for (_owner, table, key), row in rows.items()
+                if table == "QoS" and key.startswith("limit/")
+            }
+            return {
+                row.name: PortSeen(row.up == [True], frozenset(row.addresses), limits.get(row.name))
+                for (_owner, table, key), row in rows.items()
+                if table == "Logical_Switch_Port" and key.startswith("port/")
+            }
 
     def _use_certificates(self) -> None:
         if not any(one.startswith("ssl:") for one in self.address.remotes):

@@ -23,7 +23,6 @@ from vgpuctl.model.vm import VmRequest
 if TYPE_CHECKING:  # what few commands read is imported with the first row of it
     from vgpuctl.agent.wire.facts import HostFacts
     from vgpuctl.model.node_pool import NodePool
-    from vgpuctl.model.proof import Proof
     from vgpuctl.model.reservation import Reservation
 
 REQUEST_VERSION = 9
@@ -99,13 +98,6 @@ def decode_amounts(text: str | None, *, what: str) -> dict[str, int]:
 def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:
     """Read a VM's part of the NUMA nodes. Raises StoreUnusable for a damaged row."""
     return None if text is None else _decode(text, GuestNodes, what=what)
-
-
-def decode_proof(text: str, *, what: str) -> "Proof":
-    """Read a proof. Raises StoreUnusable for a damaged row."""
-    from vgpuctl.model.proof import Proof
-
-    return _decode(text, Proof, what=what)
 
 
 class FactsReader:

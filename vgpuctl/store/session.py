@@ -10,7 +10,6 @@ from vgpuctl.store.kept_vms import KeptVmRows
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.operations import OperationRows
-from vgpuctl.store.proofs import ProofRows
 from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.renames import RenameRows
 from vgpuctl.store.reservations import ReservationRows
@@ -31,7 +30,6 @@ class Session(
     LeaseRows,
     OperationRows,
     LicenceRows,
-    ProofRows,
     HostRecordRows,
     ImageRows,
     KeptVmRows,
@@ -41,7 +39,7 @@ class Session(
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
     deleted VMs whose disks are kept, networks, leases, licences, node pools, reclaimed quota, hosts, images,
-    restrictions, the queue, events, proofs, the journal, controllers, what the store says of itself, and the rights of
+    restrictions, the queue, events, the journal, controllers, what the store says of itself, and the rights of
     PostgreSQL's roles.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends

@@ -147,7 +147,7 @@ class VmRows(QueueRows, LicenceRows):
         raise self._gone(uuid)
 
     def delete_vm(self, uuid: str) -> bool:
-        """Delete a VM's row with its ports, their addresses, its proofs, and its place in the queue for its start.
+        """Delete a VM's row with its ports, their addresses, and its place in the queue for its start.
 
         Returns False when it was gone already.
 
@@ -163,7 +163,6 @@ class VmRows(QueueRows, LicenceRows):
             )
         self._write("DELETE FROM addresses WHERE holder IN (SELECT id FROM ports WHERE vm_uuid = :uuid)", uuid=uuid)
         self._delete("ports", vm_uuid=uuid)
-        self._delete("proofs", vm_uuid=uuid)
         self._drop_start_of(uuid)
         self.release_licence_seat(uuid)
         return self._delete("vms", uuid=uuid) == 1

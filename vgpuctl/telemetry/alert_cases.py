@@ -5,6 +5,7 @@ from vgpuctl.model.faults import FaultId
 from vgpuctl.telemetry.alert_case import DIP, GPU, HOST, OTHER, SHARE, AlertCase, series, state, steps
 from vgpuctl.telemetry.gpu_alert_cases import GPU_CASES
 
+_PROMISED = {**HOST, "tenant": "acme", "vm": "web-1"}
 _OF_MONITORING = (
     AlertCase(
         "VgpuctlExporterBlind",
@@ -298,20 +299,29 @@ _OF_SHARES = (
     ),
     AlertCase(
         "VgpuctlPromiseBroken",
+        "the port of a VM is down, until its host's ovn-controller runs again",
+        {series("vgpuctl_promise_broken", {**_PROMISED, "row": "ports"}): steps(("_", 10), (1, 20)) + " stale"},
+        (FaultId.PROMISE_BROKEN,),
+        {**_PROMISED, "row": "ports"},
+        fires_at=(15, 29),
+        silent_at=(10, 45),
+    ),
+    AlertCase(
+        "VgpuctlComputeShort",
         "a neighbour takes the time that a VM was promised, then is stopped",
         {
             series("vgpuctl_vgpu_share_utilization_ratio", SHARE): steps((1, 10), (0.5, 50), (1, 40)),
             series("vgpuctl_vgpu_steal_ratio", SHARE): steps((0, 10), (0.25, 50), (0, 40)),
             series("vgpuctl_vgpu_promised_ratio", SHARE): "0.5x100",
         },
-        (FaultId.PROMISE_BROKEN,),
+        (FaultId.COMPUTE_SHORT,),
         SHARE,
         fires_at=(35, 59),
         silent_at=(20, 70),
         value="50%",
     ),
     AlertCase(
-        "VgpuctlPromiseBroken",
+        "VgpuctlComputeShort",
         "a VM that idles on an idle GPU misses nothing",
         {
             series("vgpuctl_vgpu_share_utilization_ratio", SHARE): "0.1x100",

@@ -342,6 +342,16 @@ _OF_CAPACITY = (
 _UNLICENSED = 'sum without (state) (vgpuctl_vgpu_license_state{state=~"unlicensed.*"})'
 _OF_SHARES = (
     Alert(
+        FaultId.PROMISE_BROKEN,
+        "shares",
+        "VgpuctlPromiseBroken",
+        _WARNING,
+        'vgpuctl_promise_broken{row!="compute"} == 1',
+        f"{_VM} does not have what its owner was promised: {{{{ $labels.row }}}}",
+        "1m",
+        "5m",
+    ),
+    Alert(
         FaultId.VGPU_UNLICENSED,
         "shares",
         "VgpuctlVgpuUnlicensed",
@@ -379,9 +389,9 @@ _OF_SHARES = (
         "10m",
     ),
     Alert(
-        FaultId.PROMISE_BROKEN,
+        FaultId.COMPUTE_SHORT,
         "shares",
-        "VgpuctlPromiseBroken",
+        "VgpuctlComputeShort",
         _WARNING,
         "avg_over_time(vgpuctl_vgpu_share_utilization_ratio[10m]) < 0.8\n"
         "and on (host, gpu, share) min_over_time(vgpuctl_vgpu_steal_ratio[10m]) > 0",

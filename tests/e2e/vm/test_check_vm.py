@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check-vm: what the host's driver says, the tenant's consent, and a guest that cannot be asked."""
+"""check-vm: what each witness says, the tenant's consent, and a guest that cannot be asked."""
 
 import json
 from pathlib import Path
@@ -40,35 +40,54 @@ def _verdicts(operator: Operator) -> dict[str, str]:
 def test_the_host_proves_what_it_can(tenant: Operator, fleet: lab.LabFolder) -> None:
     device = tenant.json("top")["shares"][0]["device"]
     play(fleet, "sim-001", f"vgpu:{device} license_state/licensed 0 0:1")
-    proof = tenant.json("check-vm", "web-1", "--tenant", "prover")
-    parts = {one["part"]: one for one in proof["findings"]}
-    assert proof["verdict"] == "kept" and proof["unasked"].startswith("the tenant does not allow it")
-    assert parts["framebuffer of A40-8Q"]["seen"] == "8192 MiB"
-    assert parts["licence of A40-8Q"]["seen"] == "licensed"
-    assert {one["source"] for one in proof["findings"]} == {"host"}
+    checked = tenant.json("check-vm", "web-1", "--tenant", "prover")
+    rows = {one["row"]: one for one in checked["findings"]}
+    assert checked["verdict"] == "kept"
+    assert checked["notes"] == [
+        "the guest was not asked: the tenant does not allow it; `guest_probe: true` in its file does"
+    ]
+    assert {row: one["witness"] for row, one in rows.items()} == {
+        "gpu-type": "host-kernel", "gpu-held": "host-kernel", "framebuffer": "nvml", "compute": "nvml",
+        "guest-driver": "nvml", "licence": "nvml", "vcpus": "libvirt", "memory": "libvirt",
+    }  # fmt: skip
+    assert (rows["framebuffer"]["seen"], rows["licence"]["seen"]) == ("8192 MiB", "licensed")
     shown = tenant.json("show-vm", "web-1", "--tenant", "prover")
-    assert shown["proof"]["verdict"] == "kept" and shown["proof"]["at"] == proof["at"]
-    assert "promise   kept, checked " in tenant.does("show-vm", "web-1", "--tenant", "prover").out
+    assert {one["finding"]["verdict"] for one in shown["promises"]} == {"kept"}
+    assert [one["at"] for one in shown["promises"]] == [pytest.approx(checked["at"], abs=1)] * 8
+    assert "promises  8 kept, 0 broken, 0 not looked at; looked at " in tenant.does("show-vm", "prover/web-1").out
 
 
-def test_a_promise_that_is_not_kept_ends_with_code_1(tenant: Operator, fleet: lab.LabFolder) -> None:
+def test_a_row_that_is_broken_ends_with_code_1(tenant: Operator, fleet: lab.LabFolder) -> None:
     device = tenant.json("top")["shares"][0]["device"]
     play(fleet, "sim-001", f"vgpu:{device} license_state/unlicensed-restricted 0 0:1")
     found = _verdicts(tenant)
-    assert found["code"] == "1" and "the promise of prover/web-1 is not kept" in found["out"]
-    assert "not-kept  licence of A40-8Q, by the host: promised licensed, seen unlicensed-restricted" in found["out"]
+    assert found["code"] == "1" and "the promise to the owner of prover/web-1 is broken" in found["out"]
+    assert "broken        licence A40-8Q, by nvml: promised licensed, seen unlicensed-restricted" in found["out"]
     assert "look: in the guest: `journalctl -u nvidia-gridd`" in found["out"]
     events = tenant.json("list-events", "--kind", "promise-checked")
-    assert events[-1]["detail"] == "not-kept" and events[-1]["subject"] == "prover/web-1"
+    assert events[-1]["detail"] == "broken" and events[-1]["subject"] == "prover/web-1"
+    (observed,) = tenant.json("list-events", "--kind", "promise-observed")
+    assert observed["detail"] == "licence A40-8Q: promised licensed, seen unlicensed-restricted"
+    assert "broken since " in tenant.does("show-vm", "prover/web-1").out
 
 
-def test_only_the_tenants_file_allows_the_probe(tenant: Operator) -> None:
+def test_only_the_tenants_file_allows_the_probe_and_a_silent_guest_is_not_kept(
+    tenant: Operator, fleet: lab.LabFolder
+) -> None:
     assert _onboard(tenant, "true") == ["changed"] and _onboard(tenant, "true") == []
-    proof = json.loads(tenant.run("check-vm", "web-1", "--tenant", "prover", "--json").out)
+    play(fleet, "sim-001", f"vgpu:{tenant.json('top')['shares'][0]['device']} license_state/licensed 0 0:1")
+    done = tenant.run("check-vm", "web-1", "--tenant", "prover", "--json")
+    checked = json.loads(done.out)
     # The simulated libvirt is its test driver, whose guests have no agent.
-    assert "ask the guest agent of prover.web-1 on sim-001" in proof["unasked"]
+    (row,) = [one for one in checked["findings"] if one["verdict"] != "kept"]
+    assert (done.code, checked["verdict"], row["row"], row["verdict"]) == (
+        14, "not-looked-at", "guest-gpus", "not-looked-at",
+    )  # fmt: skip
+    assert "ask the guest agent of prover.web-1 on sim-001" in row["why"]
+    out = tenant.run("check-vm", "web-1", "--tenant", "prover").out
+    assert "is kept in the rows that could be looked at" in out and "not looked at guest-gpus: only the guest" in out
     assert _onboard(tenant, "false") == ["changed"]
-    assert "does not allow" in tenant.run("check-vm", "web-1", "--tenant", "prover").err
+    assert "does not allow" in tenant.does("check-vm", "web-1", "--tenant", "prover").out
 
 
 def test_a_vm_that_is_off_has_nothing_to_check(tenant: Operator) -> None:

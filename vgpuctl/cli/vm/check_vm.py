@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check-vm: is the promise of VMs' GPU shares kept?"""
+"""check-vm: is everything that VMs' owners were promised so?"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,15 +9,17 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.support.output import print_line
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
 if TYPE_CHECKING:
-    from vgpuctl.model.proof import Proof
+    from vgpuctl.model.promise import PromiseCheck, PromiseFinding
     from vgpuctl.model.vm import Vm
 
 
-_JSON: "JsonOutput[Proof | Sequence[Proof]]" = JsonOutput()
+_JSON: "JsonOutput[PromiseCheck | Sequence[PromiseCheck]]" = JsonOutput()
+_EXIT_CODES = {"kept": 0, "broken": 1, "not-looked-at": 14}
+_WORDS = {"kept": "kept", "broken": "broken", "not-looked-at": "not looked at"}
 
 
 @click.command("check-vm")
@@ -33,11 +35,13 @@ _JSON: "JsonOutput[Proof | Sequence[Proof]]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> None:
-    """Check whether running VMs have the GPU shares they were promised, and keep the answers as evidence.
+    """Check row by row whether running VMs have what their owners were promised, and keep the answers as evidence.
 
-    The host's driver says whether a guest driver is loaded, licensed and has its framebuffer. Where the tenant's file
-    has `guest_probe: true`, a probe in the guest is asked too, through the guest agent. Exit code 1 when a promise
-    is not kept.
+    A row is `kept` or `broken` when its witness showed it: the host's kernel, NVML, libvirt, OVN or the guest. A row
+    that nobody could look at says why. Where the tenant's file has `guest_probe: true`, a probe in the guest is asked
+    too, through the guest agent.
+
+    Exit code 1 when a row is broken, else 14 when a row was not looked at; 0 means that every row is kept.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.support.each_vm import on_each_vm
@@ -47,29 +51,39 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
         found = chosen.find(opened)
         leases = {vm.uuid: held for vm, held in found}
 
-        def check(vm: "Vm") -> "Proof":
+        def check(vm: "Vm") -> "PromiseCheck":
             return check_vm(opened, vm, leases[vm.uuid], timeout_s=timeout_s)
 
         done = on_each_vm(opened, [vm for vm, _leases in found], check)
-    proofs = [(one.vm, one.value) for one in done if one.value is not None]
+    checks = [(one.vm, one.value) for one in done if one.value is not None]
     if not as_json:
-        for vm, proof in proofs:
-            _print(vm.printed_name, proof)
+        for vm, checked in checks:
+            _print(vm.printed_name, checked)
     chosen.answer(
-        done, outcome=lambda proof: str(proof.verdict), json=lambda proof: proof, output=_JSON if as_json else None
+        done, outcome=lambda one: _WORDS[one.verdict], json=lambda one: one, output=_JSON if as_json else None
     )
-    if any(proof.verdict == "not-kept" for _vm, proof in proofs):
-        raise click.exceptions.Exit(1)
+    verdicts = {str(checked.verdict) for _vm, checked in checks}
+    for worst in ("broken", "not-looked-at"):
+        if worst in verdicts:
+            raise click.exceptions.Exit(_EXIT_CODES[worst])
 
 
-def _print(name: str, proof: "Proof") -> None:
-    words = {"kept": "is kept", "not-kept": "is not kept", "unknown": "cannot be proven"}
-    print_line(f"the promise of {name} {words[proof.verdict]}")
-    for one in proof.findings:
-        print_line(f"{one.verdict:9} {one.part}, by the {one.source}: promised {one.promised}, seen {one.seen}")
-        if one.look:
-            print_line(f"          look: {one.look}")
-    if proof.unasked is not None:
-        say(f"the guest was not asked: {proof.unasked}")
-    for note in proof.notes:
-        print_line(f"note      {note}")
+def _print(name: str, checked: "PromiseCheck") -> None:
+    said = {
+        "kept": "is kept in every row",
+        "broken": "is broken",
+        "not-looked-at": "is kept in the rows that could be looked at",
+    }
+    print_line(f"the promise to the owner of {name} {said[checked.verdict]}")
+    for one in checked.findings:
+        print_line(f"{_WORDS[one.verdict]:13} {one}{_found(one)}")
+        if one.remedy:
+            print_line(f"              look: {one.remedy}")
+    for note in checked.notes:
+        print_line(f"note          {note}")
+
+
+def _found(one: "PromiseFinding") -> str:
+    if one.why:
+        return f": {one.why}; promised {one.promised}"
+    return f", by {one.witness}: promised {one.promised}, seen {one.seen}"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-vm: VMs as store, libvirt, QEMU and kernel see them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,8 +141,8 @@ def _print(shown: "ShownVm", *, with_xml: bool) -> None:
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
         print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
-    if shown.proof is not None:
-        print_line(f"promise   {shown.proof.verdict}, checked {format_time_to_second(shown.proof.at)} UTC")
+    for line in _promises(shown):
+        print_line(line)
     _print_last_hour(shown)
     for event in shown.events:
         print_line(f"event     {format_time_to_second(event.at)} {event.kind}" + _reason(event.detail))
@@ -149,6 +150,22 @@ def _print(shown: "ShownVm", *, with_xml: bool) -> None:
         print_document(shown.xml)
     if shown.host_problem:
         say(f"libvirt on {vm.host} could not be asked: {shown.host_problem}")
+
+
+def _promises(shown: "ShownVm") -> Iterator[str]:
+    """Each promise that is broken, and a line of how many rows were kept or not looked at, by the last look."""
+    from vgpuctl.model.times import format_time_to_second
+
+    if not shown.promises:
+        return
+    verdicts = Counter(str(one.finding.verdict) for one in shown.promises)
+    at = format_time_to_second(max(one.at for one in shown.promises))
+    words = ", ".join(f"{verdicts[word]} {word.replace('-', ' ')}" for word in ("kept", "broken", "not-looked-at"))
+    yield f"promises  {words}; looked at {at}"
+    for one in shown.promises:
+        if one.finding.is_broken:
+            seen = f"promised {one.finding.promised}, seen {one.finding.seen}"
+            yield f"          broken since {format_time_to_second(one.since)}: {one.finding}: {seen}"
 
 
 def _node(shown: "ShownVm") -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vgpuctl.guests.domain.pci_layout import NETWORK_BUS, ExtraBuses
 from vgpuctl.model.interfaces import FIRST, Interface, host_mac, interfaces_of
 from vgpuctl.model.network import Attachment, Backend
-from vgpuctl.model.nic import NicModel
+from vgpuctl.model.nic import NicModel, limit_kib_s
 from vgpuctl.model.vm import Vm
 
 PORT_FILTER = "vgpuctl-tenant-port"
@@ -69,7 +69,7 @@ def bus_of(interface: Interface, buses: ExtraBuses) -> int:
 def nic_view(vm: Vm, interface: Interface, attachment: Attachment | None, bus: int) -> NicView:
     """One interface. A port keeps its address; in a network of the host the VM's UUID and the position give it."""
     mbps = interface.bandwidth_mbps
-    limit = None if mbps is None else max(mbps * 1_000_000 // 8 // 1024, 1)
+    limit = None if mbps is None else limit_kib_s(mbps)
     if attachment is None:
         mac = host_mac(vm.uuid, interface.position)
         return NicView(interface.network, mac, bus, interface.model, limit_kib_s=limit)

@@ -50,23 +50,23 @@ def domain_shape(xml: str) -> DomainShape:
 
 def _tuning(domain: ElementTree.Element, vcpus: int, memory_mib: int) -> Tuning:
     """`vcpupin` before the `cpuset` of `vcpu`, `memnode` before the memory of `numatune` (libvirt: formatdomain)."""
-    pins = {read_whole(one.get("vcpu")): _numbers(one.get("cpuset")) for one in domain.iterfind("cputune/vcpupin")}
+    pins = {read_whole(one.get("vcpu")): cpu_numbers(one.get("cpuset")) for one in domain.iterfind("cputune/vcpupin")}
     vcpu = domain.find("vcpu")
-    cpus = frozenset[int]() if vcpu is None else _numbers(vcpu.get("cpuset"))
+    cpus = frozenset[int]() if vcpu is None else cpu_numbers(vcpu.get("cpuset"))
     sizes_kib = {one.get("id"): read_whole(one.get("memory")) or 0 for one in domain.iterfind("cpu/numa/cell")}
     bound = [
-        (_numbers(one.get("nodeset")), -(-sizes_kib.get(one.get("cellid"), 0) // _KIB_PER_MIB))
+        (cpu_numbers(one.get("nodeset")), -(-sizes_kib.get(one.get("cellid"), 0) // _KIB_PER_MIB))
         for one in domain.iterfind("numatune/memnode")
     ]
     memory = domain.find("numatune/memory")
     left_mib = memory_mib - sum(mib for _, mib in bound)
     if memory is not None and left_mib > 0:
-        bound.append((_numbers(memory.get("nodeset")), left_mib))
+        bound.append((cpu_numbers(memory.get("nodeset")), left_mib))
     known = tuple(own for number, own in pins.items() if number is not None and number < vcpus and own)
     return Tuning(known, cpus, tuple((nodes, mib) for nodes, mib in bound if nodes and mib))
 
 
-def _numbers(text: str | None) -> frozenset[int]:
+def cpu_numbers(text: str | None) -> frozenset[int]:
     """The CPUs or nodes of libvirt's `0-3,^2,8`; none without a text. Raises GuestError."""
     numbers: set[int] = set()
     for part in (text or "").split(",") if text else ():

@@ -21,13 +21,17 @@ _Version = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{3}(\.[0-9]{1,5}){1,3}\Z"
 
 
 class GuestGpu(msgspec.Struct, frozen=True):
-    """One GPU as the guest's driver shows it. memory_mib: its framebuffer. licence: nvidia-smi's words."""
+    """One GPU as the guest's driver shows it. memory_mib: its framebuffer. licence: nvidia-smi's words.
+
+    product: that it is licensed as, None from a probe of an older vgpuctl.
+    """
 
     name: _Text | None = None
     uuid: _Text | None = None
     memory_mib: Annotated[int, msgspec.Meta(ge=0, le=2**24)] | None = None
     licence: _Text | None = None
     mig: _Text | None = None
+    product: _Text | None = None
 
 
 class GuestReport(msgspec.Struct, frozen=True):
@@ -86,7 +90,9 @@ def report_of(raw: Any, whose: str) -> GuestReport:
     if report.version != VERSION:
         raise GuestError(f"{whose} answers in version {report.version}; this vgpuctl reads {VERSION}")
     gpus = tuple(
-        GuestGpu(_seen(gpu.name), _seen(gpu.uuid), gpu.memory_mib, _seen(gpu.licence), _seen(gpu.mig))
+        GuestGpu(
+            _seen(gpu.name), _seen(gpu.uuid), gpu.memory_mib, _seen(gpu.licence), _seen(gpu.mig), _seen(gpu.product)
+        )
         for gpu in report.gpus
     )
     errors, log = tuple(map(visible, report.errors)), tuple(map(visible, report.kernel_log))

@@ -28,6 +28,9 @@ _PARTS = {
     (*_GPU, "uuid"): "uuid",
     (*_GPU, "fb_memory_usage", "total"): "memory_mib",
     (*_GPU, "vgpu_software_licensed_product", "license_status"): "licence",
+    # No public text shows which of the two names it is.
+    (*_GPU, "vgpu_software_licensed_product", "licensed_product_name"): "product",
+    (*_GPU, "vgpu_software_licensed_product", "product_name"): "product",
     (*_GPU, "mig_mode", "current_mig"): "mig",
 }
 _KEPT = {_DRIVER, *_PARTS}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tell what the guest sees of its GPU, as one JSON object on stdout. It reads, and changes nothing.
 
-`vgpuctl check-vm` runs it by the guest agent where the tenant allows it (docs/proof.md). Python 3.6, standard library.
+`vgpuctl check-vm` runs it by the guest agent where the tenant allows it (docs/promises.md). Python 3.6, its library.
 """
 
 import ctypes
@@ -75,6 +75,7 @@ def _gpu(gpu: ElementTree.Element) -> Dict[str, Any]:
         "uuid": text("uuid"),
         "memory_mib": int(memory[0]) if len(memory) == 2 and memory[0].isdigit() and memory[1] == "MiB" else None,
         "licence": text(licence + "/license_status"),
+        "product": text(licence + "/licensed_product_name") or text(licence + "/product_name"),
         "mig": text("mig_mode/current_mig"),
     }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of VMs and their shares."""
 
+from vgpuctl.model.promise import FRESH_S, PromiseRow
 from vgpuctl.model.states.kind import SHARE, UNKNOWN, VM, StateKind, number
 
 OF_VMS: tuple[StateKind, ...] = (
@@ -65,6 +66,26 @@ OF_VMS: tuple[StateKind, ...] = (
             "absent": "libvirt has no such domain.",
             UNKNOWN: "It was never seen, or libvirt does not answer.",
         },
+    ),
+    number(
+        "promise_rows",
+        "vm",
+        "Promises",
+        "Rows of what the owner of a running VM was promised, by what the last look found.",
+        (*VM, "verdict"),
+        verdict={
+            "kept": "The witness showed that it is so.",
+            "broken": "The witness showed something else.",
+            "not-looked-at": f"Nobody could look, or nobody has looked for {FRESH_S:.0f} s.",
+        },
+    ),
+    number(
+        "promise_broken",
+        "vm",
+        "Broken promise",
+        "1 for each row of what the owner of a running VM was promised that is broken.",
+        (*VM, "row"),
+        row={str(row): row.promised for row in PromiseRow},
     ),
     number("vm_end_timestamp_seconds", "vm", "Declared end", "Time at which the declared time of a VM is over.", VM),
     number(

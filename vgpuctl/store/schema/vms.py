@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of VMs: leases, volumes, images, proofs."""
+"""Tables of VMs: leases, volumes, images."""
 
 from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
@@ -112,16 +112,4 @@ image_copies = Table(
     Column("inode", Text, nullable=False),
     Column("changed_ns", BIG, nullable=False),
     Column("verified_at", Double, nullable=False),
-)
-
-proofs = Table(
-    "proofs",
-    metadata,
-    Column("id", BIG, primary_key=True, autoincrement=True),
-    Column("vm_uuid", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("kept", Boolean),
-    Column("content", Text, nullable=False),
-    Index(None, "vm_uuid"),
-    sqlite_autoincrement=True,
 )

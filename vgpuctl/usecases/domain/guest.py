@@ -27,6 +27,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.scheduler.guest_place import missing_on
 from vgpuctl.usecases.domain.guest_state import drop_state
+from vgpuctl.usecases.domain.promises import Findings, prove_start
 from vgpuctl.usecases.image.disk_places import data_disks, first_disk
 from vgpuctl.usecases.image.volumes import find_own, refuse_taken_volumes
 from vgpuctl.usecases.share.quarantine import quarantine
@@ -200,11 +201,12 @@ def define(host: HostSession, parts: DomainParts) -> str:
     return xml
 
 
-def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], *, boot_id: str) -> None:
-    """Read back: libvirt says running, and every share is held by this VM's QEMU.
+def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], *, boot_id: str) -> Findings:
+    """Read back: libvirt says running, and everything that was promised and can be looked at now is so.
 
     boot_id: the host's boot before the start; a QEMU that a reboot ended says nothing about its VFs.
-    Raises DomainRejected with what was read instead, GuestError when the host was rebooted meanwhile.
+    Raises DomainRejected with what was read instead, GuestError when the host was rebooted meanwhile, or for a promise
+    that is broken. Returns what was found of each row.
     """
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is not DomainState.RUNNING:
@@ -218,7 +220,7 @@ def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequenc
         raise DomainRejected(
             f"{vm.printed_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}"
         )
-    wait_until_held(host, vm, leases)
+    return prove_start(services, host, vm, leases)
 
 
 def wait_until_held(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:

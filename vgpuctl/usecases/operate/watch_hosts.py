@@ -34,7 +34,10 @@ from vgpuctl.errors import (
 from vgpuctl.guests.facts.domain_facts import NamedState
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
+from vgpuctl.model.promise import Moment
+from vgpuctl.model.vm import Vm
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.domain.promises import Findings, look_at_promises
 from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
 from vgpuctl.usecases.support.gpu_health import note_health
@@ -42,6 +45,7 @@ from vgpuctl.usecases.support.guest_driver import note_seen_drivers
 from vgpuctl.usecases.support.layout_records import layout_differences
 from vgpuctl.usecases.support.licence_watch import LicenceWatch
 from vgpuctl.usecases.support.observations import note_answers
+from vgpuctl.usecases.support.promise_record import note_findings
 from vgpuctl.usecases.support.services import HostSession, Services
 
 LOOK_S = 10.0
@@ -60,7 +64,8 @@ _JOIN_S = 5.0
 class Sighting:
     """The answers of one host at one look; what was not asked, or gave no answer, is None.
 
-    asked_at: by the monotonic clock of this process. readings: on a site with licence pools.
+    asked_at: by the monotonic clock of this process. readings: on a site with licence pools. promises: what was found
+    of each promise to the owners of the VMs that run there.
     """
 
     host: str
@@ -72,6 +77,7 @@ class Sighting:
     health: HostHealth | None = None
     policy: HealthPolicy | None = None
     readings: HostReadings | None = None
+    promises: Sequence[tuple[Vm, Findings]] = ()
     recorded: threading.Event = field(default_factory=threading.Event)
 
 
@@ -203,6 +209,7 @@ def note_sighting(session: Session, one: Sighting, licences: LicenceWatch) -> No
     )
     if one.health is not None and one.policy is not None:
         note_health(session, one.host, one.health, one.policy)
+    note_findings(session, one.promises, Moment.LOOK)
     if one.readings is not None:
         licences.note(session, {one.host: one.readings}, session.leases(one.host))
         note_seen_drivers(session, {one.host: one.readings})
@@ -298,6 +305,7 @@ class _HostWatch:
         errors: list[VgpuctlError] = []
         inventory, asked_at = self._services.inventory, time.monotonic()
         facts, domains, layout, health, policy, readings = None, None, None, None, None, None
+        promises: Sequence[tuple[Vm, Findings]] = ()
         # Due at this look rather than at the next.
         if self._read_at is None or asked_at - self._read_at > READ_S - LOOK_S / 2:
             facts, health = self._answer(self._read, errors, was_open=self._session is not None) or (None, None)
@@ -307,9 +315,11 @@ class _HostWatch:
             readings = self._licence_readings()
         if not any(_is_of_whole_host(error) for error in errors):
             domains = self._answer(self._domains, errors, was_open=self._watched is not None)
+        if facts is not None and domains is not None:
+            promises = _attempt(lambda: self._promises(facts, domains, readings), self._name, []) or ()
         if self._services.inventory is not inventory:
             errors.clear()  # The host may have another address by now, and its connection was closed.
-        return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy, readings)
+        return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy, readings, promises)
 
     def _compared(self, facts: HostFacts) -> tuple[str, ...] | None:
         """The differences to the declared layout. None are left of a layout that is no longer declared."""
@@ -335,6 +345,15 @@ class _HostWatch:
         except VgpuctlError as error:
             self._tell("the licences of its guests are not watched", error)
             return None
+
+    def _promises(
+        self, facts: HostFacts, domains: Mapping[str, NamedState], readings: HostReadings | None
+    ) -> Sequence[tuple[Vm, Findings]]:
+        """What is found of each promise. readings: of this look, where NVML was read already."""
+        host = self._open()
+        return look_at_promises(
+            self._services, host, facts, domains, lambda: host.agent.readings() if readings is None else readings
+        )
 
     def _tell(self, what: str, error: VgpuctlError) -> None:
         """Report a mistake, once until it is another."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.promise import FRESH_S, LastFinding, PromiseVerdict
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
 from vgpuctl.model.states import SEAT_STATES, STATE_KINDS, UNKNOWN, StateKind, StateRow, TruthMismatch, state_kind
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeState
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.gpu_map import map_gpus
@@ -30,6 +31,7 @@ from vgpuctl.usecases.support.observation_record import (
 from vgpuctl.usecases.support.observations import observation_records
 from vgpuctl.usecases.support.operations import may_run
 from vgpuctl.usecases.support.pool_states import pool_rows
+from vgpuctl.usecases.support.promise_record import recorded_of_hosts
 
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
@@ -79,6 +81,7 @@ class _Stored:
     leases: Sequence[Lease]
     restrictions: Sequence[Restriction]
     parents: Mapping[tuple[str, str], str]
+    promises: Mapping[str, Mapping[str, Sequence[LastFinding]]]
     readings: Mapping[str, HostReadings]
 
     def record(self, host: str) -> Record:
@@ -111,6 +114,7 @@ def read_states(
         leases,
         restrictions,
         _parents(session, restrictions, records),
+        recorded_of_hosts(session),
         readings or {},
     )
     rows: dict[str, list[StateRow]] = {kind.name: [] for kind in STATE_KINDS}
@@ -228,10 +232,31 @@ def _of_vms(stored: _Stored) -> _Rows:
         yield "vm_declared_state", StateRow(labels, (str(vm.state),), text=vm.problem or "")
         is_silent = record.libvirt_silence is not None
         yield "vm_observed_state", _observed(labels, record.vms.get(vm.uuid), is_silent=is_silent)
+        if vm.state is VmState.RUNNING:
+            yield from _promises(stored, vm, labels)
         if vm.ends_at is not None:
             yield "vm_end_timestamp_seconds", StateRow(labels, value=vm.ends_at)
         if vm.notice is not None:
             yield "vm_preemption_timestamp_seconds", StateRow(labels, value=vm.notice.at, text=vm.notice.cause)
+
+
+def _promises(stored: _Stored, vm: Vm, labels: tuple[str, ...]) -> _Rows:
+    """The rows of what a VM's owner was promised. What is old, or of a host that does not answer, says nothing."""
+    is_silent = stored.record(vm.host).silence is not None
+    verdicts = Counter[PromiseVerdict]()
+    broken: dict[str, LastFinding] = {}
+    for one in stored.promises.get(vm.host, {}).get(vm.uuid, ()):
+        is_old = is_silent or stored.now - one.at > FRESH_S
+        verdict = PromiseVerdict.NOT_LOOKED_AT if is_old else one.finding.verdict
+        verdicts[verdict] += 1
+        if verdict is PromiseVerdict.BROKEN:
+            broken.setdefault(str(one.finding.row), one)
+    if verdicts:
+        for verdict in PromiseVerdict:
+            yield "promise_rows", StateRow((*labels, str(verdict)), value=verdicts[verdict])
+    for row, one in broken.items():
+        text = f"{one.finding}: promised {one.finding.promised}, seen {one.finding.seen}"
+        yield "promise_broken", StateRow((*labels, row), value=1, at=one.since, text=text)
 
 
 def _of_queue(session: Session, stored: _Stored) -> _Rows:

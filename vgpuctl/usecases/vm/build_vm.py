@@ -144,9 +144,10 @@ def build_vm(
     if any(one.kind is VolumeKind.ANSWERS for one in volumes):
         # At any later start, also by virsh, its installer asks before it writes.
         guest.define(host, parts)
-    guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
+    findings = guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
     leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)
-    return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
+    running = replace(vm, state=VmState.RUNNING)
+    return CreatedVm(running, leases, changed=True, steps=steps, undo=undo, xml=xml, findings=findings)
 
 
 def _connect(services: Services, vm: Vm, attachments: Sequence[Attachment], undoing: Undo) -> None:

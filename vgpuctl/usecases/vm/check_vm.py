@@ -1,82 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check-vm: whether the promise of a VM's shares is kept, as its guest and its host's driver show it."""
+"""check-vm: whether everything that a VM's owner was promised is so, row by row, as each witness shows it."""
 
 from collections.abc import Sequence
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog.guest_os import GUEST_OSES, is_windows
 from vgpuctl.errors import GuestError, StateError, VgpuctlError
 from vgpuctl.guests.facts.guest_report import GuestReport, describe
 from vgpuctl.guests.live.guest_agent import ask_probe
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
-from vgpuctl.model.proof import Proof, verdict_of
+from vgpuctl.model.promise import Moment, PromiseCheck, verdict_of, worst_of_each
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, SeenInside, Witnessed
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
-from vgpuctl.sharing.proof import InsideGpu, SeenInside, compare
+from vgpuctl.usecases.domain.promises import check_promises
 from vgpuctl.usecases.support.guest_driver import read_host
+from vgpuctl.usecases.support.observations import read_facts
+from vgpuctl.usecases.support.promise_record import note_findings
 from vgpuctl.usecases.support.services import Services
 
 PROBE_TIMEOUT_S = 60.0
-_NO_CONSENT = "the tenant does not allow it; `guest_probe: true` in its file does"
 
 
-def check_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, timeout_s: float = PROBE_TIMEOUT_S) -> Proof:
-    """Ask the guest, where its tenant allows it, and the host; keep the answer as evidence of the leases.
+def check_vm(
+    services: Services, vm: Vm, leases: Sequence[Lease], *, timeout_s: float = PROBE_TIMEOUT_S
+) -> PromiseCheck:
+    """Ask every witness, the guest where its tenant allows it, and keep the answer as evidence.
 
-    A GPU that is pending, because the guest has it not yet or not for long, is promised nothing. A guest or host that
-    does not answer leaves its parts `unknown`, with the reason. Raises StateError for a VM that
-    does not run, or holds no share.
+    Rows of a witness that does not answer are not looked at, with the reason. Raises StateError for a VM that does not
+    run.
     """
-    leases = _promised(leases)
-    if vm.state is not VmState.RUNNING or not leases:
-        why = f"it is {vm.state}" if vm.state is not VmState.RUNNING else "it holds no GPU share"
-        raise StateError(f"{vm.printed_name} has no promise to check: {why}", hint="see `vgpuctl show-vm`")
+    if vm.state is not VmState.RUNNING:
+        raise StateError(f"{vm.printed_name} has no promise to check: it is {vm.state}", hint="see `vgpuctl show-vm`")
+    leases = [one for one in leases if one.state is LeaseState.RUNNING]
     with services.store.reading() as session:
         may_ask = session.tenant(vm.request.tenant).guest_probe
-    report, unasked = _ask_guest(services, vm, timeout_s) if may_ask else (None, _NO_CONSENT)
-    outside, problem = _ask_host(services, vm, leases)
-    findings = compare(leases, None if report is None else _seen(report), outside)
-    notes = () if report is None else tuple(f"the guest says: {line}" for line in describe(report))
-    notes += () if problem is None else (f"{vm.host} was not read: {problem}",)
+    report = _ask_guest(services, vm, timeout_s) if may_ask and leases else NO_CONSENT
+    seen = Witnessed(
+        kernel=_ask_kernel(services, vm) if leases else NotLookedAt("it holds no GPU share"),
+        nvml=_ask_nvml(services, vm, leases) if leases else (),
+        guest=report if isinstance(report, NotLookedAt) else _seen(report),
+    )
+    findings = check_promises(services, vm, leases, seen)
+    if isinstance(report, NotLookedAt):
+        notes: tuple[str, ...] = (f"the guest was not asked: {report.why}",) if leases else ()
+    else:
+        notes = tuple(f"the guest says: {line}" for line in describe(report))
     ids = tuple(lease.id for lease in leases)
     with services.store.transaction() as session:
-        proof = Proof(vm.uuid, session.now(), verdict_of(findings), ids, findings, unasked, notes)
-        session.add_proof(proof)
-        evidence = {one.part: f"{one.verdict}: {one.seen}" for one in findings}
-        session.add_vm_event(EventKind.PROMISE_CHECKED, vm, str(proof.verdict), after=evidence)
-    return proof
+        check = PromiseCheck(vm.uuid, session.now(), verdict_of(findings), ids, findings, notes)
+        note_findings(session, [(vm, findings)], Moment.CHECK)
+        evidence = {str(one): f"{one.verdict}: {one.seen or one.why}" for one in worst_of_each(findings)}
+        session.add_vm_event(EventKind.PROMISE_CHECKED, vm, str(check.verdict), after=evidence)
+    return check
 
 
-def _promised(leases: Sequence[Lease]) -> list[Lease]:
-    """The leases of the GPUs that the guest has, and keeps."""
-    return [one for one in leases if one.state is LeaseState.RUNNING]
-
-
-def _ask_guest(services: Services, vm: Vm, timeout_s: float) -> tuple[GuestReport | None, str | None]:
+def _ask_guest(services: Services, vm: Vm, timeout_s: float) -> GuestReport | NotLookedAt:
     try:
         hypervisor = services.host(vm.host).hypervisor
         services.say(f"{vm.printed_name}: asking the guest")
         system = is_windows(vm.request.os) if vm.request.os in GUEST_OSES else None
-        return ask_probe(hypervisor, vm.domain_name, uuid=vm.uuid, is_windows=system, timeout_s=timeout_s), None
+        return ask_probe(hypervisor, vm.domain_name, uuid=vm.uuid, is_windows=system, timeout_s=timeout_s)
     except GuestError as error:
-        return None, " ".join(filter(None, (error.message, *error.context)))
+        return NotLookedAt(" ".join(filter(None, (error.message, *error.context))))
 
 
-def _ask_host(services: Services, vm: Vm, leases: Sequence[Lease]) -> tuple[list[MeasuredShare], str | None]:
+def _ask_kernel(services: Services, vm: Vm) -> HostFacts | NotLookedAt:
     try:
-        readings = read_host(services, vm.host)
+        return read_facts(services, vm.host)
     except VgpuctlError as error:
-        return [MeasuredShare(lease, None) for lease in leases], error.message
-    return join_leases(leases, {vm.host: readings}), None
+        return NotLookedAt(error.message)
+
+
+def _ask_nvml(services: Services, vm: Vm, leases: Sequence[Lease]) -> Sequence[MeasuredShare] | NotLookedAt:
+    try:
+        return join_leases(leases, {vm.host: read_host(services, vm.host)})
+    except VgpuctlError as error:
+        return NotLookedAt(error.message)
 
 
 def _seen(report: GuestReport) -> SeenInside:
-    gpus = tuple(InsideGpu(gpu.name, gpu.memory_mib, gpu.licence, gpu.uuid) for gpu in report.gpus)
+    gpus = tuple(InsideGpu(gpu.name, gpu.memory_mib, gpu.licence, gpu.uuid, gpu.product) for gpu in report.gpus)
     return SeenInside(report.driver, gpus, report.cuda_devices, report.cuda_copies)
-
-
-def last_proof(services: Services, vm: Vm, leases: Sequence[Lease]) -> Proof | None:
-    """The newest proof of a VM that is about the leases it holds now; None without one."""
-    with services.store.reading() as session:
-        proof = session.last_proof(vm.uuid)
-    return proof if proof is not None and set(proof.leases) == {lease.id for lease in _promised(leases)} else None

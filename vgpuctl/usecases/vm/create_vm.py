@@ -22,6 +22,7 @@ from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks, with_kept_disks
 from vgpuctl.usecases.display.console import wait_for_console
+from vgpuctl.usecases.domain.promises import note_started
 from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
@@ -325,6 +326,7 @@ def _create(
                         session.set_lease_state(lease.id, LeaseState.RUNNING)
                     session.set_vm_state(made.vm.uuid, VmState.RUNNING)
                     note_state(session, made.vm, DomainState.RUNNING)
+                    note_started(session, made.vm, made.findings)
                     detail = "with its gang" if gang else ""
                     after = values_of(made.vm, made.leases)
                     session.add_vm_event(EventKind.VM_CREATED, made.vm, detail, after=after)

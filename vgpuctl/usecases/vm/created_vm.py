@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.promise import PromiseFinding
 from vgpuctl.model.vm import Vm
 from vgpuctl.scheduler.candidates import Candidate
 
@@ -50,7 +51,8 @@ class CreatedVm:
 
     changed: False when the VM existed already. steps, undo, xml: what was or would be done. victims: VMs that were
     or would be preempted; a dry run that needs some has no steps, since the host is not free yet. why, writes: of a dry
-    run; writes is empty where it has no steps for that reason.
+    run; writes is empty where it has no steps for that reason. findings: of each promise that was looked at before the
+    VM was said to run.
     """
 
     vm: Vm
@@ -62,3 +64,4 @@ class CreatedVm:
     victims: tuple[Candidate, ...] = ()
     why: PlacementReason | None = None
     writes: tuple[Write, ...] = ()
+    findings: tuple[PromiseFinding, ...] = ()

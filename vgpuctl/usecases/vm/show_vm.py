@@ -13,7 +13,7 @@ from vgpuctl.guests.facts.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.event import Event, events_of_vms
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import LicenceSeat
-from vgpuctl.model.proof import Proof
+from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.planner.plan import check_kept, params_of
 from vgpuctl.sharing.gate import refuse_share
@@ -40,9 +40,9 @@ from vgpuctl.usecases.support.observations import (
     read_domains,
     read_facts,
 )
+from vgpuctl.usecases.support.promise_record import recorded
 from vgpuctl.usecases.support.restarts import read_restarts
 from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.vm.check_vm import last_proof
 
 _EVENTS = 5
 PAST_MEASURES = ("utilization_ratio", "share_utilization_ratio", "framebuffer_used_bytes", "steal_ratio")
@@ -75,9 +75,10 @@ class ShownVm:
     it can, or is there.
     closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed host.
     preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
-    last_hour: of its vGPUs; None without any. proof: the last check of their promise; None without one. vgpu_params: of
-    each lease, the parameters of its vGPU as last read; None without any. licence: its seat, also one that is still to
-    come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be asked.
+    last_hour: of its vGPUs; None without any. promises: of a VM that runs, the last finding of each promise.
+    vgpu_params: of each lease, the parameters of its vGPU as last read; None without any. licence: its seat, also one
+    that is still to come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be
+    asked.
     node_pool, cluster: of a node. created_at: seconds since the epoch, UTC. events: its last ones, the oldest first.
     """
 
@@ -99,7 +100,7 @@ class ShownVm:
     last_hour: LastHour | None = None
     licence: LicenceSeat | None = None
     licence_states: tuple[str | None, ...] = ()
-    proof: Proof | None = None
+    promises: tuple[LastFinding, ...] = ()
     interfaces: tuple[ShownInterface, ...] = ()
     vgpu_params: tuple[str | None, ...] = ()
     node_pool: str | None = None
@@ -137,11 +138,12 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             node_pool=pool.node_pool,
             cluster=pool.cluster,
             created_at=session.vm_created_at(vm.uuid),
+            promises=recorded(session, vm) if vm.state is VmState.RUNNING else (),
             events=tuple(session.events(_EVENTS, events_of_vms([vm.printed_name]))),
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))
-    shown = replace(shown, proof=last_proof(services, vm, leases), interfaces=shown_interfaces(services, vm))
+    shown = replace(shown, interfaces=shown_interfaces(services, vm))
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
 
 

@@ -21,6 +21,7 @@ from vgpuctl.scheduler.place import place_again
 from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import find_variables, refuse_other_build
+from vgpuctl.usecases.domain.promises import Findings, note_started
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
@@ -207,17 +208,18 @@ def _start(
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
     was_started = True
     start_domain(services, host, vm, leases)
-    guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
-    _note_running(services, vm, leases)
+    findings = guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
+    _note_running(services, vm, leases, findings)
     return vm
 
 
-def _note_running(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+def _note_running(services: Services, vm: Vm, leases: Sequence[Lease], findings: Findings) -> None:
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RUNNING)
         session.set_vm_state(vm.uuid, VmState.RUNNING)
         note_state(session, vm, DomainState.RUNNING)
+        note_started(session, vm, findings)
         after = values_of(vm, leases, VmState.RUNNING)
         session.add_vm_event(EventKind.VM_STARTED, vm, before={"state": str(vm.state)}, after=after)
 
@@ -234,8 +236,8 @@ def _resume(services: Services, host: HostSession, vm: Vm) -> Vm:
     services.say(f"{vm.printed_name}: was paused, and goes on")
     boot_id = host.agent.health().boot_id
     host.hypervisor.resume(vm.domain_name, uuid=vm.uuid)
-    guest.prove_running(services, host, vm, leases, boot_id=boot_id)
-    _note_running(services, vm, leases)
+    findings = guest.prove_running(services, host, vm, leases, boot_id=boot_id)
+    _note_running(services, vm, leases, findings)
     return vm
 
 

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a VM's owner was promised, row by row: who can witness each row, when it is looked at, and what was found.
+
+The table `PromiseRow` is the only list of the rows. promises/compare.py has the comparison of each; check-vm,
+create-vm, the controller, metrics, alerts and docs/promises.md iterate over it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+FRESH_S = 600.0
+"""A finding that is older says nothing of now: the controller looks at each running VM every 20 s."""
+
+
+class Witness(StrEnum):
+    """Who is asked. A guest belongs to its tenant: what it says can break a row, and keeps none that a host could."""
+
+    HOST_KERNEL = "host-kernel"
+    NVML = "nvml"
+    LIBVIRT = "libvirt"
+    OVN = "ovn"
+    GUEST = "guest"
+    STORE = "store"
+
+
+class Moment(StrEnum):
+    """When rows are looked at: before a VM is said to run, at the controller's looks, by check-vm."""
+
+    CREATION = "creation"
+    LOOK = "look"
+    CHECK = "check"
+
+
+class PromiseVerdict(StrEnum):
+    """The fate of a row, or of all of them: `kept` only for what was looked at."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    NOT_LOOKED_AT = "not-looked-at"
+
+
+_ALWAYS = frozenset(Moment)
+_LATER = frozenset((Moment.LOOK, Moment.CHECK))
+_BY_COMMAND = frozenset((Moment.CHECK,))
+
+
+class PromiseRow(StrEnum):
+    """One thing that a VM's owner was promised. promised: one sentence. kept: when it is."""
+
+    witness: Witness
+    moments: frozenset[Moment]
+    promised: str
+    kept: str
+
+    def __new__(
+        cls,
+        value: str,
+        witness: Witness = Witness.STORE,
+        moments: frozenset[Moment] = _ALWAYS,
+        promised: str = "",
+        kept: str = "",
+    ) -> "PromiseRow":
+        """Make a member of its name in the store and the rest of its row."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.witness, member.moments, member.promised, member.kept = witness, moments, promised, kept
+        return member
+
+    GPU_TYPE = (
+        "gpu-type",
+        Witness.HOST_KERNEL,
+        _ALWAYS,
+        "The vGPU type by its name, or the card's model.",
+        "the device of the lease has the type that the host's driver calls so",
+    )
+    GPU_HELD = (
+        "gpu-held",
+        Witness.HOST_KERNEL,
+        _ALWAYS,
+        "The device is the VM's.",
+        "the QEMU of the VM has the device open, and nobody else",
+    )
+    FRAMEBUFFER = (
+        "framebuffer",
+        Witness.NVML,
+        _LATER,
+        "The framebuffer of the vGPU type.",
+        "the host's driver, and the guest's where it is asked, show at least 80 percent of it and no more than all",
+    )
+    COMPUTE = (
+        "compute",
+        Witness.NVML,
+        _BY_COMMAND,
+        "The part of the GPU's time that profile and scheduler give.",
+        "no neighbour takes time above its own promise while the VM uses less than 80 percent of its part; over time"
+        " the alert `compute-short` tells it",
+    )
+    GUEST_DRIVER = (
+        "guest-driver",
+        Witness.NVML,
+        _LATER,
+        "A guest driver, of the version that was asked for.",
+        "the host's driver tells that version or a version of that branch, and the guest no other",
+    )
+    LICENCE = (
+        "licence",
+        Witness.NVML,
+        _LATER,
+        "The guest's vGPU is licensed.",
+        "the host's driver says `licensed`, and the guest does not deny it",
+    )
+    LICENCE_EDITION = (
+        "licence-edition",
+        Witness.GUEST,
+        _BY_COMMAND,
+        "The licence is of the product that was asked for.",
+        "the guest's driver names that product",
+    )
+    GUEST_GPUS = (
+        "guest-gpus",
+        Witness.GUEST,
+        _BY_COMMAND,
+        "The guest has as many GPUs as it was given, of their types, and CUDA can use them.",
+        "the guest, where its tenant lets it be asked, shows each of them once, and a copy to each CUDA device and"
+        " back is whole",
+    )
+    VCPUS = (
+        "vcpus",
+        Witness.LIBVIRT,
+        _ALWAYS,
+        "The vCPUs, and the host's CPUs that they are pinned to.",
+        "the running domain has as many, each on its CPU",
+    )
+    MEMORY = (
+        "memory",
+        Witness.LIBVIRT,
+        _ALWAYS,
+        "The memory, its huge pages and its NUMA cells.",
+        "the running domain has as much, of such pages, bound to these cells",
+    )
+    DISKS = (
+        "disks",
+        Witness.LIBVIRT,
+        _ALWAYS,
+        "Each disk with its limits, and its size.",
+        "the running domain writes to the recorded volume within these limits; check-vm reads its size too",
+    )
+    INTERFACES = (
+        "interfaces",
+        Witness.LIBVIRT,
+        _ALWAYS,
+        "Each network interface with its address, network and rate.",
+        "the running domain has it, its link is up, and libvirt's network is active",
+    )
+    PORTS = (
+        "ports",
+        Witness.OVN,
+        _ALWAYS,
+        "The port of each interface in a network that OVN carries.",
+        "the port is up, with the addresses and the rate that the store has",
+    )
+    DISPLAY = (
+        "display",
+        Witness.LIBVIRT,
+        _ALWAYS,
+        "The display, its adapter, and the vGPU whose picture it shows.",
+        "the running domain has them",
+    )
+    TPM = (
+        "tpm",
+        Witness.LIBVIRT,
+        _ALWAYS,
+        "A TPM 2.0.",
+        "the running domain has one",
+    )
+    RESTART = (
+        "restart",
+        Witness.STORE,
+        _LATER,
+        "The VM is started again when it ends by itself, or when its host was booted.",
+        "a controller that lives has claimed its host",
+    )
+
+
+@dataclass(frozen=True)
+class PromiseFinding:
+    """What was found of one row. subject: the part of it that this is about, such as `A40-8Q` or a disk's name.
+
+    promised, seen: in words. why: the reason why it was not looked at. remedy: where to look when it is broken.
+    """
+
+    row: PromiseRow
+    subject: str
+    witness: Witness
+    verdict: PromiseVerdict
+    promised: str
+    seen: str = ""
+    why: str = ""
+    remedy: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """True if the witness saw something else than was promised."""
+        return self.verdict is PromiseVerdict.BROKEN
+
+    def __str__(self) -> str:
+        """The row with its subject, `gpu-type A40-8Q`."""
+        return f"{self.row} {self.subject}" if self.subject else str(self.row)
+
+
+@dataclass(frozen=True)
+class LastFinding:
+    """The last finding of one row and subject. at: when it was looked at, since: when its verdict came about; seconds
+    since the epoch, UTC.
+
+    is_suspect: the last look of the controller saw it broken, and the one before did not: what changes by itself, as a
+    port of a guest that has just started, is seen twice before it counts. was_broken: what was last known of it.
+    """
+
+    finding: PromiseFinding
+    at: float
+    since: float
+    is_suspect: bool = False
+    was_broken: bool = False
+
+
+@dataclass(frozen=True)
+class PromiseCheck:
+    """The evidence of one check. at: seconds since the epoch, UTC. leases: ids of those that it is about.
+
+    notes: what the guest told beside, for people.
+    """
+
+    vm_uuid: str
+    at: float
+    verdict: PromiseVerdict
+    leases: tuple[str, ...]
+    findings: tuple[PromiseFinding, ...]
+    notes: tuple[str, ...] = ()
+
+
+def verdict_of(findings: Iterable[PromiseFinding]) -> PromiseVerdict:
+    """The verdict of all: broken if any row is, kept if every row is, else not everything was looked at."""
+    verdicts = {one.verdict for one in findings}
+    if PromiseVerdict.BROKEN in verdicts:
+        return PromiseVerdict.BROKEN
+    return PromiseVerdict.KEPT if verdicts == {PromiseVerdict.KEPT} else PromiseVerdict.NOT_LOOKED_AT
+
+
+def worst_of_each(findings: Iterable[PromiseFinding]) -> list[PromiseFinding]:
+    """One finding of each row and subject, in their order: of several, as of several witnesses, the worst."""
+    ranks = {PromiseVerdict.BROKEN: 0, PromiseVerdict.NOT_LOOKED_AT: 1, PromiseVerdict.KEPT: 2}
+    worst: dict[str, PromiseFinding] = {}
+    for one in findings:
+        known = worst.get(str(one))
+        if known is None or ranks[one.verdict] < ranks[known.verdict]:
+            worst[str(one)] = one
+    return list(worst.values())

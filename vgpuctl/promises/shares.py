@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows about a VM's GPU shares: type, holder, framebuffer, compute time, driver, licence.
+
+Texts and failures are those of the references guest.md, sections 9 and 10, and host-interfaces.md, section 7.
+"""
+
+from collections.abc import Iterator
+
+from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
+from vgpuctl.catalog import short_name
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.licence import Edition
+from vgpuctl.model.promise import Witness
+from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked
+from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
+from vgpuctl.sharing.kinds import existing_vgpus, takes_card
+from vgpuctl.sharing.measured import MeasuredShare
+from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.sharing.share_on_host import holders_of, is_unread, missing_card
+
+_MIB = 2**20
+_KEPT_MEMORY = 0.8
+"""A guest's driver keeps part of the framebuffer for itself: vGPU types of the catalogue show 81 to 100 percent."""
+_KEPT_COMPUTE = 0.8
+"""As the alert of the same fault counts it (telemetry/alerts.py)."""
+_DRIVER = "in the guest: `dmesg | grep NVRM`; on the host: `journalctl -u nvidia-vgpu-mgr`; `vgpuctl plan-upgrade`"
+_LICENCE = "in the guest: `journalctl -u nvidia-gridd`, its clock, the token and the way to the licence server"
+_GPUS = "`vgpuctl show-vm`: which devices QEMU gave to the guest; in the guest: `lspci -d 10de:`"
+_CUDA = (
+    "cuInit 802: the NVSwitch partition is not active; 803: driver and CUDA library are of two versions after an update"
+)
+_LIE = "host and guest contradict each other: believe the host, and look at who changes the guest"
+_TYPE = "stop the VM and start it again: `vgpuctl restart-vm`; its share is made again by the name of its type"
+_HELD = "`vgpuctl show-vm` names who holds the device; `vgpuctl repair` makes a lost one again"
+_COMPUTE = "run `vgpuctl top` to see the VMs of the GPU; move one of them: `vgpuctl move-vm`"
+_PRODUCTS = {
+    Edition.VWS: "RTX Virtual Workstation",
+    Edition.VPC: "Virtual PC",
+    Edition.VAPPS: "Virtual Applications",
+    Edition.VCS: "vGPU for Compute",
+}
+"""As a licensed guest's driver names them (reference guest, section 2.1)."""
+
+
+def gpu_type(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The type of each device, by the name that the host's driver gives it now; of a whole card its model."""
+    for lease in promised.leases:
+        share, facts = lease.share, seen.kernel
+        if isinstance(facts, NotLookedAt):
+            yield not_looked(share.profile, share.profile, facts)
+            continue
+        gpu = gpu_at(facts, share.gpu)
+        if gpu is None or is_unread(facts, share):
+            why = f"{share.gpu} could not be read" if facts.unread_functions or gpu is not None else ""
+            if why:
+                yield not_looked(share.profile, share.profile, why)
+            else:
+                yield RowAnswer(share.profile, False, share.profile, f"no GPU at {share.gpu}", remedy=_HELD)
+            continue
+        if share.type_id is None:
+            other = missing_card(promised.vm, lease, facts)
+            model = gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"
+            yield RowAnswer(share.profile, other is None, "the card of the request", other or model, remedy=_HELD)
+            continue
+        types = [one.type_id for one in existing_vgpus(gpu) if one.vfio_device == share.vfio_device]
+        if not types:
+            yield RowAnswer(share.profile, False, share.profile, "no such device", remedy=_HELD)
+            continue
+        names = {one.type_id: short_name(one.name) for one in gpu.types}
+        name = names.get(types[0] or "")
+        if name is None:
+            yield not_looked(share.profile, share.profile, f"the host's driver does not name type {types[0]}")
+            continue
+        yield RowAnswer(share.profile, name == share.profile, share.profile, name, remedy=_TYPE)
+
+
+def gpu_held(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The QEMU of the VM has each device open, and no other process."""
+    wanted = "held by this VM's QEMU"
+    for lease in promised.leases:
+        share, facts = lease.share, seen.kernel
+        if isinstance(facts, NotLookedAt):
+            yield not_looked(share.profile, wanted, facts)
+            continue
+        holders = holders_of(facts, share)
+        if holders is None and is_unread(facts, share):
+            yield not_looked(share.profile, wanted, f"{share.function} could not be read")
+            continue
+        others = [one for one in holders or () if one.vm_uuid != promised.vm.uuid]
+        if holders and not others:
+            yield RowAnswer(share.profile, True, wanted, wanted)
+        else:
+            told = ", ".join(f"{one.command} ({one.pid})" for one in others)
+            found = f"held by {told}" if told else "no such device" if holders is None else "held by nobody"
+            yield RowAnswer(share.profile, False, wanted, found, remedy=_HELD)
+
+
+def framebuffer(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The framebuffer of each vGPU, as the host's driver and the guest show it."""
+    for lease, one in _vgpus(promised, seen):
+        share = lease.share
+        wanted = "not known" if share.framebuffer_mib is None else f"{share.framebuffer_mib} MiB"
+        if isinstance(one, NotLookedAt):
+            yield not_looked(share.profile, wanted, one)
+            continue
+        size = one.measured.get("framebuffer_size_bytes")
+        if size is None or share.framebuffer_mib is None:
+            yield not_looked(share.profile, wanted, _missing(one.measured, "framebuffer_size_bytes"))
+            continue
+        yield _memory(lease, int(size) // _MIB, Witness.NVML)
+    for lease, gpu in _inside(promised, seen):
+        if gpu is not None and gpu.memory_mib is not None and lease.share.framebuffer_mib is not None:
+            answer = _memory(lease, gpu.memory_mib, Witness.GUEST)
+            if not answer.is_kept:
+                yield answer
+
+
+def compute(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """Whether neighbours above their promise take compute time that the VM was promised and wants."""
+    for lease, one in _vgpus(promised, seen):
+        profile = lease.share.profile
+        if isinstance(one, NotLookedAt):
+            yield not_looked(profile, "its part of the GPU's time", one)
+            continue
+        part, stolen = one.measured.get("promised_ratio"), one.measured.get("steal_ratio")
+        used = one.measured.get("share_utilization_ratio")
+        if part is None or stolen is None or used is None:
+            name = "promised_ratio" if part is None else "steal_ratio"
+            yield not_looked(profile, "its part of the GPU's time", _missing(one.measured, name))
+            continue
+        wanted = f"{part:.0%} of the GPU's time"
+        is_kept = not (stolen > 0 and used < _KEPT_COMPUTE)
+        found = f"{used:.0%} of it used" + (f", {stolen:.0%} of the GPU taken by neighbours" if stolen > 0 else "")
+        yield RowAnswer(profile, is_kept, wanted, found, remedy=_COMPUTE)
+
+
+def guest_driver(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The driver of each vGPU's guest; that of a guest with whole cards where a version was promised."""
+    version = promised.vm.request.guest_driver.version
+    wanted = "a guest driver is loaded" if version is None else f"driver {version}"
+    for lease, one in _vgpus(promised, seen):
+        if isinstance(one, NotLookedAt):
+            yield not_looked(lease.share.profile, wanted, one)
+            continue
+        told = one.measured.label("guest_driver_info")
+        if told is not None:
+            is_kept = version is None or _is_version(told, version)
+            yield RowAnswer(lease.share.profile, is_kept, wanted, told, remedy=_DRIVER)
+        elif one.readings is not None and _can_tell(one.measured, "guest_driver_info"):
+            seen_of_it = _missing(one.measured, "guest_driver_info")
+            yield RowAnswer(lease.share.profile, False, wanted, seen_of_it, remedy=_DRIVER)
+        else:
+            yield not_looked(lease.share.profile, wanted, _missing(one.measured, "guest_driver_info"))
+        if isinstance(seen.guest, SeenInside) and told is not None and seen.guest.driver not in (None, told):
+            yield RowAnswer(
+                lease.share.profile, False, f"{told}, by the host", str(seen.guest.driver), "", _LIE, Witness.GUEST
+            )
+    if version is not None and any(takes_card(one.share) for one in promised.leases):
+        yield _driver_by_guest(seen.guest, version)
+    elif isinstance(seen.guest, SeenInside) and promised.leases and seen.guest.driver is None:
+        yield RowAnswer("", False, wanted, "none", "", _DRIVER, Witness.GUEST)
+
+
+def licence(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The licence of each vGPU's guest."""
+    for lease, one in _vgpus(promised, seen):
+        profile = lease.share.profile
+        if isinstance(one, NotLookedAt):
+            yield not_looked(profile, "licensed", one)
+            continue
+        state = one.measured.label("license_state")
+        if state in (None, "unknown"):
+            yield not_looked(profile, "licensed", state or _missing(one.measured, "license_state"))
+            continue
+        is_kept = state == "licensed"
+        yield RowAnswer(profile, is_kept, "licensed", str(state), remedy=_LICENCE)
+    for lease, gpu in _inside(promised, seen):
+        if gpu is not None and gpu.licence is not None and not gpu.licence.startswith("Licensed"):
+            yield RowAnswer(lease.share.profile, False, "licensed", gpu.licence, "", _LICENCE, Witness.GUEST)
+
+
+def licence_edition(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The product that the guest's driver names, where one was asked for."""
+    edition = promised.vm.request.licence
+    if edition is None:
+        return
+    for lease in promised.leases:
+        if takes_card(lease.share):
+            continue
+        profile = lease.share.profile
+        if isinstance(seen.guest, NotLookedAt):
+            yield not_looked(profile, edition, f"only the guest can tell: {seen.guest.why}")
+            continue
+        gpu = {one.id: inside for one, inside in _inside(promised, seen)}.get(lease.id)
+        if gpu is None or gpu.product is None:
+            yield not_looked(profile, edition, "the guest does not name the product")
+            continue
+        named = next((one for one, name in _PRODUCTS.items() if name in (gpu.product or "")), None)
+        if named is None:
+            yield not_looked(profile, edition, f"the guest names a product that is not known: {gpu.product}")
+            continue
+        is_kept = named is edition
+        yield RowAnswer(profile, is_kept, edition, gpu.product, remedy=_LICENCE)
+
+
+def guest_gpus(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The GPUs as the guest shows them, and CUDA, where the guest is asked."""
+    inside, leases = seen.guest, promised.leases
+    if not leases or inside is NO_CONSENT:
+        return
+    wanted = ", ".join(one.share.profile for one in leases)
+    if isinstance(inside, NotLookedAt):
+        yield not_looked("", wanted, f"only the guest can tell: {inside.why}")
+        return
+    names = ", ".join(gpu.name or "?" for gpu in inside.gpus) or "none"
+    uuids = [gpu.uuid for gpu in inside.gpus if gpu.uuid is not None]
+    if len(inside.gpus) != len(leases):
+        yield RowAnswer("", False, wanted, names, remedy=_GPUS)
+    elif len(set(uuids)) != len(uuids):
+        yield RowAnswer("", False, wanted, f"{names}: one of them twice", remedy=_GPUS)
+    else:
+        is_kept = all(gpu is not None for _lease, gpu in _inside(promised, seen))
+        yield RowAnswer("", is_kept, wanted, names, remedy=_GPUS)
+    if inside.cuda_devices is not None:
+        is_whole = inside.cuda_devices == len(leases) == inside.cuda_copies
+        found = f"{inside.cuda_devices} devices, {inside.cuda_copies or 0} of them copied whole"
+        yield RowAnswer("CUDA", is_whole, f"{len(leases)} devices", found, remedy=_CUDA)
+
+
+def _vgpus(promised: Promised, seen: Witnessed) -> Iterator[tuple[Lease, MeasuredShare | NotLookedAt]]:
+    """Each lease of a vGPU with its readings. The host's driver shows nothing of a whole card that a guest has."""
+    for lease in promised.leases:
+        if takes_card(lease.share) or lease.share.type_id is None:
+            continue
+        if isinstance(seen.nvml, NotLookedAt):
+            yield lease, seen.nvml
+            continue
+        found = next((one for one in seen.nvml if one.lease.id == lease.id), MeasuredShare(lease, None))
+        yield lease, found
+
+
+def _inside(promised: Promised, seen: Witnessed) -> Iterator[tuple[Lease, InsideGpu | None]]:
+    """Each lease with the GPU of the guest that is it, None where the guest shows none; nothing of a silent guest."""
+    if isinstance(seen.guest, NotLookedAt):
+        return
+    left = list(seen.guest.gpus)
+    for lease in promised.leases:
+        found = next((gpu for gpu in left if takes_card(lease.share) or _is_type(gpu, lease.share.profile)), None)
+        if found is not None:
+            left.remove(found)
+        yield lease, found
+
+
+def _is_type(gpu: InsideGpu, profile: str) -> bool:
+    """nvidia-smi in the guest names a vGPU by its type: `NVIDIA A40-8Q`."""
+    return gpu.name is not None and gpu.name.rpartition(" ")[2] == profile.rpartition(" ")[2]
+
+
+def _memory(lease: Lease, mib: int, witness: Witness) -> RowAnswer:
+    promised = lease.share.framebuffer_mib or 0
+    is_kept = promised * _KEPT_MEMORY <= mib <= promised
+    remedy = _GPUS
+    return RowAnswer(lease.share.profile, is_kept, f"{promised} MiB", f"{mib} MiB", "", remedy, witness)
+
+
+def _driver_by_guest(guest: SeenInside | NotLookedAt, version: str) -> RowAnswer:
+    wanted = f"driver {version}"
+    if isinstance(guest, NotLookedAt):
+        return not_looked("whole card", wanted, f"only the guest can tell: {guest.why}", Witness.GUEST)
+    is_kept = guest.driver is not None and _is_version(guest.driver, version)
+    return RowAnswer("whole card", is_kept, wanted, guest.driver or "none", "", _DRIVER, Witness.GUEST)
+
+
+def _is_version(told: str, wanted: str) -> bool:
+    """True if a version is the wanted one, or one of the wanted branch: `580.95.05` is of `580`."""
+    return told == wanted or told.startswith(f"{wanted}.")
+
+
+def _can_tell(measured: Measured, name: str) -> bool:
+    """True if the host's driver has this measure at all."""
+    return not (measured.why_missing(name) or "").startswith(NOT_MEASURABLE)
+
+
+def _missing(measured: Measured, name: str) -> str:
+    return measured.why_missing(name) or "the host's driver shows no such vGPU"

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was promised to one VM, and what each witness showed of it when it was asked."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.interfaces import Interface
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.network import Attachment
+from vgpuctl.model.numa import NO_TUNING, Tuning
+from vgpuctl.model.vm import Vm
+from vgpuctl.model.volume import Volume
+from vgpuctl.sharing.measured import MeasuredShare
+
+
+@dataclass(frozen=True)
+class Promised:
+    """All that one VM was promised, as the store has it.
+
+    leases: of the GPUs that its guest has and keeps. interfaces: those that the running domain is to have. attachments:
+    its ports in tenants' networks. disks: the volume that each disk writes into, by the disk's name, "" for the first.
+    """
+
+    vm: Vm
+    leases: Sequence[Lease] = ()
+    interfaces: Sequence[Interface] = ()
+    attachments: Sequence[Attachment] = ()
+    disks: Mapping[str, Volume] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NotLookedAt:
+    """No answer of a witness. why: the reason, as a clause."""
+
+    why: str
+
+
+NOBODY_ASKED = NotLookedAt("nobody asked")
+NO_CONSENT = NotLookedAt("the tenant does not allow it; `guest_probe: true` in its file does")
+
+
+@dataclass(frozen=True)
+class SeenDisk:
+    """A disk of a running domain. serial: of a data disk. bytes_s, iops: its limits, reads and writes together."""
+
+    path: str | None
+    serial: str | None = None
+    bytes_s: int | None = None
+    iops: int | None = None
+
+
+@dataclass(frozen=True)
+class SeenInterface:
+    """An interface of a running domain. network: libvirt's, or None. port: by which OVN knows it.
+
+    kib_s: what it may receive and send, None without a limit. address: the only one that its filter lets it send from.
+    """
+
+    mac_address: str
+    network: str | None = None
+    port: str | None = None
+    is_up: bool = True
+    kib_s: tuple[int | None, int | None] = (None, None)
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class SeenDomain:
+    """A running domain as libvirt shows it. memory_mib: what it has now, of huge pages of hugepages_kib.
+
+    pins: the host's CPUs of each vCPU that has some of its own, by its number. tuning: as of an adopted one. graphics:
+    kinds of displays. video: models of emulated adapters. shown: aliases of the host devices whose picture is shown.
+    tpm: the version of its TPM.
+    """
+
+    vcpus: int
+    memory_mib: int
+    hugepages_kib: int | None = None
+    pins: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    tuning: Tuning = NO_TUNING
+    disks: tuple[SeenDisk, ...] = ()
+    interfaces: tuple[SeenInterface, ...] = ()
+    graphics: frozenset[str] = frozenset()
+    video: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    tpm: str | None = None
+
+
+@dataclass(frozen=True)
+class PortSeen:
+    """A port in OVN. is_up: a host's ovn-controller carries it. mbps: its limit, None without one."""
+
+    is_up: bool
+    addresses: frozenset[str]
+    mbps: int | None = None
+
+
+@dataclass(frozen=True)
+class InsideGpu:
+    """One GPU as the guest shows it. memory_mib: its framebuffer. licence, product: nvidia-smi's words.
+
+    uuid: decides nothing but that two GPUs are two: a guest can name that of another VM's GPU.
+    """
+
+    name: str | None
+    memory_mib: int | None
+    licence: str | None
+    uuid: str | None = None
+    product: str | None = None
+
+
+@dataclass(frozen=True)
+class SeenInside:
+    """A guest as it shows itself. cuda_devices, cuda_copies: None where the guest has no CUDA."""
+
+    driver: str | None
+    gpus: tuple[InsideGpu, ...]
+    cuda_devices: int | None
+    cuda_copies: int | None
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """The answers of all witnesses about one VM. nvml: of each lease. active_networks: of the host's libvirt.
+
+    definition: the domain as it starts next, which is asked where the running one has not all that was promised.
+
+    ports: by OVN's name of the port. sizes: bytes of each volume, by its path. watched: whether a controller that lives
+    has claimed the VM's host.
+    """
+
+    kernel: HostFacts | NotLookedAt = NOBODY_ASKED
+    nvml: Sequence[MeasuredShare] | NotLookedAt = NOBODY_ASKED
+    domain: SeenDomain | NotLookedAt = NOBODY_ASKED
+    definition: SeenDomain | NotLookedAt = NOBODY_ASKED
+    active_networks: Collection[str] | NotLookedAt = NOBODY_ASKED
+    ports: Mapping[str, PortSeen] | NotLookedAt = NOBODY_ASKED
+    guest: SeenInside | NotLookedAt = NO_CONSENT
+    sizes: Mapping[str, int] | NotLookedAt = NOBODY_ASKED
+    watched: bool | NotLookedAt = NOBODY_ASKED

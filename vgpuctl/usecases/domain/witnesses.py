@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The promises to a VM's owner as the store has them, and the witnesses: its host's kernel, NVML, libvirt, and OVN."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from vgpuctl.agent.wire.readings import HostReadings
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.facts.running_domain import running_domain
+from vgpuctl.guests.libvirtd.host_networks import networks_of
+from vgpuctl.guests.libvirtd.storage import Storage
+from vgpuctl.model.disk_chain import chains
+from vgpuctl.model.interfaces import interfaces_of
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.network import Backend
+from vgpuctl.model.vm import Vm
+from vgpuctl.ovn.topology import tenant_owner
+from vgpuctl.promises.witnessed import NotLookedAt, PortSeen, Promised, SeenDomain
+from vgpuctl.sharing.measured import MeasuredShare, join_leases
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import HostSession, Services
+
+Asked = TypeVar("Asked")
+
+
+def promised_to(session: Session, vm: Vm, leases: Sequence[Lease]) -> Promised:
+    """All that the owner of a running VM was promised.
+
+    A GPU that is pending, because the guest has it not yet or not for long, is promised nothing. The size of an adopted
+    VM is what its domain says, and nothing of it is promised.
+    """
+    kept = tuple(one for one in leases if one.state is LeaseState.RUNNING)
+    if vm.is_adopted:
+        return Promised(vm, kept)
+    volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
+    disks = {chain.disk.label: chain.active for chain in chains(volumes)}
+    return Promised(vm, kept, interfaces_of(vm.request), session.attachments(vm.uuid), disks)
+
+
+def ask_domain(host: HostSession, vm: Vm) -> SeenDomain | NotLookedAt:
+    """The VM's domain as it runs."""
+
+    def ask() -> SeenDomain | NotLookedAt:
+        xml = host.hypervisor.xml(vm.domain_name)
+        return NotLookedAt(f"{vm.host} has no domain {vm.domain_name}") if xml is None else running_domain(xml)
+
+    return _asked(ask)
+
+
+def ask_definition(host: HostSession, vm: Vm) -> SeenDomain | NotLookedAt:
+    """The VM's domain as it starts next."""
+
+    def ask() -> SeenDomain | NotLookedAt:
+        xml = host.hypervisor.definition(vm.domain_name, uuid=vm.uuid)
+        return NotLookedAt(f"{vm.host} has no domain {vm.domain_name}") if xml is None else running_domain(xml)
+
+    return _asked(ask)
+
+
+def ask_networks(host: HostSession) -> frozenset[str] | NotLookedAt:
+    """The active networks of a host's libvirt."""
+    return _asked(lambda: frozenset(name for name, is_active in networks_of(host.hypervisor).items() if is_active))
+
+
+def ask_sizes(host: HostSession, promised: Promised) -> Mapping[str, int] | NotLookedAt:
+    """The size of each disk's volume in bytes, by its path, as libvirt tells it."""
+
+    def ask() -> Mapping[str, int]:
+        storage = Storage(host.hypervisor)
+        found = [storage.find_volume(one.pool, one.name) for one in promised.disks.values()]
+        return {one.path: one.capacity_bytes for one in found if one is not None}
+
+    return _asked(ask)
+
+
+def ask_ports(services: Services, promised: Promised) -> Mapping[str, PortSeen] | NotLookedAt:
+    """The ports of the VM's tenant as OVN has them; nobody is asked for a VM without one."""
+    if not has_ports(promised):
+        return {}
+    if not services.has_northbound:
+        return NotLookedAt("OVN's northbound database was not named")
+    return _asked(lambda: services.northbound.ports(tenant_owner(promised.vm.request.tenant)))
+
+
+def has_ports(promised: Promised) -> bool:
+    """True if the VM has a port in a network that OVN carries."""
+    return any(one.network.request.backend is Backend.OVN for one in promised.attachments)
+
+
+def ask_nvml(read: Callable[[], HostReadings], promised: Promised) -> Sequence[MeasuredShare] | NotLookedAt:
+    """What the host's driver measures of each vGPU. read: reads the host, or has read it."""
+    return _asked(lambda: join_leases(promised.leases, {promised.vm.host: read()}))
+
+
+def ask_watch(session: Session, host: str) -> bool:
+    """True if a controller that may live has claimed the host."""
+    from vgpuctl.store.liveness import is_running
+
+    return any(host in one.hosts and is_running(one) is not False for one in session.controllers())
+
+
+def _asked(ask: Callable[[], Asked | NotLookedAt]) -> Asked | NotLookedAt:
+    try:
+        return ask()
+    except VgpuctlError as error:
+        return NotLookedAt(error.message)

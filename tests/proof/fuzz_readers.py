@@ -20,9 +20,7 @@ from vgpuctl.guests.facts.domain_facts import DomainState, domain_fact, guest_pc
 from vgpuctl.guests.facts.domain_shape import domain_shape
 from vgpuctl.guests.libvirtd.networks import read_bridge, read_entries
 from vgpuctl.guests.libvirtd.port_filter import read_networks
-from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.image import seed_files
-from vgpuctl.guests.seed.windows_setup import check_windows_user_data
 from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.hosts.preparation_probe import read_preparation
 from vgpuctl.hosts.settings import SshSettings
@@ -45,7 +43,9 @@ from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, par
 from vgpuctl.quota.resources import parse_assignment
 from vgpuctl.specs.configuration import parse_configuration
 from vgpuctl.specs.document import read_document
+from vgpuctl.specs.ssh_keys import parse_ssh_key
 from vgpuctl.specs.tenant import read_tenant_files
+from vgpuctl.specs.user_data import check_user_data, check_windows_user_data
 from vgpuctl.specs.vm import read_vm_file
 from vgpuctl.store.address import parse_url
 from vgpuctl.trusted_files import NAMED
@@ -156,7 +156,7 @@ def _limit(text: str, folder: Path) -> Any:
 
 
 def _seed(text: str, _folder: Path) -> Any:
-    key = check_ssh_key(text)
+    key = parse_ssh_key(text)
     files = seed_files(CloudInit(ssh_authorized_keys=(key,)), _VM)
     assert yaml.safe_load(files["meta-data"])["public-keys"] == [key], "the key reached the guest otherwise"
     return key
@@ -212,7 +212,7 @@ guest_driver: {source: image, version: "17.5"}
 licence: vws
 licence_pool: desktops
 spare_ports: 2
-cloud_init: {ssh_authorized_keys: [ssh-ed25519 AAAA me], hostname: web, user_data: "#cloud-config\\n"}
+cloud_init: {ssh_authorized_keys: [KEY], hostname: web, user_data: "#cloud-config\\nhostname: a\\n"}
 priority: high
 preemptible: stop
 require_labels: [rack=r1]
@@ -223,7 +223,7 @@ vms:
 - &a {name: a, tenant: acme}
 - <<: *a
   name: b
-"""
+""".replace("[KEY]", f"[{_KEY}]")
 _TENANT_FILE = """version: 1
 tenant: acme
 contact: ops@example.com

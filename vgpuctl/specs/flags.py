@@ -6,6 +6,7 @@ from typing import Any
 
 from vgpuctl.errors import UsageError
 from vgpuctl.specs.field import Choice, Document, Field, Named, Repeated, Table, Text
+from vgpuctl.specs.ssh_keys import lines_of_keys
 
 
 def read_flags(
@@ -26,6 +27,8 @@ def read_flags(
         texts = [written] if not field.is_list else written
         if field.names_file and read_file is not None:
             texts = [read_file(path) for path in texts]
+            if field.is_list:  # of public keys, the only such list
+                texts = [line for text in texts for line in lines_of_keys(text)]
         made = [read_text(field, text) for text in texts]
         store_value(values, field, collect(field, made) if field.is_list else made[0])
     return values

@@ -9,6 +9,7 @@ from vgpuctl.model.licence import Edition
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import check_name
 from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Text, Truth, text_like
+from vgpuctl.specs.ssh_keys import parse_ssh_key
 
 
 def _parse_secret(text: str, /, *, what: str) -> SecretText:
@@ -124,13 +125,13 @@ GUEST_FIELDS = (
     ),
     Field(
         "cloud_init.ssh_authorized_keys",
-        Text(),
+        Text(parse_ssh_key),
         "SSH public key for cloud-init's user",
         flag="--ssh-key",
         metavar="FILE",
         is_list=True,
         flag_names_file=True,
-        example="[ssh-ed25519 AAAA… alice]",
+        example="[ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv alice]",
     ),
     Field("cloud_init.user_data", Document(_parse_secret), "cloud-init user-data", flag="--user-data", metavar="FILE"),
     Field(

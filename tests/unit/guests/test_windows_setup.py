@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from tests.unit.guests.cases import NETWORK, PORT, REQUEST, VM_UUID, vm
-from vgpuctl.errors import UsageError
 from vgpuctl.guests.seed.image import seed_files
-from vgpuctl.guests.seed.windows_setup import check_windows_user_data, computer_name
+from vgpuctl.guests.seed.windows_setup import computer_name
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.network import Attachment, mac_address
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
+from vgpuctl.specs.user_data import check_windows_user_data
 
 DRIVER = GuestDriver(DriverSource.WINDOWS, version="580", url="https://files.example/driver.exe", sha256="0" * 64)
 WINDOWS = replace(REQUEST, os="win11", network="default")
@@ -73,30 +73,32 @@ def test_the_script_comes_before_the_users_document() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "subtype", "name"),
+    ("document", "file"),
     [
-        ("#cloud-config\nusers: [{name: a}]\n", "cloud-config", "user-data.yaml"),
-        ("#ps1\nls\n", "x-shellscript", "user-data.ps1"),
-        ("rem cmd\r\ndir\r\n", "x-shellscript", "user-data.cmd"),
-        ("#!/usr/bin/env python\nprint()\n", "x-shellscript", "user-data.py"),
+        ("#ps1_x86\nls\n", "user-data"),
+        ("<powershell>\nls\n</powershell>\n", "user-data"),
+        ("#!/usr/bin/env bash\nls\n", "user-data.sh"),
+        ("rem cmd\r\ndir\r\n", "user-data.cmd"),
     ],
 )
-def test_the_first_line_says_what_a_document_is(document: str, subtype: str, name: str) -> None:
-    assert check_windows_user_data(document) == (subtype, name)
+def test_a_script_has_a_name_by_which_it_is_run_as_it_would_be_alone(document: str, file: str) -> None:
+    cloud_init = replace(TOKEN, user_data=SecretText.of(document))
+    _first, second = _parts(seed_files(cloud_init, vm(replace(WINDOWS, guest_driver=DRIVER)))["user-data"])
+    assert second == ("text/x-shellscript", file, document)
 
 
-@pytest.mark.parametrize(
-    ("document", "reason"),
-    [
-        ("#!/bin/sh\n", "which cloudbase-init ignores"),
-        ("", "which cloudbase-init ignores"),
-        ("#cloud-config\npackages: [vim]\n", "'packages', which cloudbase-init does not know"),
-        ("#cloud-config\nusers:\n\t- name: a\n", "indented with a tab"),
-    ],
-)
-def test_what_cloudbase_init_would_ignore_is_refused(document: str, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        seed_files(CloudInit(user_data=SecretText.of(document)), vm(WINDOWS))
+def test_the_parts_of_the_users_message_come_after_the_script() -> None:
+    own = (
+        "Content-Type: multipart/mixed; boundary=b\nMIME-Version: 1.0\n\n--b\nContent-Type: text/x-shellscript\n"
+        'Content-Disposition: attachment; filename="a.ps1"\n\n#ps1\nls\n--b\nContent-Type: text/cloud-config\n\n'
+        "#cloud-config\nset_hostname: a\n--b--\n"
+    )
+    cloud_init = replace(TOKEN, user_data=SecretText.of(own))
+    files = seed_files(cloud_init, vm(replace(WINDOWS, guest_driver=DRIVER)))
+    kinds = [(kind, name) for kind, name, _text in _parts(files["user-data"])]
+    assert kinds == [
+        ("text/x-shellscript", "vgpuctl.ps1"), ("text/x-shellscript", "a.ps1"), ("text/cloud-config", None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from vgpuctl.specs.vm import check_request
 
 SHA256 = "0" * 64
 URL = "https://files.example/driver.run"
-VM = VmRequest("web-1", "acme", gpus=(parse_gpu_request("A40-8Q"),), os="ubuntu-24.04", disk=DiskRequest())
+VM = VmRequest(
+    "web-1", "acme", gpus=(parse_gpu_request("A40-8Q"),), os="ubuntu-24.04", disk=DiskRequest(base_image="cloud")
+)
 RUN_FILE = GuestDriver(DriverSource.RUN_FILE, url=URL, sha256=SHA256)
 WINDOWS = GuestDriver(DriverSource.WINDOWS, url=URL, sha256=SHA256)
 PACKAGES = GuestDriver(DriverSource.PACKAGES, package="nvidia-driver")
@@ -117,7 +119,7 @@ def test_an_unattended_installation_needs_a_disk_it_can_see_and_has_no_other_use
             check_request(replace(VM, install=INSTALL, disk=disk))
     own = CloudInit(user_data=SecretText.of("#cloud-config\n"))
     with pytest.raises(UsageError, match="exclude each other"):
-        check_request(replace(VM, install=INSTALL, cloud_init=own))
+        check_request(replace(VM, install=INSTALL, cloud_init=own, disk=DiskRequest()))
 
 
 def test_a_tenants_driver_is_for_vms_with_a_gpu_and_of_its_system() -> None:

@@ -26,6 +26,9 @@ from vgpuctl.specs.vpc_objects import KINDS
 TABLES: list[Table[object]] = [VM, NETWORK, NODE_POOL, HEAD, *(kind.table for kind in KINDS)]
 
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv alice"
+
+
 def _vm(folder: Path, text: str) -> Path:
     path = folder / "vm.yml"
     path.write_text(text)
@@ -52,12 +55,15 @@ def test_every_flag_has_its_key(table: Table[object]) -> None:
         ("for: 2h", "duration: 2h"),
         ("require-label: rack=r1", "require_labels: [rack=r1]"),
         ("kernel: vmlinuz\nkernel-args: quiet", "kernel: {image: vmlinuz, command_line: quiet}"),
-        ("cloud-init: {ssh-authorized-keys: [k], hostname: h}", "cloud_init: {ssh_authorized_keys: [k], hostname: h}"),
+        (
+            "cloud-init: {ssh-authorized-keys: [KEY], hostname: h}",
+            "cloud_init: {ssh_authorized_keys: [KEY], hostname: h}",
+        ),
     ],
 )
 def test_the_name_of_a_flag_says_what_its_key_says(by_flags: str, by_keys: str, tmp_path: Path) -> None:
-    one = read_vm_file(_vm(tmp_path, f"name: web-1\n{by_flags}\n"), tenant="acme")
-    assert one == read_vm_file(_vm(tmp_path, f"name: web-1\n{by_keys}\n"), tenant="acme")
+    one, other = (f"name: web-1\n{text}\n".replace("KEY", KEY) for text in (by_flags, by_keys))
+    assert read_vm_file(_vm(tmp_path, one), tenant="acme") == read_vm_file(_vm(tmp_path, other), tenant="acme")
 
 
 @pytest.mark.parametrize(

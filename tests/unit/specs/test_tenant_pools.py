@@ -37,7 +37,7 @@ def test_a_pool_is_read_with_the_files_defaults_and_its_secrets(tmp_path: Path) 
         "node_pools:\n  - name: gpu\n    role: k3s\n    min: 1\n    max: 8\n    taints: ['gpu=yes:NoSchedule']\n"
         "    sharing: {how: time-slicing, replicas: 4}\n"
         "    join: {server: 'https://10.0.0.2:6443', token: token}\n"
-        "    vm: {gpus: [A40-8Q], os: debian-12, memory: 8GiB, vcpus: 4}\n",
+        "    vm: {gpus: [A40-8Q], os: debian-12, memory: 8GiB, vcpus: 4, disk: {base_image: debian-12}}\n",
     )
     assert (pool.printed_name, pool.role, pool.minimum, pool.maximum) == ("acme/gpu", NodeRole.K3S, 1, 8)
     assert (pool.sharing.how, pool.sharing.replicas) == (GpuSharing.TIME_SLICING, 4)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.guests.seed.answers import ubuntu_answers, windows_answers, windows_first_logon
-from vgpuctl.guests.seed.documents import check_ssh_key, check_user_data
 from vgpuctl.guests.seed.iso_image import iso_image
 from vgpuctl.guests.seed.linux_setup import linux_setup
 from vgpuctl.guests.seed.network import network_document
@@ -30,7 +29,7 @@ def seed_image(
 ) -> bytes:
     """Make the seed of one VM, with the addresses of its ports where it has some. join: of a node of a cluster.
 
-    Raises UsageError for a key or document that the guest would ignore.
+    Keys and documents of users were accepted with the request (specs/ssh_keys.py, specs/user_data.py).
     """
     return iso_image(seed_files(cloud_init, vm, attachments, join), volume_id="cidata")
 
@@ -39,7 +38,7 @@ def seed_files(
     cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = (), join: NodeSetup | None = None
 ) -> dict[str, str]:
     """Write the seed's files, by name; see seed_image."""
-    keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
+    keys = list(cloud_init.ssh_authorized_keys)
     hostname = cloud_init.hostname or vm.request.name
     files = {"meta-data": _meta_data(vm, hostname, keys)}
     install = vm.request.install
@@ -60,7 +59,7 @@ def answers_image(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachmen
 
 def answers_files(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment] = ()) -> dict[str, str]:
     """Write the files of the answers, by name; see answers_image."""
-    keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
+    keys = list(cloud_init.ssh_authorized_keys)
     files = {"meta-data": _meta_data(vm, cloud_init.hostname or vm.request.name, keys)}
     if is_windows(vm.request.os):
         return files | windows_answers(cloud_init, vm)
@@ -84,7 +83,6 @@ def _cloud_init_files(
         user_data = render_template("user-data.j2", hostname=hostname, ssh_authorized_keys=keys)
     else:
         user_data = cloud_init.user_data.reveal()
-        check_user_data(user_data)
     scripts = {SETUP_SCRIPT: linux_setup(cloud_init, vm.request), JOIN_SCRIPT: join and node_script(join)}
     vendor_data = in_one_document({name: text for name, text in scripts.items() if text})
     return {"user-data": user_data} | ({} if vendor_data is None else {"vendor-data": vendor_data})

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.catalog.guest_os import is_windows
-from vgpuctl.guests.seed.documents import check_yaml
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.interfaces import Interface, host_mac, interfaces_of
 from vgpuctl.model.network import Attachment, Backend
@@ -37,11 +36,9 @@ class SeededInterface:
 
 
 def network_document(cloud_init: CloudInit, vm: Vm, attachments: Sequence[Attachment]) -> str | None:
-    """Write the network-config; None for a VM without a network. Raises UsageError for a document of the user."""
+    """Write the network-config; None for a VM without a network."""
     if cloud_init.network_config is not None:
-        document = cloud_init.network_config.reveal()
-        check_yaml(document, what="network-config")
-        return document
+        return cloud_init.network_config.reveal()
     interfaces = seeded_interfaces(vm, attachments)
     if not interfaces:
         return None

@@ -47,6 +47,12 @@ class Machine:
         enable_vfs(self.files)
         self.host = host(str(folder))
 
+    def reboot(self) -> None:
+        """Start the machine again, as `machine.json` has it now, with its VFs."""
+        self.files.reboot()
+        enable_vfs(self.files)
+        self.host = type(self.host)(str(self.files.folder))
+
     @property
     def card(self) -> CardShape:
         return self.files.shape.cards[0]

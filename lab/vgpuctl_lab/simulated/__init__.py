@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many hosts at once on this machine, for fan-out and scheduling: real sshd, agent and libvirt, simulated cards."""
 
+from vgpuctl_lab.simulated.driver_update import update_driver
 from vgpuctl_lab.simulated.fleet import (
     MOST_HOSTS,
     SimulatedHostStatus,
@@ -29,4 +30,5 @@ __all__ = [
     "shell_command",
     "status",
     "up",
+    "update_driver",
 ]

@@ -27,6 +27,7 @@ PARTS = {
     "sriov_manage",
     "unbind_lock",
     "vgpu_params",
+    "vgpu_type",
 }
 
 

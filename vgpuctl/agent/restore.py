@@ -8,11 +8,11 @@ minutes while the reason of a refusal may pass. Its output goes to the journal.
 
 import json
 import sys
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Optional, Sequence, Set
 
 from vgpuctl.agent.arrival import Arrival
-from vgpuctl.agent.changes import boot
-from vgpuctl.agent.dispatch import take
+from vgpuctl.agent.changes import boot, vgpu_type
+from vgpuctl.agent.dispatch import read_facts, take
 from vgpuctl.agent.facts import boot as facts_of_boot
 from vgpuctl.agent.facts import nvidia, nvml_gpus, pci
 from vgpuctl.agent.host import Host
@@ -20,8 +20,9 @@ from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFacts, Manifest, ManifestGpu, ManifestStep
 from vgpuctl.agent.wire.decode import WireError, from_json
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.sharing import TYPED_STEPS, VGPU_STEPS
 from vgpuctl.agent.wire.steps import Change, ResetGpu, SetMigMode
 
 # The driver offers the types of new VFs a moment after the VFs are there.
@@ -50,6 +51,7 @@ class Restore:
         self._card_limit_s = 0.0 if is_second else _CARD_LIMIT_S
         self._left_alone: Set[str] = set()
         self._refused_at: Dict[str, float] = {}
+        self._gpus: Optional[Sequence[Gpu]] = None
         self.problems: List[str] = []
         self.shares: List[str] = []
 
@@ -132,6 +134,13 @@ class Restore:
                     self._wait_for_card(one, problem)
 
     def _take_once(self, one: ManifestStep) -> Change:
+        if isinstance(one.step, TYPED_STEPS):
+            step = vgpu_type.as_numbered_now(self._host, one.step, lambda: self._names_on(one.gpu))
+            change = take(self._host, step, dry_run=False)
+            if step != one.step:
+                _say(f"{step.profile} is type {step.type_id} now, was {one.step.type_id}")
+                boot.note_share(self._host, step)
+            return change
         try:
             return take(self._host, one.step, dry_run=False)
         except Problem as problem:
@@ -139,6 +148,13 @@ class Restore:
             if problem.code != ProblemCode.MIG_MODE_PENDING or not isinstance(one.step, SetMigMode):
                 raise
         return take(self._host, ResetGpu(one.step.address), dry_run=False)
+
+    def _names_on(self, address: Optional[str]) -> Dict[str, str]:
+        """The names of a card's types where no free function lists them: the card is in use, in a second run."""
+        if self._gpus is None:
+            self._gpus = read_facts(self._host).gpus
+        types = next((gpu.types for gpu in self._gpus if gpu.address == address), ())
+        return {one.type_id: one.full_name for one in types if one.is_named}
 
     def _wait_for_card(self, one: ManifestStep, problem: Problem) -> None:
         """Wait before the next try. Raises the problem when it is not one that passes, or has lasted too long."""

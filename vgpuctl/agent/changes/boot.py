@@ -11,7 +11,7 @@ from vgpuctl.agent.wire.boot import BootFiles, ManifestStep
 from vgpuctl.agent.wire.decode import WireError, from_json, to_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev
+from vgpuctl.agent.wire.sharing import TYPED_STEPS, VGPU_STEPS, DeleteMdev
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.values import replace
 
@@ -74,8 +74,10 @@ def read_shares(host: Host) -> Optional[List[ManifestStep]]:
     if text is None:
         return None
     try:
-        return [from_json(ManifestStep, one) for one in json.loads(text)["steps"]]
-    except (WireError, ValueError, KeyError, TypeError) as error:
+        content = json.loads(text)
+        profiles = content.get("profiles", {})
+        return [_with_profile(from_json(ManifestStep, one), profiles) for one in content["steps"]]
+    except (WireError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(ProblemCode.UNREADABLE, f"{wire.SHARES} cannot be read: {error}", path=wire.SHARES) from error
 
 
@@ -109,9 +111,27 @@ def _reload(host: Host, *, is_needed: bool) -> None:
         )
 
 
+def _with_profile(share: ManifestStep, profiles: Dict[str, str]) -> ManifestStep:
+    profile = profiles.get(name_of(share.step))
+    if profile is None or not isinstance(share.step, TYPED_STEPS):
+        return share
+    if not isinstance(profile, str):
+        raise TypeError(f"the type of {name_of(share.step)} is {profile!r}")
+    return replace(share, step=replace(share.step, profile=profile))
+
+
 def _shares_text(shares: Sequence[ManifestStep]) -> bytes:
+    """The file. The names of the types stand beside the steps, for an agent of an older installation takes no field
+    in a step that it does not know, and would restore none of the shares."""
     ordered = sorted(shares, key=lambda one: (one.gpu or "", name_of(one.step)))
-    return _text({"version": wire.VERSION, "steps": to_json(ordered)})
+    profiles: Dict[str, str] = {}
+    steps = []
+    for one in ordered:
+        if isinstance(one.step, TYPED_STEPS) and one.step.profile is not None:
+            profiles[name_of(one.step)] = one.step.profile
+            one = replace(one, step=replace(one.step, profile=None))
+        steps.append(one)
+    return _text({"version": wire.VERSION, "steps": to_json(steps), "profiles": profiles})
 
 
 def _text(value: Any) -> bytes:

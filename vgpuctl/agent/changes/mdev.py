@@ -5,6 +5,7 @@ from typing import Union
 
 from vgpuctl.agent.changes import letting_go, vgpu_params
 from vgpuctl.agent.changes.refusal import vgpu_refused
+from vgpuctl.agent.changes.vgpu_type import require_named
 from vgpuctl.agent.facts import mdev, pci
 from vgpuctl.agent.facts import vgpu_params as facts_of_params
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
@@ -26,7 +27,8 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
     """Create one mediated device under a PF or VF, and write its parameters where they differ.
 
     Raises Problem: `mdev-differs` when the UUID is active with another parent or type, `held` when it is in use with
-    other parameters, `type-not-offered`, `vgpu-refused` with errno, resource manager code and the kernel's lines.
+    other parameters, `type-not-offered`, `type-differs`, `vgpu-refused` with errno, resource manager code and the
+    kernel's lines.
     """
     uuid, type_id = mdev.check_uuid(step.uuid), mdev.check_type(step.type_id)
     wanted = f"{step.parent} {type_id}"
@@ -43,6 +45,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
                 errno="EEXIST",
                 hint="delete it first, or use another UUID",
             )
+        require_named(step.parent, type_id, step.profile, mdev.read_names(host, step.parent))
         return _ensure_params(host, step, before, dry_run=dry_run)
     folder = mdev.types_folder(step.parent)
     if type_id not in (host.listdir_optional(folder) or ()):
@@ -52,6 +55,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
             path=folder,
             hint="run `vgpuctl inspect-host` to see the types of this host",
         )
+    require_named(step.parent, type_id, step.profile, mdev.read_names(host, step.parent))
     if dry_run:
         _check_available(host, step.parent, type_id)
         return Change(step.op, uuid, None, vgpu_params.with_params(wanted, step.params), changed=True)

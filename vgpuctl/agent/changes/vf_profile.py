@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from vgpuctl.agent.changes import letting_go, vgpu_params
 from vgpuctl.agent.changes.refusal import vgpu_refused
+from vgpuctl.agent.changes.vgpu_type import require_named
 from vgpuctl.agent.facts import pci, vf_profile
 from vgpuctl.agent.facts import vgpu_params as facts_of_params
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
@@ -22,7 +23,8 @@ def ensure(host: Host, step: SetVfProfile, *, dry_run: bool) -> Change:
     Its parameters follow where they are wanted, and are cleared with the type.
 
     Raises Problem: `no-vgpu-interface` when the VF has no such file, `held` while a process has it open,
-    `type-not-creatable` (dry run), `vgpu-refused` with errno, resource manager code and the kernel's lines.
+    `type-not-creatable` (dry run), `type-differs`, `vgpu-refused` with errno, resource manager code and the kernel's
+    lines.
     """
     address, wanted = step.address, vf_profile.check_type(step.type_id)
     pci.require(host, address)
@@ -43,6 +45,8 @@ def ensure(host: Host, step: SetVfProfile, *, dry_run: bool) -> Change:
     found = vgpu_params.with_params(before, facts_of_params.read(host, pci.folder(address)) if params else None)
     change = Change(step.op, address, found, vgpu_params.with_params(wanted, params), changed=True)
     what = f"the vGPU on VF {address}"
+    if before == NO_TYPE:
+        require_named(address, wanted, step.profile, vf_profile.read_creatable(host, address))
     if dry_run:
         if before == NO_TYPE:
             _check_creatable(host, address, wanted)
@@ -52,6 +56,7 @@ def ensure(host: Host, step: SetVfProfile, *, dry_run: bool) -> Change:
         return change
     if before != NO_TYPE:
         _clear(host, address)
+        require_named(address, wanted, step.profile, vf_profile.read_creatable(host, address))
     if wanted != NO_TYPE:
         with host.kernel_log() as log:
             try:

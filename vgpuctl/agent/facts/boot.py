@@ -4,7 +4,7 @@
 import hashlib
 import json
 import re
-from typing import Optional
+from typing import Optional, Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
@@ -22,14 +22,24 @@ def read(host: Host) -> Optional[BootFacts]:
         return None
     is_enabled = all(host.disk_link(path) is not None for path in wire.UNIT_LINKS)
     result = host.read_optional(wire.RESULT)
-    facts = BootFacts(digest(text), is_enabled, missing_python=_missing_python(host))
+    facts = BootFacts(digest(text), is_enabled, missing_python=_missing_python(host), unnamed=_unnamed(host))
     if result is None:
         return facts
     try:
         told = from_json(BootFacts, {"manifest": facts.manifest, "is_enabled": is_enabled, **json.loads(result)})
     except (WireError, ValueError) as error:
         return replace(facts, problems=(f"{wire.RESULT} cannot be read: {error}",))
-    return replace(told, missing_python=facts.missing_python)
+    return replace(told, missing_python=facts.missing_python, unnamed=facts.unnamed)
+
+
+def _unnamed(host: Host) -> Tuple[str, ...]:
+    """Return the devices of shares whose type has no name. Of a file that cannot be read the result says so."""
+    try:
+        content = json.loads(host.read_optional(wire.SHARES) or "{}")
+        devices = {step.get("uuid") or step["address"] for step in (one["step"] for one in content.get("steps", ()))}
+        return tuple(sorted(devices - set(content.get("profiles", ()))))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
 
 
 def _missing_python(host: Host) -> Optional[str]:

@@ -293,6 +293,7 @@ class _GpuReader:
                 each.framebuffer_mib or (known.framebuffer_mib if known else None),
                 each.max_instances or (known.max_instances if known else None),
                 each.display,
+                is_sure=each.full_name != each.type_id,
             )
         return found
 

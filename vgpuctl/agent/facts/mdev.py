@@ -104,6 +104,13 @@ def read_types(host: Host, parent: str, note: Note) -> List[OfferedType]:
     return found
 
 
+def read_names(host: Host, parent: str) -> Dict[str, str]:
+    """Return {type id: name as the driver prints it} of a parent's types that have one."""
+    folder = types_folder(parent)
+    names = {type_id: host.read_optional(f"{folder}/{type_id}/name") for type_id in host.listdir_optional(folder) or ()}
+    return {type_id: name for type_id, name in names.items() if name}
+
+
 def read_available(host: Host, parent: str, note: Note) -> Dict[str, int]:
     """Return {type id: available instances} of a parent, without the texts that are alike on all VFs of a GPU.
 

@@ -33,6 +33,16 @@ def read_type_of_function(host: Host, function: str) -> Optional[str]:
     return vf_profile.read_set(host, function) if vf_profile.is_offered(host, function) else None
 
 
+def read_type_names(host: Host, function: str) -> Dict[str, str]:
+    """Return {type id: name as the driver prints it} of what the driver offers on a function now.
+
+    Of a VF that carries a type itself, or whose card is full, it names nothing. Raises Problem.
+    """
+    if vf_profile.is_offered(host, function):
+        return vf_profile.read_creatable(host, function)
+    return mdev.read_names(host, function)
+
+
 def read_offered(
     host: Host,
     address: str,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's vendor-specific VFIO (reference 4): the type set on a VF, and the types it can still take."""
 
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence, Set
 
 from vgpuctl.agent.facts import mdev, pci, vgpu_types
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.facts import VgpuType, VirtualFunction
+from vgpuctl.agent.wire.facts import VgpuType, VirtualFunction, unnamed
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 NO_TYPE = "0"
@@ -84,13 +84,15 @@ def read_types(
                 text = _read_list(host, vf.address)
                 lists[text] = lists.get(text, 0) + vgpu_types.is_free(vf)
     listed: Dict[str, int] = {}
+    told: Set[str] = set()
     for text, count in lists.items():
         for type_id, name in _creatable(text).items():
             names[type_id] = name
+            told.add(type_id)
             if count:
                 listed[type_id] = listed.get(type_id, 0) + count
     for type_id in used:
-        names.setdefault(type_id, f"type {type_id}")
+        names.setdefault(type_id, unnamed(type_id))
     types = []
     for type_id in sorted(names, key=int):
         known = described.get(type_id)
@@ -104,6 +106,7 @@ def read_types(
                 known.max_instances if known else None,
                 0,
                 display=known.display if known else None,
+                is_guessed=type_id not in told and known is not None and not known.is_sure,
             )
         )
     return vgpu_types.with_creatable(types, listed, used, memory_mib, rooms)

@@ -18,17 +18,26 @@ _MEMORY_STEP_MIB = 4096
 
 @dataclass(frozen=True)
 class Description:
-    """Facts of a type from another source than the device's own folder."""
+    """Facts of a type from another source than the device's own folder.
+
+    is_sure: the driver that runs says so, through NVML; vgpuConfig.xml may be of a driver that was installed since.
+    """
 
     full_name: str
     framebuffer_mib: Optional[int]
     max_instances: Optional[int]
     display: Optional[DisplayLimits] = None
+    is_sure: bool = False
 
 
 def short_name(full_name: str) -> str:
     """Return a type's name without the vendor's prefix."""
     return _VENDOR_PREFIX.sub("", full_name)
+
+
+def is_named(full_name: str, profile: str) -> bool:
+    """Tell whether a host's name of a type means a short one; some boards print their own name before the type's."""
+    return short_name(full_name) == profile or full_name.endswith(f" {profile}")
 
 
 def size_of_name(name: str) -> Optional[int]:

@@ -67,6 +67,8 @@ class BootFacts:
     is_enabled: systemd's links lead to the unit. restored_boot_id: of the boot that the result is of, None where there
     is none. restored_manifest: the sha256 that was restored. problems: sentences. shares: devices that were made again.
     missing_python: the interpreter that the unit names, where that is not on the host any more.
+    unnamed: devices of the installed shares whose type is recorded by its id alone, which another driver may give to
+    another type.
     """
 
     manifest: str
@@ -76,3 +78,4 @@ class BootFacts:
     problems: Tuple[str, ...] = ()
     shares: Tuple[str, ...] = ()
     missing_python: Optional[str] = None
+    unnamed: Tuple[str, ...] = ()

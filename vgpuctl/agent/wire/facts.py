@@ -54,10 +54,13 @@ class VgpuType:
     """A vGPU type one GPU offers, now.
 
     type_id: what is written on this host: the mdev type's folder (`nvidia-558`) or the decimal id (`558`).
-    name: the short profile name without vendor prefix (`A40-2Q`); full_name as the host prints it.
+    name: the short profile name without vendor prefix (`A40-2Q`); full_name as the host prints it. Of a type that is in
+    use and that nothing names, both say its id.
     creatable: how many more can be created on the whole GPU at this moment (reference 2.2).
     creatable_starts: in mixed-size mode, where one can begin at this moment, taking placement_size each (reference
     3.3); None in other modes, and where the driver does not tell. display: None where the host does not tell it.
+    is_guessed: True if the name stands in vgpuConfig.xml alone, which may be of a driver that was installed since the
+    running one was loaded.
     """
 
     type_id: str
@@ -69,6 +72,17 @@ class VgpuType:
     creatable_starts: Optional[Tuple[int, ...]] = None
     placement_size: int = 0
     display: Optional[DisplayLimits] = None
+    is_guessed: bool = False
+
+    @property
+    def is_named(self) -> bool:
+        """Tell whether the driver that runs says the type's name; else it can only be told apart by its id."""
+        return not self.is_guessed and self.name not in (self.type_id, unnamed(self.type_id))
+
+
+def unnamed(type_id: str) -> str:
+    """Return what stands for the name of a type that nothing on the host names."""
+    return f"type {type_id}"
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,8 @@ class ProblemCode(str, Enum):
     # vGPUs
     TYPE_NOT_OFFERED = "type-not-offered"
     """The parent does not offer this mdev type."""
+    TYPE_DIFFERS = "type-differs"
+    """The driver gives this id to another vGPU type than the one that is meant."""
     TYPE_NOT_CREATABLE = "type-not-creatable"
     """The VF cannot take this vGPU type now."""
     NO_VGPU_INTERFACE = "no-vgpu-interface"

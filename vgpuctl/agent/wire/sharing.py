@@ -33,14 +33,17 @@ class CreateMdev:
 
     params: the text of its `vgpu_params` (reference 2.3), written after it is made; empty for none, None to leave what
     is there. A device whose parameters are refused is removed again.
+    profile: the type's short name, `A40-8Q`. It says what is meant: ids are the driver's, and may be others after its
+    update (reference 3.5). None of a step from before it was recorded.
     """
 
     op: ClassVar[str] = "mdev.create"
-    since: ClassVar[Tuple[str, ...]] = ("params",)
+    since: ClassVar[Tuple[str, ...]] = ("params", "profile")
     parent: str
     type_id: str
     uuid: str
     params: Optional[str] = None
+    profile: Optional[str] = None
 
     @property
     def device(self) -> str:
@@ -86,13 +89,15 @@ class SetVfProfile:
     """Write a decimal vGPU type id to a VF's current_vgpu_type; "0" removes the vGPU (with retries).
 
     params: as for CreateMdev; a vGPU that is removed loses them, and a new one never has those of the last.
+    profile: as for CreateMdev; None where the vGPU is removed.
     """
 
     op: ClassVar[str] = "vf-profile.set"
-    since: ClassVar[Tuple[str, ...]] = ("params",)
+    since: ClassVar[Tuple[str, ...]] = ("params", "profile")
     address: str
     type_id: str
     params: Optional[str] = None
+    profile: Optional[str] = None
 
     @property
     def device(self) -> str:
@@ -113,3 +118,4 @@ class SetVfProfile:
 MakeVgpu = Union[CreateMdev, SetVfProfile]
 VgpuStep = Union[CreateMdev, DeleteMdev, SetVfProfile]
 VGPU_STEPS = (CreateMdev, DeleteMdev, SetVfProfile)
+TYPED_STEPS = (CreateMdev, SetVfProfile)

@@ -68,6 +68,10 @@ class EventKind(enum.StrEnum):
 
     LEASE_RESERVED = "lease-reserved", "A share of a GPU was promised to a VM."
     LEASE_MOVED = "lease-moved", "A VM has another device than was promised."
+    LEASE_RENUMBERED = (
+        "lease-renumbered",
+        "The driver of a host gives the vGPU type of a VM's share another id; the type is the same by its name.",
+    )
     LEASE_RELEASED = "lease-released", "A share of a VM is free again."
     SHARE_CHECKED = (
         "share-checked",

@@ -20,6 +20,7 @@ from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.node_config.labels import label_value, nvlink_domain
 from vgpuctl.sharing.kinds import existing_vgpus, offers_card
+from vgpuctl.sharing.type_names import numbered_now
 
 DRIVER = "vgpuctl.io"
 MOST_DEVICES = 64
@@ -232,7 +233,7 @@ def _equal_space(gpu: Gpu, held: Sequence[Share], prefix: str) -> _Space:
 def _in_use(gpu: Gpu, held: Sequence[Share]) -> dict[str, str]:
     """The types of the vGPUs on a GPU by their device, of VMs of vgpuctl and of others."""
     there = {vgpu.device: vgpu.type_id or "" for vgpu in existing_vgpus(gpu)}
-    return there | {share.device: share.type_id or "" for share in held}
+    return there | {share.device: numbered_now(share, gpu).type_id or "" for share in held}
 
 
 def _placement_size(board: catalog.Board, one: VgpuType) -> int | None:
@@ -241,7 +242,8 @@ def _placement_size(board: catalog.Board, one: VgpuType) -> int | None:
 
 
 def _size_of(board: catalog.Board, gpu: Gpu, share: Share) -> int | None:
-    there = next((one for one in gpu.types if one.type_id == share.type_id), None)
+    now = numbered_now(share, gpu)
+    there = next((one for one in gpu.types if one.type_id == now.type_id), None)
     if there is not None:
         return _placement_size(board, there)
     known = catalog.type_by_name(board, share.profile)

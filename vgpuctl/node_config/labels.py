@@ -18,6 +18,7 @@ from vgpuctl.model import place_labels
 from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.node_pool import GpuSharing, NodePool
+from vgpuctl.sharing.type_names import numbered_now
 
 GPU_LABEL = "vgpuctl.io/gpu"
 """On every node with a GPU and on no other: the label by which the cluster-autoscaler waits for device plugins."""
@@ -219,5 +220,6 @@ def _percent(share: Share, gpu: Gpu | None) -> int | None:
         return 100
     if gpu.scheduler is None or gpu.scheduler.policy != _FIXED_SHARE:
         return None
-    most = next((one.max_instances for one in gpu.types if one.type_id == share.type_id), None)
+    now = numbered_now(share, gpu)
+    most = next((one.max_instances for one in gpu.types if one.type_id == now.type_id), None)
     return None if not most else 100 // most

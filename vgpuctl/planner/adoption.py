@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
 from vgpuctl.model.layout import (
     GpuLayout,
@@ -24,6 +23,7 @@ from vgpuctl.model.layout import (
 )
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.shares import name_of
 from vgpuctl.planner.layout.work import NVIDIA
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, parts_of
 from vgpuctl.sharing.bound_by_libvirt import VFIO_PCI
@@ -136,11 +136,10 @@ def _with_compute(found: Sequence[GpuInstance]) -> tuple[WantedInstance, ...]:
 
 def _shares(gpu: Gpu, made: Collection[str]) -> tuple[tuple[str, int], ...]:
     """The types of idle shares, each with all of its vGPUs: one that exists counts, whoever uses it."""
-    names = {one.type_id: catalog.short_name(one.name) for one in gpu.types}
-    vgpus = existing_vgpus(gpu)
-    counts = Counter(vgpu.type_id for vgpu in vgpus)
-    idle = {vgpu.type_id for vgpu in vgpus if vgpu.vfio_device in made}
-    return tuple(sorted((names[one], counts[one]) for one in idle if one in names))
+    named = [(name_of(vgpu, gpu), vgpu) for vgpu in existing_vgpus(gpu) if vgpu.type_id is not None]
+    counts = Counter(name for name, _ in named)
+    idle = {name for name, vgpu in named if vgpu.vfio_device in made and name != vgpu.type_id}
+    return tuple(sorted((name, counts[name]) for name in idle))
 
 
 def _scheduler(gpu: Gpu) -> SchedulerLayout | None:

@@ -15,6 +15,7 @@ from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.sharing.params import params_on
 from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.share_on_host import is_unread
+from vgpuctl.sharing.type_names import numbered_now
 
 
 def check_share(wanted: Share, facts: HostFacts, rules: HostRules = NO_RULES) -> str | None:
@@ -76,6 +77,12 @@ def params_of(held: Share, facts: HostFacts, rules: HostRules, own: VgpuParams) 
     """The parameters of a VM's share: of the layout of its GPU, and the VM's own in place of equal names."""
     gpu = gpu_at(facts, held.gpu)
     return own if gpu is None else params_on(declared_of(gpu, facts.gpus, rules.declared), own)
+
+
+def as_numbered_now(share: Share, facts: HostFacts) -> Share:
+    """The share with the id that the host's driver gives its type now: it was placed by facts that may be older."""
+    gpu = gpu_at(facts, share.gpu)
+    return share if gpu is None else numbered_now(share, gpu)
 
 
 def with_first_drivers(share: Share, facts: HostFacts) -> Share:

@@ -19,6 +19,7 @@ from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, live_gpu
 from vgpuctl.sharing.offer import Refusal
+from vgpuctl.sharing.type_names import likely_name
 from vgpuctl.sharing.whole_card import find_obstacle
 
 
@@ -136,17 +137,14 @@ def _promised(share: Share) -> HeldVgpu:
 def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgpu:
     if type_id is None:
         return HeldVgpu(None, None, seen=True)
-    known = catalog.type_by_id(board, type_id) if board else None
-    offered = next((one for one in gpu.types if _number(one.type_id) == _number(type_id)), None)
+    offered = next((one for one in gpu.types if one.type_id == type_id), None)
     if offered is not None and offered.framebuffer_mib is not None:
         return HeldVgpu(catalog.short_name(offered.name), offered.framebuffer_mib, seen=True)
+    name = likely_name(gpu, type_id)
+    known = catalog.type_by_name(board, name) if board is not None and name is not None else None
     if known is not None:
         return HeldVgpu(known.name, known.fb_mib, seen=True)
     return HeldVgpu(offered.name if offered else None, None, seen=True)
-
-
-def _number(type_id: str) -> str:
-    return type_id.removeprefix("nvidia-")
 
 
 def _name(lease: Lease) -> str:

@@ -10,12 +10,10 @@ from vgpuctl.sharing.occupancy import LiveGpu, describe_holders, vf_at
 
 
 def type_surprise(share: Share, gpu: Gpu) -> str | None:
-    """Why the type cannot be created now: it is gone, its id is another (drivers differ), or none is left."""
+    """Why the type cannot be created now: it is gone, or none is left."""
     offered = next((one for one in gpu.types if short_name(one.name) == share.profile), None)
     if offered is None:
         return f"GPU {gpu.address} does not offer {share.profile} now"
-    if offered.type_id != share.type_id:
-        return f"{share.profile} is type {offered.type_id} now, not {share.type_id}"
     if gpu.holders:
         return f"GPU {gpu.address} is held by {describe_holders(gpu.holders)}"
     if offered.creatable < 1:

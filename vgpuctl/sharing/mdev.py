@@ -16,6 +16,7 @@ from vgpuctl.model.lease import Share
 from vgpuctl.sharing.kind import GuestDevice, HandedAs, VgpuKind
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.plan import Plan
+from vgpuctl.sharing.type_names import describe_type, has_type_of, names_on
 from vgpuctl.sharing.vgpu import Vgpu
 
 
@@ -37,10 +38,19 @@ class MediatedDevice(Vgpu):
 
     def existing(self, gpu: Gpu) -> list[ExistingVgpu]:
         """The mdevs on the PF, or those on VFs; a VF may name one that could not be read."""
+        mdevs = [mdev for mdev in gpu.mdevs if (mdev.parent != gpu.address) is self.is_on_vf]
+        names = names_on(gpu) if mdevs else {}
         found = [
-            ExistingVgpu(gpu.address, self.sharing, mdev.parent, mdev.type_id, mdev.uuid, mdev.vgpu_params)
-            for mdev in gpu.mdevs
-            if (mdev.parent != gpu.address) is self.is_on_vf
+            ExistingVgpu(
+                gpu.address,
+                self.sharing,
+                mdev.parent,
+                mdev.type_id,
+                mdev.uuid,
+                mdev.vgpu_params,
+                names.get(mdev.type_id),
+            )
+            for mdev in mdevs
         ]
         if self.is_on_vf:
             read = {mdev.uuid for mdev in gpu.mdevs}
@@ -64,9 +74,9 @@ class MediatedDevice(Vgpu):
         """Its own UUID on the right parent is fine: an earlier run made it."""
         for existing in live.vgpus:
             if existing.mdev_uuid is not None and existing.mdev_uuid == share.mdev_uuid:
-                if (existing.function, existing.type_id) == (share.function, share.type_id):
+                if existing.function == share.function and has_type_of(existing, share):
                     return None
-                return f"mdev {share.mdev_uuid} exists already, of type {existing.type_id} on {existing.function}"
+                return f"mdev {share.mdev_uuid} exists already, {describe_type(existing)} on {existing.function}"
         return super().check(share, live)
 
     def release(self, held: Share, gpu: Gpu | None) -> Plan:
@@ -84,7 +94,7 @@ class MediatedDevice(Vgpu):
         """Create the mdev. Raises ValueError for one without UUID or type."""
         if vgpu.mdev_uuid is None or vgpu.type_id is None:
             raise ValueError(f"the mdev on {vgpu.function} has no UUID or no type id")
-        return CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid, vgpu.params or None)
+        return CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid, vgpu.params or None, vgpu.profile)
 
     def remove(self, vgpu: ExistingVgpu) -> VgpuStep:
         """Delete the mdev."""

@@ -13,7 +13,8 @@ from vgpuctl.model.lease import OnFunction
 class ExistingVgpu(OnFunction):
     """One vGPU found on a host. function: the PF for an mdev on the PF, else the VF. type_id None: not readable.
 
-    params: the text of its parameters as read, or as wanted; None where it has none.
+    params: the text of its parameters as read, or as wanted; None where it has none. profile: the short name of its
+    type as the driver that runs tells it, or as wanted; None where it does not tell.
     """
 
     gpu: str
@@ -22,6 +23,7 @@ class ExistingVgpu(OnFunction):
     type_id: str | None
     mdev_uuid: str | None = None
     params: str | None = field(default=None, compare=False)
+    profile: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.kinds import existing_vgpus, kind_of
 from vgpuctl.sharing.matching import can_be_of
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
+from vgpuctl.sharing.type_names import has_type_of
 
 
 def holders_of(facts: HostFacts, share: Share) -> Sequence[Holder] | None:
-    """The processes that hold a share's device; None where the host has no such device."""
+    """The processes that hold a share's device; None where the host has no such device, or one of another type."""
     for gpu in facts.gpus:
         if share.mdev_uuid is not None:
             for mdev in gpu.mdevs:
-                if mdev.uuid == share.mdev_uuid:
+                if mdev.uuid == share.mdev_uuid and _is_made(gpu, share):
                     return mdev.holders
         elif share.function == gpu.address:
             return gpu.holders
@@ -61,7 +62,7 @@ def is_unread(facts: HostFacts, held: Share) -> bool:
 
 
 def _is_made(gpu: Gpu, share: Share) -> bool:
-    """True if a VF carries the share's vGPU; a plain VF carries none."""
+    """True if a VF or an mdev is the share's vGPU, of the type that was promised; a plain VF is none."""
     if share.type_id is None:
         return True
-    return any((one.function, one.type_id) == (share.function, share.type_id) for one in existing_vgpus(gpu))
+    return any(one.vfio_device == share.vfio_device and has_type_of(one, share) for one in existing_vgpus(gpu))

@@ -17,6 +17,7 @@ from vgpuctl.sharing.kind import GuestDevice, HandedAs, VgpuKind
 from vgpuctl.sharing.occupancy import ExistingVgpu, vf_at
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.plan import Plan
+from vgpuctl.sharing.type_names import describe_type, has_type_of, names_on
 from vgpuctl.sharing.vgpu import Vgpu
 
 _NO_TYPE = "0"
@@ -49,12 +50,18 @@ class VfProfile(Vgpu):
 
     def existing(self, gpu: Gpu) -> list[ExistingVgpu]:
         """The types that are set on VFs."""
+        carrying = [function for function in gpu.vfs if function.mdev_uuid is None and _has_type(function)]
+        names = names_on(gpu) if carrying else {}
         return [
             ExistingVgpu(
-                gpu.address, self.sharing, function.address, function.current_type, params=function.vgpu_params
+                gpu.address,
+                self.sharing,
+                function.address,
+                function.current_type,
+                params=function.vgpu_params,
+                profile=names.get(function.current_type or ""),
             )
-            for function in gpu.vfs
-            if function.mdev_uuid is None and _has_type(function)
+            for function in carrying
         ]
 
     def freed(self, gpu: Gpu, given_back: Sequence[Share]) -> Gpu:
@@ -73,9 +80,10 @@ class VfProfile(Vgpu):
                 return Plan(summary=(f"nothing to release: VF {held.function} does not exist",))
             if not _has_type(function):
                 return Plan(summary=(f"nothing to release: VF {held.function} carries no vGPU",))
-            if function.current_type != held.type_id:
-                found = f"type {function.current_type}, not {held.type_id}"
-                return Plan(summary=(f"VF {held.function} is left as it is: it carries {found}",))
+            (found,) = (one for one in self.existing(gpu) if one.function == held.function)
+            if not has_type_of(found, held):
+                surprise = f"it carries {describe_type(found)}, not {held.profile}"
+                return Plan(summary=(f"VF {held.function} is left as it is: {surprise}",))
         return Plan(
             steps=(SetVfProfile(held.function, _NO_TYPE),),
             summary=(f"take vGPU {held.profile} from VF {held.function}",),
@@ -85,7 +93,7 @@ class VfProfile(Vgpu):
         """Set the type. Raises ValueError for a vGPU without type."""
         if vgpu.type_id is None:
             raise ValueError(f"the vGPU on VF {vgpu.function} has no type id")
-        return SetVfProfile(vgpu.function, vgpu.type_id, vgpu.params or None)
+        return SetVfProfile(vgpu.function, vgpu.type_id, vgpu.params or None, vgpu.profile)
 
     def remove(self, vgpu: ExistingVgpu) -> VgpuStep:
         """Set the type that means none."""

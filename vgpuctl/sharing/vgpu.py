@@ -27,6 +27,7 @@ from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.params import params_on, refuse_params
 from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.refusals import can_do_vgpu, declared_otherwise, numa_node, refuse_unusable
+from vgpuctl.sharing.type_names import describe_type, has_type_of, likely_name, numbered_now, refuse_type_gone
 from vgpuctl.sharing.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
 from vgpuctl.sharing.virtual_functions import free_vgpu_function, next_free
 
@@ -57,6 +58,10 @@ class Vgpu(ABC):
     @abstractmethod
     def remove(self, vgpu: ExistingVgpu) -> VgpuStep:
         """The step that removes the vGPU."""
+
+    @abstractmethod
+    def removal_by_hand(self, vgpu: ExistingVgpu) -> str:
+        """Say how an operator removes the vGPU without vgpuctl."""
 
     @abstractmethod
     def describe_make(self, vgpu: ExistingVgpu, profile: str) -> str:
@@ -147,12 +152,20 @@ class Vgpu(ABC):
 
         Where a reboot has taken it, its VF may carry another one by now, and a MIG instance may be missing.
         """
-        if any((one.vfio_device, one.type_id) == (held.vfio_device, held.type_id) for one in live.vgpus):
+        own = next((one for one in live.vgpus if one.vfio_device == held.vfio_device), None)
+        if own is not None and has_type_of(own, held):
             return None
-        other = next((one for one in live.vgpus if self.is_on_vf and one.function == held.function), None)
+        other = own or next((one for one in live.vgpus if self.is_on_vf and one.function == held.function), None)
         if other is not None:
-            return f"its VF {held.function} carries a vGPU of type {other.type_id} now, which is not the VM's"
-        return instance_surprise(held, live.gpu)
+            where = f"its VF {held.function}" if self.is_on_vf else f"its mdev {held.mdev_uuid}"
+            return (
+                f"{where} carries {describe_type(other)} now, which is not the VM's {held.profile}; "
+                f"if it is nobody's: {self.removal_by_hand(other)}"
+            )
+        surprise = instance_surprise(held, live.gpu)
+        if surprise is None and (gone := refuse_type_gone(held, live.gpu)) is not None:
+            surprise = f"{gone}; `vgpuctl resize-vm --gpu` gives the VM another"
+        return surprise
 
     def with_first_drivers(self, share: Share, gpu: Gpu) -> Share:
         """The function stays on its driver."""
@@ -172,7 +185,10 @@ class Vgpu(ABC):
         """
         if share.type_id is None:
             raise ValueError(f"the share {share.profile} on {share.function} has no type id")
-        vgpu = ExistingVgpu(share.gpu, share.sharing, share.function, share.type_id, share.mdev_uuid)
+        share = numbered_now(share, gpu)
+        vgpu = ExistingVgpu(
+            share.gpu, share.sharing, share.function, share.type_id, share.mdev_uuid, profile=share.profile
+        )
         found = next((one for one in self.existing(gpu) if one == vgpu), None)
         step = self.make(vgpu if params is None else replace(vgpu, params=params_text(params)))
         if params == () and found is not None and found.params:
@@ -222,9 +238,7 @@ class Vgpu(ABC):
             return f"its mdev {vgpu.mdev_uuid} does not exist"
         offered = next((one for one in gpu.types if one.type_id == vgpu.type_id), None)
         board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
-        name = catalog.short_name(offered.name) if offered is not None else None
-        if name is None and board is not None and (by_id := catalog.type_by_id(board, vgpu.type_id)) is not None:
-            name = by_id.name
+        name = likely_name(gpu, vgpu.type_id)
         if name is None:
             return f"the type {vgpu.type_id} of {vgpu.vfio_device} is not known"
         known = catalog.type_by_name(board, name) if board is not None else None

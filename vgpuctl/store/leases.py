@@ -86,12 +86,16 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
         row = self._lease_row(lease_id)
         if row.state == LeaseState.GONE.value:
             raise ConcurrentChange(f"the lease of {row.device} on host {row.host} is gone")
+        before = _lease(row)
         if share.device != row.device:
             self._count_change(row.host)
-            before_move, after_move = (_values(one, LeaseState(row.state)) for one in (_lease(row).share, share))
-            self._note_lease(EventKind.LEASE_MOVED, _lease(row), before=before_move, after=after_move)
+            before_move, after_move = (_values(one, before.state) for one in (before.share, share))
+            self._note_lease(EventKind.LEASE_MOVED, before, before=before_move, after=after_move)
+        elif share.profile == before.share.profile and share.type_id != before.share.type_id:
+            before_ids, after_ids = ({"profile": one.profile, "type": one.type_id} for one in (before.share, share))
+            self._note_lease(EventKind.LEASE_RENUMBERED, before, before=before_ids, after=after_ids)
         self._change_lease(row, device=share.device, share=codec.encode(share), share_version=codec.SHARE_VERSION)
-        if share.gpu != (before := _lease(row)).share.gpu or share.profile != before.share.profile:
+        if share.gpu != before.share.gpu or share.profile != before.share.profile:
             self._end_interval(row.id, self._clock())
             self._follow(replace(before, share=share), before.state)
 

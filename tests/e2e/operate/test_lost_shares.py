@@ -135,7 +135,7 @@ def test_a_vf_that_somebody_else_took_is_named_and_left_alone(operator: Operator
         state.vgpus.append(Vgpu(PROFILES, mine.function, mine.type_id - 1, 0))
     taken = devices(machine)
     assert lost(operator, "--refresh") == {"on-profiles"}
-    reason = f"its VF {mine.function} carries a vGPU of type {mine.type_id - 1} now, which is not the VM's"
+    reason = f"its VF {mine.function} carries A40-6Q (type {mine.type_id - 1}) now, which is not the VM's"
     done = operator.run("repair", "--json")
     ((row,), code) = json.loads(done.out), done.code
     assert code == 10 and row["host"] == HOST

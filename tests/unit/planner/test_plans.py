@@ -50,16 +50,21 @@ def on_vf(name: str) -> EmulatedGpu:
         (
             "T4-4Q",
             t4_host(),
-            [CreateMdev("0000:3b:00.0", "nvidia-232", UUID)],
+            [CreateMdev("0000:3b:00.0", "nvidia-232", UUID, profile="T4-4Q")],
             [DeleteMdev(UUID)],
         ),
         (
             "A40-8Q",
             a40_host(sharing="mdev-vf"),
-            [CreateMdev("0000:41:00.4", "nvidia-562", UUID)],
+            [CreateMdev("0000:41:00.4", "nvidia-562", UUID, profile="A40-8Q")],
             [DeleteMdev(UUID)],
         ),
-        ("A40-8Q", a40_host(), [SetVfProfile("0000:41:00.4", "562")], [SetVfProfile("0000:41:00.4", "0")]),
+        (
+            "A40-8Q",
+            a40_host(),
+            [SetVfProfile("0000:41:00.4", "562", profile="A40-8Q")],
+            [SetVfProfile("0000:41:00.4", "0")],
+        ),
         (
             "passthrough",
             passthrough_host(),
@@ -83,7 +88,8 @@ def test_a_share_kept_over_a_reboot_gets_its_vfs_back_first(text: str) -> None:
     kept = share_of(text, a40_host())
     after_reboot = host_facts([replace(a40_host().facts.gpus[0], vfs=(), types=())])
     plan = plan_share(kept, after_reboot)
-    assert plan.steps == (SetVirtualFunctions("0000:41:00.0", 32), SetVfProfile(kept.function, kept.type_id or ""))
+    again = SetVfProfile(kept.function, kept.type_id or "", profile=kept.profile)
+    assert plan.steps == (SetVirtualFunctions("0000:41:00.0", 32), again)
     assert plan.undo == (SetVfProfile(kept.function, "0"),)
 
 

@@ -20,6 +20,7 @@ class CheckId(str, Enum):
     MIG_WITHOUT_INSTANCE = "mig-without-instance"
     SIZE_CONFLICT = "size-conflict"
     STALE_VGPU = "stale-vgpu"
+    VGPU_TYPE = "vgpu-type"
     MIXED_SIZE_LOST = "mixed-size-lost"
     FABRIC = "fabric"
     MEMORY_MAP = "memory-map"

@@ -20,6 +20,7 @@ from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VgpuLayout
 from vgpuctl.planner.layout.shares import share_uuid
 from vgpuctl.sharing.kinds import vgpu_kind_on
 from vgpuctl.sharing.matching import entries_for
+from vgpuctl.sharing.type_names import likely_name
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.value import Value
 from vgpuctl.trusted_files import NAMED
@@ -53,7 +54,7 @@ def import_mdevctl(path: Path, facts: HostFacts, left: Left) -> HostLayout:
         elif attributes:
             left.out(f"{fields['attrs'].origin}: {identity} has attributes, which a layout cannot say")
         else:
-            name = _name_of(gpu, type_id)
+            name = likely_name(gpu, type_id)
             if name is None:
                 raise fields["mdev_type"].refuse(f"is {type_id!r}, which {gpu.address} does not offer")
             if catalog.is_mig_backed(name):
@@ -136,15 +137,6 @@ def _check_uuid(value: Value, identity: str) -> None:
         uuids.UUID(identity)
     except ValueError as exc:
         raise value.refuse(f"is called {identity!r}, not by a UUID") from exc
-
-
-def _name_of(gpu: Gpu, type_id: str) -> str | None:
-    for offered in gpu.types:
-        if offered.type_id == type_id:
-            return short_name(offered.name)
-    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
-    known = catalog.type_by_id(board, type_id) if board is not None else None
-    return known.name if known is not None else None
 
 
 def _reason_against(gpu: Gpu, entry: GpuLayout) -> str | None:

@@ -124,6 +124,10 @@ def boot_contract(seen: Examined) -> Iterator[Finding]:
         read = f"{UNIT_NAME} starts {boot.missing_python}, which is not on the host any more"
         fix = "`vgpuctl apply-hosts` names the present one; a distribution upgrade can remove the old one"
         yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, fix)
+    if boot.unnamed:
+        read = f"{UNIT_NAME} knows the vGPU type of {', '.join(boot.unnamed)} by its id alone"
+        fix = "`vgpuctl apply-hosts` writes the names too; an update of the driver may give the ids to other types"
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.WARNING, HOST, read, fix)
     if not boot.is_enabled:
         read = f"{UNIT_NAME} is not enabled"
         yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, "`vgpuctl apply-hosts` enables it")

@@ -12,7 +12,8 @@ from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
 from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of
-from vgpuctl.sharing.occupancy import ExistingVgpu
+from vgpuctl.sharing.occupancy import ExistingVgpu, gpu_at
+from vgpuctl.sharing.type_names import describe_type, other_type, refuse_type_gone
 
 
 def mig_without_instance(seen: Examined) -> Iterator[Finding]:
@@ -59,9 +60,30 @@ def stale_vgpu(seen: Examined) -> Iterator[Finding]:
             is_named = vgpu.names & (leased | defined)
             if is_named or device in seen.made or _holders(gpu, vgpu):
                 continue
-            read = f"{device} has type {vgpu.type_id or 'unknown'}, no process holds it and no lease names it"
+            read = f"{device} carries {describe_type(vgpu)}, no process holds it and no lease names it"
             fix = f"if it is nobody's: {vgpu_kind_of(vgpu).removal_by_hand(vgpu)}"
             yield Finding(CheckId.STALE_VGPU, Severity.WARNING, gpu.address, read, fix)
+
+
+def vgpu_type(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: a VM's vGPU is of another type than it was promised, or the driver has no such type any more.
+
+    Ids of types are the driver's, and an update may give them to others (reference 3.5).
+    """
+    for lease in seen.leases:
+        share, gpu = lease.share, gpu_at(seen.facts, lease.share.gpu)
+        if gpu is None or share.type_id is None or not lease.state.is_attached():
+            continue
+        whose = f"VM {lease.vm_name} of {lease.tenant}"
+        own = next((one for one in existing_vgpus(gpu) if one.vfio_device == share.vfio_device), None)
+        wrong = None if own is None else other_type(share, own)
+        if own is not None and wrong is not None:
+            fix = f"stop the VM, {vgpu_kind_of(own).removal_by_hand(own)}, then start-vm makes {share.profile}"
+            yield Finding(CheckId.VGPU_TYPE, Severity.ERROR, gpu.address, f"{wrong}, which {whose} was promised", fix)
+        elif own is None and (gone := refuse_type_gone(share, gpu)) is not None:
+            name = f"{lease.tenant}/{lease.vm_name}"
+            fix = f"`vgpuctl resize-vm {name} --gpu TYPE`; `vgpuctl list-profiles` has the types"
+            yield Finding(CheckId.VGPU_TYPE, Severity.ERROR, gpu.address, f"{gone}; {whose} was promised one", fix)
 
 
 def mixed_size_lost(seen: Examined) -> Iterator[Finding]:

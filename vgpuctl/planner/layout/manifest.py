@@ -5,6 +5,7 @@ VFs, GPU instances, mixed sizes and the scheduler do not outlive a boot; a step 
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
@@ -18,12 +19,14 @@ from vgpuctl.agent.wire.steps import (
     Step,
 )
 from vgpuctl.model.layout import HostLayout, MigVgpuLayout, PassthroughLayout, VgpuLayout
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.network import network_steps
 from vgpuctl.planner.layout.work import made_again
 from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of
 from vgpuctl.sharing.matching import entries_for
+from vgpuctl.sharing.occupancy import ExistingVgpu
+from vgpuctl.sharing.type_names import numbered_now
 
 
 def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
@@ -41,14 +44,24 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
 
 
 def shares_of(facts: HostFacts, leases: Sequence[Lease], made: Collection[str]) -> tuple[ManifestStep, ...]:
-    """The vGPUs that vgpuctl has on the host, leased or made by a layout; nobody else's."""
-    ours = {one.share.vfio_device for one in leases} | set(made)
+    """The vGPUs that vgpuctl has on the host, leased or made by a layout; nobody else's.
+
+    Each is of the type that was promised, also where the host has another one in its place.
+    """
+    promised = {one.share.vfio_device: one.share for one in leases}
+    ours = {*promised, *made}
     return tuple(
-        ManifestStep(vgpu_kind_of(vgpu).make(vgpu), gpu.address)
+        ManifestStep(vgpu_kind_of(vgpu).make(_as_promised(vgpu, promised.get(vgpu.vfio_device), gpu)), gpu.address)
         for gpu in sorted(facts.gpus, key=lambda one: one.address)
         for vgpu in existing_vgpus(gpu)
         if vgpu.vfio_device in ours and vgpu.type_id is not None
     )
+
+
+def _as_promised(vgpu: ExistingVgpu, share: Share | None, gpu: Gpu) -> ExistingVgpu:
+    if share is None or share.type_id is None:
+        return vgpu
+    return replace(vgpu, type_id=numbered_now(share, gpu).type_id, profile=share.profile)
 
 
 def _steps(gpu: Gpu, layout: object) -> list[Step]:

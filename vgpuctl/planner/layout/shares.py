@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from vgpuctl.agent.wire.facts import VgpuType
+from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.catalog import short_name
@@ -14,6 +14,7 @@ from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of, vgpu_kind_on
 from vgpuctl.sharing.occupancy import ExistingVgpu
+from vgpuctl.sharing.type_names import likely_name
 
 _NAMESPACE = uuid.UUID("3b6b2d5f-5c1f-5f0e-9c55-0b7f1d1f7a10")
 
@@ -27,14 +28,14 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
     Types and VFs are known only once the GPU stands otherwise as declared: until then they come later.
     """
     existing = existing_vgpus(work.gpu)
-    counts = Counter(vgpu.type_id for vgpu in existing)
+    counts = Counter(name_of(vgpu, work.gpu) for vgpu in existing)
     gone = _take_away_excess(work, dict(shares), counts)
     offered = {short_name(one.name): one for one in work.gpu.types}
     uuids = {vgpu.mdev_uuid for vgpu in existing}
     free = _free_functions(work)
     for name, wanted in shares:
         offer = offered.get(name)
-        found = counts[offer.type_id] if offer else 0
+        found = counts[name]
         if found >= wanted and not work.is_rebuilt:
             continue
         if found < wanted:
@@ -97,15 +98,21 @@ def share_uuid(hostname: str, address: str, name: str, number: int, taken: Colle
         number += 1
 
 
-def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str | None]) -> int:
+def name_of(vgpu: ExistingVgpu, gpu: Gpu) -> str:
+    """The name of a vGPU's type, by which a layout means it; the id where nothing tells the name."""
+    if vgpu.type_id is None:
+        return "unknown"
+    return vgpu.profile or likely_name(gpu, vgpu.type_id) or vgpu.type_id
+
+
+def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str]) -> int:
     gone = 0
-    names = {one.type_id: short_name(one.name) for one in work.gpu.types}
     for vgpu in reversed(work.idle_shares):
-        name = names.get(vgpu.type_id or "", vgpu.type_id or "unknown")
-        if counts[vgpu.type_id] > wanted.get(name, 0):
-            work.differ("shares", f"{wanted.get(name, 0)} x {name}", counts[vgpu.type_id])
+        name = name_of(vgpu, work.gpu)
+        if counts[name] > wanted.get(name, 0):
+            work.differ("shares", f"{wanted.get(name, 0)} x {name}", counts[name])
             _take_away(work, vgpu, Phase.SHARES)
-            counts[vgpu.type_id] -= 1
+            counts[name] -= 1
             gone += 1
     return gone
 
@@ -134,7 +141,7 @@ def _make(
     if kind.has_uuid:
         identity = share_uuid(work.hostname, work.address, name, number, uuids)
         uuids.add(identity)
-    vgpu = ExistingVgpu(work.address, kind.sharing, function, offer.type_id, identity, params or None)
+    vgpu = ExistingVgpu(work.address, kind.sharing, function, offer.type_id, identity, params or None, name)
     work.add(Phase.SHARES, kind.make(vgpu), kind.describe_make(vgpu, name), undo=(kind.remove(vgpu),))
     return True
 

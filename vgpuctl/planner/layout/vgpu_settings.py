@@ -4,7 +4,6 @@
 from collections.abc import Sequence
 
 from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVgpuScheduler, Step
-from vgpuctl.catalog import short_name
 from vgpuctl.model.layout import SchedulerLayout, SizeMode
 from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
@@ -98,9 +97,8 @@ def check_types(work: GpuWork, allowed: Sequence[str]) -> None:
     """Note vGPUs of types that are not allowed; they are left alone, for they may be anybody's."""
     if not allowed:
         return
-    names = {one.type_id: short_name(one.name) for one in work.gpu.types}
     for vgpu in existing_vgpus(work.gpu):
-        name = names.get(vgpu.type_id or "", vgpu.type_id or "unknown")
+        name = shares.name_of(vgpu, work.gpu)
         if name not in allowed:
             work.differ(
                 "types",

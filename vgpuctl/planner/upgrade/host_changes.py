@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.model.plural import counted
 from vgpuctl.sharing.kinds import has_mdevs_on_vfs
 
 _FABRIC_MANAGER = "nvidia-fabricmanager"
@@ -42,6 +43,10 @@ def host_changes(facts: HostFacts, target: UpgradeTarget) -> tuple[HostChange, .
     if facts.boot is None and any(_has_layout(gpu) for gpu in facts.gpus):
         todo = "run `vgpuctl apply-hosts` after the reboot, before a VM starts"
         found.append(HostChange(None, "nothing restores VFs, MIG instances and vGPUs at boot", todo))
+    if target.driver is not None and facts.boot is not None and facts.boot.unnamed:
+        what = counted(len(facts.boot.unnamed), "vGPU")
+        todo = "run `vgpuctl apply-hosts` before the upgrade: it writes the names of their types"
+        found.append(HostChange(None, f"the boot unit would make {what} by the type ids of the driver of now", todo))
     for gpu in sorted(facts.gpus, key=lambda one: one.address):
         found += [HostChange(gpu.address, text, todo) for text, todo in _of_gpu(gpu, target)]
     return tuple(found)

@@ -22,6 +22,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.ovn.topology import external_owner, tenant_owner
 from vgpuctl.planner.adoption import idle_vgpus, shares_of_devices
 from vgpuctl.sharing.occupancy import ExistingVgpu
+from vgpuctl.sharing.type_names import describe_type
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain.guest_state import drop_state, stray_state
@@ -264,7 +265,7 @@ def _stray_vgpus(
     found = []
     for vgpu in idle_vgpus(facts, claimed):
         left = "mdevctl has a definition of it" if vgpu.mdev_uuid in facts.mdevctl else None
-        why = f"type {vgpu.type_id} on {vgpu.function}, of no lease, layout or domain"
+        why = f"{describe_type(vgpu)} on {vgpu.function}, of no lease, layout or domain"
         found.append((vgpu, Garbage(GarbageKind.VGPU, vgpu.vfio_device, host, why, left)))
     return found
 

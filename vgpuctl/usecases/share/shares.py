@@ -25,7 +25,15 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vgpu_params import params_against_migration
 from vgpuctl.model.vm import Vm
-from vgpuctl.planner.plan import check_kept, check_share, params_of, plan_share, refuse_terms, with_first_drivers
+from vgpuctl.planner.plan import (
+    as_numbered_now,
+    check_kept,
+    check_share,
+    params_of,
+    plan_share,
+    refuse_terms,
+    with_first_drivers,
+)
 from vgpuctl.sharing.guest_drivers import GuestVerdict, check_guest
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
@@ -59,10 +67,11 @@ def describe_share(lease: Lease) -> str:
 
 
 def check_leases(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> tuple[Lease, ...]:
-    """The leases with the drivers found on the live host.
+    """The leases with the drivers found on the live host, and the ids that its driver gives their types.
 
     Raises ConcurrentChange when a device is no longer free, or must not be handed out by the host's rules.
     """
+    leases = [replace(lease, share=as_numbered_now(lease.share, facts)) for lease in leases]
     for lease in leases:
         surprise = check_share(lease.share, facts, rules)
         if surprise is not None:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host's state before a reboot, and the parts that are not back."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from vgpuctl import typed_json
@@ -16,7 +19,11 @@ _KIND = "snapshot"
 
 
 class GpuSnapshot(msgspec.Struct, frozen=True):
-    """One GPU. vgpus: how many of each type id; instances: (profile or its parts, start) of GPU instances."""
+    """One GPU. vgpus: how many of each type id; instances: (profile or its parts, start) of GPU instances.
+
+    vgpu_types: how many of each type, by name, since a driver may number its types in another way than the last one;
+    None of a snapshot from before names were kept.
+    """
 
     address: str
     uuid: str | None
@@ -27,6 +34,7 @@ class GpuSnapshot(msgspec.Struct, frozen=True):
     mixed_sizes: bool | None
     scheduler: str | None
     vgpus: dict[str, int]
+    vgpu_types: dict[str, int] | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -79,10 +87,14 @@ def compare(before: Snapshot, now: Snapshot) -> tuple[Difference, ...]:
         if gpu is None:
             found.append(Difference(was_gpu.address, "gpu", "present", "missing"))
             continue
+        passed_over = "vgpu_types" if was_gpu.vgpu_types is None else "vgpus"
         for name in GpuSnapshot.__struct_fields__[1:]:
+            if name == passed_over:
+                continue
             was, is_now = getattr(was_gpu, name), getattr(gpu, name)
             if was != is_now:
-                found.append(Difference(gpu.address, name.replace("_", "-"), _text(was), _text(is_now)))
+                subject = "vgpus" if name == "vgpu_types" else name.replace("_", "-")
+                found.append(Difference(gpu.address, subject, _text(was), _text(is_now)))
     found += [Difference(address, "gpu", "missing", "present") for address in gpus]
     if before.active is not None and now.active is not None:
         gone = [name for name in before.active if name not in now.active]
@@ -101,9 +113,7 @@ def _values(snapshot: Snapshot) -> Values:
 
 
 def _gpu(gpu: Gpu) -> GpuSnapshot:
-    counts: dict[str, int] = {}
-    for vgpu in existing_vgpus(gpu):
-        counts[vgpu.type_id or "unknown"] = counts.get(vgpu.type_id or "unknown", 0) + 1
+    there = existing_vgpus(gpu)
     mig = gpu.mig
     return GpuSnapshot(
         address=gpu.address,
@@ -114,8 +124,13 @@ def _gpu(gpu: Gpu) -> GpuSnapshot:
         instances=tuple(sorted((_devices(one), one.start) for one in mig.instances)) if mig else (),
         mixed_sizes=gpu.heterogeneous,
         scheduler=gpu.scheduler.policy if gpu.scheduler else None,
-        vgpus=dict(sorted(counts.items())),
+        vgpus=_counted(vgpu.type_id or "unknown" for vgpu in there),
+        vgpu_types=_counted(vgpu.profile or vgpu.type_id or "unknown" for vgpu in there),
     )
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items()))
 
 
 def _devices(one: GpuInstance) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.sharing import TYPED_STEPS, VGPU_STEPS
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.kinds import existing_vgpus
+from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 
@@ -25,18 +26,31 @@ class PendingRestarts:
     vms: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class _MadeShare:
+    """The type of a share that a layout made. profile: None of a record from before names were kept."""
+
+    type_id: str
+    profile: str | None
+
+    def is_of(self, vgpu: ExistingVgpu) -> bool:
+        """True if a vGPU may be the one that was made: the driver may number its type in another way by now."""
+        return vgpu.type_id == self.type_id or (self.profile is not None and vgpu.profile == self.profile)
+
+
 def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[str]:
     """The mdevs and VFs whose vGPU a layout made, in this boot of the host and still of the same type.
 
-    Shares made before the boot count where the boot's unit made them again.
+    Shares made before the boot count where the boot's unit made them again: by the name of the type, or by its id where
+    an older unit knew no more, so that one of a wrong type is known as the layout's too.
     """
     with services.store.reading() as session:
         made = _read_shares(session, host, facts.boot_id)
         if not made and facts.boot is not None and facts.boot.restored_boot_id == facts.boot_id:
             before = _read_shares(session, host, None)
-            made = {device: type_id for device, type_id in before.items() if device in facts.boot.shares}
-    found = {vgpu.vfio_device: vgpu.type_id for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
-    return frozenset(device for device, type_id in made.items() if found.get(device) == type_id)
+            made = {device: wanted for device, wanted in before.items() if device in facts.boot.shares}
+    found = {vgpu.vfio_device: vgpu for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
+    return frozenset(device for device, wanted in made.items() if device in found and wanted.is_of(found[device]))
 
 
 def layout_differences(services: Services, host: str, facts: HostFacts) -> tuple[str, ...] | None:
@@ -59,8 +73,12 @@ def note_share(services: Services, host: str, boot_id: str, step: Step) -> None:
         if step.made is None:
             made.pop(step.device, None)
         else:
-            _function, made[step.device] = step.made
-        session.save_host_record(host, _SHARES, json.dumps({"boot_id": boot_id, "made": made}))
+            _function, type_id = step.made
+            made[step.device] = _MadeShare(type_id, step.profile if isinstance(step, TYPED_STEPS) else None)
+        types = {device: one.type_id for device, one in made.items()}
+        profiles = {device: one.profile for device, one in made.items() if one.profile is not None}
+        content = {"boot_id": boot_id, "made": types, "profiles": profiles}
+        session.save_host_record(host, _SHARES, json.dumps(content))
 
 
 def makes_share(step: Step) -> bool:
@@ -96,11 +114,14 @@ def keep_pending_restarts(services: Services, host: str, left: PendingRestarts) 
             session.save_host_record(host, _PENDING, json.dumps(asdict(left)))
 
 
-def _read_shares(session: Session, host: str, boot_id: str | None) -> dict[str, str]:
-    """The shares made in a boot; boot None: the last one with any."""
+def _read_shares(session: Session, host: str, boot_id: str | None) -> dict[str, _MadeShare]:
+    """The shares made in a boot, by device; boot None: the last one with any."""
     record = session.host_record(host, _SHARES)
     content = json.loads(record.content) if record else {}
-    return dict(content["made"]) if content and boot_id in (None, content["boot_id"]) else {}
+    if not content or boot_id not in (None, content["boot_id"]):
+        return {}
+    profiles = content.get("profiles", {})
+    return {device: _MadeShare(type_id, profiles.get(device)) for device, type_id in content["made"].items()}
 
 
 def _read_pending(session: Session, host: str) -> PendingRestarts:

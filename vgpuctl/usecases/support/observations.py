@@ -133,9 +133,19 @@ def _facts_change(
         if after is not record:
             session.save_facts(host, facts, at=facts.read_at)
             note_identity(session, host, facts)
+            _follow_type_ids(session, facts, stored)
         return after
 
     return change
+
+
+def _follow_type_ids(session: Session, facts: HostFacts, stored: StoredRows) -> None:
+    """Record the ids that the host's driver gives the types of its leases now."""
+    # The catalogue of types, which lists of records do not need.
+    from vgpuctl.sharing.type_names import renumbered
+
+    for lease, share in renumbered(stored.leases, facts):
+        session.set_lease_share(lease.id, share)
 
 
 def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:

@@ -285,3 +285,35 @@ def test_an_id_is_written_once() -> None:
     }
     assert given & {check.value for check in CheckId} == set()
     assert {type(check) for check, _, _ in LOG_PATTERNS} == {CheckId}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "profile", "state", "words"),
+    [
+        (
+            a40_with("A40-8Q"),
+            "A40-24Q",
+            LeaseState.RUNNING,
+            f"{VF} carries A40-8Q (type 562) now, not A40-24Q, which VM",
+        ),
+        (a40(types=()), "A40-24Q", LeaseState.BUILT, None),
+        (a40(), "A40-25Q", LeaseState.BUILT, f"GPU {GPU} has no type A40-25Q now; its id 562 is A40-8Q now; VM"),
+        (a40(), "A40-25Q", LeaseState.RESERVED, None),
+        (a40(), "A40-24Q", LeaseState.BUILT, None),
+        (a40_with("A40-8Q"), "A40-8Q", LeaseState.RUNNING, None),
+    ],
+    ids=["other type", "no types yet", "gone", "only promised", "not there, which repair fixes", "as promised"],
+)
+def test_a_share_is_compared_with_its_promise_by_the_name_of_its_type(
+    gpu: Gpu, profile: str, state: LeaseState, words: str | None
+) -> None:
+    held = lease("gpu1", Share(GPU, Sharing.VF_PROFILE, profile, VF, type_id="562"), state=state)
+    found = [one for one in examine(seen(gpu, leases=[held])) if one.check is CheckId.VGPU_TYPE]
+    assert [one.severity for one in found] == ([] if words is None else [Severity.ERROR])
+    assert all(words in one.read for one in found if words is not None)
+
+
+def test_a_list_of_shares_at_boot_without_names_is_a_warning() -> None:
+    boot = BootFacts("digest", True, host_facts([]).boot_id, unnamed=(VF,))
+    (found,) = (one for one in examine(seen(a40(), facts={"boot": boot})) if one.check is CheckId.BOOT_CONTRACT)
+    assert found.severity is Severity.WARNING and VF in found.read and "apply-hosts" in found.fix

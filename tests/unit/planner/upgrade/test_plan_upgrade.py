@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import emulated_a40, emulated_t4, host_facts
+from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts, MigFacts, ServiceFacts
 from vgpuctl.planner.upgrade import UpgradeHost, UpgradeTarget, UpgradeVm, plan_upgrade
 
@@ -105,6 +106,15 @@ def test_a_kernel_without_mdevs_of_vfs_changes_the_domains(kernel: str, is_expec
     for facts in (A40, host_facts([emulated_t4().facts()])):
         assert not any("mdevs on VFs" in one for one in _changes(UpgradeTarget(None, kernel), facts))
     assert not any("mdevs on VFs" in one for one in _changes(DRIVER, on_vfs))
+
+
+def test_a_list_of_ids_alone_is_to_be_written_again_before_the_driver_changes() -> None:
+    boot = BootFacts("digest", is_enabled=True, unnamed=("0000:41:00.4",))
+    facts = replace(host_facts([emulated_a40().facts()]), boot=boot)
+    what = "host: the boot unit would make 1 vGPU by the type ids of the driver of now"
+    assert what in _changes(DRIVER, facts)
+    assert what not in _changes(DRIVER, replace(facts, boot=replace(boot, unnamed=())))
+    assert what not in _changes(UpgradeTarget(None, "6.9"), facts)
 
 
 def test_what_a_reboot_takes_is_listed() -> None:

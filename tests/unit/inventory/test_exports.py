@@ -237,6 +237,15 @@ def test_a_type_that_nobody_named_is_asked_for() -> None:
     assert "mdev=nvidia-233" in files["proxmox/hostpci.txt"]
 
 
+def test_a_declared_type_is_found_by_its_short_name_though_the_host_prints_the_model() -> None:
+    card = EmulatedGpu(catalog.board("nvidia-rtx-pro-6000-blackwell-server"), "0000:c1:00.0", "vf-profile", vf_count=48)
+    gpu = card.facts()
+    long = replace(gpu, types=tuple(replace(one, name=str(one.full_name)[len("NVIDIA ") :]) for one in gpu.types))
+    files, remarks = _export(export_proxmox, long, _vgpu_types("DC-24Q"))
+    assert not any("does not offer" in one for one in remarks)
+    assert files["proxmox/hostpci.txt"].count("mdev=") == 1
+
+
 def test_vfs_without_types_are_for_proxmox_alone() -> None:
     gpu = emulated_a40().facts()
     for export in (export_nova, export_kubevirt):

@@ -27,7 +27,7 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
         Column("HOST", lambda one: one.host),
         Column("GPU", lambda one: one.gpu),
         Column("BOARD", lambda one: one.board, drops=3),
-        Column("PROFILE", lambda one: one.profile.name),
+        Column("PROFILE", lambda one: one.name),
         Column("TYPE", lambda one: one.profile.type_id, drops=4),
         Column(
             "FRAMEBUFFER",
@@ -44,7 +44,7 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
         Column("FPS", lambda one: one.display and one.display.frame_rate_limit, is_wide=True),
         Column("SEEN", lambda one: one.seen, drops=5),
     ),
-    name=lambda one: f"{one.host}/{one.gpu}/{one.profile.name}",
+    name=lambda one: f"{one.host}/{one.gpu}/{one.name}",
     in_order=True,
     json=lambda one: one,
     empty="no vGPU type found",

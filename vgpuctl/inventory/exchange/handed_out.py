@@ -142,7 +142,7 @@ def _devices(
     profile: str | None,
     remarks: list[str],
 ) -> HandedOut:
-    offered = {one.name: _offered(one) for one in gpu.types}
+    offered = {catalog.short_name(one.name): _offered(one) for one in gpu.types}
     by_id = {one.type_id: one for one in offered.values()}
     carried = tuple(
         (one.function, by_id[one.type_id])

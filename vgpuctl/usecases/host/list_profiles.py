@@ -13,7 +13,7 @@ from vgpuctl.usecases.support.survey import Survey
 
 @dataclass(frozen=True)
 class ListedProfile:
-    """One vGPU type of one GPU. seen: when the host last showed the GPU, in words.
+    """One vGPU type of one GPU. name: as every command takes it. seen: when the host last showed the GPU, in words.
 
     display: what it can show, as the host tells it, else as the catalogue has it. max_pixels: over all heads, of the
     catalogue. display_source: `host` or `catalogue`, None where neither knows it.
@@ -22,6 +22,7 @@ class ListedProfile:
     host: str
     gpu: str
     board: str
+    name: str
     profile: VgpuType
     seen: str
     display: DisplayLimits | None = None
@@ -33,7 +34,12 @@ def list_profiles(services: Services, *, refresh: bool) -> tuple[Sequence[Listed
     """The vGPU types of every GPU and how many more can be created now."""
     gpus, seen = list_gpus(services, refresh=refresh)
     return [
-        _with_display(ListedProfile(listed.host, listed.gpu.address, listed.board, profile, listed.seen), listed.gpu)
+        _with_display(
+            ListedProfile(
+                listed.host, listed.gpu.address, listed.board, catalog.short_name(profile.name), profile, listed.seen
+            ),
+            listed.gpu,
+        )
         for listed in gpus
         for profile in sorted(listed.gpu.types, key=lambda type_: (type_.framebuffer_mib or 0, type_.name))
     ], seen

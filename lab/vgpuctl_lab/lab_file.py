@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError, UsageError
-from vgpuctl.model.units import exact_mib, parse_mib
+from vgpuctl.model.units import SIZE_HINT, exact_mib, parse_mib
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.field import Text
 from vgpuctl.specs.reading import read_value
@@ -14,7 +14,7 @@ from vgpuctl.trusted_files import NAMED
 from vgpuctl_lab.cards import HostShape, parse_host
 from vgpuctl_lab.simulated.mix import DEFAULT_MIX
 
-_MEMORY = Text(parse_mib, exact_mib, takes_numbers=True)
+_MEMORY = Text(parse_mib, exact_mib, hint=SIZE_HINT)
 _USUAL_MEMORY_MIB = 4096
 _MOST_HOSTS = 100_000
 _LONGEST_LATENCY_MS = 60_000

@@ -15,6 +15,7 @@ from tests.e2e.operate.command_events import CHANGING, READING
 from tests.unit.gates_of_clusters import CLUSTERS, NOT_JOINED, TELLERS
 from tests.unit.gates_of_guests import GUESTS
 from tests.unit.gates_of_logins import LOGINS
+from tests.unit.gates_of_names import NAMES
 from tests.unit.gates_of_networks import NETWORKS
 from tests.unit.gates_of_placing import PLACING
 from tests.unit.gates_of_preemption import PREEMPTION
@@ -30,6 +31,7 @@ GATES = [
     *CLUSTERS,
     *GUESTS,
     *LOGINS,
+    *NAMES,
     *NETWORKS,
     *PLACING,
     *PREEMPTION,

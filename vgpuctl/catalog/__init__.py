@@ -28,6 +28,14 @@ from vgpuctl.catalog.lookup import (
     types_of,
 )
 from vgpuctl.catalog.names import frame_rate_limit, is_mig_backed, series_of, short_name
+from vgpuctl.catalog.profile_names import (
+    ProfileName,
+    board_beside,
+    boards_beside,
+    normal_gpu,
+    profile_name,
+    read_gpu_request,
+)
 
 __all__ = [
     "Board",
@@ -39,10 +47,13 @@ __all__ = [
     "MigTable",
     "NvLink",
     "PlacementTable",
+    "ProfileName",
     "Sriov",
     "board",
+    "board_beside",
     "board_by_pci",
     "boards",
+    "boards_beside",
     "boards_named",
     "boards_with_type",
     "compute_instance_profiles",
@@ -50,6 +61,9 @@ __all__ = [
     "is_mig_backed",
     "mig_table",
     "mixed_size_table",
+    "normal_gpu",
+    "profile_name",
+    "read_gpu_request",
     "series_of",
     "short_name",
     "type_by_id",

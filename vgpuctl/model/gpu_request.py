@@ -9,7 +9,8 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.units import parse_mib
 
 _FORMS = (
-    "a profile (A40-8Q), several (2*L40S-48Q), a whole card (passthrough, passthrough:A40, passthrough:H100*4), "
+    "a profile (A40-8Q; of one model DC-16Q:MODEL), several (2*L40S-48Q), "
+    "a whole card (passthrough, passthrough:A40, passthrough:H100*4), "
     "a plain VF (vf, vf:flex-170) or conditions ('memory>=16GiB,series=Q', 'monitors=3x2560x1440', '2*memory>=48GiB')"
 )
 MOST_GPUS = 16
@@ -36,10 +37,10 @@ class Monitors:
 class GpuRequest:
     """`count` equal shares.
 
-    text: as the user wrote it. profile: a vGPU type's short name, as asked. sharing: passthrough or vf for whole
-    functions, None for any vGPU kind. board: the model wanted for passthrough or vf (matched without case
-    against catalogue key and names), None for any. memory_mib/series/monitors: conditions on the type instead of its
-    name.
+    text: as the user wrote it, with the profile in its normal form (catalog/profile_names.py). profile: a vGPU type's
+    short name. sharing: passthrough or vf for whole functions, None for any vGPU kind. board: the model wanted (matched
+    without case against catalogue key and names), None for any. memory_mib/series/monitors: conditions on the type
+    instead of its name.
     position: of the one GPU among those of its VM, where it does not follow from their order (gpu_positions.py).
     spare_port: the spare port that it is on since it was attached to a running guest.
     """
@@ -66,7 +67,10 @@ class GpuRequest:
 
 
 def parse_gpu_request(text: str, *, what: str = "--gpu") -> GpuRequest:
-    """Read one `--gpu` value. what: the option or field, for the error. Raises UsageError that names the forms."""
+    """Read one `--gpu` value by its form alone. Entries use `catalog.read_gpu_request`, which knows the names too.
+
+    what: the option or field, for the error. Raises UsageError that names the forms.
+    """
     if len(text) > _LONGEST:
         raise _bad(f"{what} {text[:_LONGEST] + '…'!r}")
     what = f"{what} {text!r}"
@@ -82,9 +86,7 @@ def parse_gpu_request(text: str, *, what: str = "--gpu") -> GpuRequest:
         raise _bad(what)
     if kind in _ASKED_BY_NAME:
         return GpuRequest(stripped, count, sharing=Sharing(kind), board=board or None)
-    if colon:
-        raise _bad(what)
-    return GpuRequest(stripped, count, profile=kind)
+    return GpuRequest(stripped, count, profile=kind, board=board or None)
 
 
 def _count(what: str, written: str) -> int:

@@ -58,7 +58,8 @@ class Share(OnFunction):
     (many per PF) the PF too, made unique by mdev_uuid. companions travel with a whole card. type_id as written on
     the host; profile its short name, or `passthrough`/`vf`. first_drivers: (address, driver) found before
     vgpuctl took the functions, restored on delete. placement_start: in mixed-size mode, where the driver is expected to
-    place it (its first creatable place).
+    place it (its first creatable place). board: as in the normal form of its profile's name, for a type that several
+    models have (catalog/profile_names.py); None for others.
     """
 
     gpu: str
@@ -72,6 +73,7 @@ class Share(OnFunction):
     numa_node: int | None = None
     first_drivers: tuple[tuple[str, str], ...] = ()
     placement_start: int | None = None
+    board: str | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,12 @@ class Edition(StrEnum):
     VAPPS = "vapps"
     VCS = "vcs"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Edition | None":
+        """NVIDIA writes vWS, vPC and so on; every case is read."""
+        lower = str(value).lower()
+        return next((one for one in cls if one == lower), None)
+
 
 @dataclass(frozen=True)
 class LicencePool:

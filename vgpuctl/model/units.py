@@ -6,10 +6,10 @@ import re
 from vgpuctl.errors import UsageError
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)")
+SIZE_HINT = "write for example 512MiB or 2GiB"
 _LONGEST = 40
 _LARGEST_MIB = 1 << 40
 _UNITS_MIB = {
-    "": 1.0,
     "m": 1.0,
     "mb": 1e6 / 2**20,
     "mib": 1.0,
@@ -23,15 +23,17 @@ _UNITS_MIB = {
 
 
 def parse_mib(text: str, *, what: str) -> int:
-    """Read a size such as `2GiB`, `512M`, `1.5G` or `4096` (MiB) as whole MiB.
+    """Read a size such as `2GiB`, `512M` or `1.5G` as whole MiB: the one reader of sizes, for every entry.
 
-    what: the option or field, for the error. Raises UsageError for anything else, and for less than 1 MiB.
+    A number alone is refused: other tools read `8` as MiB, GiB or bytes. what: the option or field, for the error.
+    Raises UsageError for anything else, and for less than 1 MiB.
     """
     match = _SIZE.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if match is not None and not match["unit"]:
+        number = match["number"]
+        raise UsageError(f"{what} is {number!r}, a size without a unit", hint=f"write {number}MiB or {number}GiB")
     if match is None or match["unit"].lower() not in _UNITS_MIB:
-        raise UsageError(
-            f"{what} is {text[:_LONGEST]!r}, which is not a size", hint="write for example 512MiB, 2GiB or 2048 (MiB)"
-        )
+        raise UsageError(f"{what} is {text[:_LONGEST]!r}, which is not a size", hint=SIZE_HINT)
     size = int(float(match["number"]) * _UNITS_MIB[match["unit"].lower()])
     if size < 1:
         raise UsageError(f"{what} is {text!r}, which is less than 1 MiB")

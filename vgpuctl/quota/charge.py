@@ -33,7 +33,8 @@ def of_request(request: VmRequest) -> dict[str, int]:
         if asks_for_card(gpu):
             amounts[Resource.CARDS] += gpu.count
         elif gpu.profile is not None:
-            amounts[SHARES + gpu.profile] += gpu.count
+            for name in _counted_as(gpu.profile, gpu.board):
+                amounts[SHARES + name] += gpu.count
     return dict(amounts)
 
 
@@ -51,10 +52,20 @@ def of_shares(shares: Iterable[Share]) -> dict[str, int]:
         if takes_card(held):
             amounts[Resource.CARDS] += 1
         else:
-            amounts[SHARES + held.profile] += 1
+            for name in _counted_as(held.profile, held.board, is_placed=True):
+                amounts[SHARES + name] += 1
         amounts[Resource.FRAMEBUFFER] += held.framebuffer_mib or 0
         amounts[Resource.MIG_COMPUTE] += compute_slices(held)
     return {resource: amount for resource, amount in amounts.items() if amount}
+
+
+def _counted_as(profile: str, board: str | None, *, is_placed: bool = False) -> list[str]:
+    """The names that a type counts under: its own, and with its model where several models have it.
+
+    is_placed: a share whose model is not recorded counts for each that it can be of; a request has none yet.
+    """
+    boards = [board] if board is not None else catalog.boards_beside(profile) if is_placed else ()
+    return [profile, *(str(catalog.ProfileName(profile, one)) for one in boards)]
 
 
 def add(*charges: Amounts) -> dict[str, int]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas and the question whether something still fits into them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -64,6 +64,21 @@ def borrowed(quotas: Sequence[Quota], used: Amounts) -> dict[str, int]:
     """A tenant's use beyond its guarantees, by resource; only amounts above 0."""
     amounts = {quota.resource: quota.borrowed(used.get(quota.resource, 0)) for quota in quotas}
     return {resource: amount for resource, amount in amounts.items() if amount}
+
+
+def merged(quotas: Iterable[Quota]) -> list[Quota]:
+    """The quotas by resource; of two on one resource the lower limit and the lower guarantee."""
+    found: dict[str, Quota] = {}
+    for one in quotas:
+        there = found.get(one.resource, one)
+        found[one.resource] = Quota(
+            one.resource, _lower(there.limit, one.limit), _lower(there.guaranteed, one.guaranteed)
+        )
+    return [found[name] for name in sorted(found)]
+
+
+def _lower(*amounts: int | None) -> int | None:
+    return min((one for one in amounts if one is not None), default=None)
 
 
 def changed(

@@ -4,9 +4,11 @@
 An amount is a whole number: a count, MiB for `memory` and `framebuffer`, seconds of a whole GPU for `gpu-hours`.
 """
 
+import difflib
 import re
 from enum import StrEnum
 
+from vgpuctl.catalog.profile_names import profile_name
 from vgpuctl.errors import UsageError
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.units import format_mib, parse_mib
@@ -15,13 +17,16 @@ SHARES = "shares:"
 LICENCES = "licences:"
 LARGEST_AMOUNT = 2**53
 
-_PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
+_PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}(?::[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62})?")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _HOURS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
 class Resource(StrEnum):
-    """The counted resources. Shares of one profile are named `shares:PROFILE`, seats of licences `licences:EDITION`."""
+    """The counted resources. Shares of one profile are named `shares:PROFILE`, seats of licences `licences:EDITION`.
+
+    A type of several models counts as `shares:DC-16Q` over all, and as `shares:DC-16Q:MODEL` on each.
+    """
 
     VMS = "vms"
     VCPUS = "vcpus"
@@ -33,18 +38,32 @@ class Resource(StrEnum):
 
 
 _FORMS = ", ".join([*Resource, f"{SHARES}PROFILE", *(f"{LICENCES}{edition}" for edition in Edition)])
+_PLAIN = (*map(str, Resource), *(f"{LICENCES}{edition}" for edition in Edition))
 _SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER)
 
 
 def parse_resource(name: str) -> str:
-    """Accept a resource's name. Raises UsageError that lists them."""
-    if name in tuple(Resource):
+    """Read a resource's name in its normal form: in any case, and a profile's as `catalog.profile_name` reads it.
+
+    Raises UsageError that lists them.
+    """
+    kind, colon, of_kind = name.partition(":")
+    lower = (kind + colon).lower() + of_kind
+    if lower.lower() in _PLAIN:
+        return lower.lower()
+    if lower.startswith(SHARES) and _PROFILE.fullmatch(of_kind):
+        return f"{SHARES}{profile_name(of_kind)}"
+    near = difflib.get_close_matches(lower, [*_PLAIN, SHARES], n=1)
+    hint = f"did you mean {near[0]}?" if near else f"use one of {_FORMS}"
+    raise UsageError(f"{name!a} is nothing that a quota can be set on", hint=hint)
+
+
+def normal_resource(name: str) -> str:
+    """The normal form of a resource's name that is stored; a name that nobody can read stays as it is."""
+    try:
+        return parse_resource(name)
+    except UsageError:
         return name
-    if name.startswith(LICENCES) and name.removeprefix(LICENCES) in tuple(Edition):
-        return name
-    if name.startswith(SHARES) and _PROFILE.fullmatch(name.removeprefix(SHARES)):
-        return name
-    raise UsageError(f"{name!a} is nothing that a quota can be set on", hint=f"use one of {_FORMS}")
 
 
 def parse_assignment(text: str, *, what: str) -> tuple[str, int | None]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Interval:
     """One share, attached to one VM from begun_at to ended_at (seconds since the epoch, UTC; None: still attached).
 
+    profile: in its normal form, with the model for a type that several have; without, where it was not recorded.
     card_part: how much of its GPU it kept from others, 0 to 1. compute_slices: of its MIG instance, 0 without MIG.
     """
 

@@ -4,6 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import FLAT, GuestNodes
@@ -65,7 +66,7 @@ def place_all(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placement]:
 
 def _refusal(fleet: Fleet, request: VmRequest, capacities: Sequence[HostCapacity]) -> NoCapacity:
     """Say why one VM fits nowhere. Raises UsageError."""
-    hint = refuse_unknown(request, capacities)
+    hint = refuse_unknown(request, [one.facts for one in capacities]) if capacities else None
     answer = rejections_of(fleet, request)
     if not capacities:
         return NoCapacity(
@@ -81,7 +82,7 @@ def _refusal(fleet: Fleet, request: VmRequest, capacities: Sequence[HostCapacity
     )
 
 
-def refuse_unknown(request: VmRequest, capacities: Sequence[HostCapacity]) -> str | None:
+def refuse_unknown(request: VmRequest, hosts: Sequence[HostFacts]) -> str | None:
     """Raise UsageError for a type or model that neither a host nor the catalogue knows, with near names.
 
     Returns a hint where the catalogue knows one that no host has, else None.
@@ -89,12 +90,12 @@ def refuse_unknown(request: VmRequest, capacities: Sequence[HostCapacity]) -> st
     hint = None
     for gpu in request.gpus:
         if gpu.profile is not None:
-            suggestion = suggest_type(gpu.profile, capacities)
+            suggestion = suggest_type(gpu.profile, hosts)
         elif gpu.board is not None:
-            suggestion = suggest_board(gpu.board, capacities)
+            suggestion = suggest_board(gpu.board, hosts)
         else:
             continue
-        if suggestion is not None and not suggestion.is_known and capacities:
+        if suggestion is not None and not suggestion.is_known:
             raise UsageError(suggestion.message, hint=suggestion.hint)
         if suggestion is not None and hint is None:
             hint = f"{suggestion.message}; {suggestion.hint}"

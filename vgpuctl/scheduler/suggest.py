@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.catalog.lookup import has_words, words_of
-from vgpuctl.model.placement import HostCapacity
+
+_ASKED_BY_NAME = tuple(str(kind) for kind in Sharing if kind.is_asked_for_by_name())
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,12 @@ class Suggestion:
     is_known: bool
 
 
-def suggest_type(name: str, capacities: Sequence[HostCapacity]) -> Suggestion | None:
+def suggest_type(name: str, hosts: Sequence[HostFacts]) -> Suggestion | None:
     """Near names for a vGPU type that no host offers; None when a host has it, or could have it."""
     offered: set[str] = set()
     present: set[str] = set()
-    for capacity in capacities:
-        for gpu in capacity.facts.gpus:
+    for facts in hosts:
+        for gpu in facts.gpus:
             offered.update(catalog.short_name(one.name) for one in gpu.types)
             board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
             if board is not None:
@@ -32,7 +35,7 @@ def suggest_type(name: str, capacities: Sequence[HostCapacity]) -> Suggestion | 
     known = catalog.boards_with_type(name)
     if name in offered or any(board.key in present for board in known):
         return None
-    near = near_names(name, offered)
+    near = near_names(name, offered if known else {*offered, *_ASKED_BY_NAME})
     if known:
         models = " or ".join(board.name for board in known)
         hint = f"near it, your hosts have {', '.join(near)}" if near else "run `vgpuctl list-profiles`"
@@ -48,12 +51,12 @@ def suggest_type(name: str, capacities: Sequence[HostCapacity]) -> Suggestion | 
     return Suggestion(message, hint, is_known=False)
 
 
-def suggest_board(name: str, capacities: Sequence[HostCapacity]) -> Suggestion | None:
+def suggest_board(name: str, hosts: Sequence[HostFacts]) -> Suggestion | None:
     """Near names for a GPU model that no host has; None when a host has it."""
     known = {board.key for board in catalog.boards_named(name)}
     present: set[str] = set()
-    for capacity in capacities:
-        for gpu in capacity.facts.gpus:
+    for facts in hosts:
+        for gpu in facts.gpus:
             board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
             if board is not None and board.key in known:
                 return None

@@ -28,12 +28,9 @@ class ShareRequest:
     @property
     def what(self) -> str:
         """The request in a few words, without its count."""
-        if self.request.profile is not None:
-            return self.request.profile
-        if self.request.sharing is not None:
-            board = f":{self.request.board}" if self.request.board else ""
-            return f"{self.request.sharing}{board}"
-        return self.request.text_of_one
+        board = f":{self.request.board}" if self.request.board else ""
+        name = self.request.profile or self.request.sharing
+        return self.request.text_of_one if name is None else f"{name}{board}"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.params import params_on, refuse_params
 from vgpuctl.sharing.plan import Plan
-from vgpuctl.sharing.refusals import can_do_vgpu, declared_otherwise, numa_node, refuse_unusable
+from vgpuctl.sharing.refusals import can_do_vgpu, declared_otherwise, numa_node, refuse_board, refuse_unusable
 from vgpuctl.sharing.type_names import describe_type, has_type_of, likely_name, numbered_now, refuse_type_gone
 from vgpuctl.sharing.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
 from vgpuctl.sharing.virtual_functions import free_vgpu_function, next_free
@@ -93,6 +93,9 @@ class Vgpu(ABC):
         named = fitting_types(share_request.request, state)
         if not named:
             return refuse_missing_type(share_request, state)
+        other = refuse_board(share_request, state)
+        if other is not None:
+            return other
         reasons = [refuse_type(state.declared, state.gpu, catalog.short_name(one.name)) for one in named]
         fitting = [one for one, reason in zip(named, reasons, strict=True) if reason is None]
         if not fitting:
@@ -131,6 +134,7 @@ class Vgpu(ABC):
             framebuffer_mib=example.framebuffer_mib,
             numa_node=example.numa_node,
             placement_start=example.placement_start,
+            board=example.board,
         )
 
     def named(self, share: Share, identity: str) -> Share:
@@ -228,6 +232,7 @@ class Vgpu(ABC):
                 framebuffer_mib=size,
                 numa_node=numa_node(state.gpu),
                 placement_start=first_start(offered, state),
+                board=catalog.board_beside(catalog.short_name(offered.name), state.board),
             ),
             (size or 0, 0 if carries else 1, left_after(offered, state)),
         )
@@ -252,6 +257,7 @@ class Vgpu(ABC):
             mdev_uuid=vgpu.mdev_uuid,
             framebuffer_mib=size if size is not None or known is None else known.fb_mib,
             numa_node=numa_node(gpu),
+            board=catalog.board_beside(name, board),
         )
 
 
@@ -260,7 +266,7 @@ def refuse_without_vgpu(share_request: ShareRequest, state: GpuState) -> Refusal
     gpu = state.gpu
     if state.board is not None and (not can_do_vgpu(state.board) or not _board_could(share_request, state)):
         return refuse_missing_type(share_request, state)
-    refusal = refuse_unusable(state)
+    refusal = refuse_board(share_request, state) or refuse_unusable(state)
     if refusal is not None:
         return refusal
     if gpu.driver != "nvidia":

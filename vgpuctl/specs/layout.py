@@ -113,10 +113,24 @@ def _parse_board(text: str, /, *, what: str) -> str:
     return text
 
 
-def _parse_device(text: str, /, *, what: str) -> str:
-    if (problem := part_problem(text)) is not None:
+def parse_type(text: str, /, *, what: str) -> str:
+    """Read the name of a vGPU type of a layout, whose entry says the model. Raises UsageError."""
+    return catalog.profile_name(text).name
+
+
+def parse_mig_device(text: str, /, *, what: str) -> str:
+    """Read the name of a MIG device or profile: `1g.10gb`, `1c.2g.10gb`, and as NVML prints it, `MIG 1g.10gb`.
+
+    Raises UsageError for a part of an instance that does not exist.
+    """
+    name = " ".join(text.lower().split()).removeprefix("mig ")
+    if (problem := part_problem(name)) is not None:
         raise UsageError(f"{what} {problem}")
-    return text
+    return name
+
+
+_TYPE = Text(parse_type)
+_MIG_DEVICE = Text(parse_mig_device)
 
 
 def _parse_unit(text: str, /, *, what: str) -> str:
@@ -177,7 +191,7 @@ def _check_scheduler(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
 def _check_types(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
     """Refuse types and shares that the kind cannot have, or that contradict each other."""
     listed = zip(one.types, keys["types"].items() if one.types else (), strict=True)
-    shares = keys["shares"].mapping() if one.shares else {}
+    shares = _by_normal_name(_TYPE, keys["shares"]) if one.shares else {}
     is_in_mig = one.kind is LayoutKind.MIG_VGPU
     for name, value in (*listed, *shares.items()):
         if catalog.is_mig_backed(name) != is_in_mig:
@@ -194,6 +208,11 @@ def _check_types(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
         )
 
 
+def _by_normal_name(names: Text, value: Value) -> dict[str, Value]:
+    """The entries of a mapping that was read, by the names that it was read with."""
+    return {names.parse(written, what=one.words): one for written, one in value.mapping().items()}
+
+
 def sizes_differ(types: Sequence[str]) -> bool:
     """True if vGPU types are of several sizes on every board that offers them all; False for unknown types."""
     if len(types) < 2:
@@ -206,12 +225,13 @@ def sizes_differ(types: Sequence[str]) -> bool:
 def _instances(one: WrittenGpu, keys: Mapping[str, Value]) -> tuple[WantedInstance, ...]:
     """The instances of `geometry` (device: how many) with `placements` (profile: slots); each slot is for one."""
     for name, value in keys["geometry"].mapping().items():
-        if split_name(name)[1] and one.kind is LayoutKind.MIG_VGPU:
+        if split_name(_MIG_DEVICE.parse(name, what=value.words))[1] and one.kind is LayoutKind.MIG_VGPU:
             raise value.refuse("is a part of a GPU instance", hint="vGPUs sit in whole instances, without parts")
     devices = dict(one.geometry)
+    placed = _by_normal_name(_MIG_DEVICE, keys["placements"]) if one.placements else {}
     geometry = Counter(instance.profile for instance in instances_of(devices))
     for name, slots in one.placements:
-        value = keys["placements"].mapping()[name]
+        value = placed[name]
         if name not in geometry:
             raise value.refuse("is for a profile that the geometry does not have")
         if len(slots) > geometry[name]:
@@ -297,7 +317,7 @@ GPU = Table(
         ),
         Field(
             "types",
-            Text(),
+            _TYPE,
             "vGPU types that may exist; others are reported as a difference and left alone",
             metavar="TYPE",
             is_list=True,
@@ -308,7 +328,7 @@ GPU = Table(
         ),
         Field(
             "shares",
-            Named(Text(), _COUNT),
+            Named(_TYPE, _COUNT),
             "Least number of vGPUs of each type, which exist before any VM asks for them",
             metavar="TYPE to number",
             kinds=_WITH_VGPUS,
@@ -325,7 +345,7 @@ GPU = Table(
         ),
         Field(
             "geometry",
-            Named(Text(_parse_device), _COUNT),
+            Named(_MIG_DEVICE, _COUNT),
             "MIG devices; {} is MIG without instances; parts such as 1c.2g.10gb only with kind mig",
             metavar="MIG device to number",
             is_required=True,
@@ -333,7 +353,7 @@ GPU = Table(
         ),
         Field(
             "placements",
-            Named(Text(), Whole(0, 63), are_lists=True),
+            Named(_MIG_DEVICE, Whole(0, 63), are_lists=True),
             "Memory slots at which GPU instances of a profile begin; other instances go where they fit",
             metavar="MIG profile to list of slots",
             kinds=_WITH_MIG,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpuctl.catalog import profile_name
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.vm import parse_workload
 from vgpuctl.scheduler.performance.measurement import UNLABELLED, Measurement
@@ -117,7 +118,7 @@ def _measurement(row: _WrittenRow, number: int) -> Measurement:
         raise UsageError(
             f"{where('isolation')}: {isolation[:40]!a} is no isolation", hint=f"use {', '.join(ISOLATIONS)}"
         )
-    profile = values["profile"]
+    profile = profile_name(values["profile"].partition(":")[0]).name
     if _PROFILE.fullmatch(profile) is None:
         raise UsageError(f"{where('profile')}: {profile[:40]!a} is no profile", hint="write a vGPU type such as A40-8Q")
     vm = (values.get("vm") or f"row {number + 1}")[:200]

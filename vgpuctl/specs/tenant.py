@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.network import Backend, NetworkRequest
 from vgpuctl.model.node_pool import NodePool
@@ -222,7 +222,10 @@ def _amounts(value: Value | None) -> dict[str, int | None]:
     for name, amount in _mapping(value):
         written = str(amount.content) if isinstance(amount.content, int | float) else amount.text()
         with amount.located():
-            amounts[parse_resource(name)] = parse_amount(name, written)
+            resource = parse_resource(name)
+            if resource in amounts:
+                raise UsageError(f"{resource} is given twice", hint="write each resource once")
+            amounts[resource] = parse_amount(resource, written)
     return amounts
 
 

@@ -11,10 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from vgpuctl.catalog import read_gpu_request
 from vgpuctl.catalog.guest_os import refuse_too_small, with_os_defaults
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.constraints import Together, parse_group, parse_label
-from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.guest_memory import exact_page_size, format_page_size, parse_page_size
 from vgpuctl.model.labels import check_labels, parse_label_key, parse_label_value
 from vgpuctl.model.metrics_address import parse_metrics_address
@@ -22,7 +23,7 @@ from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.priority import format_priority, parse_priority
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.times import format_duration, parse_duration
-from vgpuctl.model.units import exact_mib, format_mib, parse_mib
+from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Preemption, RestartPolicy, VmRequest, check_name, parse_workload
 from vgpuctl.specs import comparison
 from vgpuctl.specs.bounded_reader import shown_name
@@ -33,7 +34,7 @@ from vgpuctl.specs.flags import read_flags, refuse_lone_flags
 from vgpuctl.specs.guest_rules import refuse_impossible_guest
 from vgpuctl.specs.reading import read_file_entry
 from vgpuctl.specs.value import Value
-from vgpuctl.specs.vm_devices import DEVICE_FIELDS, DEVICE_SECTIONS, check_devices
+from vgpuctl.specs.vm_devices import DEVICE_FIELDS, DEVICE_SECTIONS, SIZE, check_devices
 from vgpuctl.specs.vm_guest import GUEST_FIELDS, GUEST_SECTIONS, LICENCE_TOKEN
 from vgpuctl.trusted_files import NAMED
 
@@ -59,7 +60,6 @@ def _parse_group(text: str, /, *, what: str) -> tuple[str, Together]:
 
 _ANY = "any"
 _NAME = Text(check_name)
-_SIZE = Text(parse_mib, exact_mib, takes_numbers=True)
 _PAGE_SIZE = Text(parse_page_size, exact_page_size)
 _LABEL = Text(_parse_label, "=".join)
 VM = Table(
@@ -70,7 +70,7 @@ VM = Table(
         Field("tenant", Text(), "Tenant that owns the VM", flag="--tenant", metavar="NAME"),
         Field(
             "gpus",
-            Text(parse_gpu_request, _show_gpu),
+            Text(read_gpu_request, _show_gpu),
             "GPU shares: A40-8Q, 2*L40S-48Q, passthrough, passthrough:H100*4, vf:BOARD, '2*memory>=16GiB'",
             flag="--gpu",
             metavar="WHAT",
@@ -81,8 +81,8 @@ VM = Table(
         Field("vcpus", Whole(1, 512), "Number of virtual CPUs", flag="--vcpus", metavar="NUMBER", example="4"),
         Field(
             "memory",
-            _SIZE,
-            "Memory: 512MiB, 8GiB, 4096 (MiB)",
+            SIZE,
+            "Memory: 512MiB, 8GiB",
             "memory_mib",
             "--memory",
             metavar="SIZE",

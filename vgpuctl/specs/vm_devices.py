@@ -7,14 +7,14 @@ from vgpuctl.model.disk import DataDisk, DiskBus, DiskCache
 from vgpuctl.model.display import DisplayKind, VgpuDisplay, VideoModel
 from vgpuctl.model.nic import MOST_NICS, NicModel, NicRequest
 from vgpuctl.model.switch import Switch
-from vgpuctl.model.units import exact_mib, parse_mib
+from vgpuctl.model.units import SIZE_HINT, exact_mib, parse_mib
 from vgpuctl.model.vgpu_params import parse_vgpu_param, show_vgpu_param
 from vgpuctl.model.vm import Firmware, VmRequest, check_name, named_network
 from vgpuctl.specs.compact import compact
 from vgpuctl.specs.field import Choice, Field, Repeated, Section, Table, Text, Truth, Type, Whole
 
 _NAME = Text(check_name)
-_SIZE = Text(parse_mib, exact_mib, takes_numbers=True)
+SIZE = Text(parse_mib, exact_mib, hint=SIZE_HINT)
 
 
 def _parse_network(text: str, /, *, what: str) -> str | None:
@@ -54,7 +54,7 @@ DATA_DISK = Table(
             "Name of the disk, of which the tenant has one; its serial number in the guest, at most 20 characters",
             is_required=True,
         ),
-        Field("size", _SIZE, "Size; a disk that the tenant kept needs none", "size_mib", example="100GiB"),
+        Field("size", SIZE, "Size; a disk that the tenant kept needs none", "size_mib", example="100GiB"),
         Field("pool", Text(), "libvirt storage pool of the disk"),
         *_disk_fields(),
         Field("keep", Truth(), "Keep the disk when its VM is deleted"),
@@ -74,7 +74,7 @@ NIC = Table(
 DEVICE_FIELDS = (
     Field(
         "disk.size",
-        _SIZE,
+        SIZE,
         "Size of the disk; no disk without it and without a base image",
         "disk.size_mib",
         "--disk",

@@ -33,6 +33,7 @@ _ROWS_KEPT = 4096
 """Values that stay decoded: a command that creates many VMs reads the rows of all others again for each."""
 
 _Value = TypeVar("_Value")
+_OfGpus = TypeVar("_OfGpus", "VmRequest", "Reservation")
 
 
 def encode(value: object) -> str:
@@ -45,14 +46,14 @@ def decode_request(text: str, version: int, *, what: str) -> VmRequest:
     """Read a VM's request. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, REQUEST_VERSION, what=what)
     _check_fields(text, VmRequest, what=what)
-    return _decode(text, VmRequest, what=what)
+    return _with_normal_names(_decode(text, VmRequest, what=what))
 
 
 def decode_requests(text: str, version: int, *, what: str) -> tuple[VmRequest, ...]:
     """Read requests that were written together. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, REQUEST_VERSION, what=what)
     _check_fields(text, tuple[VmRequest, ...], what=what)
-    return _decode(text, tuple[VmRequest, ...], what=what)
+    return tuple(map(_with_normal_names, _decode(text, tuple[VmRequest, ...], what=what)))
 
 
 def decode_values(text: str | None, *, what: str) -> Values:
@@ -73,7 +74,7 @@ def decode_reservation(text: str, version: int, *, what: str) -> "Reservation":
     from vgpuctl.model.reservation import Reservation
 
     _check_version(version, RESERVATION_VERSION, what=what)
-    return _decode(text, Reservation, what=what)
+    return _with_normal_names(_decode(text, Reservation, what=what))
 
 
 def decode_node_pool(text: str, version: int, *, what: str) -> "NodePool":
@@ -82,7 +83,8 @@ def decode_node_pool(text: str, version: int, *, what: str) -> "NodePool":
 
     _check_version(version, NODE_POOL_VERSION, what=what)
     _check_fields(text, NodePool, what=what)
-    return _decode(text, NodePool, what=what)
+    pool = _decode(text, NodePool, what=what)
+    return dataclasses.replace(pool, request=_with_normal_names(pool.request))
 
 
 def decode_texts(text: str | None, *, what: str) -> tuple[str, ...]:
@@ -131,6 +133,18 @@ def facts_shape() -> str:
 def plain_text(text: str) -> str:
     """Text that every database takes: NUL and undecodable bytes of a host's answer are written as escapes."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def _with_normal_names(value: _OfGpus) -> _OfGpus:
+    """The value with the names of its GPUs' types in normal form.
+
+    Until vgpuctl read names by one reader, the only other form that was placed had the model before the type.
+    """
+    if not any(" " in (gpu.profile or "") for gpu in value.gpus):
+        return value
+    from vgpuctl.catalog.profile_names import normal_gpu
+
+    return dataclasses.replace(value, gpus=tuple(map(normal_gpu, value.gpus)))
 
 
 def _decode(text: str, kind: type[_Value], *, what: str) -> _Value:

@@ -25,11 +25,12 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
     """Set and read quotas and pools, and what a tenant uses."""
 
     def quotas(self, tenant: str) -> "list[Quota]":
-        """The quotas of a tenant, by resource."""
-        from vgpuctl.quota.limits import Quota
+        """The quotas of a tenant, by resource in its normal form, also those that were set before names had one."""
+        from vgpuctl.quota.limits import Quota, merged
+        from vgpuctl.quota.resources import normal_resource
 
         rows = self._find("quotas", tenant=tenant)
-        return sorted((Quota(row.resource, row.most, row.guaranteed) for row in rows), key=lambda one: one.resource)
+        return merged(Quota(normal_resource(row.resource), row.most, row.guaranteed) for row in rows)
 
     def set_quotas(self, tenant: str, quotas: "Sequence[Quota]") -> None:
         """Replace the quotas of a tenant. Raises NotFound."""

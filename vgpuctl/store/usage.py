@@ -33,6 +33,7 @@ class UsageRows(HostRows):
         """Begin to count a lease, unless it is counted already."""
         if lease.id in self._open_intervals(lease.id):
             return
+        from vgpuctl.catalog.profile_names import ProfileName
         from vgpuctl.quota.charge import compute_slices, part_of_card
 
         cached = self.facts(lease.host)
@@ -45,7 +46,7 @@ class UsageRows(HostRows):
             vm_name=codec.plain_text(lease.vm_name),
             host=lease.host,
             gpu=held.gpu,
-            profile=held.profile,
+            profile=str(ProfileName(held.profile, held.board)),
             framebuffer_mib=held.framebuffer_mib or 0,
             compute_slices=compute_slices(held),
             card_part=part_of_card(held, cached.facts.gpus if cached is not None else ()),

@@ -40,6 +40,49 @@ def test_quotas_come_back_as_set_and_belong_to_one_tenant(filled: Store) -> None
         assert session.quotas("umbrella") == []
 
 
+def test_a_quota_of_before_names_had_one_form_counts_from_now_on(filled: Store) -> None:
+    old = [
+        Quota("shares:RTX Pro 6000 Blackwell DC-24Q", 3),
+        Quota("shares:A40-24q", 4, 2),
+        Quota("shares:A40-24Q", 5),
+        Quota("shares:NoSuch-1Q", 1),
+    ]
+    with filled.transaction() as session:
+        session.set_quotas("acme", old)
+    with filled.reading() as session:
+        assert session.quotas("acme") == [
+            Quota("shares:A40-24Q", 4, 2),
+            Quota("shares:DC-24Q", 3),
+            Quota("shares:NoSuch-1Q", 1),
+        ]
+
+
+def test_the_ledger_tells_two_models_with_one_type_apart(filled: Store) -> None:
+    other = replace(vf_share(), profile="DC-16Q", board="rtx-pro-4500-blackwell-server")
+    created = vm()
+    held = lease(other, vm_uuid=created.uuid)
+    with filled.transaction() as session:
+        session.add_vm(created)
+        session.reserve("gpu1", 0, [held])
+        session.set_lease_state(held.id, LeaseState.BUILT)
+    with filled.reading() as session:
+        (interval,) = session.intervals(*FOREVER)
+        assert interval.profile == "DC-16Q:rtx-pro-4500-blackwell-server"
+        assert session.used("acme")["shares:DC-16Q:rtx-pro-4500-blackwell-server"] == 1
+        assert session.used("acme")["shares:DC-16Q"] == 1
+
+
+def test_a_vm_of_before_names_had_one_form_has_it_now(filled: Store) -> None:
+    created = vm()
+    asked = (parse_gpu_request("2*RTX Pro 6000 Blackwell DC-24Q"),)
+    with filled.transaction() as session:
+        session.add_vm(replace(created, request=replace(created.request, gpus=asked)))
+    with filled.reading() as session:
+        found = session.vm("acme", created.request.name)
+    assert found is not None
+    assert found.request.gpus == (parse_gpu_request("2*DC-24Q"),)
+
+
 def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock: Clock) -> None:
     created = vm()
     created = replace(created, request=VmRequest("web-1", "acme", vcpus=3, memory_mib=100))

@@ -29,7 +29,7 @@ A40_8Q = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4", fra
         ("vms=10", "vms", 10, "10"),
         ("framebuffer=96GiB", "framebuffer", 96 * GIB, "96 GiB"),
         ("framebuffer=0", "framebuffer", 0, "0"),
-        ("memory=512", "memory", 512, "512 MiB"),
+        ("memory=512MiB", "memory", 512, "512 MiB"),
         ("gpu-hours=1.5", "gpu-hours", 5400, "1.5 h"),
         ("shares:A40-8Q=4", "shares:A40-8Q", 4, "4"),
     ],
@@ -42,6 +42,7 @@ def test_an_amount_is_read_and_written_in_the_unit_people_sell(
 
 
 @pytest.mark.parametrize("text", ["vms", "vms=-1", "vms=1.5", "gpus=1", "shares:=1", "framebuffer=x", "gpu-hours=1e9",
+                                  "memory=8", "framebuffer=96",
                                   "vms=999999999999999999", "shares:<b>=1", "gpu-hours=nan", "vms=١"])  # fmt: skip
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

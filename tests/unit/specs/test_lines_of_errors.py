@@ -122,7 +122,7 @@ CASES: list[tuple[str, Read, str, list[tuple[str, int]]]] = [
         "vms.json",
         [
             ('{\n\t"name": "a",\n\t"cpus": 2\n}\n', 3),
-            ('{\n "name": "a",\n "disk":\n  {"size": 1,\n   "base_image": 7}\n}\n', 5),
+            ('{\n "name": "a",\n "disk":\n  {"size": "1GiB",\n   "base_image": 7}\n}\n', 5),
             ('{"vms": [\n {"name": "a",\n  "memory": "much"}]}\n', 3),
         ],
     ),

@@ -32,7 +32,7 @@ _JSON: "JsonOutput[JsonLicencePool]" = JsonOutput()
 @click.option(
     "--edition",
     required=True,
-    type=click.Choice(["vws", "vpc", "vapps", "vcs"]),
+    type=click.Choice(["vws", "vpc", "vapps", "vcs"], case_sensitive=False),
     help="Product: vws (Q types), vpc (B types), vapps (A types) or vcs (C types).",
 )
 @click.option("--seats", required=True, type=WholeRange(1, 1_000_000), help="Number of licences.")

@@ -80,9 +80,9 @@ def command(
 
     SEEN is when the host last answered.
     """
+    from vgpuctl.catalog import read_gpu_request
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.constraints import read_constraints
-    from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.guest_driver import GuestDriver
     from vgpuctl.model.guest_memory import parse_page_size
     from vgpuctl.model.plural import counted
@@ -100,7 +100,7 @@ def command(
     request = VmRequest(
         name="capacity",
         tenant=tenant or "",
-        gpus=tuple(parse_gpu_request(text) for text in gpus),
+        gpus=tuple(read_gpu_request(text) for text in gpus),
         vcpus=vcpus,
         memory_mib=parse_mib(memory, what="--memory"),
         hugepages_kib=None if hugepages is None else parse_page_size(hugepages, what="--hugepages"),

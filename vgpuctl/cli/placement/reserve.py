@@ -58,8 +58,8 @@ def command(
 
     A reservation holds GPUs only: CPUs and memory must be free on the host when it is used.
     """
+    from vgpuctl.catalog import read_gpu_request
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.times import parse_duration, parse_time
     from vgpuctl.usecases.placement.reservations import describe
     from vgpuctl.usecases.placement.reserve import reserve
@@ -69,7 +69,7 @@ def command(
             opened,
             tenant,
             name,
-            tuple(map(parse_gpu_request, gpus)),
+            tuple(map(read_gpu_request, gpus)),
             begin=parse_time(begin, what="--from"),
             end=parse_time(until, what="--until"),
             every_s=None if every is None else parse_duration(every, what="--every"),

@@ -64,5 +64,5 @@ def _click_type(kind: Type) -> Any:
     if isinstance(kind, Whole):
         return WholeRange(kind.lowest, kind.highest)
     if isinstance(kind, Choice):
-        return click.Choice([member.value for member in kind.members])
+        return click.Choice([member.value for member in kind.members], case_sensitive=False)
     return str

@@ -46,12 +46,12 @@ def command(
     A guest that runs gets a whole card or a VF at once, on one of its spare ports; a vGPU at the VM's next start, or at
     once with --live where libvirt can. The VM's other GPUs keep their addresses in the guest.
     """
+    from vgpuctl.catalog import read_gpu_request
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.usecases.support.find_vm import find_vm
     from vgpuctl.usecases.vm.attach_gpu import attach_gpu
 
-    gpu = parse_gpu_request(what, what="WHAT")
+    gpu = read_gpu_request(what, what="WHAT")
     wish = wish_of(live=live, next_start=next_start)
     with services(**where) as opened:
         vm, _leases = find_vm(opened, tenant, name)

@@ -19,7 +19,7 @@ def ask_for_gpu(opened: "Services", requests: "Sequence[VmRequest]") -> "list[Vm
 
     requests: one VM, or the same one several times. VMs that exist are not asked about.
     """
-    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.catalog import read_gpu_request
     from vgpuctl.usecases.vm.fitting_profiles import fitting_profiles
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -29,5 +29,5 @@ def ask_for_gpu(opened: "Services", requests: "Sequence[VmRequest]") -> "list[Vm
         return list(requests)
     say(f"GPU shares that fit: {', '.join(profiles)}")
     chosen = choose("GPU of the VM", [NO_GPU, *profiles], default=NO_GPU)
-    gpus = () if chosen == NO_GPU else (parse_gpu_request(chosen),)
+    gpus = () if chosen == NO_GPU else (read_gpu_request(chosen),)
     return [replace(one, gpus=gpus) for one in requests]

@@ -47,7 +47,7 @@ _JSON: "JsonOutput[JsonResize]" = JsonOutput()
 @click.argument("name")
 @options.tenant
 @click.option("--vcpus", type=WholeRange(1, 512), metavar="NUMBER", help="Number of virtual CPUs.")
-@click.option("--memory", metavar="SIZE", help="Memory: 512MiB, 8GiB, 4096 (MiB).")
+@click.option("--memory", metavar="SIZE", help="Memory: 512MiB, 8GiB.")
 @click.option(
     "--gpu",
     "gpus",
@@ -121,7 +121,7 @@ def command(
 
 def _size(vcpus: int | None, memory: str | None, gpus: tuple[str, ...], params: tuple[str, ...]) -> "NewSize":
     """Raises UsageError for texts that cannot be read, and when nothing is given."""
-    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.catalog import read_gpu_request
     from vgpuctl.model.units import parse_mib
     from vgpuctl.usecases.vm.resize_vm import NewSize
 
@@ -130,7 +130,7 @@ def _size(vcpus: int | None, memory: str | None, gpus: tuple[str, ...], params: 
     for option, given in (("--gpu", gpus), ("--vgpu-param", params)):
         if "none" in given and len(given) > 1:
             raise UsageError(f"{option} none goes with no other {option}")
-    wanted = None if not gpus else tuple(parse_gpu_request(one) for one in gpus if one != "none")
+    wanted = None if not gpus else tuple(read_gpu_request(one) for one in gpus if one != "none")
     written = None if not params else tuple(_param(one) for one in params if one != "none")
     return NewSize(vcpus, None if memory is None else parse_mib(memory, what="--memory"), wanted, written)
 

@@ -12,8 +12,9 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.inventory.exchange.configs import Frame, export_config, import_config
 from vgpuctl.inventory.exchange.refusal import Left
 from vgpuctl.model.layout import HostLayout, Layout, MigLayout, OffLayout
-from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
+from vgpuctl.planner.mig_geometry import devices_of, instances_of, split_name
 from vgpuctl.specs.document import YamlDocument
+from vgpuctl.specs.layout import parse_mig_device
 from vgpuctl.specs.value import Value
 
 _PROFILE = re.compile(r"[1-9]\d*g\.\d+gb(?:[+-][a-z][a-z.,]*)*")
@@ -40,11 +41,13 @@ def _read(entry: Value, keys: dict[str, Value]) -> Layout:
     if devices is None:
         raise entry.refuse("has no 'mig-devices'", hint="`mig-devices: {}` is MIG without instances")
     counts: dict[str, int] = {}
-    for name, value in sorted(devices.items()):
+    for written, value in sorted(devices.items()):
+        with value.located():
+            name = parse_mig_device(written, what=value.words)
         if not _PROFILE.fullmatch(split_name(name)[0]):
             raise value.refuse("is not a MIG profile", hint="write it as 1g.5gb, 1g.5gb+me or 1c.2g.10gb")
-        if (problem := part_problem(name)) is not None:
-            raise value.refuse(problem)
+        if name in counts:
+            raise value.refuse(f"means {name}, which another key gives too")
         counts[name] = value.whole(0, _MOST)
     instances = instances_of(counts)
     if devices and not instances:

@@ -15,7 +15,7 @@ from vgpuctl.inventory.exchange.configs import Frame, export_config, import_conf
 from vgpuctl.inventory.exchange.refusal import Left
 from vgpuctl.model.layout import HostLayout, Layout, MigVgpuLayout, SizeMode, VgpuLayout, WantedInstance
 from vgpuctl.specs.document import YamlDocument
-from vgpuctl.specs.layout import sizes_differ
+from vgpuctl.specs.layout import parse_type, sizes_differ
 from vgpuctl.specs.value import Value
 
 _MOST = 256
@@ -43,9 +43,9 @@ def time_sliced_layout(shares: Mapping[str, int]) -> VgpuLayout:
 def _read(_entry: Value, keys: dict[str, Value]) -> Layout:
     shares: dict[str, int] = {}
     for written, value in keys["vgpu-devices"].mapping().items():
-        if catalog.series_of(written) is None:
-            raise value.refuse("is not the name of a vGPU type", hint="write it as A40-8Q or A100-1-5C")
         name = _type_of(written)
+        if catalog.series_of(name) is None:
+            raise value.refuse("is not the name of a vGPU type", hint="write it as A40-8Q or A100-1-5C")
         if name in shares:
             raise value.refuse(f"means {name}, which another key gives too")
         shares[name] = value.whole(1, _MOST)
@@ -69,9 +69,11 @@ def _type_of(written: str) -> str:
     where the driver knows no such type (NVIDIA/vgpu-device-manager, stripVGPUConfigSuffix). Here it comes off where the
     type without it sits in instances with the attribute.
     """
-    stripped = written.removesuffix(_GRAPHICS)
-    if stripped == written or catalog.boards_with_type(written):
+    written = parse_type(written, what="vgpu-devices")
+    stripped = written.upper().removesuffix(_GRAPHICS)
+    if stripped == written.upper() or catalog.boards_with_type(written):
         return written
+    stripped = parse_type(stripped, what="vgpu-devices")
     known = [catalog.type_by_name(board, stripped) for board in catalog.boards_with_type(stripped)]
     has_graphics = [one is not None and (one.gi_profile or "").endswith("+gfx") for one in known]
     return stripped if known and all(has_graphics) else written

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vGPUs that exist before any VM asks for them: mdevs, or types on VFs, of which there are at least as many."""
 
+import difflib
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -44,7 +45,7 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
             work.later.append(f"{work.address}: {wanted} x {name}, once the steps before are done")
             continue
         if offer is None:
-            work.block("type-not-offered", f"{work.name} at {work.address} does not offer {name}")
+            work.block("type-not-offered", not_offered(work, name))
             continue
         missing = wanted - found
         if offer.creatable < missing and gone:
@@ -62,6 +63,13 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
                 break
     if not work.is_rebuilt:
         _ensure_params(work, params)
+
+
+def not_offered(work: GpuWork, name: str) -> str:
+    """Say that a GPU does not offer a type, with the names near it."""
+    near = difflib.get_close_matches(name, {short_name(one.name) for one in work.gpu.types}, n=3)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"{work.name} at {work.address} does not offer {name}{meant}"
 
 
 def _ensure_params(work: GpuWork, params: str) -> None:

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVgpuScheduler, Step
+from vgpuctl.catalog import boards_with_type, short_name
 from vgpuctl.model.layout import SchedulerLayout, SizeMode
 from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
@@ -94,9 +95,16 @@ def ensure_scheduler(work: GpuWork, declared: SchedulerLayout | None) -> None:
 
 
 def check_types(work: GpuWork, allowed: Sequence[str]) -> None:
-    """Note vGPUs of types that are not allowed; they are left alone, for they may be anybody's."""
+    """Note vGPUs of types that are not allowed; they are left alone, for they may be anybody's.
+
+    An allowed type that neither the GPU nor the catalogue knows is noted too; one of another model is not.
+    """
     if not allowed:
         return
+    names = {one.type_id: short_name(one.name) for one in work.gpu.types}
+    for name in allowed:
+        if names and not work.is_rebuilt and name not in names.values() and not boards_with_type(name):
+            work.differ("types", name, "no such type", remedy=shares.not_offered(work, name))
     for vgpu in existing_vgpus(work.gpu):
         name = shares.name_of(vgpu, work.gpu)
         if name not in allowed:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
-from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.catalog import read_gpu_request
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
@@ -91,4 +91,4 @@ def only(host: HostLayout, gpus: Collection[str]) -> HostLayout:
 
 def small_vm(what: str) -> VmRequest:
     """A VM that is limited by its GPU alone."""
-    return VmRequest("more", "", (parse_gpu_request(what),), vcpus=1, memory_mib=64)
+    return VmRequest("more", "", (read_gpu_request(what),), vcpus=1, memory_mib=64)

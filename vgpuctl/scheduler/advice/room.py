@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgpuctl import catalog
-from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
@@ -136,7 +136,7 @@ def starts(layout: Layout, waiting: Sequence[VmRequest]) -> list[str]:
 
 def with_profile(request: VmRequest, profile: str) -> VmRequest:
     """The request of a VM with one share, with another profile."""
-    gpu: GpuRequest = parse_gpu_request(profile)
+    gpu: GpuRequest = catalog.read_gpu_request(profile)
     return replace(request, gpus=(gpu,))
 
 

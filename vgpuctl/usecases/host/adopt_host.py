@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.catalog import read_gpu_request
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, network_interfaces
 from vgpuctl.guests.facts.domain_shape import domain_shape
@@ -16,7 +17,6 @@ from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
@@ -255,7 +255,7 @@ class _Domains:
         request = VmRequest(
             name,
             tenant,
-            gpus=tuple(parse_gpu_request(one.profile) for one in shares),
+            gpus=tuple(read_gpu_request(one.profile) for one in shares),
             vcpus=shape.vcpus,
             memory_mib=shape.memory_mib,
             network=None,

@@ -7,13 +7,12 @@ from vgpuctl.errors import QuotaExceeded, StateError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import NodePool
-from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.specs.node_pool import list_pool_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.image.image_gate import refuse_unregistered
 from vgpuctl.usecases.node.wanted_nodes import want_more_in
 from vgpuctl.usecases.placement.quota import refuse_for_ever
-from vgpuctl.usecases.support.capacities import cached_capacities
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.support.services import Services
 
 
@@ -31,7 +30,7 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
         if there is not None:
             refuse_differing(session, there, pool)
             return there, False
-        refuse_unknown(pool.request, cached_capacities(session))
+        refuse_unknown_gpus(session, pool.request)
         check_pool_in(session, pool, tell=services.say)
     services.check_cluster(pool)
     if dry_run:

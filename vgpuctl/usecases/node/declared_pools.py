@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from vgpuctl.errors import NodesStillLeave, StateError
 from vgpuctl.model.node_pool import NodePool
-from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.specs.node_pool import declared_pool, list_fixed_differences, list_pool_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.image.image_gate import refuse_unregistered
@@ -22,7 +21,7 @@ from vgpuctl.usecases.network.vpc_changes import (
 from vgpuctl.usecases.node.create_node_pool import create_node_pool, find_pool, refuse_taken_names
 from vgpuctl.usecases.node.delete_node_pool import delete_node_pool
 from vgpuctl.usecases.node.set_node_pool import replace_pool
-from vgpuctl.usecases.support.capacities import cached_capacities
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.support.services import Services
 
 _KIND = "node-pool"
@@ -43,7 +42,7 @@ def refuse_unusable(services: Services, session: Session, wanted: Sequence[NodeP
     """
     for pool in wanted:
         if find_pool(session, pool.tenant, pool.name) is None:
-            refuse_unknown(pool.request, cached_capacities(session))
+            refuse_unknown_gpus(session, pool.request)
         refuse_unregistered(session, pool.request)
         refuse_taken_names(session, pool)
         services.check_cluster(pool)

@@ -86,7 +86,7 @@ def capacity(
     with services.store.reading() as session:
         request = with_image_driver(session, request)
     seen = survey(services, services.hosts(), refresh=refresh, may_contact=may_contact)
-    refuse_unknown(request, seen.capacities)
+    refuse_unknown(request, [one.facts for one in seen.capacities])
     usable = [one for one in seen.capacities if one.name not in closed]
     with services.store.reading() as session:
         leases = session.leases()

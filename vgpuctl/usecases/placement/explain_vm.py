@@ -101,7 +101,7 @@ def explain_vm(
     names = services.hosts()
     refuse_unknown_host(services, request.host, names)
     seen = survey(services, names, refresh=refresh)
-    refuse_unknown(request, seen.capacities)
+    refuse_unknown(request, [one.facts for one in seen.capacities])
     measured = read_measurements(services, request, seen.capacities)
     with services.store.reading() as session:
         leases = session.leases()

@@ -17,6 +17,7 @@ from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.usecases.placement.quota import refuse_for_ever
 from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -45,6 +46,7 @@ def reserve(
         with services.store.reading() as session:
             session.tenant(tenant)
             there = session.reservation(tenant, name)
+            refuse_unknown_gpus(session, request)
             refuse_for_ever(session, request)
         if there is not None:
             if (there.gpus, there.begin, there.end, there.every_s) != (request.gpus, begin, end, every_s):

@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpuctl import catalog
 from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.inventory.exchange import HandedOut, ToolFile, handed_out
 from vgpuctl.local_files import make_folder, write_file
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_profiles
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -38,11 +40,15 @@ def export_for(
     """Write the files of one tool for these hosts, or for all.
 
     profile: the vGPU type to hand out where a layout names none or several. Raises InventoryError for an unknown host,
-    and NotFound when no GPU can be handed out by the tool.
+    NotFound when no GPU can be handed out by the tool, and UsageError for a type that nobody knows.
     """
     for name in names:
         services.inventory.require(name)
     seen = survey(services, names or services.hosts(), refresh=refresh)
+    if profile is not None:
+        profile = catalog.profile_name(profile).name
+        with services.store.reading() as session:
+            refuse_unknown_profiles(session, [profile], what="--profile")
     remarks: list[str] = []
     devices: list[HandedOut] = []
     for one in seen.capacities:

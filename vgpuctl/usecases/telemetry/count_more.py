@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The question of the capacity page: how many more VMs of one kind fit, from the store alone."""
 
+import re
 from collections.abc import Mapping
 
+from vgpuctl.catalog import boards_with_type, profile_name, read_gpu_request
 from vgpuctl.errors import UsageError
-from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.times import parse_duration
 from vgpuctl.model.units import parse_mib
 from vgpuctl.model.vm import VmRequest
@@ -12,6 +14,7 @@ from vgpuctl.usecases.placement.capacity import Capacity, capacity
 from vgpuctl.usecases.support.services import Services
 
 _MOST_VCPUS = 512
+_TYPE_AFTER_MODEL = re.compile(r"[A-Za-z0-9 ._+-]{1,120}")
 
 
 def read_request(given: Mapping[str, str]) -> VmRequest | None:
@@ -25,11 +28,19 @@ def read_request(given: Mapping[str, str]) -> VmRequest | None:
     return VmRequest(
         name="capacity",
         tenant=has.get("tenant", ""),
-        gpus=tuple(parse_gpu_request(text) for text in has["gpu"].split()),
+        gpus=_gpus(has["gpu"]),
         vcpus=int(vcpus),
         memory_mib=parse_mib(has.get("memory", "2GiB"), what="memory"),
         duration_s=parse_duration(has["for"], what="for") if "for" in has else None,
     )
+
+
+def _gpus(text: str) -> tuple[GpuRequest, ...]:
+    """Several requests have a space between them. A type's name with its model before it has spaces too."""
+    whole = profile_name(text) if _TYPE_AFTER_MODEL.fullmatch(text) else None
+    if whole is not None and boards_with_type(whole.name):
+        return (read_gpu_request(str(whole)),)
+    return tuple(read_gpu_request(one) for one in text.split())
 
 
 def count_more(services: Services, request: VmRequest) -> Capacity:

@@ -41,11 +41,12 @@ from vgpuctl.usecases.node.declared_pools import (
     refuse_unusable,
 )
 from vgpuctl.usecases.operate.repair import repair_vm
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
 from vgpuctl.usecases.tenant.grant_pool import grant_pool, record_grant
-from vgpuctl.usecases.tenant.set_quota import describe_quota, set_quota
+from vgpuctl.usecases.tenant.set_quota import describe_quota, refuse_unknown_quotas, set_quota
 from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.find_existing import find_existing
@@ -68,6 +69,8 @@ def onboard(
     with services.store.reading() as session:
         for vm in wanted.vms:
             refuse_unregistered(session, vm)
+        refuse_unknown_gpus(session, *wanted.vms)
+        refuse_unknown_quotas(session, wanted.tenant, wanted.limits, wanted.guaranteed)
         refuse_unusable(services, session, wanted.node_pools)
     refuse_without_ovn(services, *wanted.objects)
     if dry_run:

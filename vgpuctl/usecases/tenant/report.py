@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.measures import VGPU
+from vgpuctl.catalog import profile_name
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.natural_order import natural
 from vgpuctl.quota.report import (
@@ -129,7 +130,7 @@ def make_report(services: Services, *, since: float, until: float, tenant: str |
             report = _of_ledger(name, intervals, usage.since, usage.until, events, queued[name], states)
             if past is not None and intervals:
                 try:
-                    report = _with_measured(report, past, usage.since, usage.until)
+                    report = _with_measured(report, intervals, past, usage.since, usage.until)
                 except PAST_PROBLEMS as error:
                     past, problem = None, error.message
             reports.append(report)
@@ -172,13 +173,20 @@ def _states_of(states: States, tenant: str) -> list[StateCount]:
     return found
 
 
-def _with_measured(report: TenantReport, past: Past, since: float, until: float) -> TenantReport:
-    """Add what was measured, in steps of an hour. Raises StoreUnusable or PrometheusUnusable."""
+def _with_measured(
+    report: TenantReport, intervals: Sequence[Interval], past: Past, since: float, until: float
+) -> TenantReport:
+    """Add what was measured, in steps of an hour. Raises StoreUnusable or PrometheusUnusable.
+
+    Readings name a type without its model; the ledger says which one a VM had.
+    """
+    counted = {(one.host, one.vm_name, profile_name(one.profile).name): one.profile for one in intervals}
     found: dict[str, dict[str, list[Sample]]] = {}
     for name in (_SHARE, _UTILIZATION, _FRAMEBUFFER):
         series = past.series(VGPU, name, since=since, until=until, step_s=HOUR_S, tenant=report.tenant)
         for subject, samples in series.items():
-            found.setdefault(subject.profile, {}).setdefault(name, []).extend(samples)
+            profile = counted.get((subject.host, subject.vm, subject.profile), subject.profile)
+            found.setdefault(profile, {}).setdefault(name, []).extend(samples)
     hours_by_profile = {one.profile: one.share_hours for one in report.usage}
     measured = [_measured(profile, hours, found.get(profile, {})) for profile, hours in hours_by_profile.items()]
     every = [one for by_name in found.values() for one in by_name.get(_SHARE, [])]

@@ -11,6 +11,7 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.quota.limits import Quota, changed
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_resources
 from vgpuctl.usecases.support.services import Services
 
 Amounts = Mapping[str, int | None]
@@ -19,16 +20,37 @@ Amounts = Mapping[str, int | None]
 def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amounts, dry_run: bool = False) -> bool:
     """Set some quotas of a tenant, or with None remove them; the others stay. Returns whether anything changed.
 
-    A limit below what is used already refuses what comes, and releases nothing. Raises NotFound, UsageError.
+    A limit below what is used already refuses what comes, releases nothing, and is said. Raises NotFound, and
+    UsageError also for shares of a type that nobody knows.
     """
     with services.store.reading() as session:
         session.tenant(name)
         there = session.quotas(name)
+        refuse_unknown_quotas(session, name, limits, guaranteed)
+        used = session.used(name)
     wanted = _check(changed(there, limits, guaranteed))
+    for quota in wanted:
+        if quota.resource in limits and quota.limit is not None and used.get(quota.resource, 0) > quota.limit:
+            services.say(f"warning: {_below_use(name, quota, used[quota.resource])}")
     if dry_run:
         return wanted != there
     with services.store.transaction() as session:
         return record_quotas(session, name, limits, guaranteed)
+
+
+def refuse_unknown_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Amounts) -> None:
+    """Raise UsageError for a new quota on shares of a type that nobody knows; `none` removes any."""
+    there = {one.resource for one in session.quotas(tenant)}
+    named = [name for amounts in (limits, guaranteed) for name, amount in amounts.items() if amount is not None]
+    refuse_unknown_resources(session, [name for name in named if name not in there])
+
+
+def _below_use(tenant: str, quota: Quota, used: int) -> str:
+    limit = format_amount(quota.resource, quota.limit or 0)
+    return (
+        f"tenant {tenant} uses {format_amount(quota.resource, used)} of {quota.resource}, more than {limit}: "
+        "what it has stays, and nothing more is given"
+    )
 
 
 def set_policy(
@@ -79,6 +101,7 @@ def describe_policy(policy: TenantPolicy) -> str:
 def record_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Amounts) -> bool:
     """Store a tenant's changed quotas with an event. Return whether any changed. Raises UsageError."""
     there = session.quotas(tenant)
+    refuse_unknown_quotas(session, tenant, limits, guaranteed)
     wanted = _check(changed(there, limits, guaranteed))
     if wanted == there:
         return False

@@ -4,8 +4,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vgpuctl.catalog import ProfileName, profile_name
 from vgpuctl.errors import UsageError
 from vgpuctl.quota.usage import Interval, UsageLine, add_up
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_profiles
 from vgpuctl.usecases.support.services import Services
 
 
@@ -29,7 +31,9 @@ def show_usage(
 ) -> Usage:
     """Add up what was used in a range of time; None is now, and nothing is counted beyond now.
 
-    Raises NotFound for the tenant, UsageError for a range that ends before it begins.
+    profiles: only these, as users write them; a type of several models without a model means each of them.
+    Raises NotFound for the tenant, UsageError for a range that ends before it begins and for a profile that nobody
+    knows and nobody used.
     """
     now = services.store.now()
     if until is not None and until <= since:
@@ -39,5 +43,13 @@ def show_usage(
         if tenant is not None:
             session.tenant(tenant)
         found = session.intervals(since, end, tenant)
-    kept = tuple(one for one in found if not profiles or one.profile in profiles)
+        wanted = set(map(profile_name, profiles))
+        used = {known for one in found for known in _names_of(one)}
+        refuse_unknown_profiles(session, map(str, wanted - used), what="--profile")
+    kept = tuple(one for one in found if not wanted or wanted & _names_of(one))
     return Usage(since, end, tuple(add_up(kept, since, end)), kept)
+
+
+def _names_of(one: Interval) -> set[ProfileName]:
+    known = profile_name(one.profile)
+    return {known, ProfileName(known.name)}

@@ -30,6 +30,7 @@ from vgpuctl.usecases.placement.reservations import use_now
 from vgpuctl.usecases.share.shares import describe_share, leases_of
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.guest_driver import with_image_driver
+from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
 from vgpuctl.usecases.support.node_names import refuse_names_of_nodes
 from vgpuctl.usecases.support.observations import note_state
@@ -117,6 +118,7 @@ def _create_or_queue(
     if existing is not None:
         return existing
     with services.store.reading() as session:
+        refuse_unknown_gpus(session, *requests)
         refuse_for_ever(session, *requests)
         entry = find_waiting(session, requests)
         somebody_waits = bool(session.queue())

@@ -4,7 +4,6 @@
 from dataclasses import replace
 
 from vgpuctl import catalog
-from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.kept_fleet import KeptFleet
@@ -26,7 +25,7 @@ def fitting_profiles(services: Services, request: VmRequest) -> list[str]:
     fleet = PlaceSearch(services, [request], None, KeptFleet(), refresh=False, remember=True).fleet()
 
     def fits(profile: str) -> bool:
-        return fleet.place(replace(request, gpus=(parse_gpu_request(profile),))) is not None
+        return fleet.place(replace(request, gpus=(catalog.read_gpu_request(profile),))) is not None
 
     types = {
         catalog.short_name(one.name)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
-from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, Share, without_leaving
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
@@ -186,12 +186,14 @@ def equal_gpus(vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> tupl
     """
     if not leases:
         return vm.request.gpus
-    return tuple(parse_gpu_request(_equal(one.share, facts)) for one in sorted(leases, key=lambda one: one.index))
+    return tuple(
+        catalog.read_gpu_request(_equal(one.share, facts)) for one in sorted(leases, key=lambda one: one.index)
+    )
 
 
 def _equal(share: Share, facts: HostFacts | None) -> str:
     if not share.sharing.is_asked_for_by_name():
-        return share.profile
+        return str(catalog.ProfileName(share.profile, share.board))
     gpu = None if facts is None else gpu_at(facts, share.gpu)
     board = None if gpu is None else catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     return str(share.sharing) if board is None else f"{share.sharing}:{board.key}"

@@ -104,6 +104,15 @@ def test_what_cannot_be_reached_is_an_obstacle_and_no_step(
     assert not plan.is_in_layout
 
 
+def test_a_type_that_nobody_knows_is_told_with_the_near_ones() -> None:
+    (obstacle,) = plan_with(VgpuLayout(shares=(("T4-81Q", 1),)), T4).obstacles
+    assert "does not offer T4-81Q; did you mean T4-8Q" in obstacle.reason
+    listed = plan_with(VgpuLayout(types=("A40-8Q", "T4-81Q", "T4-4Q")), T4)
+    (difference,) = [one for one in listed.differences if one.subject == "types"]
+    assert (difference.declared, difference.found) == ("T4-81Q", "no such type")
+    assert "did you mean T4-8Q" in str(difference.remedy)
+
+
 def test_an_obstacle_of_mig_names_the_nearest_that_fits() -> None:
     layout = MigLayout((WantedInstance("3g.20gb"),) * 2 + (WantedInstance("1g.5gb"),))
     (obstacle,) = plan_with(layout, A100).obstacles

@@ -323,7 +323,7 @@ READERS: dict[str, Reader] = {
     "-i": values(_listed, "gpu1,gpu2:22,"),
     "--limit": values(_limit, "rack1:!gpu03", "gpu*:&rack2", "~gpu0[12]", "rack1[0:2]", with_folder=True),
     "--gpu": values(parse_gpu_request, "A40-8Q", "2*L40S-48Q", "passthrough:H100*4", "memory>=16GiB,series=Q", "vf:x"),
-    "a size": values(partial(parse_mib, what="--memory"), "2GiB", "1.5G", "512M", "4096"),
+    "a size": values(partial(parse_mib, what="--memory"), "2GiB", "1.5G", "512M", "64 MiB"),
     "a page size": values(partial(parse_page_size, what="--hugepages"), "2MiB", "64KiB", "1GiB"),
     "a duration": values(partial(parse_duration, what="--for"), "1d12h", "90m", "1.5w"),
     "a time": values(partial(parse_time, what="--since"), "2026-11-01T14:00+01:00", "2026-11", "2026-11-01"),

@@ -24,6 +24,7 @@ NAMES = [
         "scheduler/advice/replayed_fleet.py:small_vm",
         "scheduler/advice/room.py:with_profile",
         "usecases/host/adopt_host.py:_vm",
+        "usecases/support/known_profiles.py:refuse_unknown_resources",
         "usecases/vm/fitting_profiles.py:fitting_profiles",
         "usecases/vm/move_place.py:equal_gpus",
     ),

@@ -10,6 +10,7 @@ SIZE_HINT = "write for example 512MiB or 2GiB"
 _LONGEST = 40
 _LARGEST_MIB = 1 << 40
 _UNITS_MIB = {
+    "": 1.0,
     "m": 1.0,
     "mb": 1e6 / 2**20,
     "mib": 1.0,
@@ -29,12 +30,12 @@ def parse_mib(text: str, *, what: str) -> int:
     Raises UsageError for anything else, and for less than 1 MiB.
     """
     match = _SIZE.fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if match is not None and not match["unit"]:
-        number = match["number"]
-        raise UsageError(f"{what} is {number!r}, a size without a unit", hint=f"write {number}MiB or {number}GiB")
     if match is None or match["unit"].lower() not in _UNITS_MIB:
         raise UsageError(f"{what} is {text[:_LONGEST]!r}, which is not a size", hint=SIZE_HINT)
-    size = int(float(match["number"]) * _UNITS_MIB[match["unit"].lower()])
+    number = match["number"]
+    if not match["unit"] and float(number):
+        raise UsageError(f"{what} is {number!r}, a size without a unit", hint=f"write {number}MiB or {number}GiB")
+    size = int(float(number) * _UNITS_MIB[match["unit"].lower()])
     if size < 1:
         raise UsageError(f"{what} is {text!r}, which is less than 1 MiB")
     if size > _LARGEST_MIB:

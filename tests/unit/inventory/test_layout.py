@@ -39,6 +39,43 @@ def _gpu(folder: Path, entry: str) -> Layout:
     return _read(folder, f"version: 1\ngpus:\n- {{match: all, {entry}}}").gpus[0].layout
 
 
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [
+        ("kind: vgpu, types: [a40-8q, NVIDIA A40-4Q]", "kind: vgpu, types: [A40-8Q, A40-4Q]"),
+        ("kind: vgpu, shares: {nvidia a40-8q: 2}", "kind: vgpu, shares: {A40-8Q: 2}"),
+        ("kind: vgpu, shares: {RTX Pro 6000 Blackwell DC-24Q: 2}", "kind: vgpu, shares: {DC-24Q: 2}"),
+        ("kind: mig, geometry: {MIG 3G.20GB: 2}", "kind: mig, geometry: {3g.20gb: 2}"),
+        (
+            "kind: mig, geometry: {3g.20gb: 2}, placements: {MIG 3g.20gb: [0, 4]}",
+            "kind: mig, geometry: {3g.20gb: 2}, placements: {3g.20gb: [0, 4]}",
+        ),
+        (
+            "kind: mig-vgpu, geometry: {MIG 1g.5gb: 2}, shares: {a100-1-5c: 2}",
+            "kind: mig-vgpu, geometry: {1g.5gb: 2}, shares: {A100-1-5C: 2}",
+        ),
+    ],
+)
+def test_a_type_or_mig_profile_in_another_form_is_the_same_layout(tmp_path: Path, written: str, normal: str) -> None:
+    assert _gpu(tmp_path, written) == _gpu(tmp_path, normal)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("kind: vgpu, types: [A40-8Q, nvidia a40-8q]", "a second time"),
+        ("kind: vgpu, shares: {A40-8Q: 1, a40-8q: 2}", "means the same as another key"),
+        ("kind: mig, geometry: {3g.20gb: 1, MIG 3g.20gb: 1}", "means the same as another key"),
+        ("kind: vgpu, shares: {a100-1-5c: 1}", "A100-1-5C sits in a MIG instance"),
+        ("kind: mig-vgpu, geometry: {1g.5gb: 1}, types: [a40-8q]", "A40-8Q does not sit in a MIG instance"),
+        ("kind: vgpu, types: [A40-8Q], shares: {a40-4q: 1}", "A40-4Q is not one of A40-8Q"),
+    ],
+)
+def test_two_forms_of_one_name_are_one_name_in_every_check(tmp_path: Path, entry: str, said: str) -> None:
+    with pytest.raises(InventoryError, match=said):
+        _gpu(tmp_path, entry)
+
+
 def test_a_host_without_the_variable_has_no_layout(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("g: {hosts: {h1: }}\n")
     assert load_inventory([tmp_path / "hosts.yml"]).layout("h1") is None

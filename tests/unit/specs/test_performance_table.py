@@ -18,7 +18,7 @@ vdi,A40-8Q,,1
 
 
 def test_csv_and_yaml_say_the_same(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text(CSV.replace(",,1\n", ",,1,\n"))
+    (tmp_path / "table.csv").write_text(CSV.replace(",,1\n", ",,1,\n").replace("vdi,A40-8Q", "vdi,NVIDIA a40-8q"))
     (tmp_path / "table.yml").write_text(
         "- {workload: training, profile: A40-8Q, neighbours: [2*vdi, render], throughput: 0.61, vm: acme/t1}\n"
         "- {workload: vdi, profile: A40-8Q, throughput: 1}\n"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate of names: a vGPU type or model that neither a host's cached facts nor the catalogue knows is refused."""
+"""The gate of names: a vGPU type or model that neither a host's cached facts nor the catalogue knows is refused.
+
+The scheduler is imported late: show-usage and the quotas need it for a name that the catalogue does not know alone.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -10,11 +13,11 @@ from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.resources import SHARES, Resource
-from vgpuctl.scheduler.place import refuse_unknown
-from vgpuctl.scheduler.suggest import suggest_type
 
 if TYPE_CHECKING:
     from vgpuctl.store.session import Session
+
+_ASKED_BY_NAME = tuple(str(kind) for kind in Sharing if kind.is_asked_for_by_name())
 
 
 def refuse_unknown_gpus(session: "Session", *requests: VmRequest) -> None:
@@ -24,6 +27,8 @@ def refuse_unknown_gpus(session: "Session", *requests: VmRequest) -> None:
     """
     for request in requests:
         if not all(_is_in_catalogue(gpu.profile, gpu.board) for gpu in request.gpus):
+            from vgpuctl.scheduler.place import refuse_unknown
+
             refuse_unknown(request, _stored_facts(session))
 
 
@@ -33,8 +38,10 @@ def refuse_unknown_profiles(session: "Session", names: Iterable[str], *, what: s
     names: in their normal form (catalog/profile_names.py). A plain VF's profile is `vf`, a whole card's `passthrough`.
     """
     for name in names:
-        if name in tuple(Sharing) or _is_in_catalogue(catalog.profile_name(name).name):
+        if name in _ASKED_BY_NAME or _is_in_catalogue(catalog.profile_name(name).name):
             continue
+        from vgpuctl.scheduler.suggest import suggest_type
+
         suggestion = suggest_type(catalog.profile_name(name).name, _stored_facts(session))
         if suggestion is not None:
             raise UsageError(f"{what}: {suggestion.message}", hint=suggestion.hint)
@@ -42,9 +49,12 @@ def refuse_unknown_profiles(session: "Session", names: Iterable[str], *, what: s
 
 def refuse_unknown_resources(session: "Session", resources: Iterable[str]) -> None:
     """Raise UsageError for quotas that would never count: of shares of a type that nobody knows, or of whole cards."""
+    from vgpuctl.sharing.kinds import asks_for_card
+
     profiles = [name.removeprefix(SHARES) for name in resources if name.startswith(SHARES)]
-    if Sharing.PASSTHROUGH in profiles:
-        raise UsageError(f"{SHARES}{Sharing.PASSTHROUGH} counts nothing", hint=f"whole cards are {Resource.CARDS}")
+    for name in profiles:
+        if name in _ASKED_BY_NAME and asks_for_card(catalog.read_gpu_request(name)):
+            raise UsageError(f"{SHARES}{name} counts nothing", hint=f"whole cards are {Resource.CARDS}")
     refuse_unknown_profiles(session, profiles, what="quota")
 
 

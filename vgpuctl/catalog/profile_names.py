@@ -8,7 +8,7 @@ and `DC-24Q`. A type that several models have under one name (`DC-16Q`, `A100D-8
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from vgpuctl.catalog.entries import Board
@@ -34,7 +34,7 @@ class ProfileName(NamedTuple):
         return self.name if self.board is None else f"{self.name}:{self.board}"
 
 
-@cache
+@lru_cache(maxsize=4096)
 def profile_name(text: str) -> ProfileName:
     """Read the name of a vGPU type, in any case, with or without vendor and model, or `TYPE:MODEL`.
 

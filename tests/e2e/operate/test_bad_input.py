@@ -29,7 +29,8 @@ def nothing_is_left_behind(operator: Operator, fleet_witness: FleetWitness) -> A
 CASES = {
     "no GPU of that kind": (["web-1", *ACME, "--gpu", "H100-80C", *SMALL], "no-capacity", "H100"),
     "wrong type name": (["web-1", *ACME, "--gpu", "A40-8QQ", *SMALL], "usage", "A40-8Q"),
-    "wrong case": (["web-1", *ACME, "--gpu", "a40-8q", *SMALL], "usage", "A40-8Q"),
+    "wrong type name in lower case": (["web-1", *ACME, "--gpu", "a40-8qq", *SMALL], "usage", "A40-8Q"),
+    "type of another model": (["web-1", *ACME, "--gpu", "A40-8Q:H100", *SMALL], "usage", "H100"),
     "no such board": (["web-1", *ACME, "--gpu", "passthrough:A100", *SMALL], "no-capacity", "A100"),
     "too many for a card": (["web-1", *ACME, "--gpu", "3*A40-48Q", *SMALL], "no-capacity", "A40"),
     "name with <": (["<web>", *ACME, "--gpu", "A40-8Q"], "usage", "letters"),
@@ -38,6 +39,7 @@ CASES = {
     "name of 300 characters": (["w" * 300, *ACME, "--gpu", "A40-8Q"], "usage", "300"),
     "tenant unknown": (["web-1", "--tenant", "acne", "--gpu", "A40-8Q", *SMALL], "not-found", "acme"),
     "memory 0": (["web-1", *ACME, "--gpu", "A40-8Q", "--memory", "0"], "usage", "MiB"),
+    "memory 8": (["web-1", *ACME, "--gpu", "A40-8Q", "--memory", "8"], "usage", "8GiB"),
     "memory -1": (["web-1", *ACME, "--gpu", "A40-8Q", "--memory=-1"], "usage", "size"),
     "memory 1TB": (
         ["web-1", *ACME, "--gpu", "A40-8Q", "--memory", "1TB", "--network", "none"],

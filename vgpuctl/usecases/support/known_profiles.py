@@ -21,7 +21,7 @@ _ASKED_BY_NAME = tuple(str(kind) for kind in Sharing if kind.is_asked_for_by_nam
 
 
 def refuse_unknown_gpus(session: "Session", *requests: VmRequest) -> None:
-    """Raise UsageError, with near names, for a type or model of VMs that nobody knows. Nothing is known without hosts.
+    """Raise UsageError, with near names, for a type or model of VMs that nobody knows.
 
     For what is kept and placed later: what is placed now is refused by the same rule (scheduler/place.py).
     """

@@ -37,6 +37,8 @@ def run(arguments: Sequence[str], **environment: str) -> subprocess.CompletedPro
 
 @needs_root
 def test_a_user_without_a_home_uses_a_store_that_is_named() -> None:
+    of_postgresql = run(["list-vms"], VGPUCTL_DATABASE_URL="postgresql://127.0.0.1:1/d?service=s")
+    assert "definition of service" in of_postgresql.stderr
     named = run(["list-vms"], VGPUCTL_DATABASE_URL="sqlite:////no-such-folder/store.db")
     assert (named.returncode, named.stderr.splitlines()[0]) == (
         6,

@@ -12,12 +12,10 @@ from typing import Any
 
 import msgspec
 
-from vgpuctl.errors import UsageError
 from vgpuctl.typed_json import decode
 
 _BUSY_S = 0.1
 _MOST = 1000
-_SQLITE = "sqlite:"
 
 
 class CompletedKind(StrEnum):
@@ -136,19 +134,16 @@ def _of_facts(rows: Sequence[Sequence[Any]], kind: CompletedKind, host: str | No
 
 
 def _rows(url: str, query: str) -> Sequence[Sequence[Any]]:
-    if url.startswith(_SQLITE):
-        from vgpuctl.store.address import SqliteAddress, parse_url
+    from vgpuctl.store.address import SqliteAddress, parse_url
 
-        address = parse_url(url)
-        if not isinstance(address, SqliteAddress):
-            raise UsageError("no file")
+    address = parse_url(url)
+    if isinstance(address, SqliteAddress):
         file = sqlite3.connect(f"{address.path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
         with closing(file) as database:
             return database.execute(query).fetchall()
-    import psycopg
-
+    from vgpuctl.store.libpq_files import connect
     from vgpuctl.store.postgresql import ENCODING
 
-    place = url.replace("postgresql+psycopg:", "postgresql:", 1)
-    with psycopg.connect(place, connect_timeout=2, client_encoding=ENCODING) as connection:
+    limits = {"connect_timeout": "2", "client_encoding": ENCODING}
+    with connect({**address.parameters, **limits}) as connection:
         return connection.execute(query.encode()).fetchall()

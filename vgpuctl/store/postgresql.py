@@ -11,6 +11,7 @@ from vgpuctl.store.address import PostgresqlAddress
 from vgpuctl.store.database import Commit, Database, StoreConnection
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, DatabaseError
 from vgpuctl.store.identity import INSTANCE
+from vgpuctl.store.libpq_files import connect
 from vgpuctl.store.schema import VERSION_TABLE
 
 USUAL = {"connect_timeout": "10", "application_name": "vgpuctl"}
@@ -123,12 +124,11 @@ def holder(database: Database) -> str | None:
 def database(address: PostgresqlAddress, actor: Actor = NOBODY) -> Database:
     """The database, to which nothing is connected yet. actor: whom the server shows for the connections."""
     import psycopg
-    from psycopg.conninfo import make_conninfo
 
     name = f"vgpuctl {actor.command} ({actor})" if actor.command else USUAL["application_name"]
     usual = {**USUAL, "application_name": name.encode("ascii", "replace").decode()[:_LONGEST_NAME]}
-    place = make_conninfo("", **{**usual, **address.parameters, "client_encoding": ENCODING})
-    return Database(StoreKind.POSTGRESQL, lambda: psycopg.connect(place), psycopg.Error)
+    parameters = {**usual, **address.parameters, "client_encoding": ENCODING}
+    return Database(StoreKind.POSTGRESQL, lambda: connect(parameters), psycopg.Error)
 
 
 @dataclass(frozen=True)

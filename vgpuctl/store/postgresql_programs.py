@@ -14,6 +14,7 @@ from vgpuctl.model.masking import without_words
 from vgpuctl.store import postgresql
 from vgpuctl.store.address import SECRETS, PostgresqlAddress
 from vgpuctl.store.failures import DatabaseError, translate
+from vgpuctl.store.libpq_files import judge_files
 
 TIME_LIMIT_S = 3600
 _VERSION = re.compile(r"\(PostgreSQL\) (\d{1,18})")
@@ -70,13 +71,18 @@ def require(program: str, address: PostgresqlAddress) -> None:
 def run(
     program: str, arguments: Sequence[str], address: PostgresqlAddress | None, *, writes: Path | None = None
 ) -> str:
-    """Run one program to its end and return its output. writes: the file that it writes, for a full disk's error."""
+    """Run one program to its end and return its output. writes: the file that it writes, for a full disk's error.
+
+    address: of the database that the program connects to. Raises FileNotTrusted, StoreUnusable, FileNotWritten.
+    """
     found = shutil.which(program)
     if found is None:
         raise StoreUnusable(
             f"{program} is not installed on this machine",
             hint="install PostgreSQL's client programs: apt-get install postgresql-client",
         )
+    if address is not None:
+        judge_files(address.parameters)
     environment = {**os.environ, "LC_ALL": "C", **({} if address is None else _password(address))}
     try:
         done = subprocess.run(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import FileNotTrusted
-from vgpuctl.trusted_files import FOUND, FOUND_SECRET, NAMED, NAMED_SECRET, Trust, judge, opened
+from vgpuctl.trusted_files import FOUND, FOUND_SECRET, NAMED, NAMED_SECRET, Trust, judge, judge_tree, opened
 
 STRANGER = pwd.getpwnam("nobody")
 OTHER = pwd.getpwnam("games")
@@ -261,3 +261,16 @@ def test_nothing_stays_open(file: Path) -> None:
         with pytest.raises((OSError, FileNotTrusted)):
             read(path)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@gives_files_away
+@pytest.mark.parametrize("widen", [row[1] for row in WIDE], ids=[row[0] for row in WIDE])
+def test_a_folder_is_as_trustworthy_as_what_lies_below_it(file: Path, widen: Callable[[Path], None]) -> None:
+    above = file.parent.parent
+    (above / ".git").touch()
+    (above / ".git").chmod(0o666)
+    (above / "round").symlink_to(above)
+    assert judge_tree(above, NAMED) == judge_tree(file, NAMED) == {0}
+    widen(file)
+    with pytest.raises(FileNotTrusted, match=r" not used: .* (by|belongs to) "):
+        judge_tree(above, NAMED)

@@ -24,7 +24,6 @@ from vgpuctl.model.printable import printable
 from vgpuctl.specs.bounded_reader import MOST_BYTES
 from vgpuctl.specs.document import YamlDocument, parse_document
 from vgpuctl.specs.origin import Origin
-from vgpuctl.trusted_files import FOUND, NAMED, judge
 
 ANSWER_S = 180.0
 """For a plugin that asks a cloud."""
@@ -46,14 +45,11 @@ def read_by_ansible(sources: Sequence[str], folder: Path) -> tuple[InventoryTree
     """Read resolved sources. Returns the tree, whose hosts have all their variables, and what decrypts a vault's text.
 
     folder: where ansible looks for group_vars and ansible.cfg beside the sources. Raises InventoryError with ansible's
-    own words.
+    own words, and FileNotTrusted before ansible is started.
     """
-    for source in sources:
-        if os.path.exists(source):  # noqa: PTH110 - a comma list is too long for a path
-            judge(source, NAMED)
-    configuration = folder / "ansible.cfg"
-    if "ANSIBLE_CONFIG" not in os.environ and configuration.exists():
-        judge(configuration, FOUND)  # it names plugins, which ansible runs
+    from vgpuctl.inventory.ansible_files import judge_files
+
+    judge_files(sources, folder, os.environ)
     program = _find("ansible-inventory")
     argv = [program, *(word for source in sources for word in ("-i", source)), "--list"]
     named = f"ansible-inventory -i {' -i '.join(sources)}"[:200]

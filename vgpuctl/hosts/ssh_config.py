@@ -18,7 +18,6 @@ from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.masking import shown_login
 from vgpuctl.model.secret import ProgramLine, Secret
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
-from vgpuctl.trusted_files import NAMED, judge
 
 _MAXIMUM_HOPS = 8
 NO_SOURCES: Mapping[str, str] = MappingProxyType({})
@@ -115,8 +114,6 @@ def _words(
 ) -> list[str]:
     """Build ssh's arguments; what comes first counts."""
     words = []
-    if settings.ssh_config_file is not None and str(settings.ssh_config_file) != "none":
-        judge(settings.ssh_config_file, NAMED)  # ssh looks at the rights of its own files, not at those of -F
     if settings.ssh_config_file is not None:
         words = ["-F", str(settings.ssh_config_file)]
     if user is not None:

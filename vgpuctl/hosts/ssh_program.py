@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.hosts.ssh_files import judge_files
 from vgpuctl.model.secret import ProgramLine
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.trusted_files import NAMED
@@ -83,7 +84,8 @@ class SshProgram:
         return self._run(words, address, name=name)[0]
 
     def _run(self, arguments: Sequence[str], address: str, *, name: str) -> tuple[Answer, Sequence[str]]:
-        """The answer, and the files that ssh has read for it."""
+        """The answer, and the files that ssh has read for it. Raises FileNotTrusted before ssh is started."""
+        judge_files(arguments[arguments.index("-F") + 1] if "-F" in arguments else None)
         argv = [self._program, "-v", "-G", "-T", *arguments, "--", address]
         try:
             done = subprocess.run(

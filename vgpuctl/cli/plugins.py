@@ -27,11 +27,18 @@ class Plugin(NamedTuple):
     source: str
 
     def load(self) -> Any:
-        """Import the command. Raises FileNotTrusted for a package that others could have put there."""
-        from vgpuctl.trusted_files import FOUND, judge
+        """Import the command. Raises FileNotTrusted for a package that others could have put there, or changed."""
+        from importlib.util import find_spec
+
+        from vgpuctl.trusted_files import FOUND, judge, judge_tree
 
         judge(self.source, FOUND)
         module, _, name = self.target.partition(":")
+        code = find_spec(module.partition(".")[0])  # which imports nothing yet
+        if code is not None:
+            for place in code.submodule_search_locations or (code.cached, code.origin):
+                if place is not None and os.path.exists(place):  # noqa: PTH110 - as in _content
+                    judge_tree(place, FOUND)
         return getattr(importlib.import_module(module), name)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.cli import plugins
+from vgpuctl.errors import FileNotTrusted
 
 
 def test_the_installed_packages_add_what_importlib_metadata_says() -> None:
@@ -33,6 +34,34 @@ def test_a_package_adds_a_command_with_its_summary(tmp_path: Path, monkeypatch: 
     assert (more.text, more.load()) == ("Do more.", "the command")
     assert "x" not in plugins.installed()
     plugins.installed.cache_clear()
+
+
+CODE = ("evil.py", "evil/commands.py", "evil/__pycache__/commands.pyc", "evil/below/data.py", "evil/below")
+
+
+@pytest.mark.parametrize("wide", [*CODE, "evil", "evil-1.dist-info/entry_points.txt", "__pycache__/evil.{tag}.pyc"])
+def test_the_code_of_a_command_that_others_may_write_to_is_not_imported(
+    wide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = wide.format(tag=sys.implementation.cache_tag)
+    is_package = wide.startswith("evil/") or wide == "evil"
+    (tmp_path / "evil-1.dist-info").mkdir()
+    target = "evil.commands" if is_package else "evil"
+    (tmp_path / "evil-1.dist-info/entry_points.txt").write_text(f"[vgpuctl.commands]\nevil = {target}:command\n")
+    for name in (*CODE[1:4], "evil/__init__.py") if is_package else ("evil.py", "__pycache__/other.pyc", wide):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')\ncommand = None\n" if path.suffix == ".py" else "")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    plugins.installed.cache_clear()
+    evil = plugins.installed()["evil"]
+    plugins.installed.cache_clear()
+    path = tmp_path / wide
+    path.chmod(path.stat().st_mode | 0o002)
+    with pytest.raises(FileNotTrusted, match="may be written to by every user"):
+        evil.load()
+    assert not (tmp_path / "RAN").exists()
 
 
 def test_help_imports_neither_importlib_metadata_nor_the_lab() -> None:

@@ -60,5 +60,6 @@ def served(cluster: GpuCluster, folder: Path) -> Iterator[Path]:
     """Serve a cluster during the block. Yields a kubeconfig with the right token."""
     with serving_api(_Answers(cluster).answer) as address:
         file = folder / "kubeconfig.json"
+        file.touch(0o600)
         file.write_text(kubeconfig_of(address))
         yield file

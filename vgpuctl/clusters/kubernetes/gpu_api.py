@@ -9,18 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from lightkube import KubeConfig
+from lightkube.config.models import User
 
 from vgpuctl.clusters.kubernetes.api_server import TIMEOUT_S, ApiServer
 from vgpuctl.errors import FileNotTrusted, UsageError
 from vgpuctl.specs.document import read_document
-from vgpuctl.trusted_files import NAMED
+from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge, judge_program
 from vgpuctl.typed_json import decode
 
 _POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1"
 
 
 def _read(kubeconfig: Path) -> KubeConfig:
-    return KubeConfig.from_dict(read_document(str(kubeconfig), NAMED).data, fname=kubeconfig)
+    """Read the operator's file. Raises FileNotTrusted for it, and for a file or program that it names."""
+    config = KubeConfig.from_dict(read_document(str(kubeconfig), NAMED).data, fname=kubeconfig)
+    one = config.get()
+    if one is None:
+        return config
+    user = one.user or User()
+    if user.token or user.password or user.client_key_data:
+        judge(kubeconfig, NAMED_SECRET)
+    for path, trust in (
+        (one.cluster.certificate_auth, NAMED),
+        (user.client_cert, NAMED),
+        (user.client_key, NAMED_SECRET),
+    ):
+        if path:
+            judge(one.abs_file(path), trust)
+    if user.token_file:
+        judge(user.token_file, NAMED_SECRET)
+    if user.exec:
+        judge_program(user.exec.command)
+    return config
 
 
 class GpuApi:

@@ -41,9 +41,12 @@ def run_bounded(
 ) -> Ended:
     """Run a program in a session of its own; all of the session is killed when a limit is passed.
 
-    given: its standard input, at most 64 KiB. Raises OSError for a program that cannot be started, ProgramTooLate and
-    ProgramTooLong.
+    given: its standard input, at most 64 KiB. Raises OSError for a program that cannot be started, FileNotTrusted,
+    ProgramTooLate and ProgramTooLong.
     """
+    from vgpuctl.trusted_programs import judge_program  # here: an inventory without ansible needs none of it
+
+    judge_program(argv[0])
     give_up = time.monotonic() + longest_s
     process = subprocess.Popen(
         argv,

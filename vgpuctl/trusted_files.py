@@ -145,19 +145,6 @@ def judge(path: str | os.PathLike[str], trust: Trust) -> frozenset[int]:
     return _judge(walk.steps, trust)
 
 
-def judge_program(program: str) -> None:
-    """Judge the file of a program that is about to be started, named by a path or found on PATH.
-
-    A program that is not there is left to whoever starts it. Raises FileNotTrusted.
-    """
-    import shutil
-
-    found = shutil.which(program)
-    if found is not None:
-        with suppress(OSError):
-            judge(found, NAMED)
-
-
 def judge_tree(path: str | os.PathLike[str], trust: Trust) -> frozenset[int]:
     """Judge a path as `judge` does, and all that a folder has below it, but for hidden files.
 

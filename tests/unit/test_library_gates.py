@@ -143,6 +143,19 @@ def test_a_file_is_judged_before_it_is_believed() -> None:
     assert PAST_THE_GATE.keys() - past == set(), "these open nothing any more; take them out of the table"
 
 
+_STARTS = {"Popen", "run", "call", "check_call", "check_output", "system", "popen", "execv", "execvp", "execve"}
+_STARTS |= {"posix_spawn", "posix_spawnp", "create_subprocess_exec", "create_subprocess_shell", "getoutput"}
+_JUDGES = {"judge_program", "judge_command", "judge_shell_line"}
+
+
+def test_a_program_is_judged_before_it_is_started() -> None:
+    """Who could have written a program decides, as for a file; which function starts it also judges it."""
+    starting = {one.place for one in uses() if one.name in _STARTS and one.on in ("subprocess", "os", "asyncio")}
+    judging = {one.place for one in uses() if one.name in _JUDGES and one.is_call}
+    assert len(starting) >= 8
+    assert starting - judging == set(), "judge it with vgpuctl.trusted_programs, or start it with run_bounded"
+
+
 LISTENERS = {
     "autoscaler/server.py:serving": {"add_insecure_port", "add_secure_port"},  # a private unix socket behind the relay
     "listening/sockets.py:listen_at": {"bind", "listen"},

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from vgpuctl.errors import HostKeyUnknown
 from vgpuctl.hosts.bounds import KeptErrors
 from vgpuctl.hosts.ssh_config import Endpoint
+from vgpuctl.trusted_programs import judge_command
 
 _LONGEST_WAIT_S = 30.0
 _MOST_BYTES = 2**20
@@ -30,6 +31,7 @@ def run_known_hosts_command(endpoint: Endpoint, tokens: Mapping[str, str]) -> st
     assert line is not None
     program, *words = shlex.split(line.reveal())
     argv = [program, *(_TOKEN.sub(lambda match: values.get(match[1], match[0]), word) for word in words)]
+    judge_command(argv)
     errors = KeptErrors()
     try:
         with subprocess.Popen(

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from vgpuctl.errors import HostUnreachable
 from vgpuctl.hosts.bounds import KeptErrors
 from vgpuctl.model.secret import ProgramLine
+from vgpuctl.trusted_programs import judge_shell_line
 
 _SOON_S = 0.3
 _CHUNK = 64 * 1024
@@ -24,6 +25,7 @@ class ProxyCommand:
     """
 
     def __init__(self, line: ProgramLine, *, known: Collection[str] = ()) -> None:
+        judge_shell_line(line.reveal())
         self._line = line
         self._known = known
         self._errors = KeptErrors()

@@ -9,6 +9,7 @@ from vgpuctl.errors import HostKeyUnknown
 from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.trusted_files import NAMED
+from vgpuctl.trusted_programs import judge_program
 
 # KRL_MAGIC of OpenSSH's krl.h, as it lies in the file.
 _MAGIC = b"SSHKRL\n\0"
@@ -26,6 +27,7 @@ def is_revoked(path: Path, key: PublicKey, *, name: str) -> bool:
     if not content.startswith(_MAGIC):
         return any(encoded in line.split() for line in content.splitlines() if not line.startswith(b"#"))
     argv = ["ssh-keygen", "-Q", "-f", str(path), "/dev/stdin"]
+    judge_program(argv[0])
     line = f"{key.kind} {encoded.decode()}\n".encode()
     try:
         done = subprocess.run(argv, input=line, capture_output=True, timeout=_LONGEST_WAIT_S, check=False)

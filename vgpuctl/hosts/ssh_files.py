@@ -8,6 +8,7 @@ Source: ssh_config(5), Include; OpenSSH 10.0, readconf.c and misc.c (argv_split)
 
 import contextlib
 import glob
+import itertools
 import os
 import re
 import stat
@@ -16,12 +17,14 @@ from collections.abc import Iterator
 from vgpuctl.errors import UsageError
 from vgpuctl.hosts.ssh_tokens import own_home
 from vgpuctl.trusted_files import FOUND, NAMED, Trust, judge, opened
+from vgpuctl.trusted_programs import judge_shell_line
 from vgpuctl.user_folders import expanded
 
 SYSTEM = ("/etc/ssh", "/usr/etc/ssh", "/usr/local/etc", "/usr/local/etc/ssh")
 """Folders of the system's ssh_config, as distributions and ssh's own build place it."""
 _MOST_BYTES = 2**20
 _INCLUDE = re.compile(r"""[\s"']*include(?:["']?[\s=]+)?(.*)""", re.IGNORECASE | re.DOTALL)
+_MATCH = re.compile(r"""[\s"']*match(?:["']?[\s=]+)?(.*)""", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""")
 _MARKS = re.compile(r"""\\([\\"' ])|["']""")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -47,7 +50,10 @@ def judge_files(configuration: str | None) -> None:
         path, trust, folder = left.pop()
         if path not in read:
             read.add(path)
-            left += [(one, NAMED, folder) for one in _included(_content(path, trust), folder)]
+            content = _content(path, trust)
+            for line in _programs(content):
+                judge_shell_line(line)
+            left += [(one, NAMED, folder) for one in _included(content, folder)]
 
 
 def _content(path: str, trust: Trust) -> str:
@@ -59,6 +65,16 @@ def _content(path: str, trust: Trust) -> str:
             return file.read(_MOST_BYTES).decode("utf-8", "surrogateescape")
     except (OSError, ValueError):
         return ""
+
+
+def _programs(content: str) -> Iterator[str]:
+    """The lines of a shell that `Match exec` runs."""
+    for line in content.split("\n"):
+        found = _MATCH.fullmatch(line)
+        words = [_MARKS.sub(r"\1", word) for word in _WORD.findall(found[1])] if found else []
+        for word, following in itertools.pairwise(words):
+            if word.lower().lstrip("!") == "exec":
+                yield following
 
 
 def _included(content: str, folder: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from vgpuctl.hosts.ssh_files import judge_files
 from vgpuctl.model.secret import ProgramLine
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.trusted_files import NAMED
+from vgpuctl.trusted_programs import judge_program
 
 Answer = Mapping[str, Sequence[str]]
 """The values of each option by its name in lower case, in their order; `identityfile` has several."""
@@ -85,6 +86,7 @@ class SshProgram:
 
     def _run(self, arguments: Sequence[str], address: str, *, name: str) -> tuple[Answer, Sequence[str]]:
         """The answer, and the files that ssh has read for it. Raises FileNotTrusted before ssh is started."""
+        judge_program(self._program)
         judge_files(arguments[arguments.index("-F") + 1] if "-F" in arguments else None)
         argv = [self._program, "-v", "-G", "-T", *arguments, "--", address]
         try:

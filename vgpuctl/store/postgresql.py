@@ -11,7 +11,6 @@ from vgpuctl.store.address import PostgresqlAddress
 from vgpuctl.store.database import Commit, Database, StoreConnection
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, DatabaseError
 from vgpuctl.store.identity import INSTANCE
-from vgpuctl.store.libpq_files import connect
 from vgpuctl.store.schema import VERSION_TABLE
 
 USUAL = {"connect_timeout": "10", "application_name": "vgpuctl"}
@@ -124,6 +123,8 @@ def holder(database: Database) -> str | None:
 def database(address: PostgresqlAddress, actor: Actor = NOBODY) -> Database:
     """The database, to which nothing is connected yet. actor: whom the server shows for the connections."""
     import psycopg
+
+    from vgpuctl.store.libpq_files import connect
 
     name = f"vgpuctl {actor.command} ({actor})" if actor.command else USUAL["application_name"]
     usual = {**USUAL, "application_name": name.encode("ascii", "replace").decode()[:_LONGEST_NAME]}

@@ -15,6 +15,7 @@ from vgpuctl.store import postgresql
 from vgpuctl.store.address import SECRETS, PostgresqlAddress
 from vgpuctl.store.failures import DatabaseError, translate
 from vgpuctl.store.libpq_files import judge_files
+from vgpuctl.trusted_programs import judge_program
 
 TIME_LIMIT_S = 3600
 _VERSION = re.compile(r"\(PostgreSQL\) (\d{1,18})")
@@ -81,6 +82,7 @@ def run(
             f"{program} is not installed on this machine",
             hint="install PostgreSQL's client programs: apt-get install postgresql-client",
         )
+    judge_program(found)
     if address is not None:
         judge_files(address.parameters)
     environment = {**os.environ, "LC_ALL": "C", **({} if address is None else _password(address))}

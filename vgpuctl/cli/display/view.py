@@ -159,6 +159,9 @@ def _viewer() -> str | None:
 
 
 def _run_viewer(argv: list[str], stop: threading.Event) -> None:
+    from vgpuctl.trusted_programs import judge_program
+
+    judge_program(argv[0])
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         while process.poll() is None and not stop.wait(_POLL_S):

@@ -14,7 +14,8 @@ from lightkube.config.models import User
 from vgpuctl.clusters.kubernetes.api_server import TIMEOUT_S, ApiServer
 from vgpuctl.errors import FileNotTrusted, UsageError
 from vgpuctl.specs.document import read_document
-from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge, judge_program
+from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge
+from vgpuctl.trusted_programs import judge_program
 from vgpuctl.typed_json import decode
 
 _POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1"

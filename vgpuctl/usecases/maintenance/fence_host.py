@@ -12,6 +12,7 @@ from vgpuctl.model.event import Values
 from vgpuctl.model.printable import printable
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.secret import ProgramLine
+from vgpuctl.trusted_programs import judge_command
 from vgpuctl.usecases.maintenance.restricted import set_restriction
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.observations import read_facts
@@ -54,6 +55,7 @@ def _run(host: str, command: ProgramLine, timeout_s: int) -> Values:
     It reads nothing. When its time is over, its child processes end with it; after a success they may run on.
     """
     argv = shlex.split(command.reveal())
+    judge_command(argv)
     program = argv[0]
     with tempfile.TemporaryFile() as output:
         try:

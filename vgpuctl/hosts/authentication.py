@@ -23,11 +23,15 @@ _ANSWER_S = 20.0
 
 @dataclass
 class _Attempts:
-    """Attempts of a login, for the error. for_agent: key files that only an agent can use (passphrase, token)."""
+    """Attempts of a login, for the error. for_agent: key files that only an agent can use (passphrase, token).
+
+    not_trusted: the refusals of key files, which ssh leaves out too.
+    """
 
     tried: list[str] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
     for_agent: list[Path] = field(default_factory=list)
+    not_trusted: list[FileNotTrusted] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
 
@@ -36,7 +40,7 @@ def authenticate(transport: "paramiko.Transport", endpoint: Endpoint) -> None:
 
     Order: key files, keys of the agent, password; a key's certificates before the key itself. A server counts refused
     keys (MaxAuthTries), so configured keys go first. Raises AuthenticationFailed with every method and
-    key that was tried.
+    key that was tried, FileNotTrusted where the only key is one that others may read.
     """
     import paramiko
 
@@ -182,6 +186,7 @@ def _load_key(path: Path, endpoint: Endpoint, attempts: _Attempts) -> "paramiko.
             key = paramiko.PKey.from_path(file.name)
     except FileNotTrusted as exc:
         attempts.unusable.append(f"key {exc.message}")
+        attempts.not_trusted.append(exc)
         return None
     except FileNotFoundError:
         if endpoint.has_chosen_identities:
@@ -257,7 +262,11 @@ def _agent_keys(endpoint: Endpoint, attempts: _Attempts) -> Iterator[Sequence[Ag
         yield keys
 
 
-def _failed(endpoint: Endpoint, attempts: _Attempts) -> AuthenticationFailed:
+def _failed(endpoint: Endpoint, attempts: _Attempts) -> AuthenticationFailed | FileNotTrusted:
+    """The error of a login: where nothing but a key file that others may read could be tried, it is about that file."""
+    if attempts.not_trusted and not attempts.tried:
+        refusal = attempts.not_trusted[0]
+        return FileNotTrusted(f"{endpoint.name}: the key {refusal.message}", hint=refusal.hint)
     context = [f"tried: {what}" for what in attempts.tried] or ["tried: nothing, there was no key or password"]
     context += [f"not tried: {what}" for what in attempts.unusable]
     context += [
@@ -267,6 +276,8 @@ def _failed(endpoint: Endpoint, attempts: _Attempts) -> AuthenticationFailed:
         context.append(f"the server accepts: {', '.join(attempts.allowed)}")
     if attempts.for_agent:
         hint = f"load the key into an agent: `ssh-add {attempts.for_agent[0]}`"
+    elif attempts.not_trusted:
+        hint = f"{attempts.not_trusted[0].message}; {attempts.not_trusted[0].hint}"
     elif not attempts.tried:
         hint = "set ansible_ssh_private_key_file, or load a key into an agent with ssh-add"
     else:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """How to log in to a host, from its `ansible_*` variables. Where several names say one thing, the last one counts."""
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import FileNotTrusted, InventoryError
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.masking import holds_command, is_secret_name, shown_login
 from vgpuctl.model.secret import ProgramLine, Secret
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 from vgpuctl.specs.origin import EncryptedText, UntrustedText
+from vgpuctl.trusted_files import NAMED_SECRET, judge
 
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
 _PORT = ("ansible_port", "ansible_ssh_port")
@@ -61,6 +63,27 @@ def target_of(
         host_key_checking=read.truth(_KEY_CHECKING, default=True),
         groups=groups,
     )
+
+
+def readable_passwords(hosts: Iterable[VariableSet]) -> Iterator[str]:
+    """Warnings about files of the inventory with a password that other users may read: one for each.
+
+    Such a file is used as Ansible uses it: a password in it is often a group's, and known to whom the file is for.
+    """
+    places: dict[str, str] = {}
+    for variables in hosts:
+        for name in (*_PASSWORD, *_BECOME_PASSWORD):
+            value = variables.values.get(name)
+            if value.reveal() if isinstance(value, Secret) else value:
+                origin = variables.origins[name]
+                places.setdefault(origin.path, f"{origin}: other users may read {name}")
+    for path, said in places.items():
+        try:
+            judge(path, NAMED_SECRET)
+        except OSError:  # no file: an option, or what ansible printed
+            continue
+        except FileNotTrusted:
+            yield f"{said}; `chmod 0600 {shlex.quote(path)}` keeps them out"
 
 
 class _VariableReader:

@@ -94,9 +94,10 @@ class Inventory:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about probable mistakes: skipped keys, keys written twice, a host named like a group.
 
-        Of hosts whose variables were asked for also names that are nearly those that vgpuctl reads.
+        Of hosts whose variables were asked for also names that are nearly those that vgpuctl reads, and passwords that
+        other users may read.
         """
-        found = [*self._tree.warnings, *self._misspelt]
+        found = [*self._tree.warnings, *self._misspelt, *connection.readable_passwords(self._variables.values())]
         for files in self._files:
             found.extend(files.warnings)
         return tuple(dict.fromkeys(found))

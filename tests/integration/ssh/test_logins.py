@@ -8,16 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.integration.ssh.test_commands import wait_until
 from tests.sshd_fixture import LoopbackSshd, make_key
-from vgpuctl.errors import AuthenticationFailed, CommandTimedOut, HostUnreachable
+from vgpuctl.errors import AuthenticationFailed, CommandTimedOut, FileNotTrusted, HostUnreachable
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.secret import Secret
 
 
 def open_and_close(target: HostTarget, settings: SshSettings) -> None:
@@ -150,6 +152,25 @@ def test_a_missing_key_file_is_named(sshd: LoopbackSshd) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
         open_and_close(sshd.target(private_key_file="/no/key"), sshd.settings())
     assert "not tried: key /no/key: no such file" in caught.value.context
+
+
+def test_a_key_file_that_others_may_read_is_named_with_the_command_that_closes_it(
+    sshd: LoopbackSshd, tmp_path: Path
+) -> None:
+    make_key(tmp_path / "open", "ed25519")
+    (tmp_path / "open").chmod(0o644)
+    target = sshd.target(private_key_file=str(tmp_path / "open"))
+    with pytest.raises(FileNotTrusted, match=r"the key .*/open is not used: it may be read by every user") as refused:
+        open_and_close(target, sshd.settings())
+    assert f"`chmod o-r {tmp_path}/open`" in str(refused.value.hint)
+    with running_agent(tmp_path) as agent:
+        make_key(tmp_path / "stranger", "ed25519")
+        add_to_agent(agent, tmp_path / "stranger")
+        with pytest.raises(AuthenticationFailed) as failed:
+            open_and_close(target, sshd.settings(f"IdentityAgent {agent}"))
+    assert f"`chmod o-r {tmp_path}/open`" in str(failed.value.hint)
+    with pytest.raises(AuthenticationFailed):
+        open_and_close(replace(target, password=Secret("wrong")), sshd.settings())
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "-----BEGIN OPENSSH PRIVATE KEY-----\nxxxx\n"])

@@ -133,3 +133,26 @@ def test_template_elsewhere_does_not_hinder(tmp_path: Path) -> None:
     inventory = _inventory(tmp_path, "motd: '{{ x }}'")
     assert inventory.target("h1").address == "h1"
     assert inventory.variables("h1")["motd"] == "{{ x }}"
+
+
+def test_a_password_that_other_users_may_read_is_warned_of_once_for_each_file(tmp_path: Path) -> None:
+    hosts, group = tmp_path / "hosts.ini", tmp_path / "group_vars/all.yml"
+    group.parent.mkdir()
+    hosts.write_text("gpu1 ansible_ssh_pass=x\ngpu2 ansible_ssh_pass=y\ngpu3 ansible_password=''\n")
+    group.write_text("ansible_become_password: z\n")
+    for path in (hosts, group):
+        path.chmod(0o644)
+    inventory = load_inventory([hosts])
+    assert inventory.warnings == ()  # until the variables are read
+    for host in inventory.hosts():
+        inventory.variables(host)
+    assert inventory.warnings == (
+        f"{hosts}:1: other users may read ansible_ssh_pass; `chmod 0600 {hosts}` keeps them out",
+        f"{group}:1: other users may read ansible_become_password; `chmod 0600 {group}` keeps them out",
+    )
+    for path in (hosts, group):
+        path.chmod(0o600)
+    inventory = load_inventory([hosts, "gpu4,"])
+    for host in inventory.hosts():
+        inventory.variables(host)
+    assert inventory.warnings == ()

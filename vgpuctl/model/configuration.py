@@ -69,10 +69,18 @@ class ConfigurationFile:
 
 
 @dataclass(frozen=True)
+class UnusedFile:
+    """The configuration file of a folder that does not count. reason: which file, and why. remedy: what to do."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Configuration:
     """What the configuration files say together. settings: by key, of the chosen context and of every file.
 
-    context: the chosen one, and chosen_by: what chose it. ignored: files that could not be trusted, with the reason.
+    context: the chosen one, and chosen_by: what chose it. unused: the folder's file, where it does not count.
     """
 
     settings: Mapping[str, Configured]
@@ -80,4 +88,4 @@ class Configuration:
     context: str | None = None
     chosen_by: str | None = None
     files: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    unused: UnusedFile | None = None

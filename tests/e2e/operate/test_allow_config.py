@@ -171,3 +171,59 @@ def test_variables_of_a_folder_that_is_only_entered_do_not_count(
     (mine / "hosts.yml").replace(folder / "hosts.yml")
     done = operator.run("show-inventory", "-i", "hosts.yml", "--inventory-reader", reader, "--json")
     assert "entered" in done.out and "not used" not in done.err
+
+
+@pytest.fixture
+def rehearsal(operator: Operator, folder: Path, tmp_path: Path) -> Operator:
+    """An operator whose context is prod, in a folder whose allowed file chose rehearsal and has changed since."""
+    mine = tmp_path / "config/vgpuctl/config.yaml"
+    mine.parent.mkdir(parents=True)
+    stores = "\n".join(f"  {one}: {{database: 'sqlite:///{tmp_path}/{one}.db'}}" for one in ("prod", "rehearsal"))
+    mine.write_text(f"context: prod\ncontexts:\n{stores}\n")
+    (folder / "vgpuctl.yaml").write_text("context: rehearsal\n")
+    operator.does("allow-config", "--yes")
+    operator.does("create-tenant", "acme")
+    assert (tmp_path / "rehearsal.db").exists()
+    with (folder / "vgpuctl.yaml").open("a") as file:
+        file.write("# note\n")
+    return operator
+
+
+def test_a_command_that_changes_something_does_not_do_it_elsewhere(rehearsal: Operator, tmp_path: Path) -> None:
+    for command in (
+        ("-q", "create-tenant", "globex"),
+        ("create-tenant", "globex", "--dry-run"),
+        ("delete-vm", "web", "--tenant", "acme", "--yes"),
+        ("apply-hosts", "-i", "gpu1,"),
+        ("gc", "--yes"),
+        ("controller", "--once"),
+        ("check-hosts", "--snapshot"),
+        ("backup-store", str(tmp_path / "backup")),
+        ("serve-autoscaler", "--tenant", "acme", "--cluster", "k8s"),
+    ):
+        refused = rehearsal.is_refused(*command)
+        assert refused["reference"] == "file-not-trusted", refused
+        assert "it has changed since it was allowed" in refused["message"]
+        assert "`vgpuctl allow-config`" in refused["hint"] and "--database" in refused["hint"]
+    assert not (tmp_path / "prod.db").exists()
+
+
+def test_a_command_that_only_reads_goes_on_and_warns_also_with_q(rehearsal: Operator) -> None:
+    for command in ("list-tenants", "list-vms", "show-config", "list-contexts"):
+        done = rehearsal.does("-q", command)
+        assert "warning: " in done.err and "has changed since it was allowed" in done.err
+
+
+def test_naming_the_store_or_a_context_is_consent_to_go_on(rehearsal: Operator, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path}/other.db"
+    rehearsal.does("create-tenant", "one", "--database", other)
+    rehearsal.does("create-tenant", "two", "--context", "rehearsal")
+    for variables in (
+        {"VGPUCTL_DATABASE_URL": other},
+        {"VGPUCTL_CONTEXT": "rehearsal"},
+        {"VGPUCTL_CONFIG": ""},
+    ):
+        unset = [one for one in rehearsal.without if one not in variables]
+        named = replace(rehearsal, variables={**rehearsal.variables, **variables}, without=unset)
+        named.does("create-tenant", "three")
+    assert not (tmp_path / "prod.db").exists()

@@ -89,8 +89,8 @@ def test_a_project_s_file_that_others_may_write_is_ignored_and_named(what: str, 
     (project if what == "folder" else project / "vgpuctl.yaml").chmod(0o777)
     found = load_configuration({}, project, None)
     assert found.settings["tenant"].value == "acme"
-    (ignored,) = found.ignored
-    assert ignored.startswith(f"{project}/vgpuctl.yaml is not used: ") and "chmod o-w" in ignored
+    assert found.unused is not None and "chmod o-w" in found.unused.remedy
+    assert found.unused.reason.startswith(f"{project}/vgpuctl.yaml is not used: ")
 
 
 def test_one_file_can_be_named_or_none(user: Path, tmp_path: Path) -> None:

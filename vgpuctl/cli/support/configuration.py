@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from vgpuctl.cli.support.command_line import running
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.support.output import print_line
+from vgpuctl.cli.support.rehearsal import changes_something
+from vgpuctl.errors import FileNotTrusted
 
 if TYPE_CHECKING:
     from vgpuctl.model.configuration import Configuration
+
+
+_PLACES = ("database", "inventories")
+"""Parameters that say what a command changes."""
+_BY_USER = frozenset({ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT})
+_WAYS_ON = "name the store by --database and the hosts by -i, or a context by --context, or set VGPUCTL_CONFIG="
 
 
 def configuration() -> "Configuration":
@@ -34,8 +43,9 @@ def configuration() -> "Configuration":
             folder = Path("/")
         chosen.configuration = load_configuration(os.environ, folder, chosen.context_name)
         if not _shows_files_itself():
-            for one in chosen.configuration.ignored:
-                say(f"warning: {one}")
+            unused = chosen.configuration.unused
+            if unused is not None:  # also with -q: the command uses another store than the user may think
+                print_line(f"warning: {unused.reason}; {unused.remedy}", err=True)
     return chosen.configuration
 
 
@@ -48,6 +58,26 @@ def configured(key: str) -> Any:
         return given or None
     found = configuration().settings.get(key)
     return None if found is None else found.value
+
+
+def refuse_change_elsewhere() -> None:
+    """Refuse a command that would change another store, or other hosts, because the folder's file does not count.
+
+    It goes on where the user has named these by options, variables or a context. Raises FileNotTrusted.
+    """
+    context = click.get_current_context(silent=True)
+    unused = configuration().unused
+    if unused is None or context is None or not changes_something(context):
+        return
+    if running().context_name or os.environ.get("VGPUCTL_CONTEXT"):
+        return
+    of_command = {one.name for one in context.command.params}
+    if all(context.get_parameter_source(one) in _BY_USER for one in _PLACES if one in of_command):
+        return
+    raise FileNotTrusted(
+        f"{unused.reason}; {context.info_name} changes nothing, since without it the store and the hosts may be others",
+        hint=f"{unused.remedy}; to go on without it, {_WAYS_ON}",
+    )
 
 
 def _shows_files_itself() -> bool:

@@ -30,6 +30,29 @@ REHEARSED = frozenset(
 """Commands whose dry run is a run that changes nothing."""
 
 
+WITHOUT_DRY_RUN = {
+    "backup-store": "writes one file, which the user names",
+    "check-hosts": "reads hosts; with --snapshot it keeps what it read",
+    "check-vm": "reads the host and asks the guest; the proof that it keeps is its purpose",
+    "controller": "runs for ever; --once is one round",
+    "create-certificate": "writes files into a folder of this machine; what is there stays",
+    "screenshot": "writes one file, and none that exists",
+    "view": "opens a display for as long as it is watched",
+}
+"""Changing commands for which a dry run makes no sense, and why."""
+_ON_BEHALF = frozenset({"console", "serve-autoscaler"})
+"""Commands that leave no event of their own, and let a guest or a cluster change what they reach."""
+
+
+def changes_something(context: click.Context) -> bool:
+    """True if the command with these parameters changes the store, a host or a guest."""
+    name = context.info_name
+    if name == "check-hosts":
+        return bool(context.params.get("snapshot"))
+    has_dry_run = any("--dry-run" in one.opts for one in context.command.params)
+    return has_dry_run or name in WITHOUT_DRY_RUN or name in _ON_BEHALF
+
+
 class JsonRehearsal(TypedDict):
     """A dry run that ended at a change of a host. steps: the changes that it did not make."""
 

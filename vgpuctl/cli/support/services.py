@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from vgpuctl.cli.support.command_line import running
-from vgpuctl.cli.support.configuration import configured
+from vgpuctl.cli.support.configuration import configured, refuse_change_elsewhere
 from vgpuctl.cli.support.options import inventory_reader
 from vgpuctl.cli.support.output import say
 from vgpuctl.cli.support.progress import FleetLine
@@ -33,9 +33,13 @@ def services(
     history: Path | None = None,
     prometheus: str | None = None,
 ) -> "Services":
-    """Open the services that these options describe; use it in a `with` block."""
+    """Open the services that these options describe; use it in a `with` block.
+
+    Raises FileNotTrusted for a command that would change what the user may not mean (`refuse_change_elsewhere`).
+    """
     from vgpuctl.wiring import Settings, open_services
 
+    refuse_change_elsewhere()
     return open_services(
         Settings(
             inventories,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import FileNotTrusted, InventoryError, NotFound, UsageError
-from vgpuctl.model.configuration import Configuration, ConfigurationFile
+from vgpuctl.model.configuration import Configuration, ConfigurationFile, UnusedFile
 from vgpuctl.trusted_files import FOUND, NAMED, opened
 from vgpuctl.user_folders import UserFolder, expanded
 
@@ -48,7 +48,7 @@ def load_configuration(environment: Mapping[str, str], folder: Path, context: st
 
     Raises InventoryError for a file that is wrong, NotFound for a context that no file has.
     """
-    ignored: list[str] = []
+    unused: UnusedFile | None = None
     files: list[ConfigurationFile] = []
     only = environment.get(ONLY_FILE)
     if only is not None:
@@ -56,8 +56,10 @@ def load_configuration(environment: Mapping[str, str], folder: Path, context: st
             raise UsageError(f"{ONLY_FILE} names {only}, which is no file", hint=f"set {ONLY_FILE}= for no file")
         named = [(expanded(only), NAMED)] if only else []
     else:
-        project = allowed_project_file(folder, ignored)
-        if project is not None:
+        project = allowed_project_file(folder)
+        if isinstance(project, UnusedFile):
+            unused = project
+        elif project is not None:
             from vgpuctl.specs.configuration import parse_configuration
 
             files.append(parse_configuration(Path(project.path), project.content))
@@ -67,11 +69,11 @@ def load_configuration(environment: Mapping[str, str], folder: Path, context: st
         from vgpuctl.specs.configuration import read_configuration
 
         files += [read_configuration(path, trust) for path, trust in named]
-    return _together(files, _chosen(files, environment, context), tuple(ignored))
+    return _together(files, _chosen(files, environment, context), unused)
 
 
-def allowed_project_file(folder: Path, ignored: list[str]) -> ProjectFile | None:
-    """The file of this folder or of the nearest one above, if the user has allowed it; else `ignored` gets the reason.
+def allowed_project_file(folder: Path) -> ProjectFile | UnusedFile | None:
+    """The file of this folder or of the nearest one above, unless it is not allowed; None where there is none.
 
     A file that somebody else could have written is not used either. Nothing in it counts then.
     """
@@ -81,18 +83,15 @@ def allowed_project_file(folder: Path, ignored: list[str]) -> ProjectFile | None
     try:
         project = read_project_file(path)
     except FileNotTrusted as error:
-        ignored.append(f"{error.message}; {error.hint}")
-        return None
+        return UnusedFile(error.message, error.hint or "")
     except InventoryError as error:
-        ignored.append(error.message)
-        return None
+        return UnusedFile(error.message, error.hint or "look at it, or remove it")
     from vgpuctl.usecases.support.allowed_files import refusal
 
     reason = refusal(project.path, project.content)
     if reason is None:
         return project
-    ignored.append(f"{project.path} is not used: {reason}; `vgpuctl allow-config` shows it and asks")
-    return None
+    return UnusedFile(f"{project.path} is not used: {reason}", "`vgpuctl allow-config` shows it and asks")
 
 
 def nearest_project_file(folder: Path) -> Path | None:
@@ -126,7 +125,7 @@ def _chosen(
 
 
 def _together(
-    files: Sequence[ConfigurationFile], chosen: tuple[str, str] | None, ignored: tuple[str, ...]
+    files: Sequence[ConfigurationFile], chosen: tuple[str, str] | None, unused: UnusedFile | None
 ) -> Configuration:
     contexts = {name: one for file in reversed(files) for name, one in file.contexts.items()}
     layers = [file.settings for file in files]
@@ -138,4 +137,4 @@ def _together(
         layers.insert(1 if is_project else 0, contexts[chosen[0]].settings)
     settings = {key: one for layer in reversed(layers) for key, one in layer.items()}
     name, by = chosen or (None, None)
-    return Configuration(settings, contexts, name, by, tuple(one.path for one in files), ignored)
+    return Configuration(settings, contexts, name, by, tuple(one.path for one in files), unused)

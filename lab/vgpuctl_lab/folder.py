@@ -11,9 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from vgpuctl.errors import LabError
+from vgpuctl.user_folders import UserFolder, expanded
 
 NEEDED_FREE_MIB = 1500
 _MARK = "lab-folder"
@@ -136,9 +135,12 @@ class LabFolder:
 
 
 def default_folder() -> LabFolder:
-    """The folder that VGPUCTL_LAB_FOLDER names, else one in the user's data folder."""
+    """The folder that VGPUCTL_LAB_FOLDER names, else one in the user's data folder.
+
+    Raises UsageError for a user without a home.
+    """
     named = os.environ.get("VGPUCTL_LAB_FOLDER")
-    return LabFolder(Path(named).expanduser().absolute() if named else platformdirs.user_data_path("vgpuctl") / "lab")
+    return LabFolder(expanded(named).absolute() if named else UserFolder.DATA.require("the lab") / "lab")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from vgpuctl.model.times import parse_duration
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.value import Value
 from vgpuctl.trusted_files import NAMED
+from vgpuctl.user_folders import expanded
 from vgpuctl_lab.simulated.machine.curves import Curve, Curves
 
 _FRAMEBUFFER = "framebuffer_used_bytes"
@@ -66,7 +67,7 @@ def shipped() -> list[str]:
 
 def read_scenario(name_or_path: str) -> Scenario:
     """Read a shipped scenario by its name, or a file. Raises UsageError with file, line and key."""
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     if name_or_path in shipped():
         path = Path(str(resources.files("vgpuctl_lab") / "scenarios" / f"{name_or_path}.yml"))
     elif not path.is_file():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user without a home, as in many containers: nothing is read from there, and what has to be there is told."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import vgpuctl
+import vgpuctl_lab
+from vgpuctl.cli.main import run as run_here
 from vgpuctl.errors import UsageError
 from vgpuctl.user_folders import UserFolder, expanded
 
@@ -71,3 +75,48 @@ def test_a_folder_that_is_named_is_taken(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_home_of_nobody_is_told(text: str) -> None:
     with pytest.raises(UsageError, match="begins with the home folder of a user who has none"):
         expanded(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lab", "--folder", "~no-such-user-here/lab", "status"],
+        ["lab", "--folder", "~no-such-user-here/lab", "down"],
+        ["lab", "play", "sim-001", "~no-such-user-here/scenario.yml"],
+        ["lab", "--folder", "~no-such-user-here/lab", "play", "sim-001"],
+        ["lab", "--folder", "~no-such-user-here/lab", "fault", "sim-001", "--list"],
+        ["lab", "--folder", "~no-such-user-here/lab", "licence-server", "status"],
+    ],
+)
+def test_the_lab_tells_of_the_home_of_nobody(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_here(arguments) == 2
+    assert "begins with the home folder of a user who has none" in capsys.readouterr().err
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["lab", "status"], {}),
+        (["lab", "status"], {"VGPUCTL_LAB_FOLDER": "~/lab"}),
+        (["lab", "play", "sim-001"], {}),
+        (["lab", "--folder", "~/lab", "status"], {}),
+    ],
+)
+def test_the_lab_of_a_user_without_a_home_says_so(arguments: list[str], variables: dict[str, str]) -> None:
+    done = run(arguments, **variables)
+    assert done.returncode == 2 and "home folder of" in done.stderr, done
+
+
+def test_a_home_is_looked_up_at_one_place() -> None:
+    """Anything else ends with a RuntimeError for a user without a home."""
+    found = set()
+    for package in (vgpuctl, vgpuctl_lab):
+        root = Path(str(package.__file__)).parent
+        for file in root.rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Attribute) and node.attr in ("expanduser", "home"):
+                    found.add((file.relative_to(root.parent).as_posix(), node.attr))
+                if isinstance(node, ast.Import | ast.ImportFrom) and "platformdirs" in ast.unparse(node):
+                    found.add((file.relative_to(root.parent).as_posix(), "platformdirs"))
+    assert found == {("vgpuctl/user_folders.py", "expanduser"), ("vgpuctl/user_folders.py", "platformdirs")}

@@ -8,6 +8,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_table, say
 from vgpuctl.errors import UsageError
+from vgpuctl_lab.cli.folders import lab_folder
 
 _COLUMNS = ("FAULT", "CARD", "VALUE")
 # Spelled out, because `--help` must not load the lab; a test compares.
@@ -80,7 +81,7 @@ def command(
     """
     import vgpuctl_lab as lab
 
-    where = lab.LabFolder(folder.expanduser().absolute()) if folder else lab.default_folder()
+    where = lab_folder(folder)
     if sum((clear, listed)) > 1 or (listed and kind) or (clear and value):
         raise UsageError("--list stands alone, and --clear takes no value")
     if clear:

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def lab_folder(named: Path | None) -> "LabFolder":
-    """The folder that is named, else the default one."""
+    """The folder that is named, else the default one. Raises UsageError for a user without a home."""
     import vgpuctl_lab as lab
+    from vgpuctl.user_folders import expanded
 
-    return lab.LabFolder(named.expanduser().absolute()) if named else lab.default_folder()
+    return lab.LabFolder(expanded(named).absolute()) if named else lab.default_folder()

@@ -8,6 +8,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_table, say
 from vgpuctl.errors import UsageError
+from vgpuctl_lab.cli.folders import lab_folder
 
 _COLUMNS = ("TARGET", "MEASURE", "POINTS")
 
@@ -27,7 +28,7 @@ def command(folder: Path | None, host: str, scenario: str | None, stop: bool, as
     """
     import vgpuctl_lab as lab
 
-    where = lab.LabFolder(folder.expanduser().absolute()) if folder else lab.default_folder()
+    where = lab_folder(folder)
     if stop:
         if scenario is not None:
             raise UsageError("--stop takes no scenario", hint="a new scenario takes the place of the one before")

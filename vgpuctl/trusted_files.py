@@ -274,10 +274,13 @@ def _acl(descriptor: int) -> bytes:
 
 @dataclass(frozen=True)
 class _Right:
-    """A right that is too wide. who: whose it is and what it is, in words. remedy: the command that takes it."""
+    """A right that is too wide. who: whose it is and what it is, in words. remedy: the command that takes it.
+
+    remedy is None for the right of an owner.
+    """
 
     who: str
-    remedy: str
+    remedy: str | None = None
 
 
 def _judge(steps: list[_Step], trust: Trust) -> frozenset[int]:
@@ -292,9 +295,30 @@ def _judge(steps: list[_Step], trust: Trust) -> frozenset[int]:
             where = "it" if step is file else f"{_kind(step)} {step.path}, on the way to it,"
             raise FileNotTrusted(
                 f"{file.path} is not used: {where} {right.who}",
-                hint=f"look at what it says; `{right.remedy} {shlex.quote(step.path)}` takes the right away",
+                hint=_hint(step, right),
             )
     return users
+
+
+def _hint(step: _Step, right: _Right) -> str:
+    """What this user can do. The folder of somebody else stays theirs: it may be a home, or where a service writes."""
+    of_root = os.geteuid() == 0
+    path = shlex.quote(step.path)
+    if right.remedy is not None:
+        by = "" if step.status.st_uid == os.geteuid() or of_root else f" by {_user(step.status.st_uid)}"
+        return f"look at what it says; `{right.remedy} {path}`{by} takes the right away"
+    if stat.S_ISLNK(step.status.st_mode):
+        taken = f", or look where it leads and take it with `chown -h root {path}`" if of_root else ""
+        return f"name the file that it leads to{taken}"
+    if of_root and not stat.S_ISDIR(step.status.st_mode):
+        return f"look at what it says; `chown root {path}` takes the right away"
+    return _COPY
+
+
+_COPY = (
+    "look at what it says, copy it to a folder of your own and name it there: an inventory with -i, "
+    "a configuration file with VGPUCTL_CONFIG"
+)
 
 
 def _kind(step: _Step) -> str:
@@ -305,7 +329,7 @@ def _too_wide(step: _Step, users: frozenset[int], bits: int) -> _Right | None:
     """The right to a step that somebody else has; bits: of reading and writing that nobody else may have."""
     status, mode = step.status, stat.S_IMODE(step.status.st_mode)
     if status.st_uid not in users:
-        return _Right(f"belongs to {_user(status.st_uid)}", f"chown {_user(os.geteuid())}")
+        return _Right(f"belongs to {_user(status.st_uid)}")
     if stat.S_ISLNK(status.st_mode) or stat.S_ISCHR(status.st_mode):
         return None
     if stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX:

@@ -5,7 +5,9 @@ import grp
 import os
 import pwd
 import re
+import shlex
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,7 +114,7 @@ WIDE: list[tuple[str, Callable[[Path], None], str, str]] = [
         "folder-s-owner",
         lambda file: os.chown(file.parent, STRANGER.pw_uid, -1),
         "the folder {folder}, on the way to it, belongs to nobody",
-        "chown root {folder}",
+        "",
     ),
     (
         "folder-s-list",
@@ -120,7 +122,7 @@ WIDE: list[tuple[str, Callable[[Path], None], str, str]] = [
         "the folder {folder}, on the way to it, may be written to by the user nobody, by its access control list",
         "setfacl -x u:nobody {folder}",
     ),
-    ("link", linked_by_stranger, "the link {file}, on the way to it, belongs to nobody", "chown root {file}"),
+    ("link", linked_by_stranger, "the link {file}, on the way to it, belongs to nobody", "chown -h root {file}"),
     (
         "link-into-shared-folder",
         linked_into_shared_folder,
@@ -148,7 +150,44 @@ def test_a_file_that_a_stranger_could_have_written_is_not_used(
     with pytest.raises(FileNotTrusted, match=re.escape(refused.value.message)):
         judge(file, trust)
     assert refused.value.message == f"{file.resolve()} is not used: {reason.format(**names)}"
-    assert f"`{remedy.format(**names)}`" in (refused.value.hint or "")
+    hint = refused.value.hint or ""
+    if remedy:
+        assert f"`{remedy.format(**names)}`" in hint
+    else:
+        assert "`" not in hint and "copy" in hint
+    if remedy.startswith("ch"):
+        subprocess.run(shlex.split(remedy.format(**names)), check=True)
+        assert read(file, trust) == b"content"
+
+
+@gives_files_away
+def test_nobody_is_told_to_take_over_the_folder_of_another_user(file: Path) -> None:
+    home, project = file.parent.parent, file.parent
+    for one in (home, project, file):
+        os.chown(one, OTHER.pw_uid, OTHER.pw_gid)
+    with pytest.raises(FileNotTrusted, match=f"the folder {home}, on the way to it, belongs to games") as refused:
+        read(file)
+    assert "chown" not in (refused.value.hint or "") and "VGPUCTL_CONFIG" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("widen", "remedy"),
+    [
+        (lambda file: file.chmod(0o646), "`chmod o-w {file}` by root"),
+        (lambda file: os.chown(file, STRANGER.pw_uid, -1), "copy"),
+        (linked_by_stranger, "name the file that it leads to"),
+    ],
+)
+@gives_files_away
+def test_a_hint_names_who_may_take_the_right_away(
+    file: Path, widen: Callable[[Path], None], remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widen(file)
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER.pw_uid)
+    with pytest.raises(FileNotTrusted) as refused:
+        judge(file, FOUND)
+    hint = refused.value.hint or ""
+    assert remedy.format(file=file) in hint and "chown" not in hint
 
 
 @gives_files_away

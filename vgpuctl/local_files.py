@@ -2,7 +2,7 @@
 """Files that vgpuctl writes on this machine, outside of the store and the lab.
 
 Everything written passes through here, so that a full or read-only disk is named in one way, and so that a file is
-written whole or not at all.
+written whole or not at all. Nobody else may be able to lead a write to another place (`find_place`).
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vgpuctl.errors import FileNotWritten
+from vgpuctl.trusted_files import find_place
 
 _REASONS = {
     errno.ENOSPC: ("the disk is full", "free some space or inodes there"),
@@ -160,22 +161,31 @@ def _copied(what: str, files: Sequence[Path]) -> Path:
 
 def open_lock(path: Path, what: str) -> int:
     """Open a file to lock, made when it is missing, for its owner alone. Raises FileNotWritten."""
+    place = _place(path, what)
     with writing(what, path):
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def open_to_append(path: Path, what: str) -> int:
-    """Open a file to append to, made when it is missing, for its owner alone. Raises FileNotWritten."""
+    """Open a file to append to, made when it is missing, for its owner alone. Raises FileNotWritten.
+
+    A pipe that nobody reads is refused, instead of waiting for a reader.
+    """
+    place = _place(path, what)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     with writing(what, path):
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(place, flags, 0o600)
+        os.set_blocking(descriptor, True)
+        return descriptor
 
 
 def replace_file(path: Path, content: bytes, what: str) -> None:
     """Write a file for its owner alone in the place of a regular file; no link is followed. Raises FileNotWritten."""
+    place = _place(path.parent, what) / path.name
     with writing(what, path):
-        if path.is_symlink() or (path.exists() and not path.is_file()):
+        if place.is_symlink() or (place.exists() and not place.is_file()):
             raise PermissionError(errno.EPERM, "it is no regular file")
-        _replace(path, content, mode=0o600)
+        _replace(place, content, mode=0o600)
 
 
 def write_file(path: Path, content: str | bytes, what: str, *, mode: int | None = None) -> None:
@@ -185,14 +195,14 @@ def write_file(path: Path, content: str | bytes, what: str, *, mode: int | None 
     a link of this user is followed. Raises FileNotWritten; the file that was there is then unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
+    place = _place(path, what)
     with writing(what, path):
-        _refuse_foreign_link(path)
-        there = _status(path)
+        there = _status(place)
         if there is not None and not stat.S_ISREG(there.st_mode):
-            path.write_bytes(data)
+            place.write_bytes(data)
             return
         kept = None if there is None else stat.S_IMODE(there.st_mode)
-        _replace(Path(os.path.realpath(path)), data, mode=mode if mode is not None else kept)
+        _replace(place.resolve(), data, mode=mode if mode is not None else kept)
 
 
 def write_new(path: Path, content: bytes, what: str) -> bool:
@@ -200,9 +210,10 @@ def write_new(path: Path, content: bytes, what: str) -> bool:
 
     Raises FileNotWritten.
     """
-    with writing(what, path), _beside(path, content, 0o600) as temporary:
+    place = _place(path.parent, what) / path.name
+    with writing(what, path), _beside(place, content, 0o600) as temporary:
         try:
-            path.hardlink_to(temporary)
+            place.hardlink_to(temporary)
         except FileExistsError:
             return False
     return True
@@ -216,8 +227,9 @@ def folder_beside(path: Path, what: str) -> Iterator[Path]:
     """
     import shutil
 
+    place = _place(path.parent, what)
     with writing(what, path):
-        folder = make_first_folder([path.parent], what, prefix=f".{path.name[:200]}.")
+        folder = make_first_folder([place], what, prefix=f".{path.name[:200]}.")
         try:
             yield folder
         finally:
@@ -229,14 +241,15 @@ def publish_new(made: Path, path: Path, what: str) -> bool:
 
     It is on the disk before it has the name. Raises FileNotWritten.
     """
+    folder = _place(path.parent, what)
     with writing(what, path):
         made.chmod(0o600)
         _flush(made)
         try:
-            path.hardlink_to(made)
+            (folder / path.name).hardlink_to(made)
         except FileExistsError:
             return False
-        _flush(path.parent)
+        _flush(folder)
     return True
 
 
@@ -248,6 +261,15 @@ def is_full_answer(said: str) -> bool:
 def room_refused(what: str, path: Path) -> FileNotWritten:
     """The error for a program's answer that `is_full_answer` knows."""
     return not_written(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), what, path)
+
+
+def _place(path: Path, what: str) -> Path:
+    """Where a file or folder is or will be, without links. Raises FileNotWritten for a way that others can change."""
+    with writing(what, path):
+        found = find_place(path)
+    if found.refusal is not None:
+        raise FileNotWritten(f"{what} cannot be written to {path}: {found.refusal.reason}", hint=found.refusal.hint)
+    return Path(found.path)
 
 
 def _flush(path: Path) -> None:
@@ -278,15 +300,6 @@ def _beside(path: Path, data: bytes, mode: int) -> Iterator[Path]:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _refuse_foreign_link(path: Path) -> None:
-    """Raise PermissionError for a symbolic link of another user, such as one set as a trap in /tmp.
-
-    The kernel's `protected_symlinks` keeps programs from following it, but not from replacing the file it leads to.
-    """
-    if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
-        raise PermissionError(errno.EPERM, "it is a symbolic link of another user")
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -19,7 +19,7 @@ import shlex
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -27,7 +27,7 @@ from vgpuctl.errors import FileNotTrusted
 
 _MOST_LINKS = 40
 """As Linux follows in one path (path_resolution(7))."""
-_GIVEN = re.compile(r"/dev/(?:fd/[0-9]+|stdin)|/proc/(?:self|[0-9]+)/fd/[0-9]+")
+_GIVEN = re.compile(r"/dev/(?:fd/[0-9]+|stdin|stdout|stderr)|/proc/(?:self|[0-9]+)/fd/[0-9]+")
 """Descriptors that somebody opened, such as those of `<(…)` in a shell, or slurmctld's of a file in memory.
 
 The kernel lets nobody use those of another process who might not debug it (proc_pid_fd(5)).
@@ -181,12 +181,56 @@ def _entries(folder: str, entered: set[tuple[int, int]]) -> list[os.DirEntry[str
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why a file is not used or written: whose right is too wide, in words, and what this user can do."""
+
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class WritePlace:
+    """Where a file is written. path: without links, but for a descriptor that the caller has opened."""
+
+    path: str
+    refusal: Refusal | None = None
+
+
+def find_place(path: str | os.PathLike[str]) -> WritePlace:
+    """Follow a path to the place where a file is, or will be, and judge the way there.
+
+    Only who may write to the folder itself may change the way; its owner is trusted, because the user named the place.
+    In a folder where everybody may add files, the file that is there is judged too. Raises OSError.
+    """
+    if _GIVEN.fullmatch(os.fspath(path)):
+        return WritePlace(os.fspath(path))
+    walk = _Walk(_FLAGS | os.O_PATH, may_be_new=True)
+    try:
+        descriptor = walk.run(os.fspath(path))
+        if descriptor >= 0:
+            os.close(descriptor)
+    finally:
+        walk.close()
+    way = [one for one in walk.steps if not one.is_file()]
+    folder = next(one for one in reversed(way) if stat.S_ISDIR(one.status.st_mode))
+    is_everybodys = bool(folder.status.st_mode & stat.S_ISVTX)
+    users = our_users() | (frozenset() if is_everybodys else {folder.status.st_uid})
+    files = [one for one in walk.steps if one.is_file() and is_everybodys]
+    refusal = _refusal(way, users, None, 0) or _refusal(files, users, walk.steps[-1], 0)
+    return WritePlace(walk.place, refusal)
+
+
+@dataclass(frozen=True)
 class _Step:
     """A folder, a link or the file itself, as it was opened. acl: the access control list as stored, empty for none."""
 
     path: str
     status: os.stat_result
     acl: bytes = b""
+
+    def is_file(self) -> bool:
+        """True unless it is a folder or a link."""
+        return not stat.S_ISDIR(self.status.st_mode) and not stat.S_ISLNK(self.status.st_mode)
 
     @classmethod
     def of(cls, descriptor: int, path: str) -> "_Step":
@@ -196,11 +240,16 @@ class _Step:
 
 
 class _Walk:
-    """The way to a file. steps: what was opened on it, the file last. folder: the one that it stands in."""
+    """The way to a file. steps: what was opened on it, the file last. place: where it ends.
 
-    def __init__(self, flags: int) -> None:
+    may_be_new: the end of the path may be missing.
+    """
+
+    def __init__(self, flags: int, *, may_be_new: bool = False) -> None:
         self.steps: list[_Step] = []
+        self.place = ""
         self._flags = flags
+        self._may_be_new = may_be_new
         self._folder = -1
 
     def close(self) -> None:
@@ -210,7 +259,7 @@ class _Walk:
             self._folder = -1
 
     def run(self, path: str) -> int:
-        """Open the file. Raises OSError."""
+        """Open the file. Returns -1 for one that is missing and may be. Raises OSError."""
         if _GIVEN.fullmatch(path):
             return self._last(os.open(path, self._flags & ~os.O_NOFOLLOW), path)
         left = f"{'' if path.startswith('/') else os.getcwd()}/{path}".split("/")[::-1]  # noqa: PTH109
@@ -221,7 +270,13 @@ class _Walk:
             if name in ("", "."):
                 continue
             here = at[:-1] if name == ".." else [*at, name]
-            target = self._link_target(name, _shown(here))
+            try:
+                target = self._link_target(name, _shown(here))
+            except FileNotFoundError:
+                if not self._may_be_new or ".." in left:
+                    raise
+                self.place = _shown([*here, *(one for one in reversed(left) if one not in ("", "."))])
+                return -1
             if target is not None:
                 links += 1
                 if links > _MOST_LINKS:
@@ -254,6 +309,7 @@ class _Walk:
         return at
 
     def _last(self, descriptor: int, shown: str) -> int:
+        self.place = shown
         self.steps.append(_Step.of(descriptor, shown))
         return descriptor
 
@@ -289,24 +345,32 @@ def _judge(steps: list[_Step], trust: Trust) -> frozenset[int]:
     users = our_users() | trust.users
     if trust.takes_owner:
         users |= {file.status.st_uid}
-    for step in steps:
-        right = _too_wide(step, users, _READ | _WRITE if trust.is_secret and step is file else _WRITE)
-        if right is not None:
-            where = "it" if step is file else f"{_kind(step)} {step.path}, on the way to it,"
-            raise FileNotTrusted(
-                f"{file.path} is not used: {where} {right.who}",
-                hint=_hint(step, right),
-            )
+    refusal = _refusal(steps, users, file, _READ | _WRITE if trust.is_secret else _WRITE)
+    if refusal is not None:
+        raise FileNotTrusted(f"{file.path} is not used: {refusal.reason}", hint=refusal.hint)
     return users
 
 
-def _hint(step: _Step, right: _Right) -> str:
+def _refusal(steps: Sequence[_Step], users: frozenset[int], file: _Step | None, bits: int) -> Refusal | None:
+    """The first right of anybody else. file: the step that is no way; bits: of reading and writing it."""
+    for step in steps:
+        right = _too_wide(step, users, bits if step is file else _WRITE)
+        if right is not None:
+            where = "it" if step is file else f"{_kind(step)} {step.path}, on the way to it,"
+            return Refusal(f"{where} {right.who}", _hint(step, right, is_read=bool(bits)))
+    return None
+
+
+def _hint(step: _Step, right: _Right, *, is_read: bool) -> str:
     """What this user can do. The folder of somebody else stays theirs: it may be a home, or where a service writes."""
     of_root = os.geteuid() == 0
     path = shlex.quote(step.path)
     if right.remedy is not None:
         by = "" if step.status.st_uid == os.geteuid() or of_root else f" by {_user(step.status.st_uid)}"
-        return f"look at what it says; `{right.remedy} {path}`{by} takes the right away"
+        first = "look at what it says; " if is_read else "write to a folder of your own, or "
+        return f"{first}`{right.remedy} {path}`{by} takes the right away"
+    if not is_read:
+        return "write to a folder of your own"
     if stat.S_ISLNK(step.status.st_mode):
         taken = f", or look where it leads and take it with `chown -h root {path}`" if of_root else ""
         return f"name the file that it leads to{taken}"

@@ -2,10 +2,11 @@
 """Files are written whole or not at all, and a refusal says which file, what of, why and what to do."""
 
 import errno
+import inspect
 import os
 import resource
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -112,9 +113,151 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     path.write_text("precious")
     link.symlink_to(path)
     os.lchown(link, 65534, 65534)
-    with pytest.raises(FileNotWritten, match=r"cannot be written to .*: it is a symbolic link of another user"):
+    with pytest.raises(FileNotWritten, match=r"cannot be written to .*: the link .*, on the way to it, belongs to nob"):
         local_files.write_file(link, "picture", "the picture")
     assert path.read_text() == "precious"
+
+
+STRANGER = 65534
+
+
+def _publish(path: Path) -> None:
+    made = path.parent.parent.parent / "made"
+    made.write_text("new")
+    local_files.publish_new(made, path, "a file")
+
+
+def _beside(path: Path) -> None:
+    with local_files.folder_beside(path, "a file"):
+        pass
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "write_file": lambda path: local_files.write_file(path, "new", "a file"),
+    "replace_file": lambda path: local_files.replace_file(path, b"new", "a file"),
+    "write_new": lambda path: local_files.write_new(path, b"new", "a file"),
+    "publish_new": _publish,
+    "folder_beside": _beside,
+    "open_lock": lambda path: os.close(local_files.open_lock(path, "a file")),
+    "open_to_append": lambda path: os.close(local_files.open_to_append(path, "a file")),
+}
+"""Every function that writes a file which somebody named."""
+WITHOUT_PLACE = {
+    "make_folder": "the store's folder too, which groups may share; what is written into it is judged",
+    "make_own_folder": "answers False for a folder that lies in another user's",
+    "make_first_folder": "a new folder of mode 0700, by a name that nobody knows before",
+    "scratch_folder": "the same",
+}
+"""The others that write, and why they need not look at the way."""
+
+
+def test_every_writer_is_in_a_table() -> None:
+    found = {
+        name
+        for name, one in inspect.getmembers(local_files, inspect.isfunction)
+        if one.__module__ == local_files.__name__
+        and not name.startswith("_")
+        and "what" in inspect.signature(one).parameters
+    }
+    assert found - {"not_written", "writing", "room_refused"} == WRITERS.keys() | WITHOUT_PLACE.keys()
+
+
+def linked_folder(place: Path) -> Path:
+    """`nd/dd/target`, where dd is another user's link, in a folder where everybody may add one."""
+    (place / "nd").mkdir()
+    (place / "nd").chmod(0o1777)
+    (place / "nd/dd").symlink_to("..")
+    os.lchown(place / "nd/dd", STRANGER, -1)
+    return place / "nd/dd/target"
+
+
+def linked_deep(place: Path) -> Path:
+    """The same, with our own link before it."""
+    linked_folder(place)
+    (place / "ours").symlink_to("nd/dd")
+    return place / "ours/target"
+
+
+def wide_folder(place: Path) -> Path:
+    (place / "nd/inner").mkdir(parents=True)
+    (place / "nd").chmod(0o777)
+    return place / "nd/inner/target"
+
+
+def group_folder(place: Path) -> Path:
+    (place / "nd").mkdir()
+    os.chown(place / "nd", -1, STRANGER)
+    (place / "nd").chmod(0o2775)
+    return place / "nd/target"
+
+
+def folder_of_a_stranger(place: Path) -> Path:
+    """A folder of somebody else above one of ours."""
+    (place / "nd/inner").mkdir(parents=True)
+    os.chown(place / "nd", STRANGER, -1)
+    return place / "nd/inner/target"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+@pytest.mark.parametrize("trap", [linked_folder, linked_deep, wide_folder, group_folder, folder_of_a_stranger])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_way_that_others_can_change_is_not_taken(writer: str, trap: Callable[[Path], Path], tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    path = trap(place)
+    with pytest.raises(FileNotWritten, match="on the way to it,") as refused:
+        WRITERS[writer](path)
+    assert refused.value.hint
+    assert not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_that_another_user_laid_into_a_shared_folder_gets_nothing(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    path, pipe, link = tmp_path / "log", tmp_path / "pipe", tmp_path / "link"
+    path.touch()
+    os.mkfifo(pipe)
+    link.symlink_to("elsewhere")
+    for one in (path, pipe, link):
+        os.chown(one, STRANGER, -1, follow_symlinks=False)
+        for name in ("open_to_append", "write_file"):
+            with pytest.raises(FileNotWritten, match="belongs to nobody"):
+                WRITERS[name](one)
+    assert path.read_bytes() == b"" and not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_folder_of_the_user_for_whom_root_writes_is_taken(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, STRANGER, -1)
+    local_files.write_file(home / "a", "x", "a file")
+    (home / "b").symlink_to("a")
+    os.lchown(home / "b", STRANGER, -1)
+    local_files.write_file(home / "b", "y", "a file")
+    assert (home / "a").read_text() == "y"
+
+
+def test_a_log_without_a_reader_does_not_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(FileNotWritten, match="No such device or address"):
+        local_files.open_to_append(tmp_path / "log", "the log")
+    reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    log = local_files.open_to_append(tmp_path / "log", "the log")
+    assert os.get_blocking(log)
+    os.close(log)
+    os.close(reader)
+
+
+def test_what_the_shell_opened_is_written_to(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    for path in (f"/dev/fd/{writing}", f"/proc/self/fd/{writing}"):
+        local_files.write_file(Path(path), "x", "a file")
+        os.close(local_files.open_to_append(Path(path), "a file"))
+    local_files.write_file(Path("/dev/null"), "x", "a file")
+    assert os.read(reading, 10) == b"xx"
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_file_in_the_place_of_another_follows_no_link_and_replaces_no_device(tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ def test_a_secret_of_the_inventory_is_shown_nowhere(tmp_path: Path) -> None:
         said += "".join(web.get(page)[1] for page in ("/", "/hosts", "/events", "/map"))
     bundle = tmp_path / "bundle.tar.gz"
     for options in ((), ("--anonymous",), ("--with-texts", "--log", str(log))):
-        said += _shown(operator.run("support-bundle", "--to", str(bundle), "--refresh", "--checks", *options))
+        said += _shown(
+            operator.run("support-bundle", "--force", "--to", str(bundle), "--refresh", "--checks", *options)
+        )
         said += gzip.decompress(bundle.read_bytes()).decode(errors="replace")
     said += log.read_text() + "".join(one.read_bytes().decode(errors="replace") for one in tmp_path.glob("store.db*"))
     assert [line for line in said.splitlines() if SEED in line or "U2VlZDdQd" in line] == []
@@ -138,6 +140,6 @@ def test_a_password_of_the_stores_url_is_shown_nowhere(tmp_path: Path, url: str)
     assert done.code != 0
     said = _shown(done) + _shown(operator.run("show-config", "--json"))
     for options in ((), ("--anonymous",), ("--with-texts", "--log", str(log))):
-        said += _shown(operator.run("support-bundle", "--to", str(bundle), *options))
+        said += _shown(operator.run("support-bundle", "--force", "--to", str(bundle), *options))
         said += gzip.decompress(bundle.read_bytes()).decode(errors="replace")
     assert SEED not in said + log.read_text()

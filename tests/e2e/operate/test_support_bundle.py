@@ -37,7 +37,10 @@ def test_hosts_are_asked_and_the_one_that_is_off_is_named(
     assert "hosts/sim-003/facts.json" not in found
     assert "texts/logs/1.log" not in found
     assert "sim-002: host-unreachable" in found["README.txt"]
-    fleet_operator.does("support-bundle", "sim-001", "--to", str(file), "--log", str(log), "--with-texts")
+    again = ("support-bundle", "sim-001", "--to", str(file), "--log", str(log), "--with-texts")
+    assert "is there already" in fleet_operator.is_refused(*again)["message"]
+    assert _read(file) == found
+    fleet_operator.does(*again, "--force")
     assert "event=agent-call" in _read(file)["texts/logs/1.log"]
 
 

@@ -29,6 +29,7 @@ _JSON: "JsonOutput[SupportBundle]" = JsonOutput()
     metavar="FILE",
     help="Where to write the bundle, for example bundle.tar.gz.",
 )
+@click.option("--force", is_flag=True, help="Overwrite the file.")
 @options.refresh
 @click.option("--checks", "with_checks", is_flag=True, help="Run check-hosts on the hosts, and add its findings.")
 @click.option(
@@ -60,6 +61,8 @@ def command(as_json: bool, with_texts: bool, **asked: Any) -> None:
     Only what is known to be harmless is taken: numbers, states, versions, devices and names. Free texts, as logs,
     reasons of cordons and details of events, may hold secrets: at a terminal they are shown, and go in after a yes;
     elsewhere they are left out without --with-texts.
+
+    The file is for its owner alone, and none is overwritten without --force.
 
     Without HOST it has the cached facts of all hosts. If the store does not open or a host does not answer, the bundle
     says so and has all other parts.

@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from vgpuctl import __version__
-from vgpuctl.errors import StoreUnusable, Unexpected, VgpuctlError
-from vgpuctl.local_files import write_file
+from vgpuctl.errors import StoreUnusable, Unexpected, UsageError, VgpuctlError
+from vgpuctl.local_files import write_file, write_new
 from vgpuctl.model.anonymous import Anonymiser, NameKind, host_words
 from vgpuctl.model.capture import ReplacedCount
 from vgpuctl.model.masking import is_secret_name, shown_url
@@ -101,14 +101,18 @@ def support_bundle(
     logs: Sequence[Path] = (),
     events: int = 1000,
     is_anonymous: bool = False,
+    force: bool = False,
 ) -> SupportBundle:
     """Collect and write a bundle; whatever cannot be read is said inside.
 
     settings: of the command line, each with its origin. commands: the names of all. accept_texts: is shown the free
     texts and says whether they go in. hosts: only these; all of them without any. refresh: ask the
     hosts for facts instead of taking the cached ones. with_checks: check the hosts too. logs: files of --log-file, of
-    which the end is taken. events: how many of the last ones. is_anonymous: replace names too. Raises FileNotWritten.
+    which the end is taken. events: how many of the last ones. is_anonymous: replace names too. force: replace
+    the file that is there. Raises UsageError for a file that is there, FileNotWritten.
     """
+    if file.is_file() and not force:
+        raise _is_there(file)
     parts = _Parts()
     secrets: set[str] = _secrets_of(os.environ)
     names: dict[NameKind, set[str]] = {kind: set() for kind in NameKind}
@@ -140,9 +144,16 @@ def support_bundle(
     references = list(anonymiser.replace(parts.references))
     content["README.txt"] = _readme(references, anonymiser, is_anonymous=is_anonymous, has_texts=has_texts).encode()
     data = _archive(content)
-    write_file(file, data, "the support bundle", mode=0o600)
+    if force or file.exists():  # a device or a pipe
+        write_file(file, data, "the support bundle", mode=0o600)
+    elif not write_new(file, data, "the support bundle"):
+        raise _is_there(file)
     replaced = tuple(ReplacedCount(kind, count) for kind, count in anonymiser.counts().items())
     return SupportBundle(str(file), len(data), tuple(sorted(content)), tuple(parts.problems), replaced, has_texts)
+
+
+def _is_there(file: Path) -> UsageError:
+    return UsageError(f"{file} is there already", hint="give another FILE, or --force to overwrite it")
 
 
 def _collect_store(

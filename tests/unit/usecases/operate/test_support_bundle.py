@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.store.samples import full_request, some_uuid, vm
 from tests.unit.fleet_factory import emulated_a40, host_facts
+from vgpuctl.errors import UsageError
 from vgpuctl.model.configuration import Configuration
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.licence import Edition, LicencePool
@@ -237,3 +238,12 @@ def test_an_inventory_that_cannot_be_read_is_said_inside(tmp_path: Path) -> None
         made, found = _bundle(services, tmp_path)
     assert any(one.startswith("inventory.json:") for one in made.problems)
     assert "settings.json" in found
+
+
+def test_a_file_that_is_there_is_kept_without_force(services: Services, tmp_path: Path) -> None:
+    (tmp_path / "bundle.tar.gz").write_text("mine")
+    with pytest.raises(UsageError, match="is there already"):
+        _bundle(services, tmp_path)
+    assert (tmp_path / "bundle.tar.gz").read_text() == "mine"
+    _bundle(services, tmp_path, force=True)
+    assert (tmp_path / "bundle.tar.gz").stat().st_mode & 0o777 == 0o600

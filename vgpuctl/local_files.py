@@ -166,6 +166,12 @@ def open_lock(path: Path, what: str) -> int:
         return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
+def make_private(path: Path, what: str) -> None:
+    """Make an empty file for its owner alone, unless one is there; no link is followed. Raises FileNotWritten."""
+    with writing(what, path), contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
 def open_to_append(path: Path, what: str) -> int:
     """Open a file to append to, made when it is missing, for its owner alone. Raises FileNotWritten.
 

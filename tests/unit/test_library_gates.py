@@ -106,6 +106,7 @@ PAST_THE_GATE = {
     "local_files.py:_beside": "a new file",
     "local_files.py:_copied": "the store's own files, for SQLite",
     "local_files.py:_flush": "written to by this process",
+    "local_files.py:make_private": "a new file",
     "local_files.py:open_lock": "a lock has no content",
     "local_files.py:open_to_append": "nothing is read",
     "local_files.py:read_own": "a stricter gate, for copies that programs keep: of this user alone",

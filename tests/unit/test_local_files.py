@@ -144,6 +144,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 """Every function that writes a file which somebody named."""
 WITHOUT_PLACE = {
     "make_folder": "the store's folder too, which groups may share; what is written into it is judged",
+    "make_private": "an empty file, for the history, which groups may share",
     "make_own_folder": "answers False for a folder that lies in another user's",
     "make_first_folder": "a new folder of mode 0700, by a name that nobody knows before",
     "scratch_folder": "the same",

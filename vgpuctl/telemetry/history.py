@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from vgpuctl.errors import FileNotWritten, StoreUnusable
-from vgpuctl.local_files import make_folder
+from vgpuctl.local_files import make_folder, make_private
 
 MINUTE_S, HOUR_S = 60, 3600
 KEPT_S = {MINUTE_S: 2 * 86_400, HOUR_S: 90 * 86_400}
@@ -53,6 +53,8 @@ ON CONFLICT (object, measure, step, at) DO UPDATE SET
     mean = (mean * count + excluded.mean) / (count + 1), count = count + 1,
     low = min(low, excluded.low), high = max(high, excluded.high), minutes = minutes + excluded.minutes
 """
+
+_WHAT = "the history of readings"
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ class History:
 
     def _open(self, *, read_only: bool) -> sqlite3.Connection:
         if not read_only:
-            make_folder(self.path.absolute().parent, "the history of readings")
+            make_folder(self.path.absolute().parent, _WHAT)
+            make_private(self.path, _WHAT)  # it has the names of all tenants; SQLite's own files get the same mode
             return self._connect("mode=rwc")
         try:
             return self._connect("mode=ro")

@@ -256,6 +256,8 @@ def test_a_user_who_may_only_read_reads(is_written: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder) / "history.db"
+        History(path).close()
+        path.chmod(0o644)
         history = History(path)
         history.add(NOON, [value(1.0)])
         if not is_written:
@@ -272,3 +274,18 @@ def test_a_user_who_may_only_read_reads(is_written: bool) -> None:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
         history.close()
+
+
+def test_a_history_is_for_its_owner_alone_and_keeps_a_mode_that_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "readings.db"
+    before = os.umask(0o022)
+    try:
+        with History(path) as history:
+            history.add(0.0, [])
+            modes = {one.name: one.stat().st_mode & 0o777 for one in tmp_path.iterdir()}
+        assert set(modes.values()) == {0o600} and "readings.db-wal" in modes
+        path.chmod(0o640)
+        History(path).close()
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640

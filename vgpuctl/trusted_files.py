@@ -117,7 +117,8 @@ def our_users() -> frozenset[int]:
 def opened(path: str | os.PathLike[str], trust: Trust) -> Iterator[Judged]:
     """Open a file, pipe or folder for reading after it and everything on the way to it were judged.
 
-    Raises FileNotTrusted, and OSError for what the system refuses.
+    A pipe that nobody named is refused: somebody laid it there, and its reader would wait for a writer. Raises
+    FileNotTrusted, and OSError for what the system refuses.
     """
     walk = _Walk(_FILE_FLAGS)
     try:
@@ -126,6 +127,12 @@ def opened(path: str | os.PathLike[str], trust: Trust) -> Iterator[Judged]:
         walk.close()
     try:
         is_folder = stat.S_ISDIR(walk.steps[-1].status.st_mode)  # whose content is in files of their own
+        if (
+            stat.S_ISFIFO(walk.steps[-1].status.st_mode)
+            and not trust.takes_owner
+            and not _GIVEN.fullmatch(os.fspath(path))
+        ):
+            raise FileNotTrusted(f"{walk.place} is not used: it is a pipe", hint="remove it")
         trust = replace(trust, is_secret=trust.is_secret and not is_folder)
         yield Judged(descriptor, walk.steps[-1].path, _judge(walk.steps, trust))
     finally:

@@ -292,6 +292,19 @@ def test_what_the_shell_opened_is_the_callers(file: Path) -> None:
     assert read("/dev/null") == b""
 
 
+@pytest.mark.parametrize("trust", [FOUND, FOUND_SECRET])
+def test_a_pipe_that_is_only_found_is_not_waited_for(file: Path, trust: Trust) -> None:
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    with pytest.raises(FileNotTrusted, match="is not used: it is a pipe"):
+        read(file, trust)
+    (file.parent / "link").symlink_to(file)
+    with pytest.raises(FileNotTrusted, match="is not used: it is a pipe"):
+        read(file.parent / "link", trust)
+    with opened(file, NAMED):
+        pass
+
+
 def test_nothing_stays_open(file: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib's own descriptor would count
     read(file)

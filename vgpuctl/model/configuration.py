@@ -69,6 +69,15 @@ class ConfigurationFile:
 
 
 @dataclass(frozen=True)
+class ProjectFile:
+    """The configuration file of a folder. entry: its place there. path: what that leads to, without links."""
+
+    entry: str
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True)
 class UnusedFile:
     """The configuration file of a folder that does not count. reason: which file, and why. remedy: what to do."""
 

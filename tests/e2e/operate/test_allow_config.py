@@ -2,6 +2,7 @@
 """allow-config: a configuration file that lies in a folder does nothing before its user has allowed it."""
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -227,3 +228,34 @@ def test_naming_the_store_or_a_context_is_consent_to_go_on(rehearsal: Operator, 
         named = replace(rehearsal, variables={**rehearsal.variables, **variables}, without=unset)
         named.does("create-tenant", "three")
     assert not (tmp_path / "prod.db").exists()
+
+
+def test_a_link_to_an_allowed_file_is_another_file(operator: Operator, folder: Path, tmp_path: Path) -> None:
+    operator.does("allow-config", "--yes")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "vgpuctl.yaml").symlink_to("../checkout/vgpuctl.yaml")
+    with contextlib.chdir(other):
+        assert f"{other}/vgpuctl.yaml is not used: it is not allowed yet" in operator.run("list-vms").err
+        shown = operator.run("allow-config")
+        assert f"{other}/vgpuctl.yaml" in shown.err and f"{folder}/vgpuctl.yaml" in shown.err
+        operator.does("allow-config", "--yes")
+        assert "not used" not in operator.run("list-vms").err
+        settings = {one["setting"]: one["value"] for one in operator.json("show-config")}
+        assert settings["inventory"] == [str(folder / "hosts.yml")]
+        copied = tmp_path / "copied"
+        copied.mkdir()
+        (copied / "vgpuctl.yaml").write_bytes((folder / "vgpuctl.yaml").read_bytes())
+        (other / "vgpuctl.yaml").unlink()
+        (other / "vgpuctl.yaml").symlink_to(copied / "vgpuctl.yaml")  # the same content beside other files
+        assert "has changed since it was allowed" in operator.run("list-vms").err
+        assert operator.json("allow-config", "--forget")["changed"] is True
+        assert "not allowed yet" in operator.run("list-vms").err
+    assert "not used" not in operator.run("list-vms").err
+
+
+def test_a_pipe_in_the_place_of_the_file_costs_no_time(operator: Operator, folder: Path) -> None:
+    (folder / "vgpuctl.yaml").unlink()
+    os.mkfifo(folder / "vgpuctl.yaml", 0o600)
+    assert f"warning: {folder}/vgpuctl.yaml is not used: it is a pipe" in operator.does("list-tenants").err
+    assert "it is a pipe" in operator.is_refused("allow-config", "--yes")["message"]

@@ -38,7 +38,9 @@ def command(file: Path | None, forget: bool, dry_run: bool, yes: bool, as_json: 
     else:
         found = read_config(file, Path.cwd())
         if found.reason is not None and not yes:
-            say(f"{found.project.path}:")
+            project = found.project
+            leads = "" if project.path == project.entry else f", a link to {project.path}"
+            say(f"{project.entry}{leads}:")
             print_document(found.project.content.decode(errors="replace"), err=True)
             if not dry_run:
                 confirm("Use this file here and in the folders below?")

@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import NotFound, UsageError
+from vgpuctl.model.configuration import ProjectFile
 from vgpuctl.specs.configuration import parse_configuration
 from vgpuctl.usecases.support import allowed_files
-from vgpuctl.usecases.support.configuration import PROJECT_FILE, ProjectFile, nearest_project_file, read_project_file
+from vgpuctl.usecases.support.configuration import (
+    PROJECT_FILE,
+    entry_of,
+    nearest_project_file,
+    read_project_file,
+)
 
 
 @dataclass(frozen=True)
 class AllowedConfig:
-    """A file, without links on its path. is_allowed: what it is now. changed: false where it was so before."""
+    """A file, without links on the way to it. is_allowed: what it is now. changed: false where it was so before."""
 
     file: str
     is_allowed: bool
@@ -40,19 +46,19 @@ def read_config(named: Path | None, folder: Path) -> ConfigToAllow:
         )
     project = read_project_file(path)
     parse_configuration(Path(project.path), project.content)
-    return ConfigToAllow(project, allowed_files.refusal(project.path, project.content))
+    return ConfigToAllow(project, allowed_files.refusal(project))
 
 
 def allow_config(found: ConfigToAllow, *, dry_run: bool) -> AllowedConfig:
     """Let the file count from now on, until it changes. Raises FileNotWritten."""
     if found.reason is not None and not dry_run:
-        allowed_files.allow(found.project.path, found.project.content)
-    return AllowedConfig(found.project.path, is_allowed=True, changed=found.reason is not None)
+        allowed_files.allow(found.project)
+    return AllowedConfig(found.project.entry, is_allowed=True, changed=found.reason is not None)
 
 
 def forget_config(named: Path | None, folder: Path, *, dry_run: bool) -> AllowedConfig:
     """Let a file count no longer, also one that is gone. Raises NotFound where none is named or found."""
-    path = str(_chosen(named, folder).resolve())
+    path = entry_of(_chosen(named, folder))
     return AllowedConfig(path, is_allowed=False, changed=allowed_files.forget(path, dry_run=dry_run))
 
 

@@ -2,8 +2,9 @@
 """Which configuration files of folders the user has allowed, as direnv and mise ask for theirs.
 
 A folder may come from somebody else: a checkout, an unpacked archive, a share. What its file says can run programs and
-send passwords, so entering the folder is no consent. An allowed file is remembered by its path and content, in the
-user's data folder: one file for each path, so that a changed content is told from one that nobody has seen.
+send passwords, so entering the folder is no consent. An allowed file is remembered by its place, by what that leads to
+and by the content, in the user's data folder: one file for each place, so that a changed content is told from one that
+nobody has seen.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from vgpuctl.errors import FileNotTrusted
 from vgpuctl.local_files import make_folder, replace_file, writing
+from vgpuctl.model.configuration import ProjectFile
 from vgpuctl.trusted_files import FOUND, opened
 from vgpuctl.user_folders import UserFolder
 
@@ -18,30 +20,30 @@ _WHAT = "the list of allowed files"
 _LONGEST = 2**16
 
 
-def refusal(path: str, content: bytes) -> str | None:
-    """Why a file is not used; None for one that the user has allowed with this content. path: without links."""
+def refusal(project: ProjectFile) -> str | None:
+    """Why a file is not used; None for one that the user has allowed with this content, and where it leads to."""
     folder = _folder()
-    known = None if folder is None else _read(_record(folder, path))
-    if known == _text(path, content):
+    known = None if folder is None else _read(_record(folder, project.entry))
+    if known == _text(project):
         return None
     return "it is not allowed yet" if known is None else "it has changed since it was allowed"
 
 
-def allow(path: str, content: bytes) -> None:
+def allow(project: ProjectFile) -> None:
     """Allow a file with this content. Raises UsageError for a user without a home, FileNotWritten."""
     folder = UserFolder.DATA.require(_WHAT) / "allowed"
     make_folder(folder, _WHAT, mode=0o700)
-    replace_file(_record(folder, path), _text(path, content), _WHAT)
+    replace_file(_record(folder, project.entry), _text(project), _WHAT)
 
 
-def forget(path: str, *, dry_run: bool) -> bool:
+def forget(entry: str, *, dry_run: bool) -> bool:
     """Allow a file no longer, whatever its content. Returns False if it was not allowed. Raises FileNotWritten."""
     folder = _folder()
-    if folder is None or not _record(folder, path).exists():
+    if folder is None or not _record(folder, entry).exists():
         return False
     if not dry_run:
-        with writing(_WHAT, _record(folder, path)):
-            _record(folder, path).unlink(missing_ok=True)
+        with writing(_WHAT, _record(folder, entry)):
+            _record(folder, entry).unlink(missing_ok=True)
     return True
 
 
@@ -50,12 +52,12 @@ def _folder() -> Path | None:
     return None if data is None else data / "allowed"
 
 
-def _record(folder: Path, path: str) -> Path:
-    return folder / hashlib.sha256(path.encode(errors="surrogateescape")).hexdigest()
+def _record(folder: Path, entry: str) -> Path:
+    return folder / hashlib.sha256(entry.encode(errors="surrogateescape")).hexdigest()
 
 
-def _text(path: str, content: bytes) -> bytes:
-    return f"{hashlib.sha256(content).hexdigest()} {path}\n".encode(errors="surrogateescape")
+def _text(project: ProjectFile) -> bytes:
+    return f"{hashlib.sha256(project.content).hexdigest()} {project.path}\n".encode(errors="surrogateescape")
 
 
 def _read(record: Path) -> bytes | None:

@@ -9,11 +9,10 @@ The project's file is the one that lies in the working folder or above it. It co
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import FileNotTrusted, InventoryError, NotFound, UsageError
-from vgpuctl.model.configuration import Configuration, ConfigurationFile, UnusedFile
+from vgpuctl.model.configuration import Configuration, ConfigurationFile, ProjectFile, UnusedFile
 from vgpuctl.trusted_files import FOUND, NAMED, opened
 from vgpuctl.user_folders import UserFolder, expanded
 
@@ -33,14 +32,6 @@ def user_file() -> Path:
     Raises UsageError for a user without a home.
     """
     return UserFolder.CONFIG.require("the configuration file") / _USER_FILE
-
-
-@dataclass(frozen=True)
-class ProjectFile:
-    """The configuration file of a folder. path: without links."""
-
-    path: str
-    content: bytes
 
 
 def load_configuration(environment: Mapping[str, str], folder: Path, context: str | None) -> Configuration:
@@ -65,11 +56,12 @@ def load_configuration(environment: Mapping[str, str], folder: Path, context: st
             files.append(parse_configuration(Path(project.path), project.content))
         own = UserFolder.CONFIG.find()
         named = [(one, FOUND) for one in (*([own / _USER_FILE] if own else []), _MACHINE_FILE) if one.is_file()]
+    has_project = bool(files)
     if named:  # without one, nothing that reads YAML is imported
         from vgpuctl.specs.configuration import read_configuration
 
         files += [read_configuration(path, trust) for path, trust in named]
-    return _together(files, _chosen(files, environment, context), unused)
+    return _together(files, _chosen(files, environment, context), unused, has_project=has_project)
 
 
 def allowed_project_file(folder: Path) -> ProjectFile | UnusedFile | None:
@@ -88,10 +80,10 @@ def allowed_project_file(folder: Path) -> ProjectFile | UnusedFile | None:
         return UnusedFile(error.message, error.hint or "look at it, or remove it")
     from vgpuctl.usecases.support.allowed_files import refusal
 
-    reason = refusal(project.path, project.content)
+    reason = refusal(project)
     if reason is None:
         return project
-    return UnusedFile(f"{project.path} is not used: {reason}", "`vgpuctl allow-config` shows it and asks")
+    return UnusedFile(f"{project.entry} is not used: {reason}", "`vgpuctl allow-config` shows it and asks")
 
 
 def nearest_project_file(folder: Path) -> Path | None:
@@ -100,12 +92,17 @@ def nearest_project_file(folder: Path) -> Path | None:
     return next((one for one in places if os.path.lexists(one)), None)
 
 
+def entry_of(path: Path) -> str:
+    """The place of a file in its folder: without links on the way, and as it stands there, which may be a link."""
+    return str(path.parent.resolve() / path.name)
+
+
 def read_project_file(path: Path) -> ProjectFile:
     """Judge and read a file of a folder. Raises FileNotTrusted, and InventoryError for one that cannot be read."""
     try:
         with opened(path, FOUND) as file:
             content = file.read(MOST_BYTES + 1)
-            found = ProjectFile(file.path, content)
+            found = ProjectFile(entry_of(path), file.path, content)
     except OSError as error:
         raise InventoryError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) > MOST_BYTES:
@@ -125,7 +122,7 @@ def _chosen(
 
 
 def _together(
-    files: Sequence[ConfigurationFile], chosen: tuple[str, str] | None, unused: UnusedFile | None
+    files: Sequence[ConfigurationFile], chosen: tuple[str, str] | None, unused: UnusedFile | None, *, has_project: bool
 ) -> Configuration:
     contexts = {name: one for file in reversed(files) for name, one in file.contexts.items()}
     layers = [file.settings for file in files]
@@ -133,8 +130,7 @@ def _together(
         if chosen[0] not in contexts:
             known = ", ".join(sorted(contexts)) or "none"
             raise NotFound(f"{chosen[1]} names the context {chosen[0]!r}, which no file has", hint=f"contexts: {known}")
-        is_project = bool(files) and Path(files[0].path).name == PROJECT_FILE
-        layers.insert(1 if is_project else 0, contexts[chosen[0]].settings)
+        layers.insert(1 if has_project else 0, contexts[chosen[0]].settings)
     settings = {key: one for layer in reversed(layers) for key, one in layer.items()}
     name, by = chosen or (None, None)
     return Configuration(settings, contexts, name, by, tuple(one.path for one in files), unused)

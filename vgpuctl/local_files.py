@@ -189,8 +189,12 @@ def replace_file(path: Path, content: bytes, what: str) -> None:
     """Write a file for its owner alone in the place of a regular file; no link is followed. Raises FileNotWritten."""
     place = _place(path.parent, what) / path.name
     with writing(what, path):
-        if place.is_symlink() or (place.exists() and not place.is_file()):
-            raise PermissionError(errno.EPERM, "it is no regular file")
+        if place.is_symlink():
+            leads = f"name the file that it leads to, {place.resolve()}, or another one"
+            raise FileNotWritten(f"{what} cannot be written to {path}: it is a symbolic link", hint=leads)
+        if place.exists() and not place.is_file():
+            message = f"{what} cannot be written to {path}: it is no regular file"
+            raise FileNotWritten(message, hint="give another file")
         _replace(place, content, mode=0o600)
 
 

@@ -50,3 +50,11 @@ def expanded(text: str | Path) -> Path:
             f"the path {str(text)[:_SHOWN]!a} begins with the home folder of a user who has none",
             hint="write the path from / on",
         ) from exc
+
+
+def working_folder() -> Path:
+    """The folder that the command was started in. Raises UsageError where it was deleted since."""
+    try:
+        return Path.cwd()
+    except OSError as exc:
+        raise UsageError("the working folder was deleted", hint="go to another folder with cd") from exc

@@ -267,9 +267,15 @@ def test_a_file_in_the_place_of_another_follows_no_link_and_replaces_no_device(t
     path.chmod(0o644)
     link.symlink_to(path)
     os.mkfifo(pipe)
-    for one in (link, pipe):
-        with pytest.raises(FileNotWritten, match="it is no regular file"):
+    other, leads = "give another file", f"name the file that it leads to, {path}, or another one"
+    for one, said, hint in (
+        (link, "it is a symbolic link", leads),
+        (pipe, "it is no regular file", other),
+        (tmp_path, "it is no regular file", other),
+    ):
+        with pytest.raises(FileNotWritten, match=said) as caught:
             local_files.replace_file(one, b"after", "the picture")
+        assert caught.value.hint == hint
     assert path.read_bytes() == b"before" and link.is_symlink() and pipe.is_fifo()
     local_files.replace_file(path, b"after", "the picture")
     assert path.read_bytes() == b"after" and stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -108,15 +108,15 @@ def test_the_lab_of_a_user_without_a_home_says_so(arguments: list[str], variable
     assert done.returncode == 2 and "home folder of" in done.stderr, done
 
 
-def test_a_home_is_looked_up_at_one_place() -> None:
-    """Anything else ends with a RuntimeError for a user without a home."""
+def test_homes_and_the_working_folder_are_looked_up_at_one_place() -> None:
+    """Anything else is an unexpected error for a user without a home, or in a folder that was deleted."""
     found = set()
     for package in (vgpuctl, vgpuctl_lab):
         root = Path(str(package.__file__)).parent
         for file in root.rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.Attribute) and node.attr in ("expanduser", "home"):
+                if isinstance(node, ast.Attribute) and node.attr in ("expanduser", "home", "cwd"):
                     found.add((file.relative_to(root.parent).as_posix(), node.attr))
                 if isinstance(node, ast.Import | ast.ImportFrom) and "platformdirs" in ast.unparse(node):
                     found.add((file.relative_to(root.parent).as_posix(), "platformdirs"))
-    assert found == {("vgpuctl/user_folders.py", "expanduser"), ("vgpuctl/user_folders.py", "platformdirs")}
+    assert found == {("vgpuctl/user_folders.py", name) for name in ("expanduser", "cwd", "platformdirs")}

@@ -27,7 +27,7 @@ def fingerprint(
         found.add(("", 0, 0, int(time.monotonic() // ASKED_AGAIN_S)))
     entered: set[tuple[int, int]] = set()
     wanted = [sources.resolve(source) for source in inventory_sources]
-    working = sources.working_folder(wanted)
+    working = sources.folder_of_sources(wanted)
     beside = set() if working is None else {working}
     for source in wanted:
         if not sources.is_comma_list(source):

@@ -39,10 +39,10 @@ def load_inventory(
     wanted = [sources.resolve(source) for source in inventory_sources if str(source)]
     if not wanted:
         raise InventoryError("no inventory was given", hint="use -i PATH or set VGPUCTL_INVENTORY")
-    working = sources.working_folder(wanted)
+    working = sources.folder_of_sources(wanted)
     if reader is InventoryReader.ANSIBLE:
         tree, decrypt = read_by_ansible(wanted, working or sources.folder_of(wanted))
-        tree.warnings += sources.left_out(working, (*BESIDE, "ansible.cfg"))
+        tree.warnings += sources.left_out(working, (*BESIDE, "ansible.cfg"), wanted)
         return Inventory(tree, decrypt)
     tree = InventoryTree()
     beside: list[Path] = []
@@ -53,7 +53,7 @@ def load_inventory(
             beside.append(Path(source) if Path(source).is_dir() else Path(source).parent)
             users[beside[-1].resolve()] = trusted
     tree.settle()
-    tree.warnings += sources.left_out(working, BESIDE)
+    tree.warnings += sources.left_out(working, BESIDE, wanted)
     folders = [folder.resolve() for folder in (*beside, *([working] if working else []))]
     return Inventory(tree, files=[VariableFiles(folder, users.get(folder, frozenset())) for folder in folders])
 

@@ -17,7 +17,7 @@ from vgpuctl.inventory.yaml_source import READ_BY_ANSIBLE, add_yaml
 from vgpuctl.specs.document import YamlDocument, decode, parse_document
 from vgpuctl.specs.origin import Origin, malformed, read_bytes
 from vgpuctl.trusted_files import NAMED, Trust, judge
-from vgpuctl.user_folders import expanded
+from vgpuctl.user_folders import expanded, working_folder
 
 IGNORED_FOLDERS = ("group_vars", "host_vars", "vars_plugins")
 IGNORED_ENDINGS = (
@@ -37,12 +37,15 @@ def resolve(source: str | Path) -> str:
     path = Path(os.path.expandvars(text))
     with contextlib.suppress(UsageError):  # no such user: then the name is meant as it is
         path = expanded(path)
-    return os.path.normpath(Path.cwd() / path)
+    return os.path.normpath(path if path.is_absolute() else working_folder() / path)
 
 
-def working_folder(resolved: Sequence[str]) -> Path | None:
+def folder_of_sources(resolved: Sequence[str]) -> Path | None:
     """The working folder, if one of these sources lies in it or below it; else nobody has named anything of it."""
-    folder = Path(os.path.realpath("."))
+    try:
+        folder = working_folder().resolve()
+    except UsageError:  # it was deleted, and has nothing
+        return None
     files = (Path(os.path.realpath(one)) for one in resolved if not is_comma_list(one))
     return folder if any(one.is_relative_to(folder) for one in files) else None
 
@@ -53,13 +56,20 @@ def folder_of(resolved: Sequence[str]) -> Path:
     return first if first.is_dir() else first.parent
 
 
-def left_out(working: Path | None, names: Sequence[str]) -> list[str]:
+def left_out(working: Path | None, names: Sequence[str], resolved: Sequence[str]) -> list[str]:
     """A warning about these files and folders of the working folder if they are there and no source is."""
     if working is not None:
         return []
-    folder = Path.cwd()
+    try:
+        folder = working_folder()
+    except UsageError:  # it was deleted, and has nothing
+        return []
     found = [name for name in names if (folder / name).exists()]
-    return [f"{' and '.join(found)} of {folder} are not used: no file of the inventory lies there"] if found else []
+    if not found:
+        return []
+    what = f"{' and '.join(found)} of {folder} are not used: no file of the inventory lies there"
+    beside = folder_of(resolved)
+    return [what if beside == Path("/") else f"{what}; move or link them to {beside}, if they are yours"]
 
 
 def is_comma_list(source: str) -> bool:

@@ -3,6 +3,7 @@
 
 import contextlib
 import difflib
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,6 +27,9 @@ _KINDS = {
     dict: "a mapping",
     type(None): "empty",
 }
+
+
+_LIKE_A_KEY = re.compile(r"[\w ./-]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Value:
     @cached_property
     def _entries(self) -> "dict[str, Value]":
         if not isinstance(self.content, dict):
+            if not self.way and not self.host:  # a whole file, perhaps another than was meant: none of it is shown
+                raise self.refuse(f"is {kind_of(self.content)}, not a mapping")
             raise self._wrong_type("a mapping")
         for key in self.content:
             if not isinstance(key, str):
@@ -115,6 +121,10 @@ class Value:
                 nearest = difflib.get_close_matches(key, known, n=1)
                 meant = suggest(key) if suggest is not None else nearest[0] if nearest else None
                 hint = f"did you mean {meant}?" if meant else f"it can have {', '.join(known)}"
+                if not _LIKE_A_KEY.fullmatch(key):  # perhaps a line of another file, such as one of passwords
+                    raise InventoryError(
+                        f"{value.origin}: {self.words} has a key that is not one of {self.subject}", hint=hint
+                    )
                 raise value.refuse(f"is not a key of {self.subject}", hint=hint)
         for key in required:
             if key not in entries:

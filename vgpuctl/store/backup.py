@@ -7,11 +7,14 @@ The content is SQLite's own file, or PostgreSQL's custom dump: each database's o
 import contextlib
 import hashlib
 import io
+import os
 import shutil
+import stat
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -144,7 +147,7 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Unpacked]:
     try:
         with (
             opened(path, NAMED) as judged,
-            open(judged.descriptor, "rb", closefd=False) as file,
+            _regular_file(path, judged.descriptor) as file,
             tarfile.open(fileobj=file, mode="r:") as tar,
         ):
             manifest = _manifest(tar, path)
@@ -170,6 +173,14 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Unpacked]:
         yield Unpacked(manifest, content, key)
     finally:
         content.unlink(missing_ok=True)
+
+
+def _regular_file(path: Path, descriptor: int) -> BinaryIO:
+    """The opened file; a pipe cannot be read in the order that a backup needs. Raises UsageError."""
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UsageError(f"{path} is no regular file", hint="name a file of backup-store")
+    return open(descriptor, "rb", closefd=False)
 
 
 def _manifest(tar: tarfile.TarFile, path: Path) -> BackupManifest:

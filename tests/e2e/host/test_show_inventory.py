@@ -127,3 +127,22 @@ def test_ansible_core_reads_a_script_when_asked_for(reader: Operator, tmp_path: 
     assert "config.yaml:1: " in configured.is_refused("show-inventory", "-i", str(script))["message"]
     wrong = replace(reader, variables={"VGPUCTL_INVENTORY_READER": "awk"})
     assert wrong.run("show-inventory", "-i", str(script)).code == 2
+
+
+def test_what_is_refused_names_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Operator(tmp_path, tmp_path / "inventory/hosts.yml", f"sqlite:///{tmp_path}/store.db")
+    (tmp_path / "inventory").mkdir()
+    operator.inventory.write_text("all: {hosts: {gpu1: {}, gpu2: {}}}\n")
+    alone = operator.run("show-inventory", "--with-secrets")
+    assert alone.code == 2 and "--with-secrets goes with --json" in alone.err
+    plays = tmp_path / "plays"
+    (plays / "group_vars").mkdir(parents=True)
+    monkeypatch.chdir(plays)
+    said = operator.does("show-inventory").err
+    assert f"group_vars of {plays} are not used" in said and f"move or link them to {tmp_path}/inventory" in said
+    (tmp_path / "inventory/group_vars").mkdir()
+    (tmp_path / "inventory/group_vars/all.yml").write_text("a: 1\n")
+    (tmp_path / "inventory/group_vars/all.yml").chmod(0o666)
+    for command in ("list-hosts", "list-gpus", "list-profiles"):
+        done = operator.run(command)
+        assert "all.yml is not used: it may be written to by every user" in done.err and "reading" not in done.err

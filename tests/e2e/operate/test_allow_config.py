@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -259,3 +260,25 @@ def test_a_pipe_in_the_place_of_the_file_costs_no_time(operator: Operator, folde
     os.mkfifo(folder / "vgpuctl.yaml", 0o600)
     assert f"warning: {folder}/vgpuctl.yaml is not used: it is a pipe" in operator.does("list-tenants").err
     assert "it is a pipe" in operator.is_refused("allow-config", "--yes")["message"]
+
+
+def test_the_content_is_shown_also_when_nobody_is_asked(operator: Operator, folder: Path) -> None:
+    assert "tenant: evil" in operator.does("allow-config", "--yes").err
+    forgotten = operator.does("allow-config", "--forget", "--dry-run").err
+    assert f"{folder}/vgpuctl.yaml: would not be used any more" in forgotten
+
+
+def test_a_folder_that_was_deleted_is_told(operator: Operator, folder: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yml"
+    mine.write_text("all: {hosts: {gpu1: {}}}\n")
+    shutil.rmtree(folder)
+    for command in (
+        ("allow-config",),
+        ("allow-config", "--forget"),
+        ("show-inventory", "-i", "x.yml"),
+        ("list-hosts", "-i", "x.yml"),
+    ):
+        said = operator.start(*command).communicate()[1]
+        assert said.splitlines()[0] == "error: the working folder was deleted", said
+    for source in (str(mine), "gpu1,"):
+        assert "gpu1" in operator.start("show-inventory", "-i", source).communicate()[0]

@@ -172,3 +172,11 @@ def test_the_password_is_in_no_argument(store: Store, place: Path, programs: Pat
     password = (place / "password").read_text().strip()
     assert password and password not in (place / "arguments").read_text()
     assert os.environ.get("PGPASSWORD") is None
+
+
+def test_a_pipe_is_no_backup(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = read_backup(tmp_path / "pipe", tmp_path / "work")
+    with pytest.raises(UsageError, match="pipe is no regular file") as refused, reading:
+        pass
+    assert "file of backup-store" in (refused.value.hint or "")

@@ -152,3 +152,15 @@ def test_shown_settings_name_their_origin_and_no_password(user: Path) -> None:
 def test_a_key_with_dashes_counts_as_well(user: Path) -> None:
     user.write_text("command-timeout: 7\n")
     assert _values(user.parent)["command_timeout"] == 7
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["s3cret:$6$x:19000:0:99999:7:::\n", "s3cret:$6$x:19000::::x\n", "s3cret word\n", "s3cret = 5\n", "@s3cret\n"],
+)
+def test_nothing_is_quoted_of_another_file(text: str, user: Path) -> None:
+    """A link may lead to a file of secrets, such as /etc/shadow."""
+    user.write_text(text)
+    with pytest.raises(InventoryError) as caught:
+        _values(user.parent)
+    assert "s3cret" not in caught.value.message and "$6$" not in f"{caught.value.message} {caught.value.hint}"

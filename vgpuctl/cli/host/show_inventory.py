@@ -32,6 +32,8 @@ def command(inventories: tuple[str, ...], limit: str | None, with_secrets: bool,
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.host.show_inventory import inventory_warnings, list_like_ansible, show_inventory
 
+    if with_secrets and not as_json:
+        raise click.UsageError("--with-secrets goes with --json: the table has no secrets.")
     hosts: Sequence[InventoryHost] = ()
     with services(inventories=inventories, limit=limit) as opened:
         if as_json:

@@ -32,24 +32,26 @@ def command(file: Path | None, forget: bool, dry_run: bool, yes: bool, as_json: 
     typed in its folder or below it. When its content changes, it has to be allowed again.
     """
     from vgpuctl.usecases.operate.allow_config import allow_config, forget_config, read_config
+    from vgpuctl.user_folders import working_folder
 
     if forget:
-        done = forget_config(file, Path.cwd(), dry_run=dry_run)
+        done = forget_config(file, working_folder(), dry_run=dry_run)
     else:
-        found = read_config(file, Path.cwd())
-        if found.reason is not None and not yes:
+        found = read_config(file, working_folder())
+        if found.reason is not None:
             project = found.project
             leads = "" if project.path == project.entry else f", a link to {project.path}"
             say(f"{project.entry}{leads}:")
             print_document(found.project.content.decode(errors="replace"), err=True)
-            if not dry_run:
+            if not dry_run and not yes:
                 confirm("Use this file here and in the folders below?")
         done = allow_config(found, dry_run=dry_run)
     if as_json:
         _JSON.print(done)
         return
     if done.changed:
-        now = "used from now on" if done.is_allowed else "not used any more"
-        say(f"{done.file}: {'would be ' if dry_run else ''}{now}")
+        now = "used from now on" if done.is_allowed else "used any more"
+        negated = "" if done.is_allowed else "not "
+        say(f"{done.file}: {f'would {negated}be ' if dry_run else negated}{now}")
     else:
         say(f"{done.file}: no change, it is {'allowed' if done.is_allowed else 'not allowed'}")

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from vgpuctl.cli.support.command_line import running
 from vgpuctl.cli.support.output import print_line
 from vgpuctl.cli.support.rehearsal import changes_something
-from vgpuctl.errors import FileNotTrusted
+from vgpuctl.errors import FileNotTrusted, UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.model.configuration import Configuration
@@ -36,10 +36,11 @@ def configuration() -> "Configuration":
     chosen = running()
     if chosen.configuration is None:
         from vgpuctl.usecases.support.configuration import load_configuration
+        from vgpuctl.user_folders import working_folder
 
         try:
-            folder = Path.cwd()
-        except OSError:
+            folder = working_folder()
+        except UsageError:  # a folder that was deleted has no file; what needs it says so
             folder = Path("/")
         chosen.configuration = load_configuration(os.environ, folder, chosen.context_name)
         if not _shows_files_itself():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from vgpuctl.cli.support.command_line import running
-from vgpuctl.cli.support.output import Styled, drop_output, print_document, print_json_error, print_line
+from vgpuctl.cli.support.output import Declined, Styled, drop_output, print_document, print_json_error, print_line
 from vgpuctl.errors import FileNotWritten, Interrupted, Unexpected, UsageError, VgpuctlError
 from vgpuctl.local_files import is_out_of_room, not_written
 
@@ -39,6 +39,8 @@ def _translated(error: BaseException) -> VgpuctlError:
         # By now everything that can be rolled back is.
         hint = "`vgpuctl repair` shows what an interrupted run left, and finishes it"
         return Interrupted("interrupted", hint=hint)
+    if isinstance(error, Declined):
+        return Interrupted("stopped: the answer was no")
     if isinstance(error, click.Abort):
         if isinstance(error.__context__, EOFError):
             return UsageError("a yes is needed, and nobody can answer here", hint="give --yes to go on without it")

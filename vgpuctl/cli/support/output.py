@@ -178,19 +178,25 @@ def status_held() -> Iterator[None]:
         _is_status_held = False
 
 
+class Declined(click.Abort):
+    """The answer to a question was no."""
+
+
 def confirm(question: str) -> None:
-    """Ask on stderr and go on after a yes. Raises click.Abort after a no, and where nobody can answer.
+    """Ask on stderr and go on after a yes. Raises Declined after a no, click.Abort where nobody can answer.
 
     Nobody is asked in a rehearsal.
     """
     if running().rehearsal is not None:
         return
     try:
-        click.confirm(printable(question), abort=True, err=True)
+        is_accepted = click.confirm(printable(question), err=True)
     except click.Abort as stopped:
         if isinstance(stopped.__context__, EOFError):
             _write("", err=True)  # ends the line of the question
         raise
+    if not is_accepted:
+        raise Declined
 
 
 def choose(question: str, choices: Sequence[str], *, default: str) -> str:

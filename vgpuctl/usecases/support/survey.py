@@ -62,6 +62,7 @@ def survey(
     if missing and not may_contact:
         failures += [(name, InventoryError("it was never read", hint="run `vgpuctl list-hosts`")) for name in missing]
         missing = []
+    missing = [name for name in missing if _has_target(services, name, failures)]
     if missing:
         services.say(
             f"reading {counted(len(missing), 'host')}: {', '.join(missing[:5])}" + (" …" if len(missing) > 5 else "")
@@ -80,3 +81,13 @@ def survey(
         assert result.value is not None
         add(result.name, result.value, generations[result.name])
     return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures), tuple(answered))
+
+
+def _has_target(services: Services, name: str, failures: list[tuple[str, VgpuctlError]]) -> bool:
+    """True if the inventory says how to reach a host; else `failures` gets the reason, before anybody waits for it."""
+    try:
+        services.inventory.target(name)
+    except VgpuctlError as error:
+        failures.append((name, error))
+        return False
+    return True

@@ -10,6 +10,7 @@ import pytest
 
 from vgpuctl.cli import main
 from vgpuctl.cli.support import output
+from vgpuctl.cli.support.failure import report
 from vgpuctl.errors import NoCapacity
 
 HOSTILE = "gpu1\x1b]52;c;cm0=\x07\u202e[red]:smile:\ud800\n"
@@ -110,3 +111,11 @@ def test_an_unforeseen_error_is_one_line(
 def test_a_word_of_the_command_line_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["list-vms", "--\x1b[2Jx"]) == 2
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_no_is_an_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    with pytest.raises(click.Abort) as stopped:
+        output.confirm("Delete it?")
+    assert report(stopped.value, []) == 130
+    assert "error: stopped: the answer was no\n" in capsys.readouterr().err

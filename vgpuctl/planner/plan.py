@@ -14,7 +14,7 @@ from vgpuctl.sharing.kinds import kind_of, live_gpu
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.sharing.params import params_on
 from vgpuctl.sharing.plan import Plan
-from vgpuctl.sharing.share_on_host import is_unread
+from vgpuctl.sharing.share_on_host import is_unread, misplaced
 from vgpuctl.sharing.type_names import numbered_now
 
 
@@ -60,7 +60,7 @@ def check_kept(held: Share, facts: HostFacts, rules: HostRules = NO_RULES) -> st
     gpu = gpu_at(facts, held.gpu)
     if refusal is not None or gpu is None:
         return refusal
-    return kind_of(held.sharing).check_kept(held, live_gpu(gpu, facts))
+    return misplaced(held, facts) or kind_of(held.sharing).check_kept(held, live_gpu(gpu, facts))
 
 
 def refuse_terms(held: Share, facts: HostFacts, rules: HostRules, terms: VgpuTerms) -> str | None:

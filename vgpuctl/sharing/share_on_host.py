@@ -7,14 +7,14 @@ from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.vm import Vm
-from vgpuctl.sharing.kinds import existing_vgpus, kind_of
+from vgpuctl.sharing.kinds import existing_vgpus, kind_of, vgpu_kind_of
 from vgpuctl.sharing.matching import can_be_of
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
 from vgpuctl.sharing.type_names import has_type_of
 
 
 def holders_of(facts: HostFacts, share: Share) -> Sequence[Holder] | None:
-    """The processes that hold a share's device; None where the host has no such device, or one of another type."""
+    """The processes that hold a share's device; None where there is none, or one of another type or function."""
     for gpu in facts.gpus:
         if share.mdev_uuid is not None:
             for mdev in gpu.mdevs:
@@ -40,6 +40,17 @@ def missing_card(vm: Vm, lease: Lease, facts: HostFacts) -> str | None:
     return None
 
 
+def misplaced(held: Share, facts: HostFacts) -> str | None:
+    """Say that the mdev with the UUID of a share is on another function than was promised; None if it is not."""
+    for vgpu in (one for gpu in facts.gpus for one in existing_vgpus(gpu)):
+        if vgpu.vfio_device == held.mdev_uuid and vgpu.function != held.function:
+            remedy = vgpu_kind_of(vgpu).removal_by_hand(vgpu)
+            return (
+                f"its mdev {held.mdev_uuid} is on {vgpu.function} now, not on {held.function}; to remove it: {remedy}"
+            )
+    return None
+
+
 def is_lost(vm: Vm, lease: Lease, facts: HostFacts) -> bool:
     """True if the host does not have the device of a VM's share; False where it could not be read."""
     gpu = gpu_at(facts, lease.share.gpu)
@@ -62,7 +73,8 @@ def is_unread(facts: HostFacts, held: Share) -> bool:
 
 
 def _is_made(gpu: Gpu, share: Share) -> bool:
-    """True if a VF or an mdev is the share's vGPU, of the type that was promised; a plain VF is none."""
+    """True if the GPU has the share's vGPU, on its function and of the type that was promised; a plain VF has none."""
     if share.type_id is None:
         return True
-    return any(one.vfio_device == share.vfio_device and has_type_of(one, share) for one in existing_vgpus(gpu))
+    wanted = (share.vfio_device, share.function)
+    return any((one.vfio_device, one.function) == wanted and has_type_of(one, share) for one in existing_vgpus(gpu))

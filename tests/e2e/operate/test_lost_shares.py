@@ -8,6 +8,7 @@ start makes it again, or says why it cannot.
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ ALL = {*KEPT, *WHOLE}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     home = tmp_path_factory.mktemp("lost-shares")
-    with simulated_fleet(home, 1, "a40+a40/mdev-vf+t4+a40/passthrough") as made:
+    with simulated_fleet(home, 1, "a40+a40/mdev-vf+t4+t4+a40/passthrough") as made:
         yield made
 
 
@@ -148,6 +149,33 @@ def test_a_vf_that_somebody_else_took_is_named_and_left_alone(operator: Operator
     with machine.change() as state:
         state.vgpus = [one for one in state.vgpus if one.card != PROFILES]
     assert found(operator) == {"on-profiles": "made again"}
+
+
+@pytest.mark.parametrize("is_moved", [False, True], ids=["another type", "another card"])
+def test_a_mediated_device_with_the_uuid_of_a_share_is_not_yet_the_share(
+    is_moved: bool, operator: Operator, machine: MachineFolder
+) -> None:
+    found(operator)
+    (mine,) = [one for one in machine.state().vgpus if one.card == one.function and one.uuid]
+    (other,) = [one.address for one in machine.shape.cards if one.interface == "mdev" and one.address != mine.card]
+    swapped = replace(mine, card=other, function=other) if is_moved else replace(mine, type_id=mine.type_id - 1)
+    put(machine, mine, swapped)
+    there = devices(machine)
+    assert lost(operator, "--refresh") == {"on-mdevs"}
+    said = f"its mdev {mine.uuid} is on {other} now" if is_moved else f"its mdev {mine.uuid} carries"
+    done = operator.run("repair")
+    assert done.code == 10 and said in done.out
+    refused = operator.is_refused("start-vm", "on-mdevs", *ACME)
+    assert refused["reference"] == "state" and said in refused["message"]
+    assert said in operator.does("show-vm", "on-mdevs", *ACME).out
+    assert devices(machine) == there
+    put(machine, swapped, None)
+    assert found(operator) == {"on-mdevs": "made again"}
+
+
+def put(machine: MachineFolder, before: Vgpu, after: Vgpu | None) -> None:
+    with machine.change() as state:
+        state.vgpus = [*(one for one in state.vgpus if one.uuid != before.uuid), *([after] if after else [])]
 
 
 @pytest.mark.parametrize("point", [1, 2, 4])

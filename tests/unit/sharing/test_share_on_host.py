@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.fleet_factory import a40_host, host_facts, lease, passthrough_host, whole_card
+from tests.unit.fleet_factory import (
+    a40_host,
+    emulated_a40,
+    emulated_t4,
+    host_facts,
+    lease,
+    passthrough_host,
+    whole_card,
+)
 from tests.unit.fleet_factory import vm as request_of
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, UnreadFunction
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, Mdev, UnreadFunction
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import Vm, VmState
@@ -55,6 +63,46 @@ def on_vf(**values: object) -> HostFacts:
 )
 def test_a_device_is_lost_only_if_it_was_looked_for(facts: HostFacts, expected: bool) -> None:
     assert is_lost(vm("A40-8Q"), lease("gpu1", SHARE), facts) is expected
+
+
+UUID = "5d1c3f0e-6a5e-4d0e-9d1f-2a2f0c8f8b11"
+OTHER_CARD = "0000:5e:00.0"
+
+
+def mdev_host(sharing: Sharing, parent: str, type_id: str) -> HostFacts:
+    """Two cards whose vGPUs are mdevs; one of them has the mdev."""
+    cards = [
+        (emulated_a40(address, sharing) if sharing is Sharing.MDEV_VF else emulated_t4(address)).facts()
+        for address in (GPU, OTHER_CARD)
+    ]
+    made = (Mdev(UUID, parent, type_id, None),)
+    return host_facts(
+        [replace(gpu, mdevs=made) if parent in (gpu.address, *(vf.address for vf in gpu.vfs)) else gpu for gpu in cards]
+    )
+
+
+@pytest.mark.parametrize(
+    ("sharing", "function", "parent", "type_id", "reason"),
+    [
+        (Sharing.MDEV, GPU, GPU, "nvidia-232", None),
+        (Sharing.MDEV, GPU, GPU, "nvidia-231", f"its mdev {UUID} carries a vGPU of type nvidia-231 now"),
+        (Sharing.MDEV, GPU, OTHER_CARD, "nvidia-232", f"its mdev {UUID} is on {OTHER_CARD} now, not on {GPU}"),
+        (Sharing.MDEV, GPU, OTHER_CARD, "nvidia-231", f"its mdev {UUID} is on {OTHER_CARD} now, not on {GPU}"),
+        (Sharing.MDEV_VF, VF, VF, "nvidia-232", None),
+        (Sharing.MDEV_VF, VF, VF, "nvidia-231", f"its VF {VF} carries a vGPU of type nvidia-231 now"),
+        (Sharing.MDEV_VF, VF, "0000:41:00.5", "nvidia-232", f"its mdev {UUID} is on 0000:41:00.5 now, not on {VF}"),
+        (Sharing.MDEV_VF, VF, "0000:5e:00.4", "nvidia-232", f"its mdev {UUID} is on 0000:5e:00.4 now, not on {VF}"),
+    ],
+)
+def test_a_mediated_device_is_the_share_only_in_its_place_and_of_its_type(
+    sharing: Sharing, function: str, parent: str, type_id: str, reason: str | None
+) -> None:
+    profile = "A40-4Q" if sharing is Sharing.MDEV_VF else "T4-4Q"
+    share = Share(GPU, sharing, profile, function, "nvidia-232", UUID)
+    facts = mdev_host(sharing, parent, type_id)
+    assert is_lost(vm(profile), lease("gpu1", share), facts) is (reason is not None)
+    found = check_kept(share, facts)
+    assert found is None if reason is None else found is not None and found.startswith(reason)
 
 
 def test_a_whole_card_is_lost_if_another_model_is_in_its_slot() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A share's device on its host, as the facts show it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
 from vgpuctl.model.gpu_positions import placed_gpus
@@ -57,19 +57,28 @@ def is_lost(vm: Vm, lease: Lease, facts: HostFacts) -> bool:
     if is_unread(facts, lease.share) or (gpu is not None and gpu.unread):
         return False
     if holders_of(facts, lease.share) is None:
-        return not facts.unread_functions
+        return True
     return missing_card(vm, lease, facts) is not None
 
 
 def is_unread(facts: HostFacts, held: Share) -> bool:
-    """True if the facts do not show a device since it could not be read."""
-    if any(one.address in (held.gpu, held.function) for one in facts.unread_functions):
+    """True if the facts do not show a device since it could not be read.
+
+    A function without a readable class may be the card or the VF by its address; on the bus of a card that the facts do
+    not show, something may be wrong with the bus. An unread function elsewhere is another device.
+    """
+    gpu, unread = gpu_at(facts, held.gpu), {one.address for one in facts.unread_functions}
+    if unread & {held.gpu, held.function} or (gpu is None and _buses(unread) & _buses((held.gpu, held.function))):
         return True
-    gpu = gpu_at(facts, held.gpu)
     function = vf_at(gpu, held.function) if gpu is not None else None
     if function is not None:
         return function.problem is not None
     return gpu is not None and bool(gpu.unread) and kind_of(held.sharing).is_on_vf and not gpu.vfs
+
+
+def _buses(addresses: Iterable[str]) -> set[str]:
+    """The buses of PCI addresses: `0000:41` of `0000:41:00.4`."""
+    return {address.rpartition(":")[0] for address in addresses}
 
 
 def _is_made(gpu: Gpu, share: Share) -> bool:

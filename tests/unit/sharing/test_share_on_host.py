@@ -57,9 +57,17 @@ def on_vf(**values: object) -> HostFacts:
         (with_gpu(lambda gpu: replace(gpu, vfs=(), unread=("its VFs: EIO",))), False),
         (on_vf(current_type=None, problem="EIO"), False),
         (replace(FACTS, gpus=(), unread_functions=(UnreadFunction(GPU, "EIO"),)), False),
-        (replace(FACTS, gpus=(), unread_functions=(UnreadFunction("0000:99:00.0", "EIO"),)), False),
+        (replace(FACTS, gpus=(), unread_functions=(UnreadFunction(VF, "EIO"),)), False),
+        (replace(FACTS, gpus=(), unread_functions=(UnreadFunction("0000:41:00.1", "EIO"),)), False),
+        (replace(FACTS, gpus=(), unread_functions=(UnreadFunction("0000:99:00.0", "EIO"),)), True),
+        (replace(on_vf(current_type=None), unread_functions=(UnreadFunction("0000:99:00.0", "EIO"),)), True),
+        (replace(on_vf(current_type=None), unread_functions=(UnreadFunction("0000:41:00.1", "EIO"),)), True),
     ],
-    ids=["there", "no card", "no VFs", "no type", "other type", "unread card", "unread VF", "unread", "unread other"],
+    ids=[
+        *("there", "no card", "no VFs", "no type", "other type", "unread card", "unread VF", "unread"),
+        *("VF is an unread function", "unread beside no card", "unread far from no card"),
+        *("unread elsewhere", "unread beside the card that was read"),
+    ],
 )
 def test_a_device_is_lost_only_if_it_was_looked_for(facts: HostFacts, expected: bool) -> None:
     assert is_lost(vm("A40-8Q"), lease("gpu1", SHARE), facts) is expected

@@ -6,8 +6,10 @@ start makes it again, or says why it cannot.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,15 @@ def stop(operator: Operator, *names: str) -> None:
 
 def devices(machine: MachineFolder) -> set[tuple[str, int, str | None]]:
     return {(one.function, one.type_id, one.uuid) for one in machine.state().vgpus}
+
+
+@contextmanager
+def failing(folder: lab.LabFolder, kind: str) -> Iterator[None]:
+    lab.faults.begin(HOST, kind, folder=folder)
+    try:
+        yield
+    finally:
+        lab.faults.clear(HOST, folder=folder)
 
 
 def lost(operator: Operator, *options: str) -> set[str]:
@@ -149,6 +160,23 @@ def test_a_vf_that_somebody_else_took_is_named_and_left_alone(operator: Operator
     with machine.change() as state:
         state.vgpus = [one for one in state.vgpus if one.card != PROFILES]
     assert found(operator) == {"on-profiles": "made again"}
+
+
+def test_of_a_host_without_an_answer_nobody_says_that_a_share_is_lost(
+    operator: Operator, folder: lab.LabFolder, machine: MachineFolder
+) -> None:
+    """What was seen last is told with its age."""
+    assert lost(operator, "--refresh") == set(KEPT)
+    with failing(folder, "network"):
+        cut = Operator(operator.home, operator.inventory, operator.database, {"VGPUCTL_COMMAND_TIMEOUT": "2"})
+        listed = cut.run("list-vms", "--refresh")
+        shown = cut.run("show-vm", "on-mdevs", *ACME).out
+    for said in (listed.out, operator.does("list-vms").out):
+        assert "share lost" not in said and "(lost)" not in said
+        assert re.search(r"T4-4Q \S+ \(unknown since .* UTC, lost \d+s ago\)", said)
+    assert "stay promised" not in listed.err
+    assert re.search(r"device unknown since .* UTC, lost \d+s ago: its host could not be asked now", shown)
+    assert lost(operator, "--refresh") == set(KEPT)
 
 
 @pytest.mark.parametrize("is_moved", [False, True], ids=["another type", "another card"])

@@ -96,7 +96,7 @@ def _shares(row: "VmRow") -> tuple[str, ...] | None:
     """The shares that it holds; of a queued VM those that it waits for."""
     if row.listed is None:
         return tuple(gpu.text for gpu in row.request.gpus) or None
-    return tuple(map(_share, row.listed.leases, row.listed.shares)) or None
+    return tuple(map(_share, row.listed.leases, row.listed.wrong)) or None
 
 
 def _licence(row: "VmRow") -> str | None:
@@ -151,7 +151,7 @@ def command(
 
     STATE is what libvirt answered when it was last asked, and how long ago; `unknown since` when the last attempt got
     no answer, and `declared` where the store wants another state. A share is marked `lost` when the host no longer has
-    its device, and `taken` when something else holds it.
+    its device, and `taken` when something else holds it; of a host that gives no answer, neither is known.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.list_vms import list_with_queued, refresh_vms
@@ -169,9 +169,8 @@ def command(
     report_failures(list(failures.items()), answered=len(hosts - set(failures)))
 
 
-def _share(lease: "Lease", seen: "Observation") -> str:
-    wrong = f" ({seen.state})" if seen.state in ("lost", "taken") else ""
-    return f"{lease.share.profile} {lease.share.function}{wrong}"
+def _share(lease: "Lease", wrong: str | None) -> str:
+    return f"{lease.share.profile} {lease.share.function}" + (f" ({wrong})" if wrong else "")
 
 
 def _notice(vm: "Vm") -> str:

@@ -219,7 +219,7 @@ def _print_shares(shown: "ShownVm") -> None:
         if params:
             print_line(f"          parameters {params}")
         if not is_asked:
-            print_line(f"          held by unknown: the host could not be asked ({seen})")
+            print_line(f"          device {seen}: its host could not be asked now")
         elif holders is None and lease.state == "reserved":
             print_line("          not made yet")
         elif holders is None:

@@ -22,7 +22,9 @@ from vgpuctl.usecases.support.host_identity import note_identity
 from vgpuctl.usecases.support.observation_events import add_events
 from vgpuctl.usecases.support.observation_record import (
     EXPECTED_STATES,
+    LOST,
     NEVER_LOOKED,
+    TAKEN,
     UP,
     Record,
     Silence,
@@ -54,6 +56,11 @@ class Observation:
     unknown_since: float | None = None
     problem: str | None = None
     name: str | None = None
+
+    @property
+    def known_state(self) -> str | None:
+        """The state; None since the last attempt got no answer."""
+        return self.state if self.unknown_since is None else None
 
 
 NEVER_OBSERVED = Observation()
@@ -257,6 +264,13 @@ def describe_state(vm: Vm, seen: Observation, now: float) -> str:
         return said
     named = "" if seen.name is None else f" as {seen.name}"
     return said + named + ("" if is_declared else f"; declared {vm.state}")
+
+
+def describe_wrong_share(seen: Observation, now: float) -> str | None:
+    """What is wrong with the device of a share: `lost`, `taken`, or that it was so before its host fell silent."""
+    if seen.state not in (LOST, TAKEN):
+        return None
+    return seen.state if seen.unknown_since is None else describe_age(seen, now)
 
 
 def describe_age(seen: Observation, now: float) -> str:

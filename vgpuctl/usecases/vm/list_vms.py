@@ -25,7 +25,8 @@ class ListedVm:
     """One VM, its live leases and its last observation. state: the observation in words, with its age.
 
     shares: of each lease, the last observation of its device: `held` by the VM, `free`, `taken` by somebody else or
-    `lost` (the host does not have it any more). licence: the seat that it holds. node_pool, cluster: of a node.
+    `lost` (the host does not have it any more). wrong: of each lease, what is wrong with its device, in words; None for
+    nothing. licence: the seat that it holds. node_pool, cluster: of a node.
     """
 
     vm: "Vm"
@@ -33,6 +34,7 @@ class ListedVm:
     seen: "Observation"
     state: str
     shares: "Sequence[Observation]" = ()
+    wrong: Sequence[str | None] = ()
     licence: "LicenceSeat | None" = None
     node_pool: str | None = None
     cluster: str | None = None
@@ -52,8 +54,8 @@ class VmRow:
 
     @property
     def lost(self) -> int:
-        """The number of its shares whose devices its host did not have when it was last read."""
-        return 0 if self.listed is None else sum(share.state == "lost" for share in self.listed.shares)
+        """The number of its shares whose devices its host does not have; of a host that is silent nobody knows."""
+        return 0 if self.listed is None else sum(share.known_state == "lost" for share in self.listed.shares)
 
     @property
     def word(self) -> str:
@@ -128,7 +130,12 @@ def list_vms(
         if not vms:
             return []
         from vgpuctl.usecases.support.node_states import Memberships
-        from vgpuctl.usecases.support.observations import describe_state, observations, observed_shares
+        from vgpuctl.usecases.support.observations import (
+            describe_state,
+            describe_wrong_share,
+            observations,
+            observed_shares,
+        )
 
         pools = Memberships(session, tenant)
         leases = session.leases()
@@ -144,9 +151,10 @@ def list_vms(
         own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)
         said = describe_state(vm, seen[vm.uuid], now)
         of_shares = tuple(shares[lease.id] for lease in own)
+        wrong = tuple(describe_wrong_share(share, now) for share in of_shares)
         pool = pools.of_vm(vm.uuid)
         if node_pool in (None, pool.node_pool):
-            one = ListedVm(vm, tuple(own), seen[vm.uuid], said, of_shares, seats.get(vm.uuid))
+            one = ListedVm(vm, tuple(own), seen[vm.uuid], said, of_shares, wrong, seats.get(vm.uuid))
             listed.append(replace(one, node_pool=pool.node_pool, cluster=pool.cluster))
     return listed
 

@@ -179,6 +179,27 @@ def test_of_a_host_without_an_answer_nobody_says_that_a_share_is_lost(
     assert lost(operator, "--refresh") == set(KEPT)
 
 
+@pytest.mark.parametrize("command", [("repair",), ("start-vm", "on-profiles", *ACME)], ids=["repair", "start-vm"])
+def test_a_refusal_of_the_driver_is_told_until_the_share_is_made_again(
+    command: tuple[str, ...], operator: Operator, folder: lab.LabFolder, machine: MachineFolder
+) -> None:
+    with failing(folder, "refuse"):
+        assert operator.run(*command).code != 0
+    shown = operator.does("show-vm", "on-profiles", *ACME).out
+    assert "tries to make it again, which failed the last time: " in shown and "0x1a" in shown.lower()
+    assert operator.json("show-vm", "on-profiles", *ACME)["leases"][0]["problem"]
+    assert found(operator)["on-profiles"] == "made again"
+    assert operator.json("show-vm", "on-profiles", *ACME)["leases"][0]["problem"] is None
+
+
+def test_a_cordon_does_not_keep_a_share_from_being_made_again(operator: Operator, machine: MachineFolder) -> None:
+    operator.does("cordon-host", HOST, "--reason", "a test")
+    try:
+        assert found(operator) == dict.fromkeys(KEPT, "made again")
+    finally:
+        operator.does("uncordon-host", HOST)
+
+
 @pytest.mark.parametrize("is_moved", [False, True], ids=["another type", "another card"])
 def test_a_mediated_device_with_the_uuid_of_a_share_is_not_yet_the_share(
     is_moved: bool, operator: Operator, machine: MachineFolder

@@ -15,6 +15,7 @@ from vgpuctl.cli.support.vm_selection import VmChoice, vms
 
 if TYPE_CHECKING:
     from vgpuctl.cli.support.event_output import JsonEvent
+    from vgpuctl.model.lease import Lease
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.usecases.network.shown_interfaces import ShownInterface
     from vgpuctl.usecases.placement.queued_vms import QueuedVm
@@ -211,7 +212,8 @@ def _print_shares(shown: "ShownVm") -> None:
     rows = zip(shown.leases, all_holders, shown.shares_seen, not_again, shown.closed, shown.vgpu_params, strict=True)
     is_numbered = [lease.index for lease in shown.leases] != [0]
     for lease, holders, seen, reason, closed, params in rows:
-        share, problem = lease.share, f", {lease.problem}" if lease.problem else ""
+        is_attached = lease.state in ("built", "running")
+        share, problem = lease.share, f", {lease.problem}" if lease.problem and not is_attached else ""
         number = f"{lease.index:<4}" if is_numbered else "    "
         print_line(f"share {number}{share.profile} ({share.sharing}) on {share.function}, lease {lease.state}{problem}")
         if lease.share.mdev_uuid:
@@ -224,7 +226,7 @@ def _print_shares(shown: "ShownVm") -> None:
             print_line("          not made yet")
         elif holders is None:
             gone = f"lost: not on {lease.host} any more (rebooted?), and stays promised"
-            print_line(f"          {gone}; {_way_back(shown, reason)}")
+            print_line(f"          {gone}; {_way_back(shown, lease, reason)}")
         else:
             held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
             print_line(f"          held by {held}")
@@ -232,10 +234,12 @@ def _print_shares(shown: "ShownVm") -> None:
             print_line(f"          closed: {closed}")
 
 
-def _way_back(shown: "ShownVm", reason: str | None) -> str:
+def _way_back(shown: "ShownVm", lease: "Lease", reason: str | None) -> str:
     """What to do about a share that its host has lost. reason: why its device cannot be made again."""
-    if reason is None:
+    if reason is None and lease.problem is None:
         return "`vgpuctl repair` or start-vm makes it again"
+    if reason is None:
+        return f"`vgpuctl repair` or start-vm tries to make it again, which failed the last time: {lease.problem}"
     return f"cannot be made again: {reason}; `vgpuctl stop-vm {shown.vm.printed_name} --hold release` gives it up"
 
 

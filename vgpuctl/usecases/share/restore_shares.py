@@ -5,9 +5,11 @@ A lease is the promise of a share, whether or not its device is there: a reboot 
 the promise, which nobody else gets. Only a command that gives up the shares ends it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import AgentProblem
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.share_on_host import is_lost
@@ -21,6 +23,18 @@ from vgpuctl.usecases.support.services import Services
 def lost_shares(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> tuple[Lease, ...]:
     """The leases of a VM whose devices its host does not have, although they were made."""
     return tuple(one for one in leases if one.state.is_attached() and is_lost(vm, one, facts))
+
+
+@contextmanager
+def noting_refusals(services: Services, lost: Sequence[Lease]) -> Iterator[None]:
+    """Keep with the leases of lost shares what the agent refused to make again, and why, for whoever looks later."""
+    try:
+        yield
+    except AgentProblem as problem:
+        with services.store.transaction() as session:
+            for lease in lost:
+                session.set_lease_state(lease.id, lease.state, problem.message)
+        raise
 
 
 def say_made_again(services: Services, vm: Vm, lost: Sequence[Lease]) -> None:
@@ -52,9 +66,13 @@ def restore_shares(services: Services, vm: Vm, *, dry_run: bool = False) -> None
         refuse_kept(leases, facts, rules)
         if dry_run:
             return
-        take_steps(host, steps)
+        with noting_refusals(services, lost_shares(vm, leases, facts)):
+            take_steps(host, steps)
         facts = host.agent.facts()
         with services.store.transaction() as session:
+            for lease in leases:
+                if lease.state.is_attached() and lease.problem is not None:
+                    session.set_lease_state(lease.id, lease.state)
             for lease in promised:
                 session.set_lease_state(lease.id, LeaseState.BUILT)
             note_facts(session, vm.host, facts)

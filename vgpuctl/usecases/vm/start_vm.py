@@ -34,7 +34,7 @@ from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.quarantine import start_domain
 from vgpuctl.usecases.share.release import release_shares
-from vgpuctl.usecases.share.restore_shares import lost_shares, say_made_again
+from vgpuctl.usecases.share.restore_shares import lost_shares, noting_refusals, say_made_again
 from vgpuctl.usecases.share.shares import (
     build_shares,
     check_leases,
@@ -194,7 +194,8 @@ def _start(
     # Undone last: what a guest may have used comes back like any other share.
     undoing.push("health of the GPUs", lambda: release_shares(services, host, taken) if was_started else None)
     lost = lost_shares(vm, [lease for lease in leases if lease.id in before], facts)
-    build_shares(host, steps, undo, undoing)
+    with noting_refusals(services, lost):
+        build_shares(host, steps, undo, undoing)
     say_made_again(services, vm, lost)
     attachments = _connected(services, vm)
     if not vm.is_adopted:

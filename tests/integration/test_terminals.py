@@ -28,6 +28,17 @@ def test_controls_within_a_sequence_hide_nothing(tmp_path: Path, between: bytes)
         assert tmux.effects() == []
 
 
+def test_what_a_guest_leaves_behind_is_undone_at_the_end(tmp_path: Path) -> None:
+    passing = TerminalFilter()
+    with running_tmux(tmp_path) as tmux:
+        tmux.feed(b"")
+        first = tmux.state()
+        tmux.feed(passing.feed(b"\x1b[1;3r\x1b[3g\x1b[5;4H\x1bH\x1b[?1h\x1b=\x1b[?25l\x1b[?7l\x1b[5 q\x1b)0\x0e"))
+        assert tmux.state() != first
+        tmux.feed(passing.leave())
+        assert tmux.state() == first
+
+
 def test_generated_output_reaches_nothing_but_the_window(tmp_path: Path) -> None:
     """`make fuzz` sends 100,000."""
     assert effects_of(strings(2000, 35), tmp_path) == []

@@ -75,6 +75,10 @@ _PIECES = (
         b"taken",
     ),
 )
+_STATE = (
+    *("scroll_region_upper", "scroll_region_lower", "pane_tabs", "insert_flag", "origin_flag", "wrap_flag"),
+    *("cursor_flag", "keypad_flag", "keypad_cursor_flag", "alternate_on"),
+)
 _BATCH = 500
 _SOON_S = 20.0
 
@@ -166,6 +170,10 @@ class Tmux:
             assert time.monotonic() < end, "tmux does not show what it was sent"
             time.sleep(0.02)
 
+    def state(self) -> str:
+        """What sequences leave behind in the pane: margins, tab stops, modes, the other screen."""
+        return self._run("display-message", "-p", "|".join(f"#{{{one}}}" for one in _STATE)).strip()
+
     def effects(self) -> list[str]:
         """What happened outside of the window's content."""
         found = []
@@ -196,12 +204,17 @@ def effects_of(sent: Iterator[bytes], folder: Path) -> list[str]:
     """What strings do that pass through the filter; the first batch that does anything ends it."""
     emulator = Emulator()
     with running_tmux(folder) as tmux:
+        tmux.feed(b"")
+        first = tmux.state()
         while batch := [one for _, one in zip(range(_BATCH), sent, strict=False)]:
-            shown = [TerminalFilter().feed(one) for one in batch]
+            filters = [TerminalFilter() for _ in batch]
+            shown = [one.feed(text) + one.leave() for one, text in zip(filters, batch, strict=True)]
             for one in shown:
                 emulator.feed(one)
             tmux.feed(b"".join(shown))
             found = emulator.effects + tmux.effects()
+            if tmux.state() != first:
+                found.append(f"left behind {tmux.state()!r}")
             if found:
                 return [*found, f"one of {batch!r}"]
     return []

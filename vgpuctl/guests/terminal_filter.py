@@ -39,6 +39,17 @@ _STRINGS = frozenset("PX]^_")
 _MOST_PARAMETERS = 64
 _SEQUENCE = re.compile(r"([<=>?]?)([0-9;:]*)([ -/]*)")
 """All between CSI and the last character: a private mark, parameters, intermediate characters."""
+_PRINTED = re.compile(rb"[ -~\xa0-\xff]+")
+"""Bytes that are no control, in any eight-bit terminal."""
+_DEFAULT_TABS = f"{_ESCAPE}7\r{_ESCAPE}[3g" + f"{_ESCAPE}[8C{_ESCAPE}H" * 64 + f"{_ESCAPE}[999G{_ESCAPE}[g{_ESCAPE}8"
+"""Every eighth column, in lines of up to 512; the cursor stops at the end of a shorter line, where no stop remains."""
+_LASTING = {
+    "H": _DEFAULT_TABS,
+    "[g": _DEFAULT_TABS,
+    "[r": f"{_ESCAPE}7{_ESCAPE}[r{_ESCAPE}8",  # the margins; the cursor stays
+    "[ q": f"{_ESCAPE}[0 q",
+}
+"""What a sequence leaves in the terminal beside modes, colours and character sets, and what undoes it."""
 _SET_AT_FIRST = frozenset({("?", 7), ("?", 25)})
 
 
@@ -52,13 +63,15 @@ class _State(Enum):
 class TerminalFilter:
     """One stream; characters and sequences may be cut anywhere between two calls of `feed`.
 
-    encoding: of the terminal; what it has not is a question mark. Bytes of UTF-8 would be C1 controls to another one.
+    encoding: of the terminal; what it has not is a question mark. Bytes of UTF-8 would be C1 controls to another one,
+    and so is a letter of its own whose byte lies there: the terminal need not be set as its locale.
     """
 
     def __init__(self, encoding: str = "utf-8") -> None:
-        self._encoding = encoding
+        self._encoding = codecs.lookup(encoding).name
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._changed: dict[tuple[str, int], bool] = {}
+        self._undo: dict[str, None] = {}
         self._state = _State.GROUND
         self._held = ""
 
@@ -71,15 +84,27 @@ class TerminalFilter:
                 self._begin_escape()
                 character = chr(ord(character) - 0x40)
             self._take(character, shown)
-        return "".join(shown).encode(self._encoding, "replace")
+        text = "".join(shown)
+        if self._encoding == "utf-8":
+            return text.encode()
+        return b"".join(map(self._encoded, text))
 
     def leave(self) -> bytes:
-        """Return what gives the terminal back to its user: modes, colours, character set and keypad as at first."""
+        """Return what gives the terminal back to its user: all that sequences can leave behind as at first."""
         back = [
             f"{_ESCAPE}[{private}{mode}{'l' if is_set else 'h'}" for (private, mode), is_set in self._changed.items()
         ]
+        back += self._undo
         self._changed.clear()
-        return "".join([*back, f"{_ESCAPE}(B\x0f{_ESCAPE}>{_ESCAPE}[m"]).encode()
+        self._undo.clear()
+        return "".join([*back, f"{_ESCAPE}(B{_ESCAPE})B\x0f{_ESCAPE}>{_ESCAPE}[m"]).encode()
+
+    def _encoded(self, character: str) -> bytes:
+        """One character for a terminal without UTF-8, whatever its bytes mean there."""
+        if character.isascii():
+            return character.encode()
+        encoded = character.encode(self._encoding, "replace")
+        return encoded if _PRINTED.fullmatch(encoded) else b"?"
 
     def _take(self, character: str, shown: list[str]) -> None:
         if character == _ESCAPE:
@@ -118,7 +143,7 @@ class TerminalFilter:
         else:
             self._state = _State.GROUND
             if character in (_WITH_INTERMEDIATE.get(self._held, ()) if self._held else _AFTER_ESCAPE):
-                shown.append(f"{_ESCAPE}{self._held}{character}")
+                self._show(f"{self._held}{character}", f"{self._held}{character}", shown)
 
     def _take_in_control_sequence(self, character: str, shown: list[str]) -> None:
         if character < "@":
@@ -137,7 +162,12 @@ class TerminalFilter:
             is_allowed = character in _FINALS.get(private + intermediate, ())
             is_allowed &= character not in "Tsu" or ";" not in parameters  # of mouse tracking and of margins
         if is_allowed:
-            shown.append(f"{_ESCAPE}[{private}{parameters}{intermediate}{character}")
+            self._show(f"[{private}{parameters}{intermediate}{character}", f"[{intermediate}{character}", shown)
+
+    def _show(self, sequence: str, name: str, shown: list[str]) -> None:
+        shown.append(f"{_ESCAPE}{sequence}")
+        if name in _LASTING:
+            self._undo[_LASTING[name]] = None
 
     def _allowed_modes(self, private: str, parameters: str, *, is_set: bool) -> str:
         """The modes of a list that are let through, as a list. They are remembered for `leave`."""

@@ -2,7 +2,9 @@
 """A guest may colour its text and move the cursor, and reach nothing beyond the window's content."""
 
 import re
+from encodings.aliases import aliases
 
+import pyte
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,8 +83,46 @@ def test_another_encoding_gets_no_byte_of_utf_8() -> None:
     assert TerminalFilter("ascii").feed("É\x1b[1m".encode()) == b"?\x1b[1m"
 
 
+EIGHT_BIT = [one for one in sorted({*aliases.values()}) if one not in ("utf_8", "mbcs", "oem")]
+
+
+@pytest.mark.parametrize("encoding", [*EIGHT_BIT, "utf-8-sig"])
+def test_no_letter_of_another_encoding_is_a_control(encoding: str) -> None:
+    """The terminal may take the byte for a C1 control, or another program's escape: what a letter is there is gone."""
+    try:
+        "x".encode(encoding)
+    except (LookupError, UnicodeError):
+        return  # from bytes to bytes, or none
+    letters = "\n".join(map(chr, [*range(0xA0, 0x600), *range(0x2000, 0x2700), *range(0x3000, 0xD800, 97)]))
+    shown = TerminalFilter(encoding).feed(letters.encode())
+    assert re.fullmatch(rb"(?:[ -~\xa0-\xff]+\n?)+", shown)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "letter"),
+    [("koi8-r", "²"), ("koi8-r", "⌡"), ("cp1252", "›"), ("cp1251", "›"), ("cp866", "Ы"), ("cp437", "¢")],
+)
+def test_a_letter_whose_byte_is_a_control_is_a_question_mark(encoding: str, letter: str) -> None:
+    assert TerminalFilter(encoding).feed(f"{letter}0;pwned\a".encode()) == b"?0;pwned\a"
+
+
+def test_whatever_lasts_beside_the_modes_is_undone() -> None:
+    passing = TerminalFilter()
+    passing.feed(b"\x1b[1;3r\x1b[3g\x1b[5 q\x1b)0\x0e\x1bH")
+    left = passing.leave()
+    for undone in (b"\x1b7\x1b[r\x1b8", b"\x1b[3g", b"\x1b[0 q", b"\x1b(B\x1b)B\x0f"):
+        assert left.count(undone) == 1
+    assert passing.leave() == b"\x1b(B\x1b)B\x0f\x1b>\x1b[m"
+    screen = pyte.Screen(80, 24)
+    stream, first = pyte.ByteStream(screen), {*screen.tabstops}
+    stream.feed(b"\x1b[1;3r\x1b[3g\x1b[5;7H\x1bH\x1b[?6h")
+    stream.feed(left)
+    assert screen.margins is None
+    assert screen.tabstops == first
+
+
 def test_the_terminal_is_given_back_as_it_was() -> None:
     passing = TerminalFilter()
     passing.feed(b"\x1b[?1049;2004h\x1b[?25l\x1b[?7h\x1b[4h\x1b[?1h\x1b[?1l")
-    assert passing.leave() == b"\x1b[?1049l\x1b[?2004l\x1b[?25h\x1b[4l\x1b(B\x0f\x1b>\x1b[m"
-    assert passing.leave() == b"\x1b(B\x0f\x1b>\x1b[m"
+    assert passing.leave() == b"\x1b[?1049l\x1b[?2004l\x1b[?25h\x1b[4l\x1b(B\x1b)B\x0f\x1b>\x1b[m"
+    assert passing.leave() == b"\x1b(B\x1b)B\x0f\x1b>\x1b[m"

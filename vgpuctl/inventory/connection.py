@@ -23,6 +23,17 @@ _BECOME_USER = ("ansible_become_user", "ansible_sudo_user")
 _BECOME_PASSWORD = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
 _KEY_CHECKING = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 _OVER_SSH = ("smart", "ssh", "paramiko", "paramiko_ssh")
+HARMLESS_VARIABLES = frozenset(
+    (
+        *(*_ADDRESS, *_PORT, *_USER, *_KEY_FILE, *_BECOME_USER, *_KEY_CHECKING),
+        *("ansible_connection", "ansible_become", "ansible_become_method", "ansible_python_interpreter"),
+        # Of ansible-core 2.19's connections ssh and paramiko, and of its shells: numbers, choices and folders.
+        *("ansible_timeout", "ansible_ssh_timeout", "ansible_ssh_retries", "ansible_ssh_pipelining"),
+        *("ansible_pipelining", "ansible_ssh_transfer_method", "ansible_ssh_use_tty", "ansible_remote_tmp"),
+        *("ansible_shell_type", "ansible_group_priority"),
+    )
+)
+"""Variables of the connection whose meaning is no secret and no arguments of a program."""
 _PORT_DIGITS = 9
 _SHOWN = 40
 _AS_SSH = "ssh refuses it too: such names reach the shell of a ProxyCommand"

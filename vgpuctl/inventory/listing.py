@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.inventory.connection import HARMLESS_VARIABLES
 from vgpuctl.inventory.tree import InventoryTree, is_guarded
 from vgpuctl.model.masking import MASK, shown_login, without_passwords
 from vgpuctl.model.secret import Secret
+from vgpuctl.specs.file_kinds import HOST_VARIABLES
 from vgpuctl.specs.origin import EncryptedText, UntrustedText
 
 _PEM = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL)
 _LOGIN = re.compile(r"[^\s@:/]+:\S*@[^\s@/]+")
+_PLAIN = re.compile(r"[\w.:/@~%{}\[\]+ -]{0,255}")
 PROFILE = "inventory_legacy"
 
 MAGIC_VARIABLES = frozenset(
@@ -62,7 +65,8 @@ def as_ansible_list(
 ) -> dict[str, dict[str, Any]]:
     """Build the listing of the chosen hosts (name to variables), keys in order.
 
-    with_secrets: exactly as ansible prints it; else what is secret, by its kind or its name at any depth, is masked.
+    with_secrets: exactly as ansible prints it; else only what is known to be no secret is shown: the variables of the
+    connection and of vgpuctl, without what is secret in them by its kind or name, and what is null, true or false.
 
     A group without hosts and children is left out, and so are the hosts of `all` and a host without variables.
     """
@@ -90,7 +94,7 @@ def _plain(value: Any, host: str, way: tuple[str, ...], *, with_secrets: bool) -
     try:
         if isinstance(value, Secret):
             value = value.reveal()
-        if not with_secrets and way and is_guarded(way[-1], value):
+        if not with_secrets and way and (is_guarded(way[-1], value) or not _is_harmless(way, value)):
             return MASK
         if isinstance(value, EncryptedText):
             return {"__ansible_vault": str(value)}
@@ -115,6 +119,13 @@ def _plain(value: Any, host: str, way: tuple[str, ...], *, with_secrets: bool) -
         return value
     except RecursionError as exc:
         raise InventoryError(f"variable {way[0]!r} of host {host!r} contains itself") from exc
+
+
+def _is_harmless(way: tuple[str, ...], value: Any) -> bool:
+    """True if the variable at the start of the way is one that shows its value, and this text has a plain form."""
+    if value is None or isinstance(value, bool) or way[0] in HOST_VARIABLES:
+        return True
+    return way[0] in HARMLESS_VARIABLES and (isinstance(value, int) or _PLAIN.fullmatch(str(value)) is not None)
 
 
 def _key(key: Any, host: str, way: tuple[str, ...]) -> str:

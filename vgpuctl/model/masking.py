@@ -113,12 +113,12 @@ def _shown_parameter(text: str) -> str:
 
 
 def without_words(text: str, words: Iterable[str]) -> str:
-    """Hide these words wherever they stand in a text; one of less than four characters only where it stands alone."""
+    """Hide these words, in any case, wherever they stand in a text; one of less than four characters only alone."""
     patterns = []
     for word in sorted({one for one in words if one}, key=lambda one: (-len(one), one)):
         literal = re.escape(word)
         patterns.append(literal if len(word) >= _SHORT else rf"(?<![A-Za-z0-9]){literal}(?![A-Za-z0-9])")
-    return re.sub("|".join(patterns), MASK, text) if patterns else text
+    return re.sub("|".join(patterns), MASK, text, flags=re.IGNORECASE) if patterns else text
 
 
 def without_assigned(text: str) -> str:

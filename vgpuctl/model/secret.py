@@ -2,10 +2,11 @@
 """A secret value and a command line of the user's: in every message they are masked, and revealed only where used."""
 
 import base64
+import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Generic, TypeVar
 from urllib.parse import quote, unquote
@@ -27,6 +28,8 @@ _OF_MESSAGES = frozenset(
         *("proxycommand", "knownhostscommand"),
     )
 )
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{5,}=*")
+_OF_URLS = str.maketrans("-_", "+/")
 _PLAIN_VARIABLES = frozenset(("HOME", "USER", "PATH", "LOGNAME", "SHELL"))
 
 
@@ -88,8 +91,8 @@ class ProgramLine(Secret[str]):
 
         known: words that the message shows anyway, such as the host's name.
         """
-        words = self.words() | set(_of_environment(self.reveal()))
-        return without_words(said, words - set(known))
+        words = (self.words() | set(_of_environment(self.reveal()))) - set(known)
+        return without_words(_without_encoded(said, words), words | set(_cut(words, list(filter(None, known)))))
 
     def words(self) -> set[str]:
         """Everything in the command that may be secret, in the forms in which programs repeat it."""
@@ -121,8 +124,36 @@ def _forms(text: str, program: str) -> Iterator[str]:
             yield piece
             yield quote(piece, safe="")
             yield unquote(piece)
-            if len(piece) >= _SHORTEST_OF_ENVIRONMENT:
-                yield base64.b64encode(piece.encode(errors="surrogateescape")).decode().rstrip("=")
+
+
+def _without_encoded(said: str, words: Iterable[str]) -> str:
+    """Hide every base64 or hexadecimal text that has one of these words in it, as in a header of `user:password`."""
+    searched = [one.lower().encode(errors="surrogateescape") for one in words if len(one) >= _SHORTEST_OF_ENVIRONMENT]
+
+    def hidden(found: re.Match[str]) -> str:
+        decoded = [one.lower() for one in _decoded(found[0])]
+        return MASK if any(word in one for word in searched for one in decoded) else found[0]
+
+    return _ENCODED.sub(hidden, said)
+
+
+def _decoded(text: str) -> Iterator[bytes]:
+    plain = text.rstrip("=").translate(_OF_URLS)
+    yield base64.b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "==")
+    with contextlib.suppress(ValueError):
+        yield bytes.fromhex(text)
+
+
+def _cut(words: Iterable[str], known: Sequence[str]) -> Iterator[str]:
+    """The beginnings and ends of long words, from one half on: what a program shows of a word that it cuts.
+
+    known: words that are shown; what is in one of them, or around one, is no secret.
+    """
+    for word in words:
+        for length in range(max(_SHORTEST_OF_ENVIRONMENT, len(word) // 2), len(word)):
+            for piece in (word[:length], word[-length:]):
+                if not any(piece in one or one in piece for one in known):
+                    yield piece
 
 
 def _of_environment(text: str) -> Iterator[str]:

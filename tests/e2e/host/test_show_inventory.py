@@ -45,8 +45,36 @@ def test_json_masks_what_is_secret(reader: Operator, tmp_path: Path) -> None:
     done = reader.does("show-inventory", "-i", str(path), "--json")
     assert "seed-" not in done.out + done.err
     shown = json.loads(done.out)["_meta"]["hostvars"]["gpu1"]
-    assert (shown["rack"], shown["dbPassword"], shown["nested"]["apps"][0]["port"]) == (4, "***", 80)
+    assert (shown["rack"], shown["dbPassword"], shown["nested"], shown["key"]) == ("***", "***", "***", "***")
     assert reader.does("show-inventory", "-i", str(path), "--json", "--with-secrets").out.count("seed-") == 7
+
+
+def test_json_shows_only_variables_that_are_known_to_be_harmless(reader: Operator, tmp_path: Path) -> None:
+    harmless = {
+        **{"ansible_host": "192.0.2.9", "ansible_port": 2222, "ansible_user": "ops", "ansible_become": True},
+        **{"ansible_ssh_private_key_file": "~/.ssh/id", "ansible_python_interpreter": "/usr/bin/python3"},
+        **{"ansible_connection": "ssh", "ansible_become_method": "sudo", "ansible_timeout": 5, "is_spare": False},
+        **{"nothing": None, "vgpu": {"gpus": [{"match": "all", "kind": "vgpu"}]}, "vgpu_placing": {"groups": ["a"]}},
+    }
+    secret = {
+        **{"ansible_ssh_executable": "sshpass -pseed ssh", "ansible_sudo_exe": "sudo seed"},
+        **{"ansible_become_flags": "-A seed", "bmc_login": "admin:seed", "creds": ["u", "seed"], "passcode": "seed"},
+        **{"jwt": "seed", "bearer": "seed", "key": "seed", "luks": "seed", "kennwort": "seed"},
+        **{"snmp": {"priv": "seed", "port": "seed"}, "webhook": "https://hooks.example/services/T/seed"},
+        **{"ansible_become_exe": "seed", "ansible_ssh_extra_args": "-o seed", "site": {"a": [{"b": ["seed"]}]}},
+        **{
+            "pin_code": "seed",
+            "ansible_paramiko_proxy_command": "seed",
+            "note": "seed",
+            "ansible_shell_executable": "seed",
+        },
+    }
+    path = tmp_path / "hosts.json"
+    path.write_text(json.dumps({"all": {"hosts": {"gpu1": {**harmless, **secret, "number": 4711}}}}))
+    done = reader.does("show-inventory", "-i", str(path), "--json")
+    assert "seed" not in done.out + done.err
+    shown = json.loads(done.out)["_meta"]["hostvars"]["gpu1"]
+    assert shown == {**harmless, **dict.fromkeys((*secret, "number"), "***")}
 
 
 def test_table_shows_hosts_with_groups_and_address(reader: Operator) -> None:

@@ -5,6 +5,7 @@ import base64
 import dataclasses
 import json
 import pickle
+import re
 
 import msgspec
 import pytest
@@ -57,12 +58,24 @@ def test_a_command_is_shown_as_its_program(text: str, shown: str) -> None:
         f"sent Basic {base64.b64encode(b'user:hunter2').decode()}",
         f"sent {base64.b64encode(b'hunter2').decode()}",
         "argument 'hunter2'",
+        "argument 'HUNTER2'",
+        "sent 68756e74657232",
+        "sent 757365723A68756E74657232",
+        f"sent Basic {base64.urlsafe_b64encode(b'user:hunter2').decode()}",
+        f"sent Basic {base64.b64encode(b'other:hunter2:x').decode().rstrip('=')}",
+        f"{base64.b64encode(b'hunter2').decode()}/and-more",
+        "wrong password hunt...",
+        "wrong password ...nter2",
     ],
 )
 def test_what_a_program_repeats_of_its_words_is_hidden(said: str) -> None:
     command = ProgramLine("sshpass -phunter2 nc --proxy-auth user:hunter2 gpu1 22")
     shown = command.clean(said, known=("gpu1", "22"))
-    assert "hunter2" not in shown and "aHVudGVyM" not in shown and "dXNlcj" not in shown
+    assert (
+        not re.search("hunt|nter2|68756e|68756E", shown, re.IGNORECASE)
+        and "aHVudGVyM" not in shown
+        and "dXNlcj" not in shown
+    )
     assert "***" in shown
 
 
@@ -71,6 +84,19 @@ def test_a_command_inside_a_command_is_searched_too(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SSHPASS", "from-environment")
     command = ProgramLine("""sh -c 'exec sshpass -e ssh -o "ProxyCommand=nc -X hunter2 x" "$OUR_JUMP"'""")
     assert command.clean("hunter2 value-of-variable from-environment") == "*** *** ***"
+
+
+def test_a_login_in_a_url_is_hidden_in_every_form() -> None:
+    command = ProgramLine("connect -H http://user:correct-horse@proxy.example:3128 %h %p")
+    sent = base64.b64encode(b"user:correct-horse").decode()
+    for said in (f"Proxy-Authorization: Basic {sent}", "no login for correct-h", "CORRECT-HORSE", "rrect-horse"):
+        shown = command.clean(said, known=("gpu01.example", "22"))
+        assert not re.search(f"horse|correct|{sent[:8]}", shown, re.IGNORECASE), shown
+
+
+def test_a_known_name_stays_where_it_is_part_of_a_word() -> None:
+    command = ProgramLine("ssh -W gpu01.example:22 jump")
+    assert command.clean("gpu01.example: refused", known=("gpu01.example", "22")) == "gpu01.example: refused"
 
 
 def test_what_the_message_shows_anyway_stays() -> None:

@@ -21,13 +21,14 @@ _JSON: "JsonOutput[Mapping[str, Mapping[str, object]]]" = JsonOutput()
 @click.command("show-inventory")
 @options.inventory
 @options.limit
-@click.option("--with-secrets", is_flag=True, help="Print passwords, vaults and arguments of ssh in --json.")
+@click.option("--with-secrets", is_flag=True, help="Print the value of every variable in --json, passwords too.")
 @options.as_json
 def command(inventories: tuple[str, ...], limit: str | None, with_secrets: bool, as_json: bool) -> None:
     """Show the hosts of the inventory with their groups and addresses; no host is contacted.
 
-    --json prints every variable, as `ansible-inventory --list` does. Passwords, vaults, commands and arguments of ssh
-    are masked; with --with-secrets the output is exactly that of ansible-inventory.
+    --json prints every variable, as `ansible-inventory --list` does. Values are shown of the connection and of the
+    variables of vgpuctl, without passwords, vaults, commands and arguments of ssh; every other one is masked, because
+    nobody knows what it holds. With --with-secrets the output is exactly that of ansible-inventory.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.host.show_inventory import inventory_warnings, list_like_ansible, show_inventory

@@ -33,11 +33,16 @@ def database_url(context: click.Context, parameter: click.Parameter, value: str 
 
 
 def read_url_file(path: Path) -> str:
-    """The URL in a file. Raises UsageError for one that cannot be read, FileNotTrusted, also for a password in it."""
+    """The URL in a file. Raises UsageError for one that cannot be read, FileNotTrusted, also for a password in it.
+
+    A URL in the place of the file is not repeated: there is a password in it.
+    """
     from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
     from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge
     from vgpuctl.user_folders import expanded
 
+    if any(part.endswith(":") for part in path.parts):
+        raise UsageError("a file is wanted behind the @ of the store, and a URL stands there", hint="leave out the @")
     try:
         file = expanded(path)
         url = decode(read_bounded(file, NAMED)).strip()

@@ -73,14 +73,17 @@ class Harmless:
 
     def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Keep numbers, truths and known texts of an event's values. A key whose value is free text is left out."""
-        kept = {}
-        for key, value in values.items():
-            shown = self.known(value) if isinstance(value, str) else value
-            if isinstance(shown, list):
-                shown = [self.known(str(one)) for one in shown]
-            if _KEY.fullmatch(key) and shown != LEFT_OUT and (not isinstance(shown, list) or LEFT_OUT not in shown):
-                kept[key] = shown
-        return kept
+        return {key: value for key, value in values.items() if _KEY.fullmatch(key) and self._is_known(value)}
+
+    def _is_known(self, value: Any) -> bool:
+        """True if nothing in the value, at any depth, is free text."""
+        if isinstance(value, Mapping):
+            return all(_KEY.fullmatch(str(key)) and self._is_known(one) for key, one in value.items())
+        if isinstance(value, (list, tuple)):
+            return all(map(self._is_known, value))
+        if isinstance(value, str):
+            return self.known(value) != LEFT_OUT
+        return value is None or isinstance(value, (bool, int, float))
 
     def facts(self, value: Any, place: str, key: str = "") -> Any:
         """Keep what has the form of its field, at any depth. place: of the value, for the texts that are left out."""

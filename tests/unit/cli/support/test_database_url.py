@@ -46,3 +46,10 @@ def test_a_file_holds_the_url_for_its_owner_alone(tmp_path: Path) -> None:
     assert ("chmod o-r" in (refused.hint or ""), "s3cret" in refused.message) == (True, False)
     missing = CliRunner().invoke(_command, ["--database", f"@{tmp_path}/none"]).exception
     assert isinstance(missing, UsageError)
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:seed@h/db", "postgres:/u:seed@h", "sqlite:///seed", "//x:/seed"])
+def test_a_url_in_the_place_of_the_file_is_not_repeated(url: str) -> None:
+    refused = CliRunner().invoke(_command, ["--database", f"@{url}"])
+    assert isinstance(refused.exception, UsageError)
+    assert "seed" not in f"{refused.exception} {refused.exception.hint} {refused.output}"

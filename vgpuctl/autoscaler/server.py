@@ -29,6 +29,8 @@ _MOST_BYTES = 16 * 1024 * 1024
 """Of one request: DeleteNodes has each node with all its annotations, 1,024 nodes at most."""
 _MOST_HEADER_BYTES = 16 * 1024
 _HANDSHAKE_MS = 10_000
+_IDLE_MS = 300_000
+"""Of a connection without a call: gRPC tells the client that it ends. The autoscaler calls every 10 seconds."""
 _STOP_S = 5.0
 _LONGEST_MESSAGE = 1024
 _CODES = (
@@ -41,6 +43,7 @@ _OPTIONS = (
     ("grpc.max_metadata_size", _MOST_HEADER_BYTES),
     ("grpc.max_concurrent_streams", _MOST_CALLS),
     ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+    ("grpc.max_connection_idle_ms", _IDLE_MS),
     ("grpc.so_reuseport", 0),  # a second server on the port is refused
 )
 
@@ -70,15 +73,18 @@ def serving(
         options=_OPTIONS,
         maximum_concurrent_rpcs=_MOST_CALLS,
     )
-    followed = None if tls is None else FollowedTls(tls)
+    followed, refusals = None if tls is None else FollowedTls(tls), Refusals()
 
     def refuse(context: Any) -> None:
         names = (*allowed_hosts, *(() if followed is None else followed.names))
-        _refuse_web_page(context, address, names)
-        if tls is not None and not identities(context.auth_context()) & set(tls.names):
-            context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, f"the certificate has none of the names {', '.join(tls.names)}"
-            )
+        found = _refuse_web_page(context, address, names)
+        if found is None and tls is not None and not identities(context.auth_context()) & set(tls.names):
+            found = ("certificate", f"the certificate has none of the names {', '.join(tls.names)}")
+        if found is not None:
+            reason, message = found
+            refusals.add(reason)
+            _LOGGER.info("call refused", extra={"fields": {"reason": reason, "refused": dict(refusals.counts())}})
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, message)
 
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(
@@ -97,7 +103,7 @@ def serving(
             server.add_secure_port(f"unix:{inner}", followed.credentials())
         server.start()
         try:
-            with Relay(listener, inner, Refusals()).running() as taken:
+            with Relay(listener, inner, refusals).running() as taken:
                 try:
                     yield taken
                 finally:
@@ -115,17 +121,20 @@ def _private_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refuse_web_page(context: Any, address: str, names: Sequence[str]) -> None:
-    """Refuse what a page of another site could send, if a browser spoke gRPC: its name as the authority, an Origin."""
+def _refuse_web_page(context: Any, address: str, names: Sequence[str]) -> tuple[str, str] | None:
+    """Refuse what a page of another site could send, if a browser spoke gRPC: its name as the authority, an Origin.
+
+    Returns the reason, as servers count it, and the message; None for a call that may pass.
+    """
     sent = {key for key, _value in context.invocation_metadata()}
     if sent & {"origin", "sec-fetch-site"}:
-        context.abort(grpc.StatusCode.PERMISSION_DENIED, "web pages may not call this service")
+        return "origin", "web pages may not call this service"
     # The public interface has the authority nowhere.
     asked = read_authority(context._rpc_event.call_details.host.decode("latin-1"))
-    refusal = None if asked is None else refuse_host(asked, address, names)
-    if asked is None or refusal is not None:
-        said = "the authority is no name of a host" if refusal is None else refusal.message
-        context.abort(grpc.StatusCode.PERMISSION_DENIED, said)
+    if asked is None:
+        return "host", "the authority is no name of a host"
+    refusal = refuse_host(asked, address, names)
+    return None if refusal is None else (refusal.reason, refusal.message)
 
 
 def _guarded(method: ProviderCall, refuse: Callable[[Any], None]) -> Callable[[Any, Any], Any]:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that log in wrongly have to wait longer and longer before they may try again, also with what is right.
+"""Logins after wrong ones are slowed down: they are checked in turns, a few each second, and never shut out.
 
-A right login ends no wait: whoever has a login of their own could guess those of others between two of them.
+Behind an address there may be several users, and whoever forwards a port to it: wrong logins of one must not keep
+another one out, nor guesses at a user that user. So what is right gets in also then, at its turn. A right login ends
+nothing: whoever has a login of their own could guess those of others between two of them.
 """
 
 import time
@@ -9,9 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 FREE = 5
-"""Wrong logins of a client as one user without a wait."""
+"""Wrong logins of a client as one user that slow nothing down."""
 FREE_OF_CLIENT = 50
-"""The same of a client as all users: behind its address there may be several, and none shuts the others out at once."""
+"""The same of a client as all users; each user has turns of their own then too."""
+TURNS_PER_S = 4
+"""Checks of one user's password for one client: bcrypt is slow on purpose, and a guess is to be rare."""
+LONGEST_TURN_S = 10.0
+"""More than all connections of a client need, each with a login (`web/connections.py`)."""
 LONGEST_WAIT_S = 60.0
 FORGOTTEN_S = 900.0
 """After this time without a wrong login everything begins anew."""
@@ -31,9 +37,10 @@ class WrongLogins:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: dict[tuple[str, str | None], _Wrong] = {}
+        self._turns: dict[tuple[str, str], float] = {}
 
     def wait_s(self, client: str, user: str) -> float:
-        """Seconds until this client may try again as this user; 0.0 if it may now."""
+        """Seconds for which logins of this client as this user are checked in turns; 0.0 if they are not."""
         return max(self._wait_s((client, user), FREE), self._wait_s((client, None), FREE_OF_CLIENT))
 
     def add(self, client: str, user: str) -> None:
@@ -46,6 +53,18 @@ class WrongLogins:
             self._kept[key] = _Wrong(number, now)
         while len(self._kept) > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
+
+    def turn_s(self, client: str, user: str) -> float | None:
+        """Seconds until the turn of one more login of this client as this user; None if too many are before it."""
+        now = self._clock()
+        begin = max(now, self._turns.pop((client, user), now))
+        if begin - now > LONGEST_TURN_S:
+            self._turns[client, user] = begin
+            return None
+        self._turns[client, user] = begin + 1 / TURNS_PER_S
+        while len(self._turns) > _MOST_KEPT:
+            del self._turns[next(iter(self._turns))]
+        return begin - now
 
     def _wait_s(self, key: tuple[str, str | None], free: int) -> float:
         found = self._kept.get(key)

@@ -8,6 +8,7 @@ import logging
 import math
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ _MOST_PASSWORD_BYTES = 72
 
 
 class TooManyLogins(Exception):
-    """This client has to wait before it may try again."""
+    """The login is wrong after several wrong ones, or its turn is too far away."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(wait_s)
@@ -48,8 +49,10 @@ class Logins:
     frequent. An unknown user takes as long as a wrong password.
     """
 
-    def __init__(self, refusals: Refusals, wrong: WrongLogins | None = None) -> None:
-        self._refusals = refusals
+    def __init__(
+        self, refusals: Refusals, wrong: WrongLogins | None = None, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._refusals, self._sleep = refusals, sleep
         self._wrong = WrongLogins() if wrong is None else wrong
         # One check at a time: guesses may not take every processor, nor be many before the first of them counts.
         self._checking = threading.Lock()
@@ -61,18 +64,31 @@ class Logins:
         return self.attempt(address, name, lambda: self._is_password(users, name, password.encode()))
 
     def attempt(self, address: str, name: str, is_right: Callable[[], bool]) -> bool:
-        """Try a login unless the client has to wait. address: of the client. Raises TooManyLogins."""
+        """Try a login, after wrong ones at its turn. address: of the client.
+
+        Raises TooManyLogins for a wrong login after several, and when too many wait for their turns.
+        """
         client = client_of(address)
         with self._checking:
             wait_s = self._wrong.wait_s(client, name)
-            if wait_s == 0 and is_right():
+            if wait_s == 0 and self._check(client, name, is_right):
                 return True
-            if wait_s == 0:
-                self._wrong.add(client, name)
+            turn_s = self._wrong.turn_s(client, name) if wait_s > 0 else None
+        if turn_s is not None:
+            self._sleep(turn_s)
+            with self._checking:
+                if self._check(client, name, is_right):
+                    return True
         self._refusals.add("login-wait" if wait_s > 0 else "wrong-login")
         _LOGGER.info("wrong login", extra={"fields": {"client": client, "wait_s": wait_s}})
         if wait_s > 0:
             raise TooManyLogins(wait_s)
+        return False
+
+    def _check(self, client: str, name: str, is_right: Callable[[], bool]) -> bool:
+        if is_right():
+            return True
+        self._wrong.add(client, name)
         return False
 
     def _is_password(self, users: Mapping[str, str], name: str, given: bytes) -> bool:

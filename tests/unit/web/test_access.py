@@ -240,6 +240,8 @@ def test_guesses_of_the_token_are_slowed_down_wherever_they_are_sent(stored: Ser
     for way in ways:
         answer = way()
         assert answer.status_code == 429 and int(answer.headers["Retry-After"]) >= 1
+    assert browser.ask("/", headers={"Authorization": f"Bearer {TOKEN.decode()}"}).status_code == 200
+    assert browser.log_in(TOKEN).status_code == 303
 
 
 def test_a_user_of_tenants_reads_no_page(stored: Services) -> None:

@@ -20,7 +20,7 @@ import stat
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import FileNotTrusted
@@ -152,43 +152,8 @@ def judge(path: str | os.PathLike[str], trust: Trust) -> frozenset[int]:
     return _judge(walk.steps, trust)
 
 
-def judge_tree(path: str | os.PathLike[str], trust: Trust) -> frozenset[int]:
-    """Judge a path as `judge` does, and all that a folder has below it, but for hidden files.
-
-    What lies there belongs to those who are trusted, and links are followed. Raises as `judge`; what cannot be opened
-    below the folder is left out, as for the program that will open it.
-    """
-    users = judge(path, trust)
-    below = Trust(takes_owner=False, users=users)
-    left, entered = [os.fspath(path)], set[tuple[int, int]]()
-    while left:
-        for entry in _entries(left.pop(), entered):
-            with suppress(OSError):
-                status = entry.stat(follow_symlinks=False)
-                # The group's bits are also the most that an access control list gives: nothing more to look for.
-                is_wide = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-                if is_wide or stat.S_ISLNK(status.st_mode) or status.st_uid not in users:
-                    judge(entry.path, below)
-            left.append(entry.path)
-    return users
-
-
-def _entries(folder: str, entered: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
-    """What a folder has by name, without hidden files; nothing for a file, and for a folder that was entered before."""
-    try:
-        found = os.stat(folder)  # noqa: PTH116
-        place = (found.st_dev, found.st_ino)
-        if not stat.S_ISDIR(found.st_mode) or place in entered:
-            return []
-        entered.add(place)
-        with os.scandir(folder) as entries:
-            return sorted((one for one in entries if not one.name.startswith(".")), key=lambda one: one.name)
-    except OSError:
-        return []
-
-
 @dataclass(frozen=True)
-class Refusal:
+class FileRefusal:
     """Why a file is not used or written: whose right is too wide, in words, and what this user can do."""
 
     reason: str
@@ -200,7 +165,7 @@ class WritePlace:
     """Where a file is written. path: without links, but for a descriptor that the caller has opened."""
 
     path: str
-    refusal: Refusal | None = None
+    refusal: FileRefusal | None = None
 
 
 def find_place(path: str | os.PathLike[str]) -> WritePlace:
@@ -358,13 +323,13 @@ def _judge(steps: list[_Step], trust: Trust) -> frozenset[int]:
     return users
 
 
-def _refusal(steps: Sequence[_Step], users: frozenset[int], file: _Step | None, bits: int) -> Refusal | None:
+def _refusal(steps: Sequence[_Step], users: frozenset[int], file: _Step | None, bits: int) -> FileRefusal | None:
     """The first right of anybody else. file: the step that is no way; bits: of reading and writing it."""
     for step in steps:
         right = _too_wide(step, users, bits if step is file else _WRITE)
         if right is not None:
             where = "it" if step is file else f"{_kind(step)} {step.path}, on the way to it,"
-            return Refusal(f"{where} {right.who}", _hint(step, right, is_read=bool(bits)))
+            return FileRefusal(f"{where} {right.who}", _hint(step, right, is_read=bool(bits)))
     return None
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import FileNotTrusted
-from vgpuctl.trusted_files import FOUND, FOUND_SECRET, NAMED, NAMED_SECRET, Trust, judge, judge_tree, opened
+from vgpuctl.trusted_files import FOUND, FOUND_SECRET, NAMED, NAMED_SECRET, Trust, judge, opened
+from vgpuctl.trusted_trees import judge_tree
 
 STRANGER = pwd.getpwnam("nobody")
 OTHER = pwd.getpwnam("games")

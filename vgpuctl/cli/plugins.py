@@ -30,7 +30,8 @@ class Plugin(NamedTuple):
         """Import the command. Raises FileNotTrusted for a package that others could have put there, or changed."""
         from importlib.util import find_spec
 
-        from vgpuctl.trusted_files import FOUND, judge, judge_tree
+        from vgpuctl.trusted_files import FOUND, judge
+        from vgpuctl.trusted_trees import judge_tree
 
         judge(self.source, FOUND)
         module, _, name = self.target.partition(":")

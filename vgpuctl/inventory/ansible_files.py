@@ -16,7 +16,8 @@ from pathlib import Path
 
 from vgpuctl.errors import UsageError
 from vgpuctl.inventory.variable_files import BESIDE
-from vgpuctl.trusted_files import FOUND, NAMED, Trust, judge_tree, opened
+from vgpuctl.trusted_files import FOUND, NAMED, Trust, opened
+from vgpuctl.trusted_trees import judge_tree
 from vgpuctl.user_folders import expanded
 
 _MOST_BYTES = 2**20

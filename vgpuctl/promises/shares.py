@@ -7,7 +7,6 @@ Texts and failures are those of the references guest.md, sections 9 and 10, and 
 from collections.abc import Iterator
 
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
-from vgpuctl.catalog import short_name
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.promise import Witness
@@ -17,6 +16,7 @@ from vgpuctl.sharing.kinds import existing_vgpus, takes_card
 from vgpuctl.sharing.measured import MeasuredShare
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.sharing.share_on_host import holders_of, is_unread, missing_card
+from vgpuctl.sharing.type_names import names_on
 
 _MIB = 2**20
 _KEPT_MEMORY = 0.8
@@ -62,14 +62,13 @@ def gpu_type(promised: Promised, seen: Witnessed) -> RowAnswers:
             model = gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"
             yield RowAnswer(share.profile, other is None, "the card of the request", other or model, remedy=_HELD)
             continue
-        types = [one.type_id for one in existing_vgpus(gpu) if one.vfio_device == share.vfio_device]
-        if not types:
+        vgpu = next((one for one in existing_vgpus(gpu) if one.vfio_device == share.vfio_device), None)
+        if vgpu is None:
             yield RowAnswer(share.profile, False, share.profile, "no such device", remedy=_HELD)
             continue
-        names = {one.type_id: short_name(one.name) for one in gpu.types}
-        name = names.get(types[0] or "")
+        name = names_on(gpu).get(vgpu.type_id or "")
         if name is None:
-            yield not_looked(share.profile, share.profile, f"the host's driver does not name type {types[0]}")
+            yield not_looked(share.profile, share.profile, f"the host's driver does not name type {vgpu.type_id}")
             continue
         yield RowAnswer(share.profile, name == share.profile, share.profile, name, remedy=_TYPE)
 

@@ -17,6 +17,7 @@ import yaml
 
 from vgpuctl.errors import UsageError
 from vgpuctl.specs.bounded_reader import BoundedLoader, Malformed, check, read_yaml, yaml_errors
+from vgpuctl.specs.lines import root_node
 
 _CONFIG, _ARCHIVE, _PATCH, _ANY = "cloud-config", "cloud-config-archive", "cloud-config-jsonp", "any"
 _OF_CLOUD_INIT = {
@@ -156,7 +157,7 @@ def _mapping(document: str, what: str) -> dict[Any, Any]:
     if not isinstance(data, dict):
         found = "empty" if data is None else "a list" if isinstance(data, list) else "a text"
         raise UsageError(f"{what} is {found} in YAML, and must be a mapping of keys", hint="write `key: value` lines")
-    for line, _key in _repeated_keys(yaml.compose(document, Loader=BoundedLoader)):
+    for line, _key in _repeated_keys(root_node(document)):
         raise UsageError(f"{what} line {line}: a key is written twice in one mapping", hint="write it once")
     return data
 

@@ -135,7 +135,8 @@ def test_a_type_is_known_by_the_name_that_the_driver_gives_its_id_now() -> None:
         ids = {**names, "A40-8Q": names["A40-12Q"], "A40-12Q": names["A40-8Q"]}
         return replace(gpu, types=tuple(replace(one, type_id=ids[one.name]) for one in gpu.types))
 
-    (found,) = [one for one in _findings(facts=with_gpu(renumbered)) if one.is_broken]
+    found, held = (one for one in _findings(facts=with_gpu(renumbered)) if one.is_broken)
+    assert str(held) == "gpu-held A40-8Q", "what it has is not its share"
     assert (str(found), found.promised, found.seen) == ("gpu-type A40-8Q", "A40-8Q", "A40-12Q")
     assert "restart-vm" in found.remedy
 

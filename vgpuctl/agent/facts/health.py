@@ -6,11 +6,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.kernel_lines import read_xid
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
 from vgpuctl.agent.wire.values import replace
-from vgpuctl.agent.wire.xid_classes import XID
 
 T = TypeVar("T")
 _XIDS_AT_MOST = 64
@@ -125,10 +125,9 @@ def _read_xids(host: Host, unread: List[str]) -> Tuple[float, Dict[str, Tuple[Xi
         return 0.0, {}
     found: Dict[str, List[Xid]] = {}
     for at_s, line in records:
-        match = XID.search(line)
-        if match is not None:
-            bus = normalise_bus_id(f"{match[1]}.0").rpartition(".")[0]
-            found.setdefault(bus, []).append(Xid(int(match[2]), at_s, (match[3] or "")[:_TEXT_AT_MOST]))
+        xid = read_xid(line)
+        if xid is not None:
+            found.setdefault(xid.bus, []).append(Xid(xid.code, at_s, xid.text[:_TEXT_AT_MOST]))
     return (records[0][0] if records else 0.0), {bus: _last_of(one) for bus, one in found.items()}
 
 

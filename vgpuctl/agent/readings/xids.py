@@ -16,12 +16,12 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 from vgpuctl.agent import host_lock
 from vgpuctl.agent.file_problems import errno_name
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.kernel_lines import read_xid
 from vgpuctl.agent.kernel_log import KernelRecord
-from vgpuctl.agent.nvml import normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
-from vgpuctl.agent.wire.xid_classes import CONTACT_SUPPORT, XID, xid_class
+from vgpuctl.agent.wire.xid_classes import CONTACT_SUPPORT, xid_class
 
 NAME = "xids.json"
 _LOADED = "NVRM: loading NVIDIA"
@@ -85,15 +85,11 @@ def _add(
 ) -> Dict[str, Dict[Tuple[str, str], int]]:
     counts = {bus: dict(codes) for bus, codes in before.items()}
     for record in records:
-        match = XID.search(record.text)
-        if match is None:
+        xid = read_xid(record.text)
+        if xid is None or (xid.bus not in counts and len(counts) >= _GPUS_AT_MOST):
             continue
-        bus = normalise_bus_id(f"{match[1]}.0").rpartition(".")[0]
-        if bus not in counts and len(counts) >= _GPUS_AT_MOST:
-            continue
-        codes = counts.setdefault(bus, {})
-        code = int(match[2])
-        key = (str(code), xid_class(code, match[3] or ""))
+        codes = counts.setdefault(xid.bus, {})
+        key = (str(xid.code), xid_class(xid.code, xid.text))
         if key not in codes and len(codes) >= _CODES_AT_MOST:
             key = (OTHER, CONTACT_SUPPORT)
         codes[key] = codes.get(key, 0) + 1

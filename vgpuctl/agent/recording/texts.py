@@ -9,8 +9,8 @@ import re
 from typing import Callable, List, Optional, Sequence, Tuple
 from xml.etree import ElementTree
 
+from vgpuctl.agent.kernel_lines import read_xid
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
-from vgpuctl.agent.wire.xid_classes import XID
 
 _UUID_OPTIONS = ("-uuid", "--uuid")
 _PATTERNS = tuple(re.compile(pattern, re.IGNORECASE) for _check, _logs, pattern in LOG_PATTERNS)
@@ -56,7 +56,7 @@ def keep_of_links(links: Sequence[Tuple[int, str]]) -> List[Tuple[int, str]]:
 
 def is_wanted_line(line: str) -> bool:
     """True for a line of the kernel's log that the agent can find something in."""
-    return any(pattern.search(line) for pattern in (_KERNEL_WORDS, XID, *_PATTERNS))
+    return read_xid(line) is not None or any(pattern.search(line) for pattern in (_KERNEL_WORDS, *_PATTERNS))
 
 
 def keep_of_kernel_line(line: str) -> str:

@@ -6,7 +6,6 @@ later, in the form that leptonai/gpud generates from it (components/accelerator/
 2025-10-29). CONTACT_SUPPORT is also the class of every code that the catalogue does not use or has no action for.
 """
 
-import re
 from typing import Dict, FrozenSet, Tuple, Union
 
 RESTART_APP, IGNORE, RESET_GPU, RESTART_BM = "restart-app", "ignore", "reset-gpu", "restart-bm"
@@ -14,10 +13,6 @@ RESTART_VM, CHECK_MECHANICALS, UPDATE_SWFW, CHECK_UVM = "restart-vm", "check-mec
 WORKFLOW_45, WORKFLOW_48, WORKFLOW_NVLINK = "workflow-45", "workflow-48", "workflow-nvlink"
 CONTACT_SUPPORT = "contact-support"
 GPU_RECOVERY_ACTION_CHANGED = 154
-# `NVRM: Xid (PCI:0000:c1:00): 79, pid=…` (telemetry reference 8); newer drivers add the function to the bus id.
-XID = re.compile(
-    r"NVRM: Xid \(PCI:([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?\): (\d{1,9})(?:, (.*))?"
-)
 
 
 def _codes(*ranges: Union[int, Tuple[int, int]]) -> FrozenSet[int]:

@@ -274,7 +274,7 @@ def _doctor_page() -> str:
     rows = []
     for check in CHECKS:
         meaning = (check.find.__doc__ or "").splitlines()[0].partition(": ")[2]
-        logs = "yes" if check.id in {name for name, _, _ in LOG_PATTERNS} else ""
+        logs = "yes" if check.id in {one.check for one in LOG_PATTERNS} else ""
         rows.append(f"| `{check.id}` | {check.worst} | {meaning[:1].upper()}{meaning[1:]} | {logs} |")
     table = "\n".join(rows)
     prerequisites = "\n".join(
@@ -290,7 +290,7 @@ The table has the worst severity that a check's findings can have.
 An `error` means that something declared or leased cannot work; the exit code is then 1.
 A `warning` means that it may fail; a `note` is for information.
 Checks with a yes in the last column also read the logs of this boot, and each VM's log since its last start.
-So a finding from a log stays until the next boot or start.
+So a finding from a log stays until the next boot or start, unless a later line or the host's state now contradicts it.
 
 | check | at worst | meaning | logs |
 |---|---|---|---|

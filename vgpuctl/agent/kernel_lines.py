@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of the kernel's log that name a GPU: Xids. Everything that looks for one asks here."""
+"""Lines of the kernel's log that name a GPU. Everything that looks for an Xid asks here."""
 
 import re
 from typing import Optional
@@ -16,6 +16,7 @@ _XID = re.compile(
     r": ?(\d{1,9})(?!\d)[,:]? ?(.*)",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"(?<![0-9a-f:])([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?![0-9a-f])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,9 @@ def read_xid(line: str) -> Optional[XidLine]:
     if match is None:
         return None
     return XidLine(normalise_bus_id(f"{match[1]}.0").rpartition(".")[0], int(match[2]), match[3])
+
+
+def device_of(line: str) -> Optional[str]:
+    """Return the PCI function that a line names first, `0000:c1:00.0`; None for a line that names none."""
+    match = _ADDRESS.search(line)
+    return None if match is None else normalise_bus_id(match[1])

@@ -11,6 +11,7 @@ from typing import List, Optional, Tuple
 from vgpuctl.agent.wire.values import dataclass
 
 _PREFIX = re.compile(r"(\d{1,10}),(\d{1,20}),(\d{1,20}),[^;]*;")
+_LINE_BREAK = re.compile(r"\\x0a\s*(?:NVRM: )?")
 _MICROSECONDS = 1_000_000
 _RECORD_BYTES = 8192
 _LINES_AT_MOST = 200
@@ -124,4 +125,6 @@ def _parse(line: str) -> Optional[KernelRecord]:
     if prefix is None:
         return None
     is_kernels = int(prefix[1]) >> _LEVEL_BITS == 0
-    return KernelRecord(int(prefix[2]), int(prefix[3]) / _MICROSECONDS, is_kernels, line[prefix.end() :])
+    # One message of several lines is one record; the kernel writes its line breaks as `\x0a`.
+    text = _LINE_BREAK.sub(" ", line[prefix.end() :])
+    return KernelRecord(int(prefix[2]), int(prefix[3]) / _MICROSECONDS, is_kernels, text)

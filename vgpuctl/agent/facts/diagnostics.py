@@ -5,6 +5,7 @@ import json
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from vgpuctl.agent import kernel_lines
 from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
@@ -18,11 +19,13 @@ from vgpuctl.agent.wire.diagnostics import (
     GpuDiagnostics,
     HostDiagnostics,
     LogLine,
+    LogPattern,
     UnitDiagnostics,
 )
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import OvnDiagnostics
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.values import dataclass
 
 _UNITS = (
     "nvidia-vgpu-mgr.service",
@@ -44,7 +47,25 @@ _ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d{1,18}) bits physical", re
 _FABRIC_MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d{1,18})", re.MULTILINE)
 # nvml.h, NVML_GPU_FABRIC_STATE_*
 _FABRIC_STATES = {1: "not-started", 2: "in-progress", 3: "completed"}
-_PATTERNS = tuple((check, logs, re.compile(pattern, re.IGNORECASE)) for check, logs, pattern in LOG_PATTERNS)
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """A pattern that is ready to search with."""
+
+    pattern: LogPattern
+    finds: "re.Pattern[str]"
+    ended_by: "Optional[re.Pattern[str]]"
+
+
+_SIGNS = tuple(
+    _Sign(
+        one,
+        re.compile(one.pattern, re.IGNORECASE),
+        None if one.ended_by is None else re.compile(one.ended_by, re.IGNORECASE),
+    )
+    for one in LOG_PATTERNS
+)
 
 
 def read(host: Host) -> HostDiagnostics:
@@ -96,13 +117,30 @@ def _read_ovn(host: Host, unread: List[str]) -> Optional[OvnDiagnostics]:
 
 
 def find_lines(log: str, lines: Iterable[str], *, source: Optional[str] = None) -> List[LogLine]:
-    """The last lines of each check that the log can have, each text once, in the log's order."""
+    """Return the signs for each check that the log can have, in the log's order: of each device the last few texts.
+
+    A sign that a later line of the same device ended is none.
+    """
     found: List[LogLine] = []
-    for check, logs, pattern in _PATTERNS:
-        if log not in logs:
+    for sign in _SIGNS:
+        if log not in sign.pattern.logs:
             continue
-        own = [line.strip() for line in lines if pattern.search(line)]
-        found += [LogLine(check, source or log, line) for line in list(dict.fromkeys(own))[-_LINES_PER_CHECK:]]
+        # By device, then by the part of it that the line speaks of.
+        open_signs: Dict[Tuple[Optional[str], Optional[str]], Dict[str, None]] = {}
+        for line in lines:
+            ended = sign.ended_by.search(line) if sign.ended_by is not None else None
+            if ended is not None:
+                device, part = kernel_lines.device_of(line), ended.groupdict().get("what")
+                for key in ((device, part), (None, part)):
+                    open_signs.pop(key, None)
+                continue
+            match = sign.finds.search(line)
+            if match is not None:
+                key = kernel_lines.device_of(line), match.groupdict().get("what")
+                open_signs.setdefault(key, {})[line.strip()] = None
+        for (device, _part), texts in open_signs.items():
+            of = device if sign.pattern.of_any_device else None
+            found += [LogLine(sign.pattern.check, source or log, one, of) for one in list(texts)[-_LINES_PER_CHECK:]]
     return found
 
 

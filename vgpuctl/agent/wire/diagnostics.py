@@ -11,35 +11,104 @@ from vgpuctl.agent.wire.ovn import OvnDiagnostics
 from vgpuctl.agent.wire.values import dataclass
 
 KERNEL, AUDIT, MANAGER, QEMU = "kernel", "audit", "nvidia-vgpu-mgr", "qemu"
-# Log lines of the events of reference 9: the check's id, the logs that can have such a line, and the expression that
-# finds it. These logs never contain a guest's output.
-LOG_PATTERNS: Tuple[Tuple[CheckId, Tuple[str, ...], str], ...] = (
-    (CheckId.IOMMU_OFF, (KERNEL,), r"IOMMU is not present"),
-    (
+
+
+@dataclass(frozen=True)
+class LogPattern:
+    """Lines of logs that are a sign for a check, and what takes the sign away again.
+
+    logs: that can have such a line; none of them contains a guest's output. pattern: finds the line; its group `what`
+    names a part of the device, where a device has several. ended_by: finds a later line about the same device and part
+    after which the sign is history. of_any_device: True for the kernel's own words, which it says of every PCI device;
+    the line then counts where the device is a GPU's.
+    """
+
+    check: CheckId
+    logs: Tuple[str, ...]
+    pattern: str
+    ended_by: Optional[str] = None
+    of_any_device: bool = False
+
+
+# A BAR as kernels name it: `BAR 7: no space for [mem …]`, since 6.9 `VF BAR 0 [mem …]: can't assign; no space`. Without
+# BAR 6, the ROM, which no guest needs assigned. Source: Linux drivers/pci/setup-res.c.
+_BAR = r"(?P<what>(?:VF )?BAR (?!6\b)\d+)"
+# Who is kept from a device: the profile or the domain of a VM or of libvirt; where the line has neither, the program.
+_OF_VMS_PROFILE = r'profile="[^"]*(?:libvirt|virt-aa-helper|virt\w+d\b|qemu)[^"]*"'
+_OF_VMS_DOMAIN = r"(?:scontext=\S*:(?:s?virt\w*|qemu\w*)_t\b|comm=\"(?:qemu|kvm|libvirt|virt\w+d\b))"
+# SXids that NVIDIA calls not fatal are for information, but for a wrong partition and a broken link (telemetry 8).
+_SXID = r"nvidia-nvswitch\S*: SXid \([^)]*\): (?:(?:11004|20012),|\d+, Fatal)"
+LOG_PATTERNS: Tuple[LogPattern, ...] = (
+    LogPattern(CheckId.IOMMU_OFF, (KERNEL,), r"NVRM: .*IOMMU is not present"),
+    LogPattern(CheckId.SRIOV_RESOURCES, (KERNEL,), r"not enough MMIO resources for SR-IOV", of_any_device=True),
+    LogPattern(
         CheckId.SRIOV_RESOURCES,
         (KERNEL,),
-        r"not enough MMIO resources for SR-IOV|BAR \d+.*: (?:no space for|failed to assign) \[mem",
+        _BAR
+        + r"(?: \[mem [^\]]*\]: (?:can't assign; no space|failed to assign)|: (?:no space for|failed to assign) \[mem)",
+        ended_by=_BAR + r"(?: \[mem [^\]]*\]: assigned|: assigned \[mem)",
+        of_any_device=True,
     ),
-    (CheckId.FOREIGN_DRIVER, (KERNEL,), r"NVIDIA probe routine was not called"),
-    (CheckId.DRIVER_WITHOUT_VGPU, (KERNEL,), r"vGPU is supported only on VGX capable boards"),
-    (CheckId.GPU_IN_USE, (KERNEL,), r"Could not acquire UnbindLock|Cannot obtain unbindLock"),
-    (CheckId.MIG_WITHOUT_INSTANCE, (KERNEL,), r"vgpu create request: 0x(?:38|40)\b"),
-    (CheckId.SIZE_CONFLICT, (KERNEL,), r"vgpu create request: 0x56\b"),
-    (CheckId.FABRIC, (KERNEL,), r"nvidia-nvswitch\S*: .*(?:fatal|failed)|fabric manager.*(?:fail|mismatch)"),
-    (CheckId.NO_RESET, (KERNEL,), r"not ready \d+ms after|Unable to change power state from D3|stuck in D3"),
-    (CheckId.ACCESS_DENIED, (KERNEL, AUDIT), r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia|mdev|vgpuctl)"),
-    (CheckId.MEMORY_LOCK, (KERNEL, QEMU), r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"),
-    (CheckId.KERNEL_MODULE, (KERNEL,), r"NVRM: API mismatch"),
-    (
+    LogPattern(CheckId.FOREIGN_DRIVER, (KERNEL,), r"NVIDIA probe routine was not called"),
+    LogPattern(CheckId.DRIVER_WITHOUT_VGPU, (KERNEL,), r"vGPU is supported only on VGX capable boards"),
+    LogPattern(
+        CheckId.GPU_IN_USE,
+        (KERNEL,),
+        r"Could not acquire UnbindLock|Cannot obtain unbindLock",
+        ended_by=r"UnbindLock acquired",
+    ),
+    LogPattern(CheckId.MIG_WITHOUT_INSTANCE, (KERNEL,), r"vgpu create request: 0x(?:38|40)\b"),
+    LogPattern(CheckId.SIZE_CONFLICT, (KERNEL,), r"vgpu create request: 0x56\b"),
+    LogPattern(CheckId.FABRIC, (KERNEL,), _SXID),
+    LogPattern(
+        CheckId.FABRIC,
+        (KERNEL,),
+        r"(?:nvidia-nvswitch\S*: (?!SXid).*\bfailed\b|fabric manager.*\b(?:fail(?:ed|ure)|mismatch)\b)",
+    ),
+    LogPattern(
+        CheckId.NO_RESET,
+        (KERNEL,),
+        r"\bnot ready \d+ms after",
+        ended_by=r"(?<!not )\bready \d+ms after",
+        of_any_device=True,
+    ),
+    LogPattern(
+        CheckId.NO_RESET,
+        (KERNEL,),
+        r"(?:Unable to|can't) change power state from D3\w* to D0|Refused to change power state|stuck in D3",
+        ended_by=r"(?<!not )\bready \d+ms after",
+        of_any_device=True,
+    ),
+    LogPattern(
+        CheckId.ACCESS_DENIED,
+        (KERNEL, AUDIT),
+        r'apparmor="DENIED".* ' + _OF_VMS_PROFILE + r'.* name="(?:/(?:dev|sys)/[^"]*(?:vfio|nvidia|mdev)|[^"]*vgpuctl)',
+    ),
+    LogPattern(
+        CheckId.ACCESS_DENIED,
+        (KERNEL, AUDIT),
+        rf"avc:\s+denied(?!.* permissive=1)(?=.*(?:{_OF_VMS_DOMAIN}|vgpuctl)).*(?:vfio|nvidia|mdev|vgpuctl)",
+    ),
+    LogPattern(
+        CheckId.MEMORY_LOCK, (KERNEL, QEMU), r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"
+    ),
+    LogPattern(CheckId.KERNEL_MODULE, (KERNEL,), r"NVRM: API mismatch"),
+    # `module verification failed … tainting kernel` is no refusal: the kernel has loaded that module.
+    LogPattern(
         CheckId.SECURE_BOOT,
         (KERNEL,),
-        r"Key was rejected by service|module verification failed|Loading of .*(?:module|key) is rejected",
+        r"Key was rejected by service|Loading of .*(?:module|key|crypto) is rejected"
+        r"|unsigned module loading is restricted",
     ),
     # The level is the manager's own word; what follows can quote the guest's driver.
-    (CheckId.VGPU_MANAGER, (MANAGER,), r"^error: vmiop_log: "),
-    (CheckId.MIXED_GENERATIONS, (KERNEL,), r"requires use of the NVIDIA open kernel modules|NVRM: .*legacy .*drivers?"),
-    (CheckId.GROUP_OPEN, (QEMU,), r"error getting device from group"),
-    (CheckId.STOP_RACE, (KERNEL,), r"vgpu delete request: 0x"),
+    LogPattern(CheckId.VGPU_MANAGER, (MANAGER,), r"^error: vmiop_log: "),
+    LogPattern(
+        CheckId.MIXED_GENERATIONS,
+        (KERNEL,),
+        r"NVRM: .*(?:requires use of the NVIDIA open kernel modules|legacy .*drivers?)",
+    ),
+    LogPattern(CheckId.GROUP_OPEN, (QEMU,), r"error getting device from group"),
+    LogPattern(CheckId.STOP_RACE, (KERNEL,), r"vgpu delete request: 0x"),
 )
 
 
@@ -51,11 +120,15 @@ LIBVIRT_DAEMONS = (MONOLITHIC_DAEMON, LOG_DAEMON, *MODULAR_DAEMONS)
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of a log. check: the check that it belongs to. source: `kernel`, `nvidia-vgpu-mgr`, or a VM's name."""
+    """One line of a log. check: the check that it belongs to. source: `kernel`, `nvidia-vgpu-mgr`, or a VM's name.
+
+    device: the PCI function that it speaks of, where the kernel says the same of every device; else None.
+    """
 
     check: CheckId
     source: str
     text: str
+    device: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.check_ids import CheckId
-from vgpuctl.agent.wire.diagnostics import GpuDiagnostics, HostDiagnostics, UnitDiagnostics
+from vgpuctl.agent.wire.diagnostics import GpuDiagnostics, HostDiagnostics, LogLine, UnitDiagnostics
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.catalog.entries import Board
 from vgpuctl.model.layout import HostLayout, Layout, LayoutKind
@@ -87,8 +87,26 @@ class Examined:
         return next((one for one in self.diagnostics.units if one.name == name), None)
 
     def said(self, check: CheckId) -> list[str]:
-        """Log lines for a check, with the log's name."""
-        return [f"{line.source}: {line.text}" for line in self.diagnostics.lines if line.check == check]
+        """Log lines for a check, with the log's name; of those about any device the ones about a GPU."""
+        return [f"{line.source}: {line.text}" for line in self._lines(check)]
+
+    def said_of_functions(self, check: CheckId) -> Iterator[tuple[Gpu | None, str]]:
+        """The same lines, each with the card that it is about; None for a line that names no device."""
+        for line in self._lines(check):
+            gpu = next((one for one in self.facts.gpus if line.device in functions_of(one)), None)
+            if line.device is None or gpu is not None:
+                yield gpu, f"{line.source}: {line.text}"
+
+    def _lines(self, check: CheckId) -> Iterator[LogLine]:
+        known = {None, *(one.address for one in self.facts.unread_functions)}
+        for gpu in self.facts.gpus:
+            known |= {*functions_of(gpu), *(gpu.topology.bridges if gpu.topology is not None else ())}
+        return (line for line in self.diagnostics.lines if line.check == check and line.device in known)
+
+
+def functions_of(gpu: Gpu) -> set[str]:
+    """The addresses of a card's functions and VFs."""
+    return {gpu.address, *(one.address for one in gpu.companions), *(one.address for one in gpu.vfs)}
 
 
 def board_of(gpu: Gpu) -> Board | None:

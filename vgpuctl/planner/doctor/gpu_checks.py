@@ -21,6 +21,7 @@ _WINDOW_FACTOR = 4
 _ECC_MATTERS = ("Maxwell",)
 _LARGE_BAR = 64 << 30
 _VFIO_KINDS = (LayoutKind.PASSTHROUGH, None)
+_WITHOUT_VFS = (LayoutKind.PASSTHROUGH, LayoutKind.OFF)
 
 
 def sriov_resources(seen: Examined) -> Iterator[Finding]:
@@ -32,8 +33,10 @@ def sriov_resources(seen: Examined) -> Iterator[Finding]:
         if wants and board is not None and board.interface == "sriov-vf" and gpu.total_vfs == 0:
             read = f"sriov_totalvfs of {name_of(gpu)} is 0 or missing"
             yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, gpu.address, read, fix)
-    for text in seen.said(CheckId.SRIOV_RESOURCES):
-        yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, HOST, text, fix)
+    for card, text in seen.said_of_functions(CheckId.SRIOV_RESOURCES):
+        # The room that is missing is that of VFs: a card that needs none, or has them, is well.
+        if card is None or (seen.kind_of(card) not in _WITHOUT_VFS and not card.vfs):
+            yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, card.address if card else HOST, text, fix)
 
 
 def foreign_driver(seen: Examined) -> Iterator[Finding]:
@@ -43,7 +46,9 @@ def foreign_driver(seen: Examined) -> Iterator[Finding]:
         if gpu.driver in FOREIGN:
             fix = f"blacklist {gpu.driver}; {rebuild}; reboot"
             yield Finding(CheckId.FOREIGN_DRIVER, Severity.ERROR, gpu.address, f"driver is {gpu.driver}", fix)
-    for text in seen.said(CheckId.FOREIGN_DRIVER):
+    # The driver counts what it was not asked for, such as a card that is on vfio-pci since the boot as it should be.
+    is_missing = any(gpu.driver not in ("nvidia", _VFIO) for gpu in seen.nvidia_gpus())
+    for text in seen.said(CheckId.FOREIGN_DRIVER) if is_missing else ():
         fix = "see which driver has the card (lspci -k), blacklist it, rebuild the initramfs, reboot"
         yield Finding(CheckId.FOREIGN_DRIVER, Severity.WARNING, HOST, text, fix)
 
@@ -59,7 +64,8 @@ def driver_without_vgpu(seen: Examined) -> Iterator[Finding]:
             also = f", and there is no {MANAGER}" if manager is not None and manager.load == "not-found" else ""
             read = f"/proc/driver/nvidia/gpus/{gpu.address}/unbindLock is missing{also}"
             yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, gpu.address, read, fix)
-    for text in seen.said(CheckId.DRIVER_WITHOUT_VGPU):
+    lacks_types = any(seen.is_for_vgpus(gpu) and not gpu.types for gpu in seen.nvidia_gpus())
+    for text in seen.said(CheckId.DRIVER_WITHOUT_VGPU) if lacks_types else ():
         yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, HOST, text, fix)
 
 

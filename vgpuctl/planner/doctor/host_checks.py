@@ -51,15 +51,21 @@ def kernel_module(seen: Examined) -> Iterator[Finding]:
     if "ersion mismatch" in problem or "Driver Not Loaded" in problem:
         yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, problem, "reboot after an upgrade of the driver")
     for text in seen.said(CheckId.KERNEL_MODULE):
-        yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, text, "reboot after an upgrade of the driver")
+        if seen.facts.nvml_version is None and any(gpu.driver == "nvidia" for gpu in gpus):
+            yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, text, "reboot after an upgrade of the driver")
+        else:
+            fix = "none for the host's cards; the program that asked has a library of another version"
+            yield Finding(CheckId.KERNEL_MODULE, Severity.NOTE, HOST, text, fix)
 
 
 def secure_boot(seen: Examined) -> Iterator[Finding]:
     """Row 19: Secure Boot refuses a module that is not signed."""
     fix = "sign the module and enrol the key (mokutil --import), or switch Secure Boot off"
+    # The kernel does not say which module it refused: where no card lacks its driver, it was one for something else.
+    lacks_driver = any(gpu.driver is None for gpu in seen.facts.gpus)
+    worst = Severity.ERROR if seen.diagnostics.secure_boot is not False else Severity.WARNING
     for text in seen.said(CheckId.SECURE_BOOT):
-        severity = Severity.ERROR if seen.diagnostics.secure_boot is not False else Severity.WARNING
-        yield Finding(CheckId.SECURE_BOOT, severity, HOST, text, fix)
+        yield Finding(CheckId.SECURE_BOOT, worst if lacks_driver else Severity.NOTE, HOST, text, fix)
 
 
 def vgpu_manager(seen: Examined) -> Iterator[Finding]:
@@ -98,7 +104,9 @@ def mixed_generations(seen: Examined) -> Iterator[Finding]:
         gpus = {gpu.address: name_of(gpu) for gpu in seen.facts.gpus}
         read = ", ".join(f"{gpus[address]} at {address}" for address in (*new, *old))
         yield Finding(CheckId.MIXED_GENERATIONS, Severity.WARNING, HOST, read, fix)
-    for text in seen.said(CheckId.MIXED_GENERATIONS):
+    # A card that no VM of vGPUs needs may be on vfio-pci, where its driver is the guest's matter.
+    is_unserved = any(gpu.driver not in ("nvidia", "vfio-pci") for gpu in seen.nvidia_gpus())
+    for text in seen.said(CheckId.MIXED_GENERATIONS) if is_unserved else ():
         yield Finding(CheckId.MIXED_GENERATIONS, Severity.ERROR, HOST, text, fix)
 
 

@@ -25,7 +25,11 @@ def mig_without_instance(seen: Examined) -> Iterator[Finding]:
         if seen.kind_of(gpu) in (LayoutKind.MIG_VGPU, LayoutKind.VGPU) or gpu.vfs:
             read = f"MIG is enabled, no GPU instance, {len(gpu.vfs)} VFs"
             yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.ERROR, gpu.address, read, fix)
+    has_mig = any(gpu.mig is not None and gpu.mig.current for gpu in seen.nvidia_gpus())
     for text in seen.said(CheckId.MIG_WITHOUT_INSTANCE):
+        # 0x38 without MIG is a VF that has a vGPU already (host interfaces 2.2).
+        if "0x38" in text and not has_mig:
+            continue
         yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.WARNING, HOST, text, fix)
 
 

@@ -81,3 +81,74 @@ def test_an_xid_that_a_program_wrote_is_none_to_any_reader(tmp_path: Path) -> No
     log(simulated, f"NVRM: Xid (PCI:{BUS}): 79, forged", facility=1)
     [gpu] = health.read(simulated.host).gpus
     assert gpu.xids == () and xids.count(simulated.host, "boot").of(PF) == {}
+
+
+FAILED = (
+    # What the driver logs as one message of several lines, in the kernel's escape.
+    (
+        rf"NVRM: The NVIDIA GPU {PF}\x0aNVRM: (PCI ID: 10de:2235) installed in this system has\x0a"
+        "NVRM: fallen off the bus and is not responding to commands.",
+    ),
+    # The same by a kernel that logs each line alone, and as one line.
+    (
+        f"NVRM: The NVIDIA GPU {PF}",
+        "NVRM: (PCI ID: 10de:2235) installed in this system has",
+        "NVRM: fallen off the bus and is not responding to commands.",
+    ),
+    (f"NVRM: The NVIDIA GPU {PF} (PCI ID: 10de:2235) installed in this system has fallen off the bus.",),
+    (f"NVRM: GPU {PF}: GPU has fallen off the bus.",),
+    (f"NVRM: GPU at PCI:{PF}: has fallen off the bus.",),
+    (f"NVRM: GPU {PF}: RmInitAdapter failed! (0x62:0x65:2028)",),
+    (f"NVRM: GPU {PF}: rm_init_adapter failed, device minor number 0",),
+    (f"nvidia {PF}: probe with driver nvidia failed with error -1",),
+    (f"nvidia: probe of {PF} failed with error -1",),
+    (f"xe {PF}: probe with driver xe failed with error -110",),
+    (f"amdgpu: probe of {PF} failed with error -22",),
+    (f"amdgpu {PF}: amdgpu: Fatal error during GPU init",),
+    (f"xe {PF}: [drm] *ERROR* CRITICAL: Xe has declared device {PF} as wedged.",),
+    (f"NVRM: BAR1 is 0M @ 0x0 (PCI:{PF})", f"nvidia {PF}: probe with driver nvidia failed with error -1"),
+)
+WELL = (
+    (f"NVRM: Xid (PCI:{BUS}): 79, GPU has fallen off the bus.",),
+    (f"NVRM: GPU at PCI:{PF}: GPU-0b3b8ad5-2a01-4b5e-9b0a-000000000001",),
+    (f"nvidiafb: probe of {PF} failed with error -22",),
+    (f"nouveau {PF}: probe with driver nouveau failed with error -38",),
+    (f"snd_hda_intel {BUS}.1: probe with driver snd_hda_intel failed with error -2",),
+    ("nvidia 0000:99:00.0: probe with driver nvidia failed with error -1",),
+    (
+        rf"NVRM: The NVIDIA GPU {PF} (PCI ID: 10de:1b06)\x0aNVRM: installed in this system is not supported by open\x0a"
+        r"NVRM: nvidia.ko because it does not include the required GPU\x0aNVRM: System Processor (GSP).",
+        f"nvidia {PF}: probe with driver nvidia failed with error -1",
+    ),
+    (
+        f"NVRM: The NVIDIA GPU {PF} (PCI ID: 10de:1b06)",
+        "NVRM: installed in this system is supported through the NVIDIA 470.xx",
+        "NVRM: Legacy drivers. Please visit http://www.nvidia.com/object/unix.html",
+        f"nvidia: probe of {PF} failed with error -1",
+    ),
+    ("NVRM: GPU has fallen off the bus.", "NVRM: The NVIDIA probe routine failed for 1 device(s)."),
+    (f"NVRM: The NVIDIA GPU {PF}", "usb 1-1: new device", "NVRM: fallen off the bus"),
+)
+
+
+def found_in(simulated: Machine, lines: tuple[str, ...]) -> list[str]:
+    log(simulated, *lines)
+    [gpu] = health.read(simulated.host).gpus
+    return [one.text for one in gpu.driver_failures]
+
+
+@pytest.mark.parametrize("lines", FAILED)
+def test_a_driver_that_gives_a_card_up_without_an_xid_is_told_of_the_card(
+    lines: tuple[str, ...], tmp_path: Path
+) -> None:
+    simulated = Machine(tmp_path, "a40")
+    [text] = found_in(simulated, lines)
+    assert "\\x0a" not in text and any(word in text for word in ("fallen off", "ailed", "Fatal", "wedged"))
+    assert all(is_wanted_line(line) for line in lines if "probe" in line or "wedged" in line or "Fatal" in line)
+
+
+@pytest.mark.parametrize("lines", WELL)
+def test_lines_about_other_cards_and_of_drivers_that_only_try_are_no_failure(
+    lines: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert found_in(Machine(tmp_path, "a40"), lines) == []

@@ -79,6 +79,10 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
         "After a release the card is not on the driver that it had before.",
         "bind the card to its driver: `vgpuctl apply-hosts`",
     ),
+    HealthCode.DRIVER_FAILED: Fault(
+        "The card's driver gave it up without an Xid: it fell off the bus, or could not be started.",
+        "see the driver's lines: `journalctl -k -b | grep -iE 'nvrm|amdgpu|xe '`; power-cycle the host",
+    ),
     HealthCode.VBIOS_CHANGED: Fault(
         "The VBIOS has another version than before, or the ROM of a whole card another hash.",
         "find out who flashed the card; flash it with the vendor's VBIOS",

@@ -15,6 +15,7 @@ class HealthCode(StrEnum):
     CONFIG_DIFFERS = "config-differs"
     BAR_UNASSIGNED = "bar-unassigned"
     DRIVER_DIFFERS = "driver-differs"
+    DRIVER_FAILED = "driver-failed"
     VBIOS_CHANGED = "vbios-changed"
     VF_WEDGED = "vf-wedged"
     RESET_REQUIRED = "reset-required"

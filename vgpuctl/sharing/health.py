@@ -24,6 +24,9 @@ START_S = 180.0
 """A host that was booted may need so long until its driver tells the health of every GPU: NVML knows none before."""
 
 
+# Drivers that hold a card for somebody else: they do not know whether it works.
+_STAND_INS = ("vfio-pci", "xe-vfio-pci", "pci-pf-stub", "pci-stub")
+
 _CODES = {str(one): one for one in HealthCode}
 
 
@@ -170,8 +173,20 @@ def _growth(gpu: GpuHealth, before: GpuHealth | None, *, same_boot: bool) -> Ite
             yield finding(HealthCode.PAGES_RETIRED, gpu.address, f"{pages} more memory pages are retired")
     if before is not None and None not in (gpu.vbios, before.vbios) and gpu.vbios != before.vbios:
         yield finding(HealthCode.VBIOS_CHANGED, gpu.address, f"VBIOS {gpu.vbios}, before {before.vbios}")
-    seen_until = before.xids[-1].at_s if same_boot and before is not None and before.xids else -1.0
+    earlier = before if same_boot else None
+    failed_until = max((one.at_s for one in earlier.driver_failures), default=-1.0) if earlier is not None else -1.0
+    failures = [one.text for one in gpu.driver_failures if one.at_s > failed_until]
+    if failures and not _is_served(gpu):
+        times = f"{len(failures)} times, the last one: " if len(failures) > 1 else ""
+        yield finding(HealthCode.DRIVER_FAILED, gpu.address, f"{times}{failures[-1]}")
+    seen_until = max((one.at_s for one in earlier.xids), default=-1.0) if earlier is not None else -1.0
     yield from _new_xids(gpu, [xid for xid in gpu.xids if xid.at_s > seen_until])
+
+
+def _is_served(gpu: GpuHealth) -> bool:
+    """True if the card's own driver has it and it answers: that the driver gave it up before is then history."""
+    answers = gpu.config_ids not in (None, OFF_THE_BUS) and gpu.nvml_state is None and not gpu.unread
+    return answers and gpu.driver is not None and gpu.driver not in _STAND_INS
 
 
 def _new_xids(gpu: GpuHealth, new: Sequence[Xid]) -> Iterator[HealthFinding]:

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
+from vgpuctl.agent.wire.health import (
+    Bar,
+    DriverFailure,
+    EccErrors,
+    GpuHealth,
+    HostHealth,
+    RemappedRows,
+    RetiredPages,
+    Xid,
+)
 from vgpuctl.model.faults import FAULTS, FaultId
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthFinding, HealthPolicy
 from vgpuctl.sharing.health import START_S, findings_of, has_whole_log, news, tells_not_yet, with_last_known
@@ -29,6 +38,8 @@ HEALTHY = GpuHealth(
     aggregate=EccErrors(0, 4),
     remapped=RemappedRows(0, 0, False, False),
 )
+
+GIVEN_UP = (DriverFailure(5.0, "probe with driver nvidia failed with error -1"),)
 
 
 def host(*gpus: GpuHealth, boot: str = "boot-1", **values: Any) -> HostHealth:
@@ -68,10 +79,28 @@ def test_a_healthy_card_has_no_finding() -> None:
         ({"xids": (Xid(79, 5.0, "GPU has fallen off the bus."),)}, ["xid-restart-bm"]),
         ({"xids": (Xid(31, 5.0, ""), Xid(45, 6.0, ""))}, ["xid-restart-app"]),
         ({"xids": (Xid(45, 6.0, ""),)}, ["xid-workflow-45"]),
+        ({"driver": None, "uuid": None, "driver_failures": GIVEN_UP}, ["driver-failed"]),
+        ({"driver": "vfio-pci", "uuid": None, "driver_failures": GIVEN_UP}, ["driver-failed"]),
+        ({"unread": ("NVML does not show it",), "driver_failures": GIVEN_UP}, ["health-unread", "driver-failed"]),
+        ({"nvml_state": "lost", "driver_failures": GIVEN_UP}, ["off-the-bus", "driver-failed"]),
+        # The driver was loaded again, has the card and answers.
+        ({"driver_failures": GIVEN_UP}, []),
     ],
 )
 def test_each_value_has_its_finding(values: dict[str, Any], found: list[str]) -> None:
     assert changed(**values) == found
+
+
+def test_a_card_that_its_driver_gave_up_is_news_once_and_not_again_when_a_vm_gets_it() -> None:
+    sick = host(replace(HEALTHY, driver=None, driver_failures=GIVEN_UP))
+    assert codes(news(sick, host(HEALTHY))) == codes(findings_of(sick, CARD, None)) == ["driver-failed"]
+    assert news(sick, sick) == []
+    again = replace(HEALTHY, driver=None, driver_failures=(*GIVEN_UP, DriverFailure(9.0, "again")))
+    assert [one.text for one in news(host(again), sick)] == ["again"]
+    # It was in service since; on vfio-pci, for a VM, nobody asks its driver.
+    served, given = replace(HEALTHY, driver_failures=GIVEN_UP), replace(HEALTHY, driver="vfio-pci", uuid=None)
+    assert news(host(replace(given, driver_failures=GIVEN_UP)), host(served)) == []
+    assert codes(news(host(again, boot="boot-2"), host(served))) == ["driver-failed"]
 
 
 def test_states_are_found_every_time_and_are_news_once() -> None:

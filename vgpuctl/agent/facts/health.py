@@ -2,19 +2,29 @@
 """The health of GPUs: config space and BARs of sysfs, memory errors by NVML, Xids of the kernel's log."""
 
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.kernel_lines import read_xid
+from vgpuctl.agent.kernel_lines import read_driver_failures, read_xid
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
-from vgpuctl.agent.wire.values import replace
+from vgpuctl.agent.wire.health import (
+    Bar,
+    DriverFailure,
+    EccErrors,
+    GpuHealth,
+    HostHealth,
+    RemappedRows,
+    RetiredPages,
+    Xid,
+)
+from vgpuctl.agent.wire.values import dataclass, field, replace
 
 T = TypeVar("T")
 _XIDS_AT_MOST = 64
 _TEXT_AT_MOST = 200
+_FAILURES_AT_MOST = 8
 _CONFIG_HEADER_BYTES = 64
 _FIRST_BAR_REGISTER = 0x10
 _BARS = 6
@@ -30,9 +40,13 @@ def read(host: Host) -> HostHealth:
     """Read the health of every GPU. A value that cannot be read is a sentence in `unread`. Raises Problem."""
     unread: List[str] = []
     read_at_s = host.monotonic()
-    begins_s, xids = _read_xids(host, unread)
+    log = _read_log(host, unread)
     gpus = tuple(
-        replace(_read_gpu(host, function), xids=xids.get(function.address.rpartition(".")[0], ()))
+        replace(
+            _read_gpu(host, function),
+            xids=log.xids.get(function.address.rpartition(".")[0], ()),
+            driver_failures=log.driver_failures.get(function.address, ()),
+        )
         for function in _find_gpus(host, unread)
     )
     if any(gpu.driver == nvidia.DRIVER for gpu in gpus):
@@ -42,7 +56,7 @@ def read(host: Host) -> HostHealth:
         boot_id=host.read("/proc/sys/kernel/random/boot_id").strip(),
         gpus=gpus,
         read_at_s=read_at_s,
-        log_begins_s=begins_s,
+        log_begins_s=log.begins_s,
         scrubs_memory=_read_scrubbing(host, unread),
         unread=tuple(unread),
     )
@@ -117,18 +131,31 @@ def _word(header: bytes, place: int) -> int:
     return int.from_bytes(header[place : place + 2], "little")
 
 
-def _read_xids(host: Host, unread: List[str]) -> Tuple[float, Dict[str, Tuple[Xid, ...]]]:
-    """Return the time of the oldest line of the kernel's log, and the last Xids by bus id without function."""
+@dataclass(frozen=True)
+class _Log:
+    """The kernel's log. begins_s: the time of its oldest line. xids: by bus id without function."""
+
+    begins_s: float = 0.0
+    xids: Mapping[str, Tuple[Xid, ...]] = field(default_factory=dict)
+    driver_failures: Mapping[str, Tuple[DriverFailure, ...]] = field(default_factory=dict)
+
+
+def _read_log(host: Host, unread: List[str]) -> _Log:
     records = host.kernel_records()
     if records is None:
         unread.append("the kernel's log /dev/kmsg cannot be read, so Xids are unknown")
-        return 0.0, {}
+        return _Log()
     found: Dict[str, List[Xid]] = {}
     for at_s, line in records:
         xid = read_xid(line)
         if xid is not None:
             found.setdefault(xid.bus, []).append(Xid(xid.code, at_s, xid.text[:_TEXT_AT_MOST]))
-    return (records[0][0] if records else 0.0), {bus: _last_of(one) for bus, one in found.items()}
+    failures = {
+        device: tuple(DriverFailure(at_s, text[:_TEXT_AT_MOST]) for at_s, text in every[-_FAILURES_AT_MOST:])
+        for device, every in read_driver_failures(records).items()
+    }
+    xids = {bus: _last_of(one) for bus, one in found.items()}
+    return _Log(records[0][0] if records else 0.0, xids, failures)
 
 
 def _last_of(xids: List[Xid]) -> Tuple[Xid, ...]:

@@ -17,7 +17,9 @@ _UUID_OPTIONS = ("-uuid", "--uuid")
 _PATTERNS = tuple(
     re.compile(text, re.IGNORECASE) for one in LOG_PATTERNS for text in (one.pattern, one.ended_by) if text is not None
 )
-_KERNEL_WORDS = re.compile(r"NVRM|nvidia|vgpu|vfio|mdev|iommu|DMAR|AMD-Vi|SR-IOV", re.IGNORECASE)
+_KERNEL_WORDS = re.compile(
+    r"NVRM|nvidia|amdgpu|\b(?:gim|xe|i915)\b|vgpu|vfio|mdev|iommu|DMAR|AMD-Vi|SR-IOV", re.IGNORECASE
+)
 _QEMU_START = re.compile(r"^\d{4}-\d\d-\d\d \S+: starting up libvirt version: ")
 # Parameters of the kernel's command line whose values are safe to show.
 _PUBLIC_PARAMETERS = re.compile(

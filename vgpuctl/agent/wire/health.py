@@ -63,13 +63,22 @@ class Xid:
 
 
 @dataclass(frozen=True)
+class DriverFailure:
+    """What a driver said when it gave the card up, without an Xid. at_s: seconds since the boot."""
+
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True)
 class GpuHealth:
     """The health of one GPU.
 
     kernel_ids: vendor and device id as the kernel read them when it found the card; config_ids: as the config space
     has them now. volatile: memory errors since the driver was loaded; aggregate: in the card's life. nvml_state: NVML's
     `lost` or `reset-required`. xids: of this boot, oldest first, as far back as the log goes: the last ones, and of
-    each code the last one.
+    each code the last one. driver_failures: the last ones of this boot,
+    oldest first, also where the driver has the card again.
     """
 
     address: str
@@ -87,6 +96,7 @@ class GpuHealth:
     nvml_state: Optional[str] = None
     xids: Tuple[Xid, ...] = ()
     unread: Tuple[str, ...] = ()
+    driver_failures: Tuple[DriverFailure, ...] = ()
 
 
 @dataclass(frozen=True)

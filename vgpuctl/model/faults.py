@@ -111,6 +111,10 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
     ),
     HealthCode.MEMORY_TEST_FAILED: Fault("The operator's memory test ended with an error, or not in time.", _REPLACE),
     HealthCode.UNREAD: Fault("A value could not be read.", "see why it cannot be read: `vgpuctl check-hosts`"),
+    HealthCode.ROM_UNREAD: Fault(
+        "The ROM of a whole card that a VM had could not be read, so a flashed VBIOS would not be seen.",
+        "compare the card's VBIOS with the vendor's",
+    ),
     HealthCode.XID_RESTART_APP: Fault(
         "A program in the guest failed.", "none for the card: a program in the guest failed"
     ),

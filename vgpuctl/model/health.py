@@ -29,6 +29,7 @@ class HealthCode(StrEnum):
     PAGES_RETIRED = "pages-retired"
     MEMORY_TEST_FAILED = "memory-test-failed"
     UNREAD = "health-unread"
+    ROM_UNREAD = "rom-unread"
 
     XID_RESTART_APP = "xid-restart-app"
     XID_IGNORE = "xid-ignore"

@@ -125,6 +125,7 @@ def _with_last_known(gpu: GpuHealth, before: GpuHealth | None) -> GpuHealth:
         gpu,
         uuid=gpu.uuid or before.uuid,
         vbios=gpu.vbios or before.vbios,
+        volatile=gpu.volatile or before.volatile,
         aggregate=gpu.aggregate or before.aggregate,
         retired=gpu.retired or before.retired,
     )
@@ -181,6 +182,14 @@ def _growth(gpu: GpuHealth, before: GpuHealth | None, *, same_boot: bool) -> Ite
         yield finding(HealthCode.DRIVER_FAILED, gpu.address, f"{times}{failures[-1]}")
     seen_until = max((one.at_s for one in earlier.xids), default=-1.0) if earlier is not None else -1.0
     yield from _new_xids(gpu, [xid for xid in gpu.xids if xid.at_s > seen_until])
+
+
+def looks_where(gpu: GpuHealth, reason: str) -> bool:
+    """True if a reading looked at what could not be read before, as the reason of a quarantine says it.
+
+    NVML is not asked about a card that its driver does not have, so such a reading says nothing of what NVML tells.
+    """
+    return _is_served(gpu) or "NVML" not in reason
 
 
 def _is_served(gpu: GpuHealth) -> bool:

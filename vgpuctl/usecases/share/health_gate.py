@@ -224,7 +224,7 @@ def _with_rom(host: HostSession, one: Freed) -> Freed:
     try:
         [change] = host.agent.apply([HashRom(share.function)])
     except AgentProblem as problem:
-        return replace(one, found=(*one.found, finding(HealthCode.UNREAD, share.gpu, problem.message)))
+        return replace(one, found=(*one.found, finding(HealthCode.ROM_UNREAD, share.gpu, problem.message)))
     return replace(one, rom=change.after)
 
 

@@ -11,9 +11,17 @@ from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.errors import InventoryError
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthFinding, HealthPolicy
-from vgpuctl.model.restriction import RestrictionKind
-from vgpuctl.sharing.health import gpu_of, news, tells_not_yet, with_last_known, with_what_is_told
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthFinding, HealthPolicy
+from vgpuctl.model.restriction import RestrictionKind, restrictions_on
+from vgpuctl.sharing.health import (
+    findings_of,
+    gpu_of,
+    looks_where,
+    news,
+    tells_not_yet,
+    with_last_known,
+    with_what_is_told,
+)
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
@@ -54,7 +62,8 @@ def note_health(session: Session, host: str, now: HostHealth, policy: HealthPoli
     Each new finding is an event `gpu-health` whose evidence names the VMs on the card; one that the policy does not
     tolerate puts the GPU into quarantine, with an event `gpu-quarantined`. The same reading again changes nothing, and
     so does one that is older than the store's: two runs read the host, and the later one was faster. A value that a
-    host which is just starting cannot tell becomes a finding when it is still missing later.
+    host which is just starting cannot tell becomes a finding when it is still missing later. A quarantine for nothing
+    but a value that could not be read ends, with an event `gpu-released`, when the value is read and is good.
     """
     before = last_health(session, host)
     if before is not None and before.boot_id == now.boot_id and now.read_at_s < before.read_at_s:
@@ -64,8 +73,29 @@ def note_health(session: Session, host: str, now: HostHealth, policy: HealthPoli
     for one in found:
         gpu = gpu_of(now, one.device)
         note_finding(session, host, one, policy, uuid=None if gpu is None else gpu.uuid)
+    _end_unread(session, host, now, policy)
     keep_health(session, host, with_last_known(with_what_is_told(now) if untold else now, before))
     return found
+
+
+def _end_unread(session: Session, host: str, now: HostHealth, policy: HealthPolicy) -> None:
+    """End the quarantines for what could not be read of GPUs that this reading shows in good health."""
+    kind = RestrictionKind.QUARANTINE
+    unread = [one for one in session.restrictions() if (one.kind, one.finding) == (kind, str(HealthCode.UNREAD))]
+    for gpu in now.gpus if unread else ():
+        if any(policy.forbids(one) or one.code is HealthCode.UNREAD for one in findings_of(now, gpu.address, now)):
+            continue
+        for one in restrictions_on(unread, host, gpu.address, gpu.uuid):
+            if not looks_where(gpu, one.reason):
+                continue
+            session.lift_restriction(one.host, one.device, kind)
+            session.add_event(
+                EventKind.GPU_RELEASED,
+                one.subject,
+                "it can be read again, and is healthy",
+                host=one.host,
+                before={str(kind): one.reason, "finding": one.finding, "set_by": one.set_by},
+            )
 
 
 def last_health(session: Session, host: str) -> HostHealth | None:
@@ -111,8 +141,15 @@ def note_rom(session: Session, host: str, card: str, sha256: str) -> bool:
 
 
 def quarantine_device(session: Session, host: str, found: HealthFinding, uuid: str | None) -> bool:
-    """Put a GPU or VF into quarantine for a finding. Returns False when it is in quarantine already."""
+    """Put a GPU or VF into quarantine for a finding. Returns False when it is in quarantine already.
+
+    A quarantine for a value that could not be read gives its place to any other finding, which does not end by itself.
+    """
     kind = RestrictionKind.QUARANTINE
+    if found.code is not HealthCode.UNREAD:
+        every = [one for one in session.restrictions() if (one.kind, one.finding) == (kind, str(HealthCode.UNREAD))]
+        for one in restrictions_on(every, host, found.device, uuid):
+            session.lift_restriction(one.host, one.device, kind)
     if not session.restrict(host, found.device, kind, found.text, finding=str(found.code), gpu_uuid=uuid):
         return False
     session.add_event(

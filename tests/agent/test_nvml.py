@@ -88,7 +88,7 @@ def test_nvlinks_and_the_fabric_are_read_by_peer(library: Path, tmp_path: Path) 
         "NvLinks(numbers=(2,), is_active=True, peer='0000:c1:00.0', peer_kind='gpu', version=3), "
         "NvLinks(numbers=(3,), is_active=False, peer=None, peer_kind=None, version=3)), "
         "fabric=FabricFacts(state='completed', cluster_uuid='abababab-abab-abab-abab-abababababab', clique=7, "
-        "faults=('degraded bandwidth',)), module=5)"
+        "faults=('degraded bandwidth',), status=0), module=5)"
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.machine import BASE, build
+from tests.agent.measured import play
 from tests.agent.simulated import PF, Machine
 from vgpuctl.agent.dispatch import read_facts
 from vgpuctl.agent.facts import topology
@@ -92,3 +93,37 @@ def test_a_link_is_down_while_its_peer_is_off_the_bus_and_gone_for_a_card_withou
 def test_words_that_no_card_takes_are_refused(mix: str) -> None:
     with pytest.raises(UsageError):
         parse_mix(mix)
+
+
+CONFIG = "usr/share/nvidia/nvswitch/fabricmanager.cfg"
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "mode", "problem"),
+    [
+        (3, 0, None, None),
+        (3, 999, None, "completed with NVML's status 999"),
+        (3, 3, 2, "completed with NVML's status 3"),
+        (2, 0, None, "in-progress"),
+        (2, 0, 0, "in-progress"),
+        (2, 0, 1, None),
+        (2, 0, 2, None),
+        # What the status says is only of a set-up that has ended.
+        (2, 27, 2, None),
+        (1, 0, 2, "not-started"),
+        (1, 0, 0, "not-started"),
+    ],
+)
+def test_a_gpu_whose_fabric_is_not_set_up_takes_no_vm(
+    tmp_path: Path, state: int, status: int, mode: int | None, problem: str | None
+) -> None:
+    simulated = Machine(tmp_path, "h100-sxm5*2")
+    pf = PF
+    play(simulated, f"gpu:{pf} fabric_state 0 0:{state}", f"gpu:{pf} fabric_status 0 0:{status}")
+    if mode is not None:
+        path = simulated.files.root / CONFIG
+        path.parent.mkdir(parents=True)
+        path.write_text(f"# FABRIC_MODE=9\nFABRIC_MODE={mode}\n")
+    gpu, other = read_facts(simulated.host).gpus
+    assert gpu.unread == () and other.problems == ()
+    assert gpu.problems == (() if problem is None else (f"{pf}: its NVSwitch fabric is not set up: {problem}",))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Diagnostics beside the facts: log lines, Secure Boot, units, ECC, the NVSwitch fabric (reference 9)."""
+"""Diagnostics beside the facts: log lines, Secure Boot, units, ECC (reference 9)."""
 
 import json
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from vgpuctl.agent import kernel_lines
-from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
+from vgpuctl.agent.facts import fabric, guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
 from vgpuctl.agent.wire.diagnostics import (
@@ -35,7 +35,6 @@ _UNITS = (
 )
 _TIMEOUT_S = 20.0
 _LINES_PER_CHECK = 5
-_FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 _FIRMWARE = "/sys/firmware/efi"
 _PROXMOX = ("/etc/pve", "/usr/bin/pveversion")
 _AUDIT_LOG = "/var/log/audit/audit.log"
@@ -44,9 +43,6 @@ _BOOTED = re.compile(r"^btime (\d{1,18})$", re.MULTILINE)
 # Five bytes: the variable's attributes and its value. UEFI 2.10, section 3.3; global variables.
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d{1,18}) bits physical", re.MULTILINE)
-_FABRIC_MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d{1,18})", re.MULTILINE)
-# nvml.h, NVML_GPU_FABRIC_STATE_*
-_FABRIC_STATES = {1: "not-started", 2: "in-progress", 3: "completed"}
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,6 @@ def read(host: Host) -> HostDiagnostics:
     kernel = host.read("/proc/sys/kernel/osrelease").strip()
     lines = find_lines(KERNEL, host.whole_kernel_log()) + find_lines(AUDIT, _audit_lines(host))
     lines += _manager_lines(host, unread) + _qemu_lines(host, unread)
-    mode = _FABRIC_MODE.search(host.read_optional(_FABRIC_CONFIG) or "")
     bits = _ADDRESS_SIZES.search(host.read_optional("/proc/cpuinfo") or "")
     return HostDiagnostics(
         gpus=tuple(_read_gpu(host, address, told.get(address, {})) for address in addresses),
@@ -88,7 +83,7 @@ def read(host: Host) -> HostDiagnostics:
         units=_read_units(host, unread),
         nvidia_module=_has_module(host, kernel),
         secure_boot=_read_secure_boot(host),
-        fabric_mode=int(mode[1]) if mode else None,
+        fabric_mode=fabric.read_mode(host),
         address_bits=int(bits[1]) if bits else None,
         unread=tuple(unread),
         ovn=_read_ovn(host, unread),
@@ -156,7 +151,6 @@ def _read_gpu(host: Host, address: str, told: Dict[str, Any]) -> GpuDiagnostics:
         unbind_lock=host.exists(f"{nvidia.PROC}/gpus/{address}/unbindLock") if has_driver else None,
         ecc_current=told.get("ecc_current"),
         ecc_pending=told.get("ecc_pending"),
-        fabric=told.get("fabric"),
     )
 
 
@@ -185,7 +179,7 @@ def _ask_gpus(library: Any) -> Dict[str, Dict[str, Any]]:
             # The facts name a GPU that does not answer; it must not hide the diagnostics of the others.
             continue
         name = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
-        found[normalise_bus_id(name)] = {**_ask_ecc(library, device), **_ask_fabric(library, device)}
+        found[normalise_bus_id(name)] = _ask_ecc(library, device)
     return found
 
 
@@ -195,17 +189,6 @@ def _ask_ecc(library: Any, device: Any) -> Dict[str, Any]:
     except (library.NVMLError, AttributeError):
         return {}
     return {"ecc_current": bool(current), "ecc_pending": bool(pending)}
-
-
-def _ask_fabric(library: Any, device: Any) -> Dict[str, Any]:
-    import ctypes
-
-    try:
-        info = library.c_nvmlGpuFabricInfo_t()
-        library.nvmlDeviceGetGpuFabricInfo(device, ctypes.byref(info))
-    except (library.NVMLError, AttributeError, TypeError):
-        return {}
-    return {"fabric": _FABRIC_STATES.get(int(info.state))}
 
 
 def _read_units(host: Host, unread: List[str]) -> Tuple[UnitDiagnostics, ...]:

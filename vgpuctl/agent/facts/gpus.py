@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Seque
 
 from vgpuctl.agent.facts import (
     display,
+    fabric,
     iommu,
     mdev,
     mig,
@@ -341,6 +342,9 @@ class _GpuReader:
                 f"{address}: MIG mode is {_mode(nvml.mig.current)} and becomes {_mode(nvml.mig.pending)} "
                 "at the next reset"
             )
+        problem = self._part(lambda: fabric.find_problem(host, nvml.topology.fabric if nvml else None), None)
+        if problem is not None:
+            self._problems.append(f"{address}: {problem}")
         if nvml is None and self._shared.nvml is not None and self._function.driver == nvidia.DRIVER:
             self._note_unread(f"{address} is on the driver nvidia, but NVML does not show it")
         if self._shared.nodes.unreadable:

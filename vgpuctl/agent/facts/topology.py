@@ -107,16 +107,22 @@ def _read_fabric(nvml: Nvml, device: Any) -> Optional[FabricFacts]:
     library = nvml.library
     info = library.c_nvmlGpuFabricInfo_v2_t()
     if nvml.optional(library.nvmlDeviceGetGpuFabricInfoV, device, ctypes.byref(info)) is None:
-        return None
-    state = _STATES.get(int(info.state))
+        # Drivers before R545 have no health mask.
+        info = library.c_nvmlGpuFabricInfo_t()
+        if nvml.optional(library.nvmlDeviceGetGpuFabricInfo, device, ctypes.byref(info)) is None:
+            return None
+    # One byte in the header, where pynvml has a word.
+    state = _STATES.get(int(info.state) & 0xFF)
     if state is None:
         return None
-    is_set_up = state == "completed" and not info.status
+    status = int(info.status) if state == "completed" else 0
+    is_set_up = state == "completed" and status == 0
     return FabricFacts(
         state,
         str(uuid.UUID(bytes=bytes(info.clusterUuid))) if is_set_up else None,
         int(info.cliqueId) if is_set_up else None,
-        _faults(int(info.healthMask)),
+        _faults(int(getattr(info, "healthMask", 0))),
+        status,
     )
 
 

@@ -146,7 +146,7 @@ class GpuDiagnostics:
     """Diagnostics of one GPU. None: the host or the driver does not say.
 
     strangers: endpoints in its IOMMU group that are not of the card. unbind_lock: whether the driver has the file that
-    only its vGPU edition has. fabric: `completed`, `in-progress`, `not-started`, or None without NVSwitch.
+    only its vGPU edition has.
     """
 
     address: str
@@ -154,7 +154,6 @@ class GpuDiagnostics:
     unbind_lock: Optional[bool] = None
     ecc_current: Optional[bool] = None
     ecc_pending: Optional[bool] = None
-    fabric: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -202,13 +202,26 @@ class FabricFacts:
     """The NVSwitch fabric as one GPU sees it. state: `not-started`, `in-progress` or `completed`.
 
     GPUs of one cluster and clique reach each other; both are None before Fabric Manager has set the fabric up.
-    faults: what the driver's health mask calls bad.
+    faults: what the driver's health mask calls bad. status: NVML's code for how a completed set-up ended, 0 for well.
     """
 
     state: str
     cluster_uuid: Optional[str] = None
     clique: Optional[int] = None
     faults: Tuple[str, ...] = ()
+    status: int = 0
+
+    def is_up(self) -> bool:
+        """True if the set-up has ended well."""
+        return self.state == "completed" and self.status == 0
+
+    def is_between_partitions(self, mode: Optional[int]) -> bool:
+        """True if the set-up waits until a partition with the GPU is active, as it does in FABRIC_MODE 1 and 2."""
+        return self.state == "in-progress" and mode in (1, 2)
+
+    def describe(self) -> str:
+        """Tell the state, and how a set-up failed."""
+        return self.state if self.status == 0 else f"{self.state} with NVML's status {self.status}"
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def _print_place(place: GpuTopology) -> None:
         fabric = place.fabric
         where = "" if fabric.cluster_uuid is None else f", cluster {fabric.cluster_uuid}, clique {fabric.clique}"
         faults = "".join(f", {fault}" for fault in fabric.faults)
-        print_line(f"  fabric        {fabric.state}{where}{faults}")
+        print_line(f"  fabric        {fabric.describe()}{where}{faults}")
 
 
 def _links(links: NvLinks) -> str:

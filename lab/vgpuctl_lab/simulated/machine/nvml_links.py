@@ -46,9 +46,15 @@ class LinkFunctions(Session):
         return self.had(self.card(device).links.module or None)
 
     def device_get_gpu_fabric_info(self, device: DeviceHandle, info: Any) -> int:
-        """nvmlDeviceGetGpuFabricInfo: from Hopper on. A host of its own has the cluster of all zeros."""
-        self.had(self.card(device).links.has_fabric or None)
-        info._obj.state = _COMPLETED
+        """nvmlDeviceGetGpuFabricInfo: from Hopper on. A host of its own has the cluster of all zeros.
+
+        A scenario plays NVML's numbers of the state and of how the set-up ended.
+        """
+        card = self.card(device)
+        self.had(card.links.has_fabric or None)
+        state, status = (self.sensors().of_gpu(card, f"fabric_{part}") for part in ("state", "status"))
+        info._obj.state = _COMPLETED if state is None else int(state)
+        info._obj.status = int(status or 0)
         return 0
 
     def device_get_gpu_fabric_info_v(self, device: DeviceHandle, info: Any) -> int:

@@ -18,7 +18,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS, GpuDiagnostics, HostDiagnostics, LogLine, UnitDiagnostics
-from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts, ServiceFacts
+from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, Holder, MigFacts, ServiceFacts
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import (
     GpuLayout,
@@ -73,6 +73,10 @@ def h100(**changes: Any) -> Gpu:
     )
 
 
+def behind_switch(state: str, **more: Any) -> Gpu:
+    return h100(topology=GpuTopology(fabric=FabricFacts(state, **more)))
+
+
 def broken_lease() -> Any:
     held = Share(GPU, Sharing.VF_PROFILE, "A40-8Q", VF, type_id="559")
     return replace(lease("gpu1", held, state=LeaseState.BROKEN), problem="EIO")
@@ -115,8 +119,8 @@ CASES: list[tuple[str, Callable[[], Examined], str]] = [
     ("size-conflict", lambda: seen(a40_with("A40-4Q"), VgpuLayout(types=("A40-8Q",))), "mixed-size"),
     ("stale-vgpu", lambda: seen(a40_with("A40-8Q")), "current_vgpu_type"),
     ("mixed-size-lost", lambda: seen(a40(heterogeneous=False), VgpuLayout(size_mode=SizeMode.MIXED)), "apply-hosts"),
-    ("fabric", lambda: seen(h100(), diagnostics={"fabric": "in-progress"}), "802"),
-    ("fabric", lambda: seen(h100(), diagnostics={"fabric": "completed"}, fabric_mode=0), "FABRIC_MODE=2"),
+    ("fabric", lambda: seen(behind_switch("in-progress")), "802"),
+    ("fabric", lambda: seen(behind_switch("completed"), fabric_mode=0), "FABRIC_MODE=2"),
     ("memory-map", lambda: seen(whole_large(), PassthroughLayout(), address_bits=39), "X-PciMmio64Mb"),
     (
         "group-not-isolated",
@@ -263,6 +267,30 @@ def test_no_finding_is_worse_than_its_check_and_one_is_as_bad() -> None:
     assert {check.id: check.worst for check in CHECKS if check.row} == {
         check: severity for check, severity in worst.items() if check in {one.id for one in CHECKS if one.row}
     }
+
+
+@pytest.mark.parametrize(
+    ("gpu", "mode", "severity", "words"),
+    [
+        (behind_switch("completed"), 2, None, ""),
+        (behind_switch("completed", status=999), 2, Severity.ERROR, "status 999"),
+        (behind_switch("completed", status=3), 0, Severity.ERROR, "status 3"),
+        (behind_switch("in-progress"), 0, Severity.ERROR, "wait for `completed`"),
+        (behind_switch("in-progress"), None, Severity.ERROR, "wait for `completed`"),
+        # Without a partition it stays so: to wait is no remedy.
+        (behind_switch("in-progress"), 1, Severity.NOTE, "fmpm -a"),
+        (behind_switch("in-progress"), 2, Severity.WARNING, "fmpm -a"),
+        (behind_switch("not-started"), 2, Severity.ERROR, "start nvidia-fabricmanager"),
+        (behind_switch("not-started"), 1, Severity.ERROR, "start nvidia-fabricmanager"),
+        (behind_switch("completed", faults=("unhealthy route",)), 2, Severity.WARNING, "unhealthy route"),
+    ],
+)
+def test_the_fabric_is_told_as_it_is_in_each_mode(gpu: Gpu, mode: int | None, severity: Severity, words: str) -> None:
+    layout = PassthroughLayout() if mode != 2 else VGPU
+    found = [one for one in examine(seen(gpu, layout, fabric_mode=mode)) if one.check == "fabric"]
+    found = [one for one in found if one.subject == gpu.address]
+    assert [one.severity for one in found] == ([] if severity is None else [severity])
+    assert all(words in f"{one.read}; {one.fix}" for one in found)
 
 
 def with_vfs(driver: str | None, *, offers_types: bool | None = None, count: int = 32) -> Gpu:

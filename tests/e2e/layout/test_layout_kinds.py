@@ -179,3 +179,20 @@ def parts(state: State) -> list[tuple[int, list[int]]]:
 
 def journal(layouts: LayoutFleet, name: str) -> str:
     return (layouts.machine(name).root / "var/log/journal.txt").read_text()
+
+
+def test_two_hosts_with_one_name_in_ovn_are_both_told_with_both_places(layouts: LayoutFleet) -> None:
+    """Also where only one of them is asked for, and apply-hosts gives neither the name."""
+    network = {**LAYOUTS["sim_004"]["network"], "chassis": "node"}
+    try:
+        layouts.declare(sim_004={**LAYOUTS["sim_004"], "network": network}, sim_002={"network": network})
+        for command in ("plan-hosts", "check-hosts"):
+            done = layouts.operator.run(command, "--limit", "sim-004", "--json")
+            assert done.code == int(command == "check-hosts")
+            assert "the name in OVN node is also that of sim-002 (" in done.out
+            assert "host_vars/sim-002.yml:" in done.out and "host_vars/sim-004.yml:" in done.out
+        refused = run(layouts, "apply-hosts", "--limit", "sim-002", "--no-boot")["sim-002"]
+        assert "sim-004" in refused["error"]["message"] + json.dumps(refused["error"]) + json.dumps(refused["lines"])
+        assert not [line for line in refused["lines"] if line["outcome"] == "changed"]
+    finally:
+        layouts.declare(**LAYOUTS)

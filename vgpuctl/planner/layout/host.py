@@ -13,10 +13,10 @@ from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, 
 VGPU_MANAGER = "nvidia-vgpu-mgr.service"
 
 
-def plan_around(layout: HostLayout, facts: HostFacts) -> HostPlan:
-    """Differences and steps that belong to no GPU, without services."""
+def plan_around(layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutObstacle] = ()) -> HostPlan:
+    """Differences and steps that belong to no GPU, without services. doubles: as for plan_network."""
     around = (_kernel_arguments(layout, facts), _hugepages(layout, facts), _uplinks(layout, facts))
-    parts = (*around, plan_network(layout, facts))
+    parts = (*around, plan_network(layout, facts, doubles))
     return HostPlan(
         steps=tuple(step for part in parts for step in part.steps),
         differences=tuple(difference for part in parts for difference in part.differences),

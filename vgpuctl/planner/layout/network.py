@@ -3,6 +3,7 @@
 
 import hashlib
 import ipaddress
+from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, OvnFacts
@@ -42,13 +43,17 @@ def tunnel_address(network: NetworkLayout, facts: OvnFacts) -> str | None:
     return str(inside[0]) if inside else None
 
 
-def plan_network(layout: HostLayout, facts: HostFacts) -> HostPlan:
-    """Differences and steps; what is not installed or not addressed is an obstacle."""
+def plan_network(layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutObstacle] = ()) -> HostPlan:
+    """Differences and steps; what is not installed or not addressed is an obstacle.
+
+    doubles: values of the host that another host of the fleet has too; then it gets no steps here either.
+    """
     network = layout.network
     if network is None:
         return HostPlan()
     found = facts.ovn or OvnFacts(missing=("ovs-vsctl", "ovn-controller"))
-    obstacles = [LayoutObstacle(None, *words, layout.origin) for words in _obstacles(layout, network, found, facts)]
+    own = [LayoutObstacle(None, *words, layout.origin) for words in _obstacles(layout, network, found, facts)]
+    obstacles = [*own, *doubles]
     if obstacles:
         return HostPlan(obstacles=tuple(obstacles))
     steps: list[PlannedStep] = []

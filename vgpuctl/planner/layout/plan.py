@@ -33,17 +33,19 @@ def plan_host(
     leases: Sequence[Lease] = (),
     made: Collection[str] = (),
     promised: Collection[str] = (),
+    doubles: Sequence[LayoutObstacle] = (),
 ) -> HostPlan:
     """Plan the way from the host as read to its declared layout. Equal input, equal plan.
 
     leases: those of this host, so that what a step disturbs can be named. made: mdev UUIDs and VF addresses of shares
     that a layout made before; of these, and of no other vGPU, idle ones are deleted where they are too many or in
     the way. promised: functions whose vGPUs a boot took, and which no share of the layout gets.
+    doubles: values of the host that another host of the fleet has too.
     A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
     A GPU that no entry matches is left alone; a GPU with an obstacle gets no steps, while the other GPUs do. Steps are
     ordered by phase, then by GPU. Where `later` is not empty, read the host and plan again after the steps.
     """
-    around = plan_around(layout, facts)
+    around = plan_around(layout, facts, doubles)
     hidden = _hidden_by_vms(facts, layout, leases)
     found = [
         _plan_gpu(gpu, layout, leases, made, promised, facts.hostname)

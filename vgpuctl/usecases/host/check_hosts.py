@@ -13,7 +13,9 @@ from vgpuctl.model.libvirt_units import BOTH
 from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severity, TunnelState, examine, health_states
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 from vgpuctl.planner.layout import Difference, HostPlan, plan_host
+from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
+from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.gpu_health import policy_of, read_health
 from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
 from vgpuctl.usecases.support.layout_records import shares_made
@@ -53,10 +55,11 @@ def check_hosts(
     services.open_store()
     chassis = [name for name, layout in layouts.items() if layout is not None and layout.network is not None]
     tunnels = check_tunnels(services, chassis) if chassis else {}
+    fleet = read_fleet_values(services)
 
     def work(name: str) -> CheckedHost:
         states = tunnels.get(name, ())
-        return _check(services, name, layouts, states, after_reboot=after_reboot, take_snapshot=take_snapshot)
+        return _check(services, name, layouts, fleet, states, after_reboot=after_reboot, take_snapshot=take_snapshot)
 
     return services.on_hosts(list(layouts), work)
 
@@ -65,6 +68,7 @@ def _check(
     services: Services,
     name: str,
     layouts: Mapping[str, HostLayout | None],
+    fleet: FleetValues,
     tunnels: Sequence[TunnelState],
     *,
     after_reboot: bool,
@@ -78,7 +82,10 @@ def _check(
     if take_snapshot:
         save_snapshot(services, name, now)
     services.forget_host(name)
-    plan = plan_host(layout, seen.facts, seen.leases, seen.made) if layout is not None else None
+    plan = None
+    if layout is not None:
+        doubles = fleet.obstacles_of(name, layout, seen.facts)
+        plan = plan_host(layout, seen.facts, seen.leases, seen.made, doubles=doubles)
     return CheckedHost(name, plan, findings, since)
 
 

@@ -10,6 +10,7 @@ from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
 from vgpuctl.usecases.layout.rollout import FailureBudget, batches
 from vgpuctl.usecases.support import interruptions
 from vgpuctl.usecases.support.at_work import AtWork
+from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.services import Services
 
 
@@ -35,6 +36,7 @@ def apply_hosts(
         with lock:
             tell(line)
 
+    fleet = read_fleet_values(services)
     at_work = AtWork("host", "to end the step at work")
 
     def work(name: str) -> AppliedHost:
@@ -46,7 +48,7 @@ def apply_hosts(
     def run(name: str) -> AppliedHost:
         done: AppliedHost | None = None
         try:
-            done = LayoutRun(services, name, layouts[name], options, tell_one, at_work.stop).take()
+            done = LayoutRun(services, name, layouts[name], options, tell_one, at_work.stop, fleet).take()
         finally:
             services.forget_host(name)
             if done is None or done.error is not None:

@@ -30,6 +30,7 @@ from vgpuctl.planner.layout import (
     select_steps,
     shares_of,
 )
+from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.host.check_hosts import note_state
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
@@ -75,7 +76,10 @@ class RunOptions:
 
 
 class LayoutRun:
-    """Brings one host into its layout. `take` is called once. stop: set when no further step is to be begun."""
+    """Brings one host into its layout. `take` is called once. stop: set when no further step is to be begun.
+
+    fleet: the values of all hosts of the inventory that must be unique.
+    """
 
     def __init__(
         self,
@@ -85,9 +89,11 @@ class LayoutRun:
         options: RunOptions,
         tell: Callable[[Line], None],
         stop: threading.Event,
+        fleet: FleetValues,
     ) -> None:
         self._services = services
         self._stop = stop
+        self._fleet = fleet
         self._host = host
         self._layout = layout
         self._options = options
@@ -170,7 +176,7 @@ class LayoutRun:
         self._install_textfile()
 
     def _read(self) -> PlannedHost:
-        return read_and_plan(self._services, self._host, self._layout, after_boot=self._options.after_boot)
+        return read_and_plan(self._services, self._host, self._layout, self._fleet, after_boot=self._options.after_boot)
 
     def _select(self, plan: HostPlan) -> Selection:
         return select_steps(plan, may_disrupt=self._options.disrupt, may_reset=self._options.reset)
@@ -236,6 +242,8 @@ class LayoutRun:
         network, authority = self._layout.network, self._services.authority
         if network is None or not network.uses_tls or authority is None:
             return
+        if self._fleet.obstacles_of(self._host, self._layout, None):
+            return  # Another host has the name; the plan says so, and neither gets a certificate for it.
         if network.chassis == OWN_NAME:
             raise UsageError(
                 f"{self._host} cannot be OVN's chassis {OWN_NAME}: operators have that name in their certificate",

@@ -9,6 +9,8 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import HostPlan, leases_in_the_way, plan_host
+from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
@@ -26,9 +28,10 @@ class PlannedHost:
 
 def plan_hosts(services: Services, layouts: Mapping[str, HostLayout]) -> list[HostResult[PlannedHost]]:
     """Read every host of `layouts` and plan it, in their order; nothing is written."""
+    fleet = read_fleet_values(services)
 
     def work(name: str) -> PlannedHost:
-        return read_and_plan(services, name, layouts[name])
+        return read_and_plan(services, name, layouts[name], fleet)
 
     return services.on_hosts(list(layouts), work)
 
@@ -50,9 +53,12 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
     return layouts
 
 
-def read_and_plan(services: Services, name: str, layout: HostLayout, *, after_boot: bool = False) -> PlannedHost:
+def read_and_plan(
+    services: Services, name: str, layout: HostLayout, fleet: FleetValues, *, after_boot: bool = False
+) -> PlannedHost:
     """Read one host now and plan it. Shares that a boot took are not in the way of the layout.
 
+    fleet: the values of all hosts that must be unique.
     after_boot: it was just booted, so that the boot took also what is promised and not noted as made.
     """
     facts = read_facts(services, name)
@@ -60,5 +66,6 @@ def read_and_plan(services: Services, name: str, layout: HostLayout, *, after_bo
         leases = session.leases(host=name)
     in_the_way = leases_in_the_way(layout, facts, leases, after_boot=after_boot)
     promised = {one.share.function for one in leases if one not in in_the_way}
-    plan = plan_host(layout, facts, in_the_way, shares_made(services, name, facts), promised)
+    doubles = fleet.obstacles_of(name, layout, facts)
+    plan = plan_host(layout, facts, in_the_way, shares_made(services, name, facts), promised, doubles)
     return PlannedHost(name, layout, facts, plan)

@@ -2,9 +2,11 @@
 """create-external-network: the network that tenants' gateways lead to."""
 
 import ipaddress
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 
-from vgpuctl.errors import UsageError
+from vgpuctl.errors import StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import parse_address
@@ -23,13 +25,43 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
     network = _checked(network)
     refuse_without_ovn(services, network)
     with services.store.transaction() as session:
-        before = next((one for one in session.external_networks() if one.name == network.name), None)
+        known = session.external_networks()
+        before = next((one for one in known if one.name == network.name), None)
+        refuse_shared_addresses(network, known)
         outcome = session.set_external_network(network)
         if outcome != "unchanged":
             kind = EventKind(f"external-network-{outcome}")
             was = None if before is None else values_of(before)
             session.add_event(kind, network.name, before=was, after=values_of(network))
     return outcome
+
+
+def refuse_shared_addresses(network: ExternalNetwork, known: Iterable[ExternalNetwork]) -> None:
+    """Refuse a pool that holds addresses of another external network of the same wire. Raises StateError.
+
+    Two networks may have one gateway and one CIDR: then each has its own part of the addresses.
+    """
+    low, high = _range(network)
+    for other in known:
+        is_same_wire = (other.physical_network, other.vlan) == (network.physical_network, network.vlan)
+        if other.name == network.name or not is_same_wire:
+            continue
+        first, last = _range(other)
+        if first <= high and low <= last:
+            raise StateError(
+                f"the pool {network.first}-{network.last} has addresses of {other.name}'s, {other.first}-{other.last}",
+                hint="an address can be one tenant's alone: give each external network its own part",
+            )
+        for owner, address, lowest, highest in (
+            (other.name, other.gateway, low, high),
+            (network.name, network.gateway, first, last),
+        ):
+            if lowest <= int(ipaddress.IPv4Address(address)) <= highest:
+                raise StateError(f"{address}, the gateway of {owner}, is in the pool of another external network")
+
+
+def _range(network: ExternalNetwork) -> tuple[int, int]:
+    return int(ipaddress.IPv4Address(network.first)), int(ipaddress.IPv4Address(network.last))
 
 
 def values_of(network: ExternalNetwork) -> Values:
@@ -56,6 +88,9 @@ def _checked(network: ExternalNetwork) -> ExternalNetwork:
         raise UsageError(f"the pool {first}-{last} is empty or larger than {_LARGEST_POOL} addresses")
     if low <= int(ipaddress.IPv4Address(gateway)) <= high or low == int(subnet.network_address):
         raise UsageError(f"the pool {first}-{last} holds the gateway's or the network's own address")
+    twice = [name for name, count in Counter(network.chassis).items() if count > 1]
+    if twice:
+        raise UsageError(f"--chassis names {', '.join(twice)} twice; each gateway is one host's")
     management = tuple(str(_network(text, what="--management")) for text in network.management)
     return replace(network, cidr=str(subnet), gateway=gateway, first=first, last=last, management=management)
 

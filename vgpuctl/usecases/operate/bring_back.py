@@ -16,6 +16,7 @@ from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
 from vgpuctl.usecases.share.restore_shares import restore_shares
+from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.observation_record import Seen
 from vgpuctl.usecases.support.observations import read_record
 from vgpuctl.usecases.support.restarts import Attempt, read_restarts, save_restarts
@@ -95,7 +96,8 @@ def _restore(services: Services, host: str, vms: list[Vm], stop: threading.Event
         _tell(services, EventKind.LAYOUT_NOT_RESTORED, host, error, host=host)
     if declared is not None:
         options = RunOptions(boot=False, after_boot=True)
-        done = LayoutRun(services, host, declared, options, lambda _line: None, stop).take()
+        fleet = read_fleet_values(services)
+        done = LayoutRun(services, host, declared, options, lambda _line: None, stop, fleet).take()
         if isinstance(done.error, (HostUnreachable, ConcurrentChange, Interrupted)):
             raise done.error
         if done.error is not None:

@@ -12,6 +12,7 @@ from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.fleet_values import declared_values
 from vgpuctl.usecases.support.services import Services
 
 _SHARES = "layout-shares"
@@ -60,7 +61,8 @@ def layout_differences(services: Services, host: str, facts: HostFacts) -> tuple
         return None
     with services.store.reading() as session:
         leases = session.leases(host=host)
-    plan = plan_host(layout, facts, leases, shares_made(services, host, facts))
+    doubles = declared_values(services.inventory).obstacles_of(host, layout, None)
+    plan = plan_host(layout, facts, leases, shares_made(services, host, facts), doubles=doubles)
     return tuple(map(str, (*plan.differences, *plan.obstacles)))
 
 

@@ -369,6 +369,19 @@ _OF_SHARES = (
     ),
     AlertCase(
         "VgpuctlFramebufferRunsOut",
+        "a leak that has filled the framebuffer fires until there is room again",
+        {
+            series("vgpuctl_vgpu_framebuffer_exhaustion_seconds", SHARE, bound="expected"): "3600-60x60 0x120 stale",
+            series("vgpuctl_vgpu_framebuffer_exhaustion_seconds", SHARE, bound="earliest"): "0x180 stale",
+        },
+        (FaultId.FRAMEBUFFER_RUNS_OUT,),
+        {**SHARE, "bound": "expected"},
+        fires_at=(100, 180),
+        silent_at=(4, 200),
+        value="0s",
+    ),
+    AlertCase(
+        "VgpuctlFramebufferRunsOut",
         "a framebuffer that is full and stays so is the tenant's own business",
         {
             series("vgpuctl_vgpu_framebuffer_used_bytes", SHARE): f"{8000 * _MIB}x200",

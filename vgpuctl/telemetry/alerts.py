@@ -13,7 +13,7 @@ from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
 from vgpuctl.sharing.xids import CLASSES
 
 XID_WINDOW = "10m"
-"""An alert on an Xid ends this long after the last one."""
+"""An alert on an Xid ends this long after the last one; one that closes its GPU ends with the quarantine."""
 
 
 class AlertSeverity(StrEnum):
@@ -61,14 +61,23 @@ _VM = "{{ $labels.tenant }}/{{ $labels.vm }} on {{ $labels.host }}"
 def _new(series: str, window: str) -> str:
     """An expression for a counter that rose, or that was born: `increase` alone does not see the first value.
 
-    A series is born only if its GPU was read before the window: what an exporter finds at its first reading is old.
+    A series is born only if its GPU was read before it: what an exporter finds at its first reading is old. So the GPU
+    was there before the window, or has more samples in it, which also tells in Prometheus' first minutes.
     """
     family, _, _labels = series.partition("{")
+    fresh = f"{series} > 0 unless {family} offset {window}"
+    readings = f"sum by (host, gpu) (count_over_time(vgpuctl_gpu_info[{window}]))"
     return (
         f"increase({series}[{window}]) > 0\n"
-        f"or ({series} > 0 unless {family} offset {window}"
-        f" and on (host, gpu) vgpuctl_gpu_info offset {window})"
+        f"or ({fresh} and on (host, gpu) vgpuctl_gpu_info offset {window})\n"
+        f"or ({fresh} and count_over_time({series}[{window}]) < on (host, gpu) group_left () {readings})"
     )
+
+
+def _closing(series: str, code: HealthCode) -> str:
+    """An expression for a counter of what closes a GPU: it holds until the GPU is released, not only for a while."""
+    quarantine = f'vgpuctl_gpu_quarantine_timestamp_seconds{{finding="{code}",share=""}}'
+    return f"{_new(series, XID_WINDOW)}\nor ({series} > 0 and on (host, gpu) {quarantine} > 0)"
 
 
 _OF_MONITORING = (
@@ -182,7 +191,7 @@ def _xid_alerts() -> Iterator[Alert]:
             "gpus",
             f"VgpuctlGpu{_camel(code)}",
             _XID_SEVERITIES.get(code, _CRITICAL),
-            _new(series, XID_WINDOW),
+            _new(series, XID_WINDOW) if code in DEFAULT_HEALTH_POLICY.tolerate else _closing(series, code),
             f"Xid {{{{ $labels.xid }}}} of {_GPU}",
         )
 

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from vgpuctl.model.faults import FaultId
-from vgpuctl.model.health import HealthCode
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
 from vgpuctl.sharing.xids import CLASSES
 from vgpuctl.telemetry.alert_case import GPU, KNOWN, PULSE, AlertCase, series, state, steps
 from vgpuctl.telemetry.alerts import ALERTS
@@ -25,7 +25,42 @@ def _xid_cases() -> Iterator[AlertCase]:
             fires_at=(20, 29),
             silent_at=(19, 31, 60),
         )
+        quarantine = {**GPU, "share": "", "finding": str(code)}
+        if code not in DEFAULT_HEALTH_POLICY.tolerate:
+            yield AlertCase(
+                names[code],
+                f"Xid {min(numbers)} keeps its alert until the GPU is released, however long that takes",
+                {
+                    series("vgpuctl_gpu_xid_total", labels): steps(("_", 20), (1, 100)),
+                    series("vgpuctl_gpu_quarantine_timestamp_seconds", quarantine): steps(("_", 21), (600, 60))
+                    + " stale",
+                    **KNOWN,
+                },
+                (code,),
+                labels,
+                fires_at=(20, 31, 45, 80),
+                silent_at=(19, 82),
+            )
     labels = {**GPU, "xid": "79", "class": "restart-bm"}
+    yield AlertCase(
+        "VgpuctlGpuXidRestartBm",
+        "an Xid in Prometheus' first minutes fires at once",
+        {series("vgpuctl_gpu_xid_total", labels): steps(("_", 3), (1, 60)), **KNOWN},
+        (HealthCode.XID_RESTART_BM,),
+        labels,
+        fires_at=(3, 8, 12),
+        silent_at=(2, 14, 40),
+    )
+    yield AlertCase(
+        "VgpuctlGpuXidRestartBm",
+        "an old Xid of a card that is in quarantine for something else does not fire",
+        {
+            series("vgpuctl_gpu_xid_total", labels): steps((1, 60)),
+            series("vgpuctl_gpu_quarantine_timestamp_seconds", GPU, share="", finding="pages-retired"): "600x60",
+            **KNOWN,
+        },
+        silent_at=(0, 5, 20, 40),
+    )
     rising = series("vgpuctl_gpu_xid_total", labels)
     yield AlertCase(
         "VgpuctlGpuXidRestartBm",

@@ -69,8 +69,8 @@ PROBE_SUCCESS = OwnMetric(
 )
 FRAMEBUFFER_EXHAUSTION = OwnMetric(
     "vgpuctl_vgpu_framebuffer_exhaustion_seconds",
-    "Time until the framebuffer is full if it grows as in the last two hours; only for a day ahead. bound: expected,"
-    " or earliest and latest with 90 % between.",
+    "Time until the framebuffer is full if it grows as in the last two hours; only for a day ahead; 0 while it is full."
+    " bound: expected, or earliest and latest with 90 % between.",
     (*OBJECT_LABELS[VGPU], "bound"),
 )
 CONTENTION = OwnMetric(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Framebuffer that will be full soon: the trend of what a guest uses, with its interval."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from statistics import fmean
 
@@ -15,6 +15,9 @@ WINDOW_S = 2 * HOUR_S
 HORIZON_S = 24 * HOUR_S
 """A framebuffer that lasts longer than this at the present slope is not told."""
 
+FULL_RATIO = 0.95
+"""From here on a framebuffer that was going to be full is full: the driver keeps some for itself."""
+
 FEWEST_MINUTES = 6
 OLDEST_S = 5 * MINUTE_S
 LEAST_GROWTH = 0.02
@@ -23,9 +26,8 @@ LEAST_GROWTH = 0.02
 
 def predict_exhaustion(vgpu: MeasuredVgpu, now: float) -> tuple[Trend, LimitReached] | None:
     """The trend of the last two hours, and when the framebuffer is full; None if it is not going to be soon."""
-    size = vgpu.size_bytes
-    recent = [one for one in vgpu.of(FRAMEBUFFER) if now - WINDOW_S <= one.at <= now + MINUTE_S]
-    if size is None or len(recent) < FEWEST_MINUTES or now - recent[-1].at > OLDEST_S:
+    size, recent = vgpu.size_bytes, _recent(vgpu, now)
+    if size is None or len(recent) < FEWEST_MINUTES:
         return None
     found = trend([(one.at, one.mean) for one in recent])
     if found is None or found.slope * found.span_s < LEAST_GROWTH * size or not _grows_on(recent, found.slope):
@@ -34,6 +36,17 @@ def predict_exhaustion(vgpu: MeasuredVgpu, now: float) -> tuple[Trend, LimitReac
     if arrival is None or arrival.expected_s > HORIZON_S:
         return None
     return found, arrival
+
+
+def is_told(vgpu: MeasuredVgpu, now: float) -> bool:
+    """True if the use of the framebuffer is known now."""
+    return bool(_recent(vgpu, now))
+
+
+def _recent(vgpu: MeasuredVgpu, now: float) -> list[Point]:
+    """The points of the last two hours; none where the last one is too old to tell of now."""
+    found = [one for one in vgpu.of(FRAMEBUFFER) if now - WINDOW_S <= one.at <= now + MINUTE_S]
+    return found if found and now - found[-1].at <= OLDEST_S else []
 
 
 def _grows_on(recent: Sequence[Point], slope: float) -> bool:
@@ -51,12 +64,43 @@ def find(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
     if predicted is None:
         return None
     found, arrival = predicted
-    lease, size = vgpu.lease, vgpu.size_bytes or 0.0
+    size = vgpu.size_bytes or 0.0
     text = (
-        f"{vgpu.vm} uses {found.level / size:.0%} of the framebuffer of its {lease.share.profile}, and grows by"
+        f"{_uses(vgpu, found.level / size)}, and grows by"
         f" {found.slope * HOUR_S / 2**30:.1f} GiB an hour: full in {_words(arrival.expected_s)}"
         f" (90 % between {_words(arrival.earliest_s)} and {_words(arrival.latest_s)})"
     )
+    figures = {
+        "used_ratio": found.level / size,
+        "slope_bytes_per_second": found.slope,
+        "exhaustion_seconds": arrival.expected_s,
+        "earliest_exhaustion_seconds": arrival.earliest_s,
+        "latest_exhaustion_seconds": arrival.latest_s,
+        "measured_seconds": found.span_s,
+    }
+    return _fault(vgpu, text, figures)
+
+
+def find_full(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
+    """Name a VM whose framebuffer is full: what a prediction becomes when it comes true and the use grows no more.
+
+    Many programs take all framebuffer as they begin, so this alone, without a prediction before, is no fault.
+    """
+    size, recent = vgpu.size_bytes, _recent(vgpu, now)
+    if not size or not recent or recent[-1].mean < FULL_RATIO * size:
+        return None
+    ratio = recent[-1].mean / size
+    figures = {"used_ratio": ratio, "exhaustion_seconds": 0.0}
+    figures |= {"earliest_exhaustion_seconds": 0.0, "latest_exhaustion_seconds": 0.0}
+    return _fault(vgpu, f"{_uses(vgpu, ratio)}: it is full", figures)
+
+
+def _uses(vgpu: MeasuredVgpu, ratio: float) -> str:
+    return f"{vgpu.vm} uses {ratio:.0%} of the framebuffer of its {vgpu.lease.share.profile}"
+
+
+def _fault(vgpu: MeasuredVgpu, text: str, figures: Mapping[str, float]) -> MeasuredFault:
+    lease = vgpu.lease
     return MeasuredFault(
         FaultId.FRAMEBUFFER_RUNS_OUT,
         lease.host,
@@ -66,14 +110,7 @@ def find(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
         lease.share.vfio_device,
         lease.share.profile,
         text,
-        figures={
-            "used_ratio": found.level / size,
-            "slope_bytes_per_second": found.slope,
-            "exhaustion_seconds": arrival.expected_s,
-            "earliest_exhaustion_seconds": arrival.earliest_s,
-            "latest_exhaustion_seconds": arrival.latest_s,
-            "measured_seconds": found.span_s,
-        },
+        figures=figures,
     )
 
 

@@ -2,10 +2,10 @@
 """Findings of the process that keeps the history: an event when one begins or ends, and metrics while it lasts."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vgpuctl.model.event import EventFilter
+from vgpuctl.model.event import EventFilter, Value
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.lease import Lease
@@ -54,6 +54,8 @@ class FindingsWatch:
     """The findings, from look to look. A restart, or a second process, tells no finding a second time."""
 
     _open: dict[_Key, _Open] = field(default_factory=dict)
+    _flat: set[_Key] = field(default_factory=set)
+    """Framebuffers that are full and were never going to be: no finding."""
 
     def look(self, store: Store, past: Past, now: float, leases: Sequence[Lease]) -> list[MeasuredFault]:
         """Look once; write an event for each finding that begins or ends. Raises one of PAST_PROBLEMS, StoreError.
@@ -62,11 +64,17 @@ class FindingsWatch:
         """
         vgpus = tuple(read_vgpus(past, leases, now, _WINDOWS))
         found = find_all(MeasuredFleet(now=now, leases=tuple(leases), vgpus=vgpus))
+        full = [one for vgpu in vgpus if (one := framebuffer_runs_out.find_full(vgpu, now)) is not None]
+        found += self._now_full(store, full, found)
+        untold = {(vgpu.lease.host, vgpu.vm) for vgpu in vgpus if not framebuffer_runs_out.is_told(vgpu, now)}
         begun = [one for one in found if one.key not in self._open]
         self._open |= {one.key: _Open(one) for one in found}
         seen = {one.key for one in found}
         for key, kept in list(self._open.items()):
-            kept.missed = 0 if key in seen else kept.missed + 1
+            if key in seen:
+                kept.missed = 0
+            elif not _is_untold(kept.finding, untold):
+                kept.missed += 1
         over = [key for key, kept in self._open.items() if kept.missed >= _ENDS_AFTER]
         ended = [self._open.pop(key).finding for key in over]
         if (begun or ended) and store.read_only_reason is None:
@@ -76,6 +84,25 @@ class FindingsWatch:
                 for one in ended:
                     _tell(session, one, _OVER)
         return found
+
+    def _now_full(
+        self, store: Store, full: Sequence[MeasuredFault], found: Sequence[MeasuredFault]
+    ) -> list[MeasuredFault]:
+        """The full framebuffers that a finding told of, which is not over with what it foretold.
+
+        A process that begins asks the events for what was told before it.
+        """
+        seen = {one.key for one in found}
+        self._flat &= {one.key for one in full}
+        still: list[MeasuredFault] = []
+        for one in full:
+            if one.key in seen or one.key in self._flat:
+                continue
+            if one.key not in self._open and not _is_told(store, one):
+                self._flat.add(one.key)
+                continue
+            still.append(one)
+        return still
 
 
 def page_of(findings: Iterable[MeasuredFault]) -> Page:
@@ -94,11 +121,28 @@ def page_of(findings: Iterable[MeasuredFault]) -> Page:
     return Page([one for one in families if one.rows])
 
 
+def _is_untold(finding: MeasuredFault, untold: Collection[tuple[str, str]]) -> bool:
+    """True if a framebuffer's use is not known now, so nobody can say that the finding is over."""
+    is_framebuffer = finding.fault is FaultId.FRAMEBUFFER_RUNS_OUT
+    return is_framebuffer and (finding.host, printed_name(finding.tenant, finding.vm)) in untold
+
+
+def _is_told(store: Store, one: MeasuredFault) -> bool:
+    with store.reading() as session:
+        return _last_state(session, one) == _BEGUN
+
+
+def _last_state(session: Session, one: MeasuredFault) -> Value:
+    """What the last event about the same says; `over` where there is none."""
+    kind, subject = _KINDS[one.fault], printed_name(one.tenant, one.vm)
+    told = session.events(1, EventFilter(subjects=(subject,), kinds=(kind.value,), host=one.host))
+    return told[-1].after.get("state") if told and told[-1].evidence.get("gpu") == one.gpu else _OVER
+
+
 def _tell(session: Session, one: MeasuredFault, state: str) -> None:
     """Write the event, unless the last one about the same says the same."""
     kind, subject = _KINDS[one.fault], printed_name(one.tenant, one.vm)
-    told = session.events(1, EventFilter(subjects=(subject,), kinds=(kind.value,), host=one.host))
-    last = told[-1].after.get("state") if told and told[-1].evidence.get("gpu") == one.gpu else _OVER
+    last = _last_state(session, one)
     if last == state:
         return
     session.add_event(

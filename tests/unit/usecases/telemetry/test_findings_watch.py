@@ -95,6 +95,62 @@ def test_each_onset_and_each_end_is_one_event_over_restarts_and_processes(
     assert len(_events(store)) == 6
 
 
+def _use(history: History, lease: Lease, used_gib: dict[int, float]) -> None:
+    """Keep the use of a framebuffer, by the minute after NOW."""
+    subject = Subject("vgpu", lease.host, lease.share.vfio_device, lease.share.gpu, lease.tenant, lease.vm_name)
+    for minute, gib in used_gib.items():
+        history.add(NOW + 60 * minute, [MeasuredValue(subject, "framebuffer_used_bytes", gib * GIB)])
+
+
+def _states(store: Store) -> list[object]:
+    with store.reading() as session:
+        return [one.after["state"] for one in reversed(session.events(None, KINDS))]
+
+
+def test_a_framebuffer_that_ran_out_is_not_over_while_it_is_full(
+    store: Store, history: History, leases: list[Lease]
+) -> None:
+    leaks = leases[2]
+    _use(history, leaks, {minute: min(8.0, 2 + (minute + 60) / 10) for minute in range(-60, 200)})
+    watch = FindingsWatch()
+    found = watch.look(store, history, NOW - 60 * 30, leases)
+    assert [one.vm for one in found] == ["leaks"] and _states(store) == ["begun"]
+    for minute in range(0, 195, 15):
+        (one,) = watch.look(store, history, NOW + 60 * minute, leases)
+        assert one.figures["used_ratio"] > 0.95
+    # The trend is flat for long, and a process that begins now knows from the events what was told.
+    (one,) = FindingsWatch().look(store, history, NOW + 60 * 195, leases)
+    assert (one.figures["exhaustion_seconds"], one.text[-12:]) == (0.0, ": it is full")
+    assert [value for family in page_of([one]).families for _, value in family.rows] == [0.0, 0.0, 0.0]
+    assert _states(store) == ["begun"]
+
+
+def test_a_framebuffer_that_nobody_tells_of_is_not_over_and_ends_when_it_is_less(
+    store: Store, history: History, leases: list[Lease]
+) -> None:
+    leaks = leases[2]
+    _use(history, leaks, {minute: 2 + (minute + 60) / 12 for minute in range(-60, 0)})
+    watch = FindingsWatch()
+    assert watch.look(store, history, NOW, leases)
+    for minute in range(20, 40):
+        assert watch.look(store, history, NOW + 60 * minute, leases) == []
+    assert _states(store) == ["begun"]
+    _use(history, leaks, dict.fromkeys(range(40, 60), 2.0))
+    for minute in range(50, 60):
+        watch.look(store, history, NOW + 60 * minute, leases)
+    assert sorted(map(str, _states(store))) == ["begun", "over"]
+
+
+def test_a_framebuffer_that_is_full_from_the_start_is_the_tenants_own_business(
+    store: Store, history: History, leases: list[Lease]
+) -> None:
+    _use(history, leases[2], dict.fromkeys(range(-120, 20), 7.9))
+    watch = FindingsWatch()
+    for minute in range(0, 20):
+        assert watch.look(store, history, NOW + 60 * minute, leases) == []
+    assert _states(store) == []
+
+
 def test_the_metrics_name_the_vm(store: Store, history: History, leases: list[Lease]) -> None:
     _fill(history, leases, -20, 0)
     page = page_of(FindingsWatch().look(store, history, NOW, leases))

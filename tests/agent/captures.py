@@ -28,7 +28,7 @@ def captured(host: Host) -> tuple[Capture, Anonymiser]:
 
 def replayed(capture: Capture, folder: Path) -> ReplayedHost:
     """The machine of a capture, in a new folder."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / CAPTURE).write_text(json.dumps({"machine": capture.machine, "libvirt": capture.libvirt}))
     return ReplayedHost(str(folder))
 

@@ -15,13 +15,13 @@ from tests.agent.machine import (
     vf_address,
     virtual_function,
 )
+from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.dispatch import read_facts, read_holders
 from vgpuctl.agent.facts import gpus, host_facts, vgpu_types
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 

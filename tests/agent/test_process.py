@@ -107,11 +107,20 @@ def test_half_a_line_is_no_request(agent_file: Path, root: Path) -> None:
 
 
 def test_an_unexpected_error_is_a_problem_with_its_traceback(agent_file: Path, root: Path) -> None:
-    (root / "sys/devices/system/cpu/online").write_text("nonsense-4\n")
-    [broken, pong] = ask(agent_file, root, line(call="facts") + line(call="ping"))
+    group = Path(os.path.realpath(root / f"sys/bus/pci/devices/{PF}")) / "iommu_group"
+    group.unlink()
+    group.symlink_to("../../../../kernel/iommu_groups/nonsense")
+    [broken, pong] = ask(agent_file, root, line(call="holders", target=PF) + line(call="ping"))
     assert broken["problem"]["code"] == "internal-error"
-    assert "read_cpus" in broken["problem"]["message"]
+    assert "read_group_of" in broken["problem"]["message"]
     assert "problem" not in pong
+
+
+def test_nonsense_in_a_file_of_the_kernels_loses_its_own_fact_alone(agent_file: Path, root: Path) -> None:
+    (root / "sys/devices/system/cpu/online").write_text("nonsense-4\n")
+    [reply] = ask(agent_file, root, line(call="facts"))
+    assert [one["name"] for one in reply["facts"]["unread"]] == ["cpus"]
+    assert (reply["facts"]["cpus"], reply["facts"]["hostname"]) == (0, "gpu1")
 
 
 def test_the_agent_ends_in_the_middle_of_a_wait_when_stdin_closes(agent_file: Path, root: Path) -> None:

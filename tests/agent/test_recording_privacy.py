@@ -51,7 +51,7 @@ TREE: Tree = {
         f"2026-11-01T10:00:02Z qemu-system-x86_64: could not open {DISK}\n"
     ),
     "/var/log/audit/audit.log": (
-        f'type=AVC msg=audit(9999999999.1:1): avc:  denied  {{ read }} comm="{USER}" path="/home/{USER}/vfio"\n'
+        f'type=AVC msg=audit(9999999999.1:1): avc:  denied  {{ read }} comm="qemu-kvm" path="/home/{USER}/vfio"\n'
         f'type=USER_LOGIN msg=audit(9999999999.2:2): acct="{USER}" addr={ADDRESS}\n'
     ),
     "/dev/kmsg": (

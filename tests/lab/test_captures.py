@@ -2,7 +2,10 @@
 """Every capture in the tree is replayed: this vgpuctl still reads of each host what it read when it was recorded."""
 
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from vgpuctl.model.anonymous import Anonymiser, NameKind
 from vgpuctl.model.capture import SUFFIX, Capture, read_capture
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import plan_host
+from vgpuctl_lab.simulated.machine.replayed_host import ReplayedHost
 
 FOLDER = Path(__file__).parents[1] / "data" / "captures"
 FILES = sorted(FOLDER.glob(f"*{SUFFIX}"))
@@ -48,6 +52,77 @@ def test_every_call_is_answered_without_a_gap(file: Path, tmp_path: Path) -> Non
         reply = answer(host, Request(call))
         assert reply.problem is None, (call, reply.problem)
         assert "not in this capture" not in repr(reply), call
+
+
+# Without these nothing that is read can be compared, and no GPU be told missing: the whole call is refused.
+NEEDED = {"read_optional /proc/sys/kernel/random/boot_id", "listdir_optional /sys/bus/pci/devices"}
+
+
+# None of these keeps anything from being used: unknown is a value of each, and nobody has to be told.
+PREFERENCES = (
+    "/run/vgpuctl/vf-uses.json",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlVgpuTypeGetNumDisplayHeads",
+    "nvmlVgpuTypeGetResolution",
+    "nvmlVgpuTypeGetFrameRateLimit",
+    "/usr/share/OVMF/OVMF_VARS",
+)
+
+
+def test_one_missing_answer_loses_itself_alone(file: Path, tmp_path: Path) -> None:
+    """A capture that is older than a question, and a host with one file that cannot be read."""
+    capture = read_capture(file)
+    whole = read_facts(replayed(capture, tmp_path / "whole"))
+    machine = capture.machine
+    for number, key in enumerate(_one_of_each(machine["answers"])):
+        answers = {name: one for name, one in machine["answers"].items() if name != key}
+        told = _struck(replace(capture, machine={**machine, "answers": answers}), tmp_path / str(number), key)
+        if key not in NEEDED:
+            _is_named(whole, told, key)
+    for number, key in enumerate(_one_of_each(machine["nvml"]["answers"])):
+        answers = {name: one for name, one in machine["nvml"]["answers"].items() if name != key}
+        nvml = {**machine["nvml"], "answers": answers}
+        told = _struck(replace(capture, machine={**machine, "nvml": nvml}), tmp_path / f"nvml-{number}", key)
+        _is_named(whole, told, key)
+
+
+def _one_of_each(answers: Mapping[str, object]) -> list[str]:
+    """One question of each shape: a host has hundreds of VFs, of which one is like the other."""
+    found: dict[str, str] = {}
+    for key in answers:
+        shape = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?:[0-9a-f]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-f]{2}\.[0-7]|\d+", "#", key)
+        found.setdefault(shape, key)
+    return list(found.values())
+
+
+def _struck(capture: Capture, folder: Path, key: str) -> HostFacts | None:
+    """Every call of a capture without one answer; the facts, None where the whole call was refused."""
+    facts = None
+    replayed(capture, folder)
+    for call in capture.manifest.calls:
+        reply = answer(ReplayedHost(str(folder)), Request(call))
+        facts = reply.facts or facts
+        if reply.problem is not None:
+            assert key in NEEDED and key in reply.problem.message, (call, key, reply.problem)
+    return facts
+
+
+def _is_named(whole: HostFacts, told: HostFacts | None, key: str) -> None:
+    """What is other than before is named as unread; the other facts are as they were."""
+    assert told is not None, key
+    if any(one in key for one in PREFERENCES):
+        return
+    unread = {one.name for one in told.unread}
+    for name in HostFacts.__dataclass_fields__:
+        if name in ("read_at", "unread", "nvml_problem") or getattr(told, name) == getattr(whole, name):
+            continue
+        if name == "gpus":
+            assert len(told.gpus) == len(whole.gpus) or told.unread_functions or told.nvml_problem, key
+            changed = [one for one in told.gpus if one not in whole.gpus]
+            is_told = all(one.unread or one.problems for one in changed) or told.nvml_problem
+            assert is_told, (key, [one.address for one in changed])
+        elif name != "unread_functions":
+            assert name in unread or (name.startswith("nv") and told.nvml_problem), (key, name)
 
 
 def test_a_layout_is_planned_for_a_captured_host(file: Path, tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ PAST_THE_GATE = {
     "store/liveness.py:_process_start": "of the kernel",
     "store/sqlite.py:_command_line": "of the kernel",
     "store/sqlite.py:_create": "a new file",
+    "store/backup.py:_regular_file": _OPENED,
     "store/sqlite.py:_why_no_room": "a file without a name",
     "store/sqlite.py:holder": "of the kernel",
     "telemetry/shipped_files.py:_read": _OF_THE_PACKAGE,

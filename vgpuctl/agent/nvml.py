@@ -5,7 +5,6 @@
 It is closed before anything else wants a GPU: whoever has NVML initialised has the GPUs' nodes open.
 """
 
-import re
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar, Union
@@ -16,7 +15,6 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 T = TypeVar("T")
 M = TypeVar("M")
-_BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Nvml:
@@ -132,12 +130,6 @@ def required(host: Host) -> Nvml:
     if nvml is None:
         raise Problem(ProblemCode.NVML_MISSING, problem or "NVML cannot be used", hint="is NVIDIA's driver loaded?")
     return nvml
-
-
-def normalise_bus_id(bus_id: str) -> str:
-    """Return NVML's `00000000:C1:00.0` as sysfs writes it, `0000:c1:00.0`."""
-    match = _BUS_ID.fullmatch(bus_id.lower())
-    return f"{int(match[1], 16):04x}:{match[2]}" if match else bus_id.lower()
 
 
 def text(value: object) -> Optional[str]:

@@ -131,7 +131,10 @@ def missing_parts(facts: HostFacts) -> dict[HostPart, MissingPart]:
 def _missing_uefi(facts: HostFacts) -> MissingPart | None:
     if unwanted_feature(facts) is not None:
         return None
-    read = "every UEFI build has Secure Boot with enrolled keys" if facts.guest_firmwares else "there is no UEFI build"
+    read = facts.why_unread("guest_firmwares")
+    if read is None:
+        has_builds = bool(facts.guest_firmwares)
+        read = "every UEFI build has Secure Boot with enrolled keys" if has_builds else "there is no UEFI build"
     fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; VMs with --firmware bios need none"
     return MissingPart(HostPart.UEFI, read, fix)
 

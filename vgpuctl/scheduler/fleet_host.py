@@ -15,7 +15,7 @@ from vgpuctl.scheduler.host_nodes import NodeRoom, books_of, guest_nodes
 from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
 from vgpuctl.scheduler.scorer import distance
-from vgpuctl.sharing.gate import refuse_closed_host
+from vgpuctl.sharing.gate import refuse_closed_host, refuse_unread_host
 from vgpuctl.sharing.gpu_state import GpuState
 
 Rooms = tuple[NodeRoom, ...]
@@ -32,7 +32,7 @@ class FleetHost:
     def __init__(self, capacity: HostCapacity, cards: dict[str, LeasedGpu]) -> None:
         self.capacity = capacity
         self.name = capacity.name
-        self.is_open = refuse_closed_host(capacity.rules) is None
+        self.is_open = refuse_closed_host(capacity.rules) is None and refuse_unread_host(capacity.facts) is None
         self.labels = capacity.constraints.labels
         self._missing = frozenset(missing_parts(capacity.facts))
         self.cards = cards

@@ -15,7 +15,7 @@ from vgpuctl.scheduler.guest_place import need_of, rooms_of
 from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools, unmounted_sizes
 from vgpuctl.scheduler.node_choice import NodeReach, choose_cells, may_take
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.gate import refuse_closed_host
+from vgpuctl.sharing.gate import refuse_closed_host, refuse_unread_host
 from vgpuctl.sharing.offer import Refusal
 
 
@@ -27,7 +27,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
     facts = capacity.facts
     if request.host is not None and request.host != capacity.name:
         return Refusal(Code.HOST_WANTED_OTHER, f"the VM must run on {request.host}")
-    closed = refuse_closed_host(capacity.rules)
+    closed = refuse_closed_host(capacity.rules) or refuse_unread_host(facts)
     if closed is not None:
         return closed
     missing = [label for label in request.constraints.required if label not in capacity.constraints.labels]

@@ -8,13 +8,17 @@ reservation) ask it by `refuse_share`.
 
 from collections.abc import Iterable
 
-from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints, HostRules
 from vgpuctl.model.lease import Share
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.matching import fits
 from vgpuctl.sharing.offer import Refusal
+
+# Facts whose missing value would look like another host: without KVM a guest is emulated, without NUMA nodes pinned
+# nowhere. The others have a value of their own for what is not known, or only describe the host.
+_PLACING_NEEDS = ("cpus", "memory_mib", "memory_available_mib", "numa_nodes", "iommu_active", "kvm", "hugepages")
 
 
 def constraints_of(gpu: Gpu, constraints: HostConstraints) -> GpuConstraints:
@@ -49,6 +53,14 @@ def refuse_closed_host(rules: HostRules) -> Refusal | None:
             "take the maintenance out of the inventory's vgpu_placing",
         )
     return None
+
+
+def refuse_unread_host(facts: HostFacts) -> Refusal | None:
+    """Say which fact that placing relies on could not be read; None when all of them could."""
+    why = facts.why_unread(*_PLACING_NEEDS) if facts.unread else None
+    if why is None:
+        return None
+    return Refusal(Code.HOST_UNREAD, why, "see `vgpuctl check-hosts`; the agent must run as root")
 
 
 def refuse_closed_gpu(gpu: Gpu, rules: HostRules) -> Refusal | None:

@@ -25,7 +25,9 @@ from tests.unit.fleet_factory import (
 )
 from tests.unit.scheduler.one_host import only_rejection, some
 from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import UnreadPart
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.errors import NoCapacity
 from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.lease import Lease, LeaseState, Share
@@ -59,6 +61,14 @@ def mixed(*vgpus: tuple[str, int]) -> HostCapacity:
 
 RACK = Constraints(required=(("rack", "r1"),))
 NO_VFS = {"vfs": (), "types": (), "sharing": ()}
+
+
+def unread(name: str) -> HostCapacity:
+    """A host of which one fact could not be read."""
+    found = a40_host()
+    return replace(found, facts=replace(found.facts, unread=(UnreadPart(name, f"{name} cannot be read: EIO"),)))
+
+
 CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("type of another board", "no-such-type", vm("T4-2Q"), a40_host(), (), "fits T4-2Q; it has A40-12A"),
     ("no vGPU at all", "no-such-type", vm("A40-8Q"), passthrough_host(), (), "RTX 3090 has no vGPU type"),
@@ -73,6 +83,10 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         leases_of(place(vm("A40-8Q"), [a40_host()], [])),
         "8 GiB (A40-8Q)",
     ),
+    *[
+        (f"{name} unread", "host-unread", vm("A40-8Q"), unread(name), (), "EIO")
+        for name in ("cpus", "memory_mib", "memory_available_mib", "numa_nodes", "iommu_active", "kvm", "hugepages")
+    ],
     ("full", "gpu-full", vm("A40-8Q"), a40_host(vgpus=["A40-8Q"] * 6), (), "6 of 6 vGPUs of 8 GiB"),
     ("full of another series", "gpu-full", vm("A40-8C"), a40_host(vgpus=["A40-8Q"] * 6), (), "6 of 6"),
     ("full mdev", "gpu-full", vm("T4-16Q"), t4_host(vgpus=["T4-16Q"]), (), "1 of 1 vGPUs of 16 GiB"),
@@ -295,6 +309,13 @@ def test_a_gpu_that_cannot_says_why(
     rejection = only_rejection(request_, capacity, leases)
     assert (rejection.code, rejection.host) == (code, "gpu1")
     assert words in rejection.reason
+
+
+def test_a_host_of_which_something_else_could_not_be_read_takes_vms() -> None:
+    for name in ("operating_system", "machine_id", "selinux", "distribution", "services", "boot"):
+        assert place(vm("A40-8Q"), [unread(name)], []).host == "gpu1"
+    with pytest.raises(NoCapacity):
+        place(vm("A40-8Q"), [unread("kvm")], [])
 
 
 def test_another_host_than_the_wanted_is_refused_and_a_wanted_host_that_is_unknown_too() -> None:

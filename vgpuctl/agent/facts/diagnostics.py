@@ -3,12 +3,15 @@
 
 import json
 import re
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from vgpuctl.agent import kernel_lines
+from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import fabric, guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import Nvml, normalise_bus_id
+from vgpuctl.agent.mistakes import guarded
+from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.wire.diagnostics import (
     AUDIT,
     KERNEL,
@@ -23,10 +26,10 @@ from vgpuctl.agent.wire.diagnostics import (
     UnitDiagnostics,
 )
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.ovn import OvnDiagnostics
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
+T = TypeVar("T")
 _UNITS = (
     "nvidia-vgpu-mgr.service",
     "nvidia-vgpud.service",
@@ -65,50 +68,53 @@ _SIGNS = tuple(
 
 
 def read(host: Host) -> HostDiagnostics:
-    """Read all diagnostics; for a part that cannot be read there is a sentence in `unread`."""
+    """Read all diagnostics; for a part that cannot be read there is a sentence in `unread`.
+
+    Raises Problem where the list of PCI functions cannot be read.
+    """
     unread: List[str] = []
-    addresses = [
-        function.address
-        for function in (pci.read(host, address) for address in pci.read_addresses(host))
-        if function.is_gpu()
-    ]
-    told = _ask_nvml(host)
-    kernel = host.read("/proc/sys/kernel/osrelease").strip()
-    lines = find_lines(KERNEL, host.whole_kernel_log()) + find_lines(AUDIT, _audit_lines(host))
+
+    def part(what: str, read_one: Callable[[], T], missing: T) -> T:
+        return guarded(unread, what, read_one, missing)
+
+    addresses = pci.read_addresses(host)
+    functions = [part(address, partial(pci.read, host, address), None) for address in addresses]
+    gpus = [one.address for one in functions if one is not None and one.is_gpu()]
+    untold: Dict[str, Dict[str, Any]] = {}
+    nothing: Tuple[str, ...] = ()
+    told = part("ECC by NVML", lambda: _ask_nvml(host), untold)
+    lines = find_lines(KERNEL, part("the kernel's log", host.whole_kernel_log, nothing))
+    lines += find_lines(AUDIT, part("the audit daemon's log", lambda: tuple(_audit_lines(host)), nothing))
     lines += _manager_lines(host, unread) + _qemu_lines(host, unread)
-    bits = _ADDRESS_SIZES.search(host.read_optional("/proc/cpuinfo") or "")
+    unknown: Optional[int] = None
     return HostDiagnostics(
-        gpus=tuple(_read_gpu(host, address, told.get(address, {})) for address in addresses),
+        gpus=tuple(
+            part(address, partial(_read_gpu, host, address, told.get(address, {})), GpuDiagnostics(address))
+            for address in gpus
+        ),
         lines=tuple(lines),
         units=_read_units(host, unread),
-        nvidia_module=_has_module(host, kernel),
-        secure_boot=_read_secure_boot(host),
-        fabric_mode=fabric.read_mode(host),
-        address_bits=int(bits[1]) if bits else None,
+        nvidia_module=part("the kernel's modules", lambda: _has_module(host), None),
+        secure_boot=part("Secure Boot", lambda: _read_secure_boot(host), None),
+        fabric_mode=part("Fabric Manager's mode", lambda: fabric.read_mode(host), unknown),
+        address_bits=part("the CPU's addresses", lambda: _read_address_bits(host), unknown),
+        ovn=part("OVN", lambda: ovn.read_diagnostics(host), None),
+        pool_labels=part("the labels of storage pools", lambda: selinux.read_pools(host, unread), ()),
+        guests_at_shutdown=part("libvirt-guests", lambda: guests_at_shutdown.read(host), None),
+        is_proxmox=part("Proxmox", lambda: any(host.exists(path) for path in _PROXMOX), False),
+        sriov_boards=part("the list of sriov-manage", lambda: _read_boards(host), None),
         unread=tuple(unread),
-        ovn=_read_ovn(host, unread),
-        pool_labels=selinux.read_pools(host, unread),
-        guests_at_shutdown=guests_at_shutdown.read(host),
-        is_proxmox=any(host.exists(path) for path in _PROXMOX),
-        sriov_boards=_read_boards(host, unread),
     )
 
 
-def _read_boards(host: Host, unread: List[str]) -> Optional[Tuple[str, ...]]:
-    try:
-        known = sriov_health.known_boards(host)
-    except Problem as problem:
-        unread.append(problem.message)
-        return None
+def _read_address_bits(host: Host) -> Optional[int]:
+    bits = _ADDRESS_SIZES.search(host.read_optional("/proc/cpuinfo") or "")
+    return int(bits[1]) if bits else None
+
+
+def _read_boards(host: Host) -> Optional[Tuple[str, ...]]:
+    known = sriov_health.known_boards(host)
     return None if known is None else tuple(known)
-
-
-def _read_ovn(host: Host, unread: List[str]) -> Optional[OvnDiagnostics]:
-    try:
-        return ovn.read_diagnostics(host)
-    except Problem as problem:
-        unread.append(problem.message)
-        return None
 
 
 def find_lines(log: str, lines: Iterable[str], *, source: Optional[str] = None) -> List[LogLine]:
@@ -253,8 +259,9 @@ def _qemu_lines(host: Host, unread: List[str]) -> List[LogLine]:
     return [found for vm, lines in qemu_logs.read(host, unread) for found in find_lines(QEMU, lines, source=vm)]
 
 
-def _has_module(host: Host, kernel: str) -> Optional[bool]:
+def _has_module(host: Host) -> Optional[bool]:
     """True if depmod's list of the running kernel has NVIDIA's module; None without such a list."""
+    kernel = host.read("/proc/sys/kernel/osrelease").strip()
     listed = host.read_optional(f"/lib/modules/{kernel}/modules.dep")
     if listed is None:
         return None

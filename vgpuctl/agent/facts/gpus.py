@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every GPU of the host with all that hangs on it. A part that cannot be read is a line in the GPU's problems."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from vgpuctl.agent.facts import (
@@ -24,6 +25,7 @@ from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.vgpu_types import Description
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.wire import vf_health
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import (
@@ -52,7 +54,8 @@ _MIB = 1 << 20
 class Shared:
     """Facts that all GPUs of one reading share: open nodes, every mdev, data of NVML and vgpuConfig.xml.
 
-    schedulers: by address, as they were set last. uses: by VF, the number of its last use.
+    schedulers: by address, as they were set last. uses: by VF, the number of its last use. problems: of what could not
+    be read, which then is a problem of every GPU.
     """
 
     nodes: OpenNodes
@@ -63,21 +66,27 @@ class Shared:
     unread_mdevs: Tuple[mdev.UnreadMdev, ...] = ()
     schedulers: Mapping[str, SchedulerFacts] = field(default_factory=dict)
     uses: Mapping[str, int] = field(default_factory=dict)
+    problems: Tuple[str, ...] = ()
 
 
 def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
     """Read what all GPUs share; nvml is None where NVML cannot be used.
 
-    Raises Problem, except for vgpuConfig.xml, which is a problem of NVIDIA's GPUs.
+    What cannot be read is a problem of every GPU, vgpuConfig.xml one of NVIDIA's.
     """
     config, problem = None, None
     try:
         config = vgpu_config.read(host)
     except Problem as error:
         problem = error.message
-    mdevs, unread = mdev.read_every(host)
+    problems: List[str] = []
+    nothing: Tuple[List[mdev.ActiveMdev], List[mdev.UnreadMdev]] = ([], [])
+    mdevs, unread = guarded(problems, "the mediated devices", lambda: mdev.read_every(host), nothing)
     schedulers, uses = scheduler.read(host), vf_notes.read_uses(host)
-    return Shared(OpenNodes(host), tuple(mdevs), nvml, config, problem, tuple(unread), schedulers, uses)
+    nodes = OpenNodes(host)
+    if nodes.problem is not None:
+        problems.append(f"who holds a device cannot be told: {nodes.problem}")
+    return Shared(nodes, tuple(mdevs), nvml, config, problem, tuple(unread), schedulers, uses, tuple(problems))
 
 
 def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[UnreadFunction, ...]]:
@@ -133,7 +142,7 @@ class _GpuReader:
             kinds = (str(Sharing.PASSTHROUGH), *kinds)
         information = self._part(lambda: nvidia.read_information(host, address), {})
         example = self._part(lambda: pci.read(host, readable[0].address) if readable else None, None)
-        return Gpu(
+        gpu = Gpu(
             address=address,
             vendor_id=function.vendor_id,
             device_id=function.device_id,
@@ -157,12 +166,10 @@ class _GpuReader:
             memory_mib=self._part(self._read_memory_mib, None),
             mig_mode=None if mig_facts is None else _mode(mig_facts.current),
             holders=holders,
-            problems=tuple(dict.fromkeys(self._problems)),
             users=users,
             mig=mig_facts,
             heterogeneous=nvml.heterogeneous if nvml else None,
             scheduler=scheduler.completed(nvml.scheduler, self._shared.schedulers.get(address)) if nvml else None,
-            unread=tuple(dict.fromkeys(self._unread)),
             utilisation_percent=self._part(self._read_utilisation, None),
             strangers=strangers,
             displays=self._part(lambda: display.read(host, address), ()),
@@ -171,6 +178,9 @@ class _GpuReader:
             vf_device_id=example.device_id if example else None,
             vf_subsystem_id=example.subsystem_id if example else None,
         )
+        # After the last part was read: each of them can have a problem.
+        problems, unread = tuple(dict.fromkeys(self._problems)), tuple(dict.fromkeys(self._unread))
+        return replace(gpu, problems=problems, unread=unread)
 
     def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:
         """Read one part; when that fails the GPU carries the problem, so nobody takes `missing` for the truth."""
@@ -250,8 +260,8 @@ class _GpuReader:
                 device.parent,
                 device.type_id,
                 device.iommu_group,
-                self._shared.nodes.holders_of_mdev(device.uuid),
-                vgpu_params.read(self._host, f"{mdev.BUS}/{device.uuid}"),
+                self._part(partial(self._shared.nodes.holders_of_mdev, device.uuid), ()),
+                self._part(partial(vgpu_params.read, self._host, f"{mdev.BUS}/{device.uuid}"), None),
             )
             for device in self._shared.mdevs
             if device.parent in parents
@@ -322,6 +332,8 @@ class _GpuReader:
     def _check(self, total_vfs: int, vfs: Sequence[VirtualFunction]) -> None:
         """Note what makes the GPU unfit for a new VM (reference 9)."""
         address, host = self._address, self._host
+        for text in self._shared.problems:
+            self._note_unread(text)
         for device in self._shared.unread_mdevs:
             if device.parent in (None, address):
                 self._note_unread(device.problem)

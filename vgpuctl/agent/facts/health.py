@@ -4,10 +4,11 @@
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
+from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.kernel_lines import read_driver_failures, read_xid
-from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
+from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.health import (
     Bar,
@@ -141,7 +142,11 @@ class _Log:
 
 
 def _read_log(host: Host, unread: List[str]) -> _Log:
-    records = host.kernel_records()
+    try:
+        records = host.kernel_records()
+    except Problem as problem:
+        unread.append(f"the kernel's log cannot be read, so Xids are unknown: {problem.message}")
+        return _Log()
     if records is None:
         unread.append("the kernel's log /dev/kmsg cannot be read, so Xids are unknown")
         return _Log()

@@ -20,12 +20,16 @@ _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 class OpenNodes:
     """Every node of VFIO, of a GPU's driver and of a sound card that a process has open, read once.
 
-    pids: look into these processes alone.
+    pids: look into these processes alone. problem: why nobody can be told, None where the processes could be read.
     """
 
     def __init__(self, host: Host, pids: Optional[Sequence[int]] = None) -> None:
         self._host = host
-        links, self.unreadable = host.process_links(pids)
+        self.problem: Optional[str] = None
+        try:
+            links, self.unreadable = host.process_links(pids)
+        except Problem as problem:
+            links, self.unreadable, self.problem = [], 0, problem.message
         self._pids: Dict[str, List[int]] = defaultdict(list)
         for pid, target in links:
             if target.startswith(_NODES) and pid not in self._pids[target]:
@@ -109,6 +113,8 @@ def require_unheld(nodes: OpenNodes, what: str, holders: Tuple[Holder, ...]) -> 
             f"{what} is held by {owner}{more}",
             hint="stop the VM or the process first" if first.vm_uuid else "stop that process first",
         )
+    if nodes.problem is not None:
+        raise Problem(ProblemCode.HOLDERS_UNKNOWN, f"cannot tell who holds {what}: {nodes.problem}")
     if nodes.unreadable:
         raise Problem(
             ProblemCode.HOLDERS_UNKNOWN,

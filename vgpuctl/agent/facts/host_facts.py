@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole host in one reading."""
+"""The whole host in one reading, part by part: a part that cannot be read loses itself alone, and is named."""
 
-from typing import Dict, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from vgpuctl.agent.facts import (
     addresses,
@@ -22,62 +23,97 @@ from vgpuctl.agent.facts import (
 )
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.facts import HostFacts, ServiceFacts
+from vgpuctl.agent.wire.facts import HostFacts, ServiceFacts, UnreadPart
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.values import dataclass
+
+
+@dataclass(frozen=True)
+class _FactPart:
+    """One fact. name: its field of HostFacts. missing: its value where it could not be read; it says nothing then."""
+
+    name: str
+    read: Callable[[Host], Any]
+    missing: Any
+
+
+def _read_services(host: Host) -> Optional[Tuple[ServiceFacts, ...]]:
+    """Return the services, None where nobody can be asked for them: a host without systemctl has none of systemd's."""
+    try:
+        return services.read(host)
+    except Problem as problem:
+        if problem.code == ProblemCode.PROGRAM_MISSING:
+            return None
+        raise
+
+
+_PARTS = (
+    _FactPart("hostname", lambda host: host.read("/proc/sys/kernel/hostname").strip(), ""),
+    _FactPart("kernel", software.read_kernel, ""),
+    _FactPart("kernel_command_line", lambda host: host.read("/proc/cmdline").strip(), ""),
+    _FactPart("operating_system", software.read_operating_system, "Linux"),
+    _FactPart("python", lambda host: host.python(), ""),
+    _FactPart("cpus", numa.read_cpus, 0),
+    _FactPart("memory_mib", lambda host: numa.read_memory_mib(host)[0], 0),
+    _FactPart("memory_available_mib", lambda host: numa.read_memory_mib(host)[1], 0),
+    _FactPart("numa_nodes", numa.read_nodes, ()),
+    _FactPart("iommu_active", iommu.is_active, False),
+    _FactPart("kvm", lambda host: host.exists("/dev/kvm"), False),
+    _FactPart("libvirt_version", software.read_libvirt_version, None),
+    _FactPart("qemu_version", software.read_qemu_version, None),
+    _FactPart("services", _read_services, None),
+    _FactPart("hugepages", hugepages.read_with_mounts, None),
+    _FactPart("network_interfaces", lambda host: tuple(host.listdir_optional("/sys/class/net") or ()), None),
+    _FactPart("boot", boot.read, None),
+    _FactPart("ovn", ovn.read, None),
+    _FactPart("mdevctl", mdev.read_defined, ()),
+    _FactPart("addresses", addresses.read, None),
+    _FactPart("selinux", selinux.read_mode, None),
+    _FactPart("distribution", software.read_distribution, ()),
+    _FactPart("guest_firmwares", guest_firmware.read, None),
+    _FactPart("machine_id", software.read_machine_id, None),
+    _FactPart("tpm_programs", guest_tpm.read, None),
+)
 
 
 def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostFacts:
-    """Read the host. nvml: None with the reason where NVML cannot be used. Raises Problem."""
+    """Read the host. nvml: None with the reason where NVML cannot be used.
+
+    Raises Problem where the boot or the list of PCI functions cannot be read: no other fact can be compared, and no GPU
+    be told missing, without them.
+    """
+    boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
+    unread: List[UnreadPart] = []
+
+    def part(name: str, read_one: Callable[[], Any], missing: Any) -> Any:
+        problems: List[str] = []
+        value = guarded(problems, name, read_one, missing)
+        unread.extend(UnreadPart(name, problem) for problem in problems)
+        return value
+
     known: Optional[Dict[str, NvmlGpu]] = None
     nvml_version = None
-    driver = nvidia.read_driver_version(host)
+    driver = part("nvidia_driver", lambda: nvidia.read_driver_version(host), None)
     if nvml is not None:
         known, problems = nvml_gpus.read(nvml)
         nvml_problem = "; ".join(problems) or None
         nvml_version = nvml.nvml_version()
+        if nvml_version is None:
+            unread.append(UnreadPart("nvml_version", "NVML does not tell its version"))
         driver = nvml.driver_version() or driver
     cards, unread_functions = gpus.read_gpus(host, gpus.read_shared(host, known))
-    memory_mib, available_mib = numa.read_memory_mib(host)
+    values = {one.name: part(one.name, partial(one.read, host), one.missing) for one in _PARTS}
     return HostFacts(
-        hostname=host.read("/proc/sys/kernel/hostname").strip(),
-        boot_id=host.read("/proc/sys/kernel/random/boot_id").strip(),
-        kernel=software.read_kernel(host),
-        kernel_command_line=host.read("/proc/cmdline").strip(),
-        operating_system=software.read_operating_system(host),
-        python=host.python(),
-        cpus=numa.read_cpus(host),
-        memory_mib=memory_mib,
-        memory_available_mib=available_mib,
-        numa_nodes=numa.read_nodes(host),
-        iommu_active=iommu.is_active(host),
-        kvm=host.exists("/dev/kvm"),
-        libvirt_version=software.read_libvirt_version(host),
-        qemu_version=software.read_qemu_version(host),
+        boot_id=boot_id,
         nvidia_driver=driver,
         nvml_version=nvml_version,
         nvml_problem=nvml_problem,
         gpus=cards,
         read_at=host.now(),
-        services=_read_services(host),
-        hugepages=hugepages.read_with_mounts(host),
-        network_interfaces=tuple(host.listdir_optional("/sys/class/net") or ()),
-        boot=boot.read(host),
-        ovn=ovn.read(host),
-        mdevctl=mdev.read_defined(host),
         unread_functions=unread_functions,
-        addresses=addresses.read(host),
-        selinux=selinux.read_mode(host),
-        distribution=software.read_distribution(host),
-        guest_firmwares=guest_firmware.read(host),
-        machine_id=software.read_machine_id(host),
-        tpm_programs=guest_tpm.read(host),
+        unread=tuple(unread),
+        **values,
     )
-
-
-def _read_services(host: Host) -> Optional[Tuple[ServiceFacts, ...]]:
-    """Return the services, None where systemd cannot be asked; the cards of such a host are still worth reading."""
-    try:
-        return services.read(host)
-    except Problem:
-        return None

@@ -10,6 +10,7 @@ from typing import Dict, Optional
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.decode import WireError, from_json, to_json
+from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import SchedulerFacts
 
 PATH = "/run/vgpuctl/schedulers.json"
@@ -20,7 +21,7 @@ def read(host: Host) -> Dict[str, SchedulerFacts]:
     try:
         found = json.loads(host.read_optional(PATH) or "{}")
         return {str(address): from_json(SchedulerFacts, one) for address, one in found.items()}
-    except (WireError, ValueError, AttributeError):
+    except (Problem, WireError, ValueError, AttributeError):
         return {}
 
 

@@ -9,14 +9,15 @@ import threading
 from functools import partial
 from typing import Callable, Dict, List, Mapping, Optional
 
+from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import nvidia
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
+from vgpuctl.agent.mistakes import sentence
+from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.readings import gpu, shares, vgpu
 from vgpuctl.agent.readings.devices import Devices
 from vgpuctl.agent.readings.domains import RunningDomain
 from vgpuctl.agent.readings.instances import Instances
-from vgpuctl.agent.readings.mistakes import sentence
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.readings import GpuReadings, InstanceReadings, VgpuReadings

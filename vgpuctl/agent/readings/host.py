@@ -6,9 +6,9 @@ from typing import Dict, List, Optional
 
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.readings import domains, machine, vms, xids
 from vgpuctl.agent.readings.cards import Cards, record_xids
-from vgpuctl.agent.readings.mistakes import guarded
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.envelope import Problem
@@ -28,8 +28,10 @@ def read(host: Host) -> HostReadings:
 
     A mistake in the code of one part hides this part alone.
     """
-    began_s, cpu_s = host.monotonic(), host.cpu_seconds()
+    began_s = host.monotonic()
     unread: List[str] = []
+    unknown: Optional[float] = None
+    cpu_s = guarded(unread, "the agent's CPU time", host.cpu_seconds, unknown)
     boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
     counts = guarded(unread, "Xids", lambda: _count_xids(host, boot_id, unread), None)
     running: Dict[str, domains.RunningDomain] = guarded(
@@ -52,7 +54,7 @@ def read(host: Host) -> HostReadings:
         unread, "the VMs", lambda: vms.read(host, running, unread, limit_s=left_s), []
     )
     now_s = host.monotonic()
-    used_s = host.cpu_seconds() - cpu_s
+    used_s = None if cpu_s is None else host.cpu_seconds() - cpu_s
     measured = guarded(
         unread,
         "the host itself",

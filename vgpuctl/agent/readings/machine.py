@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readings of the host itself: its memory, its CPU time, and what these readings cost it."""
 
-from typing import Dict
+from typing import Dict, Optional
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.readings.recorder import Recorder
@@ -14,11 +14,14 @@ CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "stea
 _KIB = 1024
 
 
-def read(host: Host, *, took_s: float, cpu_s: float) -> Recorder:
-    """Return what is measured of the host. took_s, cpu_s: time and CPU time of the readings until now."""
+def read(host: Host, *, took_s: float, cpu_s: Optional[float]) -> Recorder:
+    """Return what is measured of the host. took_s, cpu_s: time and CPU time of the readings until now, if known."""
     found = Recorder(HOST)
     found.add("reading_seconds", max(took_s, 0.0))
-    found.add("reading_cpu_seconds", max(cpu_s, 0.0))
+    if cpu_s is None:
+        found.unread("reading_cpu_seconds", "the agent's CPU time cannot be read")
+    else:
+        found.add("reading_cpu_seconds", max(cpu_s, 0.0))
 
     def memory() -> None:
         sizes = _sizes(host.read("/proc/meminfo"))

@@ -314,6 +314,14 @@ class UnreadFunction:
 
 
 @dataclass(frozen=True)
+class UnreadPart:
+    """A fact of the host that could not be read. name: its field of HostFacts, whose value then says nothing."""
+
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True)
 class ServiceFacts:
     """One systemd service that the host has loaded. active: systemd's ActiveState is `active`."""
 
@@ -380,6 +388,7 @@ class HostFacts:
     selinux: `enforcing` or `permissive`, None where it is off.
     distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
     tpm_programs: of swtpm's two programs those that are there, None when the agent did not look.
+    unread: facts that could not be read; everybody who uses one asks `why_unread` first.
     machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """
 
@@ -415,3 +424,9 @@ class HostFacts:
     guest_firmwares: Optional[Tuple[GuestFirmware, ...]] = None
     machine_id: Optional[str] = None
     tpm_programs: Optional[Tuple[str, ...]] = None
+    unread: Tuple[UnreadPart, ...] = ()
+
+    def why_unread(self, *names: str) -> Optional[str]:
+        """Say why one of these facts could not be read; None where all of them could."""
+        problems = [one.problem for one in self.unread if one.name in names]
+        return "; ".join(dict.fromkeys(problems)) or None

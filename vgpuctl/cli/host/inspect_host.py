@@ -70,23 +70,43 @@ def command(host: str, with_readings: bool, as_json: bool, **where: Any) -> None
 def _print_host(name: str, facts: HostFacts) -> None:
     from vgpuctl.model.units import format_mib
 
-    rows = [
-        ("host", f"{name} ({facts.hostname}), {facts.operating_system}, kernel {facts.kernel}"),
-        ("size", f"{facts.cpus} CPUs, {format_mib(facts.memory_mib)} ({format_mib(facts.memory_available_mib)} free)"),
-        *[("NUMA", _node(node)) for node in facts.numa_nodes],
-        ("IOMMU", "active" if facts.iommu_active else "not active: no device can be given to a VM"),
-        ("KVM", "usable" if facts.kvm else "not usable: guests are emulated"),
+    # A title, its text, and the facts that the text is of.
+    rows: list[tuple[str, str, tuple[str, ...]]] = [
+        (
+            "host",
+            f"{name} ({facts.hostname}), {facts.operating_system}, kernel {facts.kernel}",
+            ("hostname", "operating_system", "kernel"),
+        ),
+        (
+            "size",
+            f"{facts.cpus} CPUs, {format_mib(facts.memory_mib)} ({format_mib(facts.memory_available_mib)} free)",
+            ("cpus", "memory_mib", "memory_available_mib"),
+        ),
+        *[("NUMA", _node(node), ()) for node in facts.numa_nodes],
+        ("IOMMU", "active" if facts.iommu_active else "not active: no device can be given to a VM", ("iommu_active",)),
+        ("KVM", "usable" if facts.kvm else "not usable: guests are emulated", ("kvm",)),
         (
             "software",
             f"libvirt {facts.libvirt_version or 'missing'}, QEMU {facts.qemu_version or 'missing'}, "
             f"Python {facts.python}",
+            ("libvirt_version", "qemu_version", "python"),
         ),
-        ("NVIDIA", f"driver {facts.nvidia_driver or 'none'}, NVML {facts.nvml_version or facts.nvml_problem}"),
-        *([("SELinux", facts.selinux)] if facts.selinux else []),
-        ("booted", f"{facts.kernel_command_line}"),
+        (
+            "NVIDIA",
+            f"driver {facts.nvidia_driver or 'none'}, NVML {facts.nvml_version or facts.nvml_problem}",
+            ("nvidia_driver", "nvml_version"),
+        ),
+        *([("SELinux", facts.selinux, ())] if facts.selinux else []),
+        ("booted", f"{facts.kernel_command_line}", ("kernel_command_line",)),
     ]
-    for title, text in rows:
-        print_line(f"{title:9} {text}")
+    shown: set[str] = set()
+    for title, text, names in rows:
+        why = facts.why_unread(*names)
+        shown.update(names)
+        print_line(f"{title:9} {text if why is None else why}")
+    for part in facts.unread:
+        if part.name not in shown:
+            print_line(f"{'not read':9} {part.problem}")
 
 
 def _node(node: NumaNode) -> str:

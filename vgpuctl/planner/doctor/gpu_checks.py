@@ -13,6 +13,7 @@ from vgpuctl.model.layout import LayoutKind, VgpuLayout
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST, MANAGER
+from vgpuctl.sharing.gate import refuse_unread_host
 from vgpuctl.sharing.kinds import offers_card
 from vgpuctl.sharing.occupancy import describe_holders
 
@@ -228,6 +229,12 @@ def unread(seen: Examined) -> Iterator[Finding]:
     for one in seen.facts.unread_functions:
         fix = "if it is a GPU, no VM gets it; see the kernel's log of the host"
         yield Finding(CheckId.UNREAD, Severity.WARNING, one.address, one.problem, fix)
+    for part in seen.facts.unread:
+        fix = "look at the host: `vgpuctl inspect-host`; the agent must run as root"
+        yield Finding(CheckId.UNREAD, Severity.WARNING, HOST, part.problem, fix)
+    if seen.facts.unread and (refusal := refuse_unread_host(seen.facts)) is not None:
+        read = f"no VM is placed on the host: {refusal.reason}"
+        yield Finding(CheckId.UNREAD, Severity.ERROR, HOST, read, refusal.remedy or "")
     for text in seen.diagnostics.unread:
         yield Finding(CheckId.UNREAD, Severity.WARNING, HOST, text, "look at the host")
 

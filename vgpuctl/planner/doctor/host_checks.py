@@ -20,7 +20,7 @@ def iommu_off(seen: Examined) -> Iterator[Finding]:
     """Row 1: without an IOMMU no device can be given to a VM."""
     arguments = kernel_arguments("intel_iommu=on iommu=pt", family_of(seen.facts.distribution))
     fix = f"enable VT-d or AMD-Vi in the firmware; {arguments}; reboot"
-    if not seen.facts.iommu_active:
+    if not seen.facts.iommu_active and seen.facts.why_unread("iommu_active") is None:
         yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, "/sys/class/iommu is empty", fix)
     for text in seen.said(CheckId.IOMMU_OFF):
         yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, text, fix)
@@ -51,7 +51,7 @@ def kernel_module(seen: Examined) -> Iterator[Finding]:
     if "ersion mismatch" in problem or "Driver Not Loaded" in problem:
         yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, problem, "reboot after an upgrade of the driver")
     for text in seen.said(CheckId.KERNEL_MODULE):
-        if seen.facts.nvml_version is None and any(gpu.driver == "nvidia" for gpu in gpus):
+        if seen.facts.nvml_problem is not None and any(gpu.driver == "nvidia" for gpu in gpus):
             yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, text, "reboot after an upgrade of the driver")
         else:
             fix = "none for the host's cards; the program that asked has a library of another version"

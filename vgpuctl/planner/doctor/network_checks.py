@@ -8,6 +8,8 @@ from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.layout.network import install_ovn, tunnel_address
 
+_OVN_FACT = "ovn"
+"""The field of the facts whose absence would otherwise read as a host without OVN."""
 _HOST = "host"
 _CONNECTED = "connected"
 
@@ -18,6 +20,8 @@ def ovn(seen: Examined) -> Iterator[Finding]:
     if network is None:
         return
     found = seen.facts.ovn
+    if seen.facts.why_unread(_OVN_FACT) is not None:
+        return
     if found is None or found.missing:
         names = ", ".join(found.missing) if found else "Open vSwitch and ovn-controller"
         yield Finding(CheckId.OVN, Severity.ERROR, _HOST, f"the host has no {names}", install_ovn(seen.facts))

@@ -22,7 +22,7 @@ _SETTINGS = "/etc/default/libvirt-guests or /etc/sysconfig/libvirt-guests"
 def guest_firmware(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: no UEFI build starts a guest without Secure Boot's keys, so `--firmware uefi` cannot work."""
     facts = seen.facts
-    if unwanted_feature(facts) is not None:
+    if facts.why_unread("guest_firmwares") is not None or unwanted_feature(facts) is not None:
         return
     read = "every UEFI build has Secure Boot with enrolled keys" if facts.guest_firmwares else "there is no UEFI build"
     fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; VMs with --firmware bios need none"

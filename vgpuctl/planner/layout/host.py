@@ -55,6 +55,8 @@ def plan_services(layout: HostLayout, facts: HostFacts, gpu_steps: Sequence[Plan
 
 
 def _kernel_arguments(layout: HostLayout, facts: HostFacts) -> HostPlan:
+    if layout.kernel_arguments and facts.why_unread("kernel_command_line") is not None:
+        return HostPlan(notes=("the kernel's command line was not read",))
     present = set(facts.kernel_command_line.split())
     missing = [argument for argument in layout.kernel_arguments if argument not in present]
     remedy = "add it to the boot loader's configuration and reboot"

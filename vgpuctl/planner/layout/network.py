@@ -51,6 +51,9 @@ def plan_network(layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutO
     network = layout.network
     if network is None:
         return HostPlan()
+    why = facts.why_unread("ovn")
+    if why is not None:
+        return HostPlan(obstacles=(LayoutObstacle(None, "unread", why, "look at the host", layout.origin), *doubles))
     found = facts.ovn or OvnFacts(missing=("ovs-vsctl", "ovn-controller"))
     own = [LayoutObstacle(None, *words, layout.origin) for words in _obstacles(layout, network, found, facts)]
     obstacles = [*own, *doubles]

@@ -263,8 +263,10 @@ def _stray_vgpus(
     claimed = {device.device for domain in staying for device in domain.hostdevs} | {*shares}
     claimed = claimed.union(*(lease.share.names for lease in session.leases(host=host)))
     found = []
+    # Without these nobody knows whether mdevctl or the boot's unit made a vGPU.
+    unknown = facts.why_unread("mdevctl", "boot")
     for vgpu in idle_vgpus(facts, claimed):
-        left = "mdevctl has a definition of it" if vgpu.mdev_uuid in facts.mdevctl else None
+        left = "mdevctl has a definition of it" if vgpu.mdev_uuid in facts.mdevctl else unknown
         why = f"{describe_type(vgpu)} on {vgpu.function}, of no lease, layout or domain"
         found.append((vgpu, Garbage(GarbageKind.VGPU, vgpu.vfio_device, host, why, left)))
     return found

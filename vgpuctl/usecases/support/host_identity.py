@@ -36,7 +36,9 @@ def note_identity(session: Session, host: str, facts: HostFacts) -> None:
 
 def marks_of(facts: HostFacts) -> Marks:
     """The marks of a machine."""
-    marks = {boot_mark(facts.boot_id), name_mark(facts.hostname)}
+    marks = {boot_mark(facts.boot_id)}
+    if facts.hostname:
+        marks.add(name_mark(facts.hostname))
     if facts.machine_id is not None:
         marks.add(f"machine-id:{facts.machine_id}")
     return frozenset(marks | {f"gpu:{gpu.uuid}" for gpu in facts.gpus if gpu.uuid is not None})

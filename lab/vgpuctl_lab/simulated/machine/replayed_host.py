@@ -185,6 +185,9 @@ class ReplayedHost(Host):
 
     def monotonic(self) -> float:
         """Return the captured clock, which goes on by ours after its last reading."""
+        if not self._player.has("monotonic"):
+            # The clock only says how old things are: a capture without it is as good with ours.
+            return time.monotonic()
         if not self._player.is_spent("monotonic"):
             self._last_s = float(self._next("monotonic", "clock"))
             self._spent_at = time.monotonic()

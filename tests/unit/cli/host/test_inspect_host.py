@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.fleet_factory import whole_card
+from tests.unit.fleet_factory import host_facts, whole_card
 from vgpuctl.agent.wire.facts import (
     FabricFacts,
     GpuInstance,
@@ -14,8 +14,9 @@ from vgpuctl.agent.wire.facts import (
     MigFacts,
     NvLinks,
     SchedulerFacts,
+    UnreadPart,
 )
-from vgpuctl.cli.host.inspect_host import print_gpu, print_topology
+from vgpuctl.cli.host.inspect_host import _print_host, print_gpu, print_topology
 from vgpuctl.sharing.topology import topology_of
 
 
@@ -39,6 +40,15 @@ def test_mig_uuid_scheduler_and_memory_are_shown(capsys: pytest.CaptureFixture[s
     assert "instance 1 3g.20gb at 0, size 4, 1 compute instances, in use, held by python3 (pid 71)" in lines
     assert "instance 9 1g.5gb at 6, size 1, 0 compute instances, free" in lines
     assert "scheduler fixed-share, time slice 2000 µs" in lines
+
+
+def test_a_fact_that_was_not_read_is_not_shown_as_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    unread = tuple(UnreadPart(name, f"{name} cannot be read: EIO") for name in ("iommu_active", "kvm", "machine_id"))
+    _print_host("gpu1", replace(host_facts([]), iommu_active=False, kvm=False, unread=unread))
+    lines = capsys.readouterr().out.splitlines()
+    assert "IOMMU     iommu_active cannot be read: EIO" in lines and "KVM       kvm cannot be read: EIO" in lines
+    assert "not read  machine_id cannot be read: EIO" in lines
+    assert not any("not active" in line or "not usable" in line for line in lines)
 
 
 def test_the_fabric_the_links_and_the_matrix_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS, GpuDiagnostics, HostDiagnostics, LogLine, UnitDiagnostics
-from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, Holder, MigFacts, ServiceFacts
+from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, Holder, MigFacts, ServiceFacts, UnreadPart
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import (
     GpuLayout,
@@ -173,7 +173,7 @@ BESIDE: dict[str, Callable[[], Gpu]] = {
 
 def beside(check: str, **more: Any) -> Examined:
     """A host on which the line is no history."""
-    facts = {"nvml_version": None} if check == "kernel-module" else {}
+    facts = {"nvml_problem": "NVML does not answer"} if check == "kernel-module" else {}
     return seen(BESIDE.get(check, a40)(), lines=logged(check, "the very line"), facts=facts, **more)
 
 
@@ -336,6 +336,19 @@ def test_an_unread_part_is_an_error_where_it_keeps_vms_away_and_else_a_warning()
     assert (finding.check, finding.severity) == ("unread", Severity.ERROR)
     (finding,) = examine(seen(a40(unread=("NVML does not tell its name",))))
     assert (finding.check, finding.severity) == ("unread", Severity.WARNING)
+
+
+def test_an_unread_fact_of_the_host_is_named_and_an_error_where_it_keeps_vms_away() -> None:
+    def found(*names: str) -> list[tuple[str, Severity]]:
+        unread = tuple(UnreadPart(name, f"{name} cannot be read: EIO") for name in names)
+        return [(one.check, one.severity) for one in examine(seen(a40(), facts={"unread": unread}))]
+
+    assert found("machine_id", "selinux") == [("unread", Severity.WARNING)] * 2
+    assert found("kvm") == [("unread", Severity.WARNING), ("unread", Severity.ERROR)]
+    # A value that stands for what was not read is no finding of its own.
+    unread = (UnreadPart("iommu_active", "EIO"), UnreadPart("guest_firmwares", "EIO"))
+    facts = {"iommu_active": False, "guest_firmwares": None, "unread": unread}
+    assert {one.check for one in examine(seen(a40(), facts=facts))} == {"unread"}
 
 
 @pytest.mark.parametrize(("version", "found"), [("8.0.0", ["libvirt-too-old"]), ("9.7.0", []), (None, [])])

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import host_facts
+from vgpuctl.agent.wire.facts import UnreadPart
 from vgpuctl.agent.wire.ovn import PROGRAMS, BridgeFacts, InterfaceFacts, OvnFacts
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, TakeOutUplink
 from vgpuctl.model.layout import HostLayout, NetworkLayout
@@ -28,6 +29,13 @@ DONE = replace(FOUND, chassis=WANTED, controller_active=True, bridges=(BridgeFac
 
 def planned(found: OvnFacts | None, layout: HostLayout = LAYOUT) -> HostPlan:
     return plan_host(layout, replace(host_facts([]), ovn=found, network_interfaces=("eno1", "eno2")))
+
+
+def test_a_host_whose_ovn_could_not_be_read_is_not_told_to_install_it() -> None:
+    facts = replace(host_facts([]), ovn=None, unread=(UnreadPart("ovn", "ovn cannot be read: EIO"),))
+    plan = plan_host(LAYOUT, facts)
+    assert [(one.code, one.reason) for one in plan.obstacles] == [("unread", "ovn cannot be read: EIO")]
+    assert plan.steps == ()
 
 
 def test_open_vswitch_is_started_before_its_settings_are_known() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failure of one part of the readings, also by a mistake in its code: a sentence; the other parts are still told."""
+"""A failure of one part of what is read, also by a mistake in its code: a sentence; the other parts are still told."""
 
 from typing import Callable, List, TypeVar
 

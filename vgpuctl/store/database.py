@@ -32,10 +32,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Commit:
-    """A transaction about to be committed. token: its name in the store; before: that of the last commit before it."""
+    """A transaction as the store knows it. id: counted from 1, without gaps. token: made at random.
 
-    token: str
-    before: str | None
+    before: the token of the commit before it, where that is asked.
+    """
+
+    id: int
+    token: str | None
+    before: str | None = None
 
 
 class StoreConnection:

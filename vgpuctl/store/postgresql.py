@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in a PostgreSQL database, with the same manners as the SQLite file: one writer at a time, steady reads."""
 
-import uuid
 from dataclasses import dataclass
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.event import NOBODY, Actor
 from vgpuctl.store.address import PostgresqlAddress
-from vgpuctl.store.database import Commit, Database, StoreConnection
+from vgpuctl.store.database import Database, StoreConnection
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, DatabaseError
 from vgpuctl.store.identity import INSTANCE
 from vgpuctl.store.schema import VERSION_TABLE
@@ -70,43 +69,6 @@ _HOLDER = (
 )
 
 BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-
-
-RECENT_COMMITS = "recent-commits"
-_KEPT_COMMITS = 64
-_TOKEN_CHARACTERS = 33  # 32 hexadecimal digits and a blank
-
-# In the transaction that it names: a client that loses its connection at the commit finds out by it what became of it.
-_NOTE_COMMIT = (
-    f"INSERT INTO settings (name, value) VALUES ('{RECENT_COMMITS}', :token) ON CONFLICT (name) DO UPDATE "
-    f"SET value = left(excluded.value || settings.value, {_KEPT_COMMITS * _TOKEN_CHARACTERS}) RETURNING value"
-)
-_READ_COMMITS = (
-    f"SELECT pg_is_in_recovery() AS is_standby, (SELECT value FROM settings WHERE name = '{RECENT_COMMITS}') AS commits"
-)
-
-
-def note_commit(connection: StoreConnection) -> Commit:
-    """Name the transaction in the store, just before its commit."""
-    token = uuid.uuid4().hex
-    value: str = connection.value(_NOTE_COMMIT, token=f"{token} ")
-    return Commit(token, next(iter(value.split()[1:]), None))
-
-
-def was_committed(database: Database, commit: Commit) -> bool | None:
-    """True if a transaction was committed, as the server that takes writes now knows it; False if it was not.
-
-    The writers' lock is taken first, so that the transaction is over. None while a standby answers, and when so many
-    commits followed that the list no longer says. Raises DatabaseError.
-    """
-    with database.transaction(BEGIN_WRITING) as connection:
-        (found,) = connection.run(_READ_COMMITS).rows
-    if found.is_standby:
-        return None
-    tokens = (found.commits or "").split()
-    if commit.token in tokens:
-        return True
-    return False if commit.before in (*tokens, None) else None
 
 
 def holder(database: Database) -> str | None:

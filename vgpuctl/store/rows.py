@@ -84,8 +84,9 @@ class Rows:
     def _run_changing(self, sql: str, values: Mapping[str, object], *, conflict: str | None = None) -> Answer:
         if self._refusal is not None:
             raise self._refusal
-        self.has_written = True
-        return self._run(sql, values, conflict=conflict)
+        answer = self._run(sql, values, conflict=conflict)
+        self.has_written |= bool(answer.changed or answer.rows)
+        return answer
 
     def _run(self, sql: str, values: Mapping[str, object], *, conflict: str | None) -> Answer:
         if self.failure is not None:

@@ -16,8 +16,8 @@ from vgpuctl.errors import StoreUnusable
 from vgpuctl.local_files import is_out_of_room, make_folder, not_written, room_refused, scratch_folder
 from vgpuctl.model.backup import StoreKind
 from vgpuctl.store.address import SqliteAddress
-from vgpuctl.store.database import Database
-from vgpuctl.store.failures import BUSY_TIMEOUT_S
+from vgpuctl.store.database import Database, Row, StoreConnection
+from vgpuctl.store.failures import BUSY_TIMEOUT_S, DatabaseError
 
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 BEGIN_READING = "BEGIN"
@@ -162,6 +162,20 @@ def check_file(path: Path) -> None:
             f"the backup's copy of the store is damaged: {'; '.join(said[:3])}; {len(broken)} rows refer to nothing",
             hint="check the disk and the store with `sqlite3 STORE 'PRAGMA integrity_check'`",
         )
+
+
+def read_without_log(path: Path, sql: str, **values: object) -> Row | None:
+    """The row of a query on the file without its write-ahead log; None where there is no log, or no such row.
+
+    SQLite opens it: closing a descriptor of our own would drop the locks of this process.
+    """
+    if not Path(f"{path}-wal").exists():
+        return None
+    with contextlib.closing(_open_to_read(path, "mode=ro&immutable=1")) as driver:
+        try:
+            return StoreConnection(driver, StoreKind.SQLITE, sqlite3.Error).run(sql, **values).rows[0]
+        except (DatabaseError, IndexError):
+            return None
 
 
 def _writer(path: Path) -> Callable[[], sqlite3.Connection]:

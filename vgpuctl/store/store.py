@@ -16,7 +16,7 @@ from vgpuctl.model.event import NOBODY, Actor, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import printed_name
-from vgpuctl.store import postgresql, sqlite, upgrade
+from vgpuctl.store import commits, postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
 from vgpuctl.store.claims import NO_IDLE_LIMIT, Claim, claim_by_operation, claim_row
 from vgpuctl.store.codec import FactsReader
@@ -234,8 +234,8 @@ class Store:
             yield session
             if session.failure is not None:
                 raise session.failure
-            if session.has_written and self.kind is StoreKind.POSTGRESQL and self._rehearsal is None:
-                connection.commit_note = postgresql.note_commit(connection)
+            if session.has_written and self._rehearsal is None:
+                connection.commit_note = commits.note_commit(connection, self._identity.inode)
 
     def _cannot_write(self, reason: str | None) -> StoreUnusable:
         return StoreUnusable(
@@ -258,12 +258,12 @@ class Store:
     @contextlib.contextmanager
     def _begun(self, first_statement: str) -> Iterator[StoreConnection]:
         """A connection after its first statement; what is not committed at the end of the block is rolled back."""
-        newest = self._identity.newest
+        known = self._identity.newest
         self._identity.check_place()  # before a connection is opened to another file
         try:
             connection = self._connect(first_statement)
             try:
-                self._check_identity(connection, newest)
+                self._check_identity(connection, known)
                 yield connection
             finally:
                 self._database.give_back(connection)
@@ -281,9 +281,9 @@ class Store:
                     holder = postgresql.holder(self._database)
         return translate(error, store_name=self.name, holder=holder)
 
-    def _check_identity(self, connection: StoreConnection, newest: int) -> None:
+    def _check_identity(self, connection: StoreConnection, known: Commit) -> None:
         try:
-            self._identity.check(connection, newest)
+            self._identity.check(connection, known)
         except StoreReplaced:
             upgrade.is_current(connection, store_name=self.name)  # says it better where a newer vgpuctl was here
             raise
@@ -339,12 +339,14 @@ class Store:
                 raise outcome_unknown(exc, store_name=self.name) from exc
             if not outcome:
                 raise connection_lost(exc, store_name=self.name) from exc
+        if commit is not None:
+            self._identity.remember(commit)
 
     def _outcome(self, commit: Commit) -> bool | None:
         give_up = time.monotonic() + FAILOVER_S
         while time.monotonic() < give_up:
             with contextlib.suppress(DatabaseError):
-                outcome = postgresql.was_committed(self._database, commit)
+                outcome = commits.was_committed(self._database, commit)
                 if outcome is not None:
                     return outcome
             time.sleep(_RETRY_S)

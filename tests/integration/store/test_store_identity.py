@@ -2,8 +2,12 @@
 """A process that lives on notices at its next transaction that its store is another one."""
 
 import shutil
+import sqlite3
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreReplaced, StoreTooNew, StoreUnusable, VgpuctlError
 from vgpuctl.model.event import Actor
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.store import commits
 from vgpuctl.store.backup import write_backup
 from vgpuctl.store.restore import StorePlace, restore
 from vgpuctl.store.store import Store, open_store
@@ -132,7 +137,8 @@ def test_a_store_that_is_only_read_is_recognised_too(opened: Store, file: Path) 
 
 def _statement(store: Store, sql: str) -> None:
     with store._database.transaction("BEGIN" if store.kind == "sqlite" else "SELECT 1") as connection:
-        connection.run(sql)
+        for one in sql.split("; "):
+            connection.run(one)
         connection.commit()
 
 
@@ -141,7 +147,12 @@ def _statement(store: Store, sql: str) -> None:
     [
         ("UPDATE settings SET value = 'x' WHERE name = 'instance'", StoreReplaced, "another one, or was restored"),
         ("DELETE FROM settings WHERE name = 'instance'", StoreReplaced, "another one, or was restored"),
-        ("UPDATE vgpuctl_version SET version_num = '0026'", StoreReplaced, "has the schema version 0026, and had 0027"),
+        ("UPDATE vgpuctl_version SET version_num = '0026'", StoreReplaced, "has the schema version 0026, and had 00"),
+        (
+            "UPDATE vgpuctl_version SET version_num = '0027'; DROP TABLE commits",
+            StoreReplaced,
+            "has the schema version 0027, and had",
+        ),
         ("UPDATE vgpuctl_version SET version_num = '9999'", StoreTooNew, "9999"),
     ],
 )
@@ -158,18 +169,31 @@ def test_what_the_store_says_of_itself_is_compared(
 def test_a_store_that_was_set_back_is_noticed(store: Store) -> None:
     """As by a snapshot of its machine, point-in-time recovery, or a standby that had not heard of the last commits."""
     _write(store)
+    _statement(store, "DELETE FROM commits")
+    with pytest.raises(StoreReplaced, match="was set back: its newest commit is number 0, and was 1"):
+        _read(store)
+
+
+def test_commits_of_many_threads_are_one_history(store: Store) -> None:
+    def work() -> None:
+        for _ in range(10):
+            _write(store)
+            _read(store)
+
+    with ThreadPoolExecutor(4) as pool:
+        for one in [pool.submit(work) for _ in range(4)]:
+            one.result()
+
+
+def test_a_process_that_slept_through_all_kept_commits_goes_on(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(store)
+    monkeypatch.setattr(commits, "_KEPT", 3)
+    with open_store(url) as other:
+        for _ in range(6):
+            _write(other)
     _read(store)
-    triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'"
-    if store.kind == "sqlite":
-        with store._database.transaction("BEGIN") as connection:
-            for row in connection.run(triggers).rows:
-                connection.run(f"DROP TRIGGER {row.name}")
-            connection.commit()
-        _statement(store, "DELETE FROM events")
-    else:
-        _statement(store, "ALTER TABLE events DISABLE TRIGGER USER; DELETE FROM events")
-    with pytest.raises(StoreReplaced, match="was set back: its newest event is None, and was 1"):
-        _write(store)
 
 
 def test_events_that_are_pruned_are_no_step_back(store: Store, clock: Clock) -> None:
@@ -191,3 +215,137 @@ def test_a_dropped_database_of_the_same_name_is_another_store(postgres: LocalPos
         open_store(database).close()
         with pytest.raises(StoreReplaced, match="is another one, or was restored"):
             _read(store)
+
+
+def _copy(file: Path) -> Path:
+    copy = file.with_name("copy.db")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    return copy
+
+
+def _bring(copy: Path, file: Path) -> None:
+    """As `.restore` of the sqlite3 program: the file stays the same one."""
+    with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(file)) as target:
+        source.backup(target)
+
+
+def _beat(store: Store) -> None:
+    """A change that leaves no event, as a controller makes one all the time."""
+    with store.transaction() as session:
+        session.beat_controller("one", [])
+
+
+def _nothing(_store: Store) -> None:
+    pass
+
+
+@pytest.mark.parametrize("events", [0, 1, 3])
+@pytest.mark.parametrize("meanwhile", [_beat, _write, _nothing])
+@pytest.mark.parametrize("use", [_read, _write, Store.require_same])
+def test_a_copy_that_went_on_by_itself_is_another_store(
+    use: Callable[[Store], None], meanwhile: Callable[[Store], None], events: int, opened: Store, file: Path
+) -> None:
+    copy = _copy(file)
+    with open_store(f"sqlite:///{copy}") as other:
+        _beat(other)
+        for _ in range(events):
+            _write(other)
+    meanwhile(opened)
+    _bring(copy, file)
+    with pytest.raises(StoreReplaced):
+        use(opened)
+    opened.close()
+
+
+@pytest.mark.parametrize("use", [_read, _write])
+@pytest.mark.parametrize("copied", [_copy, lambda file: Path(shutil.copy(file, file.with_name("copy.db")))])
+def test_a_file_that_is_written_over_under_its_log_is_another_store(
+    copied: Callable[[Path], Path], use: Callable[[Store], None], opened: Store, file: Path
+) -> None:
+    """As by `cp`: SQLite would read pages of both, and its open connections only those of before."""
+    copy = copied(file)
+    with open_store(f"sqlite:///{copy}") as other:
+        _write(other)
+        _beat(other)
+    _beat(opened)
+    assert file.with_name("store.db-wal").stat().st_size
+    with copy.open("rb") as source, file.open("r+b") as target:
+        shutil.copyfileobj(source, target)
+    for _ in range(2):
+        with pytest.raises(StoreReplaced, match="was written over in place"):
+            use(opened)
+    opened.close()
+
+
+def test_checkpoints_of_others_are_no_other_store(opened: Store, file: Path) -> None:
+    """They change the file at any time, also while it is read."""
+    done = threading.Event()
+
+    def checkpoint() -> None:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            while not done.is_set():
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    others = threading.Thread(target=checkpoint)
+    others.start()
+    try:
+        with open_store(f"sqlite:///{file}") as other:
+            for _ in range(100):
+                _write(other)
+                _read(opened)
+                _beat(opened)
+                _read(other)
+    finally:
+        done.set()
+        others.join()
+    opened.close()
+
+
+def test_who_only_reads_knows_a_copy_too(opened: Store, file: Path) -> None:
+    with open_store(f"sqlite:///{file}") as reader:
+        copy = _copy(file)
+        with open_store(f"sqlite:///{copy}") as other:
+            for _ in range(3):
+                _beat(other)
+        _beat(opened)
+        _read(reader)
+        _bring(copy, file)
+        with pytest.raises(StoreReplaced, match="has another history: its commit number 2 is another one"):
+            _read(reader)
+    opened.close()
+
+
+def test_an_earlier_state_that_went_on_is_another_store(opened: Store, file: Path) -> None:
+    copy = _copy(file)
+    _write(opened)
+    _bring(copy, file)
+    with open_store(f"sqlite:///{file}") as other:  # in the place itself, before this process looks
+        _beat(other)
+        _beat(other)
+    with pytest.raises(StoreReplaced, match="has another history"):
+        _read(opened)
+    opened.close()
+
+
+@pytest.mark.parametrize("meanwhile", [_beat, _nothing])
+def test_a_copy_of_a_database_that_takes_its_name_is_another_store(
+    meanwhile: Callable[[Store], None], postgres: LocalPostgres
+) -> None:
+    with postgres.create_database() as database, open_store(database) as store:
+        _write(store)
+        store._database.close()
+        name = database.rpartition("/")[2]
+        postgres.execute(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"')
+        with open_store(f"{database}_copy") as other:
+            for _ in range(3):
+                _write(other)
+        meanwhile(store)
+        store._database.close()
+        postgres.execute(f'ALTER DATABASE "{name}" RENAME TO "{name}_old"')
+        postgres.execute(f'ALTER DATABASE "{name}_copy" RENAME TO "{name}"')
+        for _ in range(2):
+            with pytest.raises(StoreReplaced, match="is another database, or its tables were made anew"):
+                _read(store)
+        store._database.close()
+        postgres.execute(f'DROP DATABASE "{name}_old"')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of what runs and ran: events, operations, controllers and their claims, settings of the store."""
+"""Tables of what runs and ran: events, operations, controllers and their claims, commits, settings of the store."""
 
 from sqlalchemy import Column, Double, ForeignKey, Index, Table, Text
 
@@ -77,4 +77,12 @@ settings = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+commits = Table(
+    "commits",
+    metadata,
+    Column("id", BIG, primary_key=True, autoincrement=False),
+    Column("token", Text, nullable=False),
+    Column("inode", Text),
 )

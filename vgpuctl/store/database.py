@@ -116,7 +116,7 @@ class Database:
     ) -> None:
         self.kind = kind
         self.open_driver = opens
-        self._errors = errors
+        self.errors = errors
         self._keeps = keeps
         self._idle: list[StoreConnection] = []
 
@@ -163,8 +163,8 @@ class Database:
 
     def _open(self) -> StoreConnection:
         try:
-            return StoreConnection(self.open_driver(), self.kind, self._errors)
-        except self._errors as exc:
+            return StoreConnection(self.open_driver(), self.kind, self.errors)
+        except self.errors as exc:
             raise NoConnection(exc) from exc
 
 

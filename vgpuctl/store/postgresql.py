@@ -47,12 +47,10 @@ END $$"""
 
 BEGIN_UPGRADING = f"{_LIMITS} {LOCK_UPGRADES}"
 
-# The rights of the role: to write, and to see the rows of all tenants or of one (vgpuctl.store.database_roles).
+# The rights of the role: to write, and to see the rows of all tenants or of one (vgpuctl.store.row_policies).
 _RIGHTS = (
     "SELECT current_user AS role, has_table_privilege('vms', 'INSERT') AS may_write, "
-    "row_security_active('vms') AND EXISTS ("
-    "SELECT FROM pg_policy p, unnest(p.polroles) AS member WHERE p.polrelid = 'vms'::regclass "
-    "AND NOT p.polpermissive AND member <> 0 AND pg_has_role(member, 'USAGE')) AS sees_a_part"
+    "row_security_active('vms') AND NOT has_table_privilege('role_tenants', 'SELECT') AS sees_a_part"
 )
 _OWNER = (
     "SELECT current_user AS role, pg_get_userbyid(relowner) AS owner, pg_has_role(relowner, 'USAGE') AS is_owner "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.errors import StoreTooNew, StoreUnusable
 from vgpuctl.model.backup import StoreKind
-from vgpuctl.store import postgresql, sqlite
+from vgpuctl.store import postgresql, row_policies, sqlite, table_locks
 from vgpuctl.store.database import Database, StoreConnection
 from vgpuctl.store.failures import DatabaseError, translate
 from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
@@ -58,11 +58,37 @@ def migrate(database: Database, *, store_name: str, key_file: KeyFile = NO_KEY) 
                 version = connection.exec_driver_sql(_READ_VERSION).scalar()
                 if version is not None and not _is_older(str(version), store_name=store_name):
                     return
+            driver = StoreConnection(connection.connection.driver_connection, database.kind, database.errors)
+            if database.kind is StoreKind.POSTGRESQL:
+                table_locks.take(driver, store_name=store_name)
             command.upgrade(config(connection, key_file), "head")
+            if database.kind is StoreKind.POSTGRESQL:
+                _make_policies(driver)
             connection.commit()
+    except DatabaseError as exc:
+        raise translate(exc, store_name=store_name) from exc
     except DBAPIError as exc:
         error = DatabaseError(exc.orig or exc, is_lost=exc.connection_invalidated)
         raise translate(error, store_name=store_name) from exc
+
+
+def _make_policies(connection: StoreConnection) -> None:
+    """Make PostgreSQL's policies of rows for this schema, and grant tenants' roles the tables that are new.
+
+    An earlier version let them read the whole table of roles, also after their tenant was offboarded. Its policies
+    name them.
+    """
+    roles = {row.role for row in connection.run("SELECT role FROM role_tenants JOIN pg_roles ON rolname = role").rows}
+    for row in connection.run(row_policies.OF_EARLIER_VERSIONS).rows:
+        connection.run(f"DROP POLICY {row_policies.quoted(row.policy)} ON {row.name}")
+        roles |= set(row.roles) - {"public"}
+    for statement in row_policies.policy_statements():
+        connection.run(statement)
+    for role in sorted(roles):
+        who = row_policies.quoted(role)
+        connection.run(f"REVOKE ALL ON role_tenants FROM {who}")
+        for statement in row_policies.tenant_grants(who):
+            connection.run(statement)
 
 
 def refuse_stranger(connection: StoreConnection, *, store_name: str) -> None:

@@ -18,7 +18,7 @@ from vgpuctl.errors import NotFound, StoreUnusable, UsageError
 from vgpuctl.model.database_role import Access, Rights, parse_rights
 from vgpuctl.model.event import Actor
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.store import database_roles, postgresql
+from vgpuctl.store import postgresql, table_locks
 from vgpuctl.store.failures import DatabaseError
 from vgpuctl.store.metadata import metadata
 from vgpuctl.store.store import open_store
@@ -152,14 +152,33 @@ def test_policies_of_a_tenant_hide_nothing_from_others(fleet: Fleet) -> None:
         session.add_tenant("third")
 
 
-def test_an_operator_who_is_also_a_tenants_role_may_not_write_on_what_it_sees(
-    fleet: Fleet, postgres: LocalPostgres
-) -> None:
+def test_an_operator_who_is_also_a_tenants_role_stays_an_operator(fleet: Fleet, postgres: LocalPostgres) -> None:
     url, tenant = fleet.new_role(OPERATOR), fleet.new_role(Rights(Access.TENANT, "acme"))
     postgres.execute(f'GRANT "{make_url(tenant).username}" TO "{make_url(url).username}"')
-    with open_store(url) as store:
-        assert store.read_only_reason is not None
-        assert "one tenant" in store.read_only_reason
+    with open_store(url) as store, store.transaction() as session:
+        assert store.read_only_reason is None
+        assert len(session.vms()) == 2
+
+
+def test_a_member_of_a_tenants_role_sees_the_rows_of_that_tenant(fleet: Fleet, postgres: LocalPostgres) -> None:
+    group, url = fleet.new_role(Rights(Access.TENANT, "acme")), fleet.new_role(Rights(Access.NONE))
+    postgres.execute(f'GRANT "{make_url(group).username}" TO "{make_url(url).username}"')
+    with open_store(url) as store, store.reading() as session:
+        assert "one tenant" in (store.read_only_reason or "")
+        assert [one.request.tenant for one in session.vms()] == ["acme"]
+
+
+def test_a_table_of_a_tenants_own_opens_no_row(fleet: Fleet) -> None:
+    """Its names come first in PostgreSQL's search path; the policies mean the store's tables by number."""
+    url = fleet.new_role(Rights(Access.TENANT, "acme"))
+    name = make_url(url).username
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TEMP TABLE role_tenants (role text, tenant text, since float8)")
+        connection.execute(f"INSERT INTO pg_temp.role_tenants VALUES ('{name}', 'umbrella', 0)".encode())
+        connection.execute("CREATE TEMP TABLE networks (id text, tenant text)")
+        assert connection.execute("SELECT name FROM tenants").fetchall() == [("acme",)]
+        assert connection.execute("SELECT tenant FROM vms").fetchall() == [("acme",)]
+        assert connection.execute("SELECT count(*) FROM commits").fetchone() == (0,)
 
 
 def test_rights_are_replaced_and_granted_twice_is_no_change(fleet: Fleet) -> None:
@@ -187,7 +206,7 @@ def test_tables_of_a_later_version_are_an_operators_too(fleet: Fleet) -> None:
         connection.execute("CREATE TABLE later (id bigserial PRIMARY KEY, tenant text)")
     assert not _refused(operator, "INSERT INTO later (tenant) VALUES ('umbrella')")
     assert not _refused(reader, "SELECT * FROM later")
-    assert _refused(tenant, "SELECT * FROM later"), "a new table is closed to tenants until it has a rule"
+    assert _refused(tenant, "SELECT * FROM later"), "a new table is closed to tenants until an upgrade gives it a rule"
 
 
 def test_only_the_owner_grants_and_only_to_roles_that_rights_restrict(fleet: Fleet) -> None:
@@ -361,13 +380,76 @@ def test_rights_are_granted_while_others_read(fleet: Fleet) -> None:
             one.join()
 
 
-def test_who_reads_for_long_while_rights_are_granted_is_named(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_roles, "BUSY_TIMEOUT_S", 0.2)
-    reader = fleet.new_role(READER)
-    with psycopg.connect(reader, application_name="a report") as slow:
-        slow.execute("SELECT * FROM vms")
+@pytest.mark.parametrize("rights", [READER, OPERATOR, Rights(Access.TENANT, "acme")])
+@pytest.mark.parametrize("given", [READER, OPERATOR, Rights(Access.TENANT, "umbrella"), Rights(Access.NONE)])
+def test_an_open_transaction_holds_up_no_grant(fleet: Fleet, rights: Rights, given: Rights) -> None:
+    url = fleet.new_role(rights)
+    role = make_url(url).username or ""
+    with psycopg.connect(url) as slow:
+        for table in metadata.sorted_tables:
+            slow.execute(f"SELECT count(*) FROM {table.name}".encode())
+        with open_store(fleet.url) as store, store.transaction() as session:
+            session.grant_role(role, given)
+        with open_store(fleet.url) as store, store.reading() as session:
+            assert len(session.vms()) == 2
+        if given.access is Access.NONE:
+            with pytest.raises(errors.InsufficientPrivilege):
+                slow.execute("SELECT count(*) FROM vms")
+        else:
+            fleet.new_role(given)
+
+
+def _make_older(url: str) -> None:
+    """As a store of the version before: without what the last migrations made, and with its policies."""
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE commits")
+        connection.execute("UPDATE vgpuctl_version SET version_num = '0028'")
+        connection.execute("DROP POLICY vgpuctl_rows ON vms")
+        connection.execute("CREATE POLICY vgpuctl_every_row ON vms USING (true)")
+
+
+@pytest.mark.parametrize("rights", [READER, Rights(Access.TENANT, "acme")])
+def test_an_upgrade_ends_sessions_that_only_read(
+    fleet: Fleet, rights: Rights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(table_locks, "_PATIENCE_S", 0.2)
+    url = fleet.new_role(rights)
+    with psycopg.connect(url, application_name="a report") as slow:
+        slow.execute("SELECT count(*) FROM tenants")
+        _make_older(fleet.url)
+        with open_store(fleet.url) as store, store.reading() as session:
+            assert len(session.vms()) == 2
+        with pytest.raises(psycopg.OperationalError):
+            slow.execute("SELECT 1")
+    assert f"has ended a report of the role {make_url(url).username}" in caplog.text
+
+
+def test_who_holds_up_an_upgrade_is_named(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_locks, "BUSY_TIMEOUT_S", 0.3)
+    operator = fleet.new_role(OPERATOR)
+    with psycopg.connect(operator, application_name="a report") as slow:
+        slow.execute("SELECT * FROM tenants")
+        _make_older(fleet.url)
         with pytest.raises(StoreUnusable, match="were in use for") as caught:
-            fleet.new_role(Rights(Access.TENANT, "acme"))
+            open_store(fleet.url)
+        assert slow.execute("SELECT 1").fetchone() == (1,)
     assert [one.partition(" (pid")[0] for one in caught.value.context] == [
-        f"a report of the role {make_url(reader).username}"
+        f"a report of the role {make_url(operator).username}"
     ]
+
+
+def test_an_upgrade_keeps_a_tenants_role_to_its_rows(fleet: Fleet) -> None:
+    """A role that was granted its rights by the version before could read the whole table of roles."""
+    url = fleet.new_role(Rights(Access.TENANT, "acme"))
+    name = make_url(url).username
+    with psycopg.connect(fleet.url) as connection:
+        connection.execute(f'GRANT SELECT ON role_tenants TO "{name}"'.encode())
+        rule = "tenant = (SELECT tenant FROM role_tenants WHERE role = current_user)"
+        policy = f'CREATE POLICY "of {name}" ON vms AS RESTRICTIVE FOR SELECT TO "{name}" USING ({rule})'
+        connection.execute(policy.encode())
+    _make_older(fleet.url)
+    open_store(fleet.url).close()
+    with open_store(url) as store, store.reading() as session:
+        assert "one tenant" in (store.read_only_reason or "")
+        assert [one.name for one in session.tenants()] == ["acme"]
+        assert len(session.vms()) == 1

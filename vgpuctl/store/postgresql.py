@@ -38,12 +38,20 @@ BEGIN_WRITING = f"{_LIMITS} {LOCK_WRITERS}"
 
 LOCK_UPGRADES = f"""DO $$ BEGIN
   IF to_regclass('{VERSION_TABLE}') IS NULL THEN
-    PERFORM pg_advisory_xact_lock({0x76677075});
-  ELSE
-    LOCK TABLE {VERSION_TABLE} IN EXCLUSIVE MODE;
+    BEGIN
+      CREATE TABLE {VERSION_TABLE} (
+        version_num varchar(32) NOT NULL, CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num)
+      );
+    EXCEPTION WHEN unique_violation OR duplicate_table THEN
+      NULL;
+    END;
   END IF;
+  LOCK TABLE {VERSION_TABLE} IN EXCLUSIVE MODE;
 END $$"""
-"""One upgrade at a time. An older store has no row to lock; in an empty database nobody else has rights yet."""
+"""One upgrade at a time: a lock that only the owner of the tables can take.
+
+In an empty database the table is made as alembic makes it. Who comes second waits for the first one's commit there.
+"""
 
 BEGIN_UPGRADING = f"{_LIMITS} {LOCK_UPGRADES}"
 

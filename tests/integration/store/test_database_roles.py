@@ -453,3 +453,20 @@ def test_an_upgrade_keeps_a_tenants_role_to_its_rows(fleet: Fleet) -> None:
         assert "one tenant" in (store.read_only_reason or "")
         assert [one.name for one in session.tenants()] == ["acme"]
         assert len(session.vms()) == 1
+
+
+def test_who_may_not_write_holds_up_no_new_store(postgres: LocalPostgres) -> None:
+    """An advisory lock needs no right, in an empty database either."""
+    name = f"role-{secrets.token_hex(4)}"
+    postgres.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD 'x'")
+    try:
+        with postgres.create_database() as url:
+            theirs = make_url(url).set(username=name, password="x").render_as_string(hide_password=False)
+            with psycopg.connect(theirs) as hostile:
+                hostile.execute(f"SELECT pg_advisory_lock({0x76677075}), pg_advisory_lock(1)")
+                for catalog in ("pg_namespace", "pg_class", "pg_type", "pg_attribute"):
+                    hostile.execute(f"LOCK TABLE {catalog} IN ACCESS SHARE MODE".encode())
+                with open_store(url) as store, store.transaction() as session:
+                    session.add_tenant("acme")
+    finally:
+        postgres.execute(f'DROP ROLE "{name}"')

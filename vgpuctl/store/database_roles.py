@@ -41,6 +41,8 @@ class DatabaseRoleRows(EventRows):
                 hint="who may read and write the file may do everything: see `ls -l`; PostgreSQL has roles",
             )
         schema, owner = self._check(role)
+        if rights.access is not Access.NONE:
+            self._refuse_powers(role, owner, rights.access)
         before = self._rights_of(role)
         statements = list(self._statements(role, rights, schema, owner))
         for statement in statements:
@@ -74,8 +76,7 @@ class DatabaseRoleRows(EventRows):
         """The store's schema and owner, if this connection may grant rights and the role can be restricted by them."""
         (found,) = self._read(
             "SELECT n.nspname, pg_get_userbyid(c.relowner) AS owner, pg_has_role(c.relowner, 'MEMBER') AS is_owner, "
-            "r.rolname IS NOT NULL AS is_there, r.rolsuper OR r.rolbypassrls AS is_free, "
-            "pg_has_role(r.oid, c.relowner, 'MEMBER') AS owns FROM pg_class c JOIN pg_namespace n "
+            "r.rolname IS NOT NULL AS is_there FROM pg_class c JOIN pg_namespace n "
             "ON n.oid = c.relnamespace LEFT JOIN pg_roles r ON r.rolname = :role "
             "WHERE c.oid = to_regclass(:table)",
             role=role,
@@ -90,12 +91,30 @@ class DatabaseRoleRows(EventRows):
             raise NotFound(
                 f"the database server has no role {role!r}", hint=f"create it first: createuser --pwprompt {role}"
             )
-        if found.is_free or found.owns:
-            raise UsageError(
-                f"the role {role} is a superuser, bypasses row security, or owns the store: no right restricts it",
-                hint="grant rights to another role, and let operators and tenants connect as that one",
-            )
         return str(found.nspname), str(found.owner)
+
+    def _refuse_powers(self, role: str, owner: str, access: Access) -> None:
+        """Refuse a role that PostgreSQL lets do more than its rights on tables say, or become one that may.
+
+        Raises UsageError.
+        """
+        for row in self._read(_ROLES_OF, role=role):
+            powers = [said for attribute, said in _POWERS.items() if getattr(row, attribute)]
+            powers += ["owns the store"] * (row.name == owner)
+            if row.is_predefined and (access is Access.TENANT or row.name in _BEYOND_TABLES):
+                powers.append("reaches beyond the store")
+            if row.rolcreatedb and access is Access.TENANT:
+                powers.append("may create databases")
+            if not powers:
+                continue
+            is_itself = row.name == role
+            who = f"the role {role}" if is_itself else f"the role {role} is a member of {row.name}, which"
+            raise UsageError(
+                f"{who} {' and '.join(powers)}: no right restricts it",
+                hint="grant rights to another role, and let operators and tenants connect as that one"
+                if is_itself
+                else f"REVOKE {quoted(row.name)} FROM {quoted(role)}, or grant rights to another role",
+            )
 
     def _statements(self, role: str, rights: Rights, schema: str, owner: str) -> Iterator[str]:
         who, where = quoted(role), quoted(schema)
@@ -166,6 +185,30 @@ class DatabaseRoleRows(EventRows):
         return whose + sorted(f"{row.what} {row.thing}: {row.right}" for row in rows)
 
 
+_POWERS = {
+    "rolsuper": "is a superuser",
+    "rolbypassrls": "bypasses row security",
+    "rolcreaterole": "may create roles and grant them",
+    "rolreplication": "may copy the whole server",
+    "owns_database": "owns the database",
+}
+_BEYOND_TABLES = {
+    "pg_write_all_data",
+    "pg_execute_server_program",
+    "pg_read_server_files",
+    "pg_write_server_files",
+    "pg_signal_backend",
+    "pg_maintain",
+}
+"""Predefined roles of which an operator or reader is no member; a tenant's role is a member of none at all."""
+# A role may become each of these by SET ROLE, and has their attributes then. Superusers are members of all roles.
+_ROLES_OF = (
+    "SELECT o.rolname AS name, o.rolsuper, o.rolbypassrls, o.rolcreaterole, o.rolreplication, o.rolcreatedb, "
+    "starts_with(o.rolname, 'pg_') AS is_predefined, "
+    "o.oid = (SELECT datdba FROM pg_database WHERE datname = current_database()) AS owns_database "
+    "FROM pg_roles r JOIN pg_roles o ON o.oid = r.oid OR (NOT r.rolsuper AND pg_has_role(r.oid, o.oid, 'MEMBER')) "
+    "WHERE r.rolname = :role ORDER BY o.oid <> r.oid, o.rolname"
+)
 _LIMITS_OF_ROLE = (
     "SELECT current_user AS this, r.rolconnlimit AS connections, m.rolsuper OR (m.rolcreaterole AND "
     "(current_setting('server_version_num')::int < 160000 OR pg_has_role(r.oid, 'MEMBER WITH ADMIN OPTION'))) "

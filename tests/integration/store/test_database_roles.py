@@ -470,3 +470,48 @@ def test_who_may_not_write_holds_up_no_new_store(postgres: LocalPostgres) -> Non
                     session.add_tenant("acme")
     finally:
         postgres.execute(f'DROP ROLE "{name}"')
+
+
+TENANT = Rights(Access.TENANT, "acme")
+
+
+@pytest.mark.parametrize(
+    ("power", "said", "refused"),
+    [
+        ("CREATEROLE", "may create roles and grant them", {OPERATOR, READER, TENANT}),
+        ("REPLICATION", "may copy the whole server", {OPERATOR, READER, TENANT}),
+        ("BYPASSRLS", "bypasses row security", {OPERATOR, READER, TENANT}),
+        ("SUPERUSER", "is a superuser", {OPERATOR, READER, TENANT}),
+        ("CREATEDB", "may create databases", {TENANT}),
+        ("IN ROLE pg_read_all_data", "is a member of pg_read_all_data", {TENANT}),
+        ("IN ROLE pg_write_all_data", "is a member of pg_write_all_data", {OPERATOR, READER, TENANT}),
+        ("IN ROLE pg_monitor", "is a member of pg_monitor", {TENANT}),
+        ("IN ROLE pg_signal_backend", "is a member of pg_signal_backend", {OPERATOR, READER, TENANT}),
+        ("IN ROLE pg_read_server_files", "is a member of pg_read_server_files", {OPERATOR, READER, TENANT}),
+        ("IN ROLE pg_execute_server_program", "is a member of pg_execute", {OPERATOR, READER, TENANT}),
+        ("IN ROLE power_group", "is a member of power_group, which may create roles", {OPERATOR, READER, TENANT}),
+        ("NOINHERIT IN ROLE power_group", "is a member of power_group", {OPERATOR, READER, TENANT}),
+        ("CONNECTION LIMIT 3", "", set()),
+    ],
+)
+def test_a_role_that_may_do_more_than_its_rights_say_is_refused(
+    fleet: Fleet, postgres: LocalPostgres, power: str, said: str, refused: set[Rights]
+) -> None:
+    name = f"role-{secrets.token_hex(4)}"
+    postgres.execute("CREATE ROLE power_group CREATEROLE")
+    postgres.execute(f'CREATE ROLE "{name}" LOGIN {power}')
+    try:
+        with open_store(fleet.url) as store:
+            for rights in (OPERATOR, READER, TENANT):
+                if rights in refused:
+                    with pytest.raises(UsageError, match=said) as caught, store.transaction() as session:
+                        session.grant_role(name, rights)
+                    assert "no right restricts it" in caught.value.message and caught.value.hint
+                else:
+                    with store.transaction() as session:
+                        session.grant_role(name, rights)
+            with store.transaction() as session:
+                session.grant_role(name, Rights(Access.NONE))
+    finally:
+        postgres.execute(f'DROP ROLE "{name}"')
+        postgres.execute("DROP ROLE power_group")

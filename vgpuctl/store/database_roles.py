@@ -128,6 +128,7 @@ class DatabaseRoleRows(EventRows):
         yield f"GRANT USAGE ON SCHEMA {where} TO {who}"
         if rights.access is Access.TENANT:
             yield from self._connection_limit(role)
+            yield from self._without_temporary_tables(role)
             yield from tenant_grants(who)
             return
         yield f"GRANT SELECT ON ALL TABLES IN SCHEMA {where} TO {who}"
@@ -166,6 +167,15 @@ class DatabaseRoleRows(EventRows):
                 hint=f"let a superuser run `{statement}`, then run the command again",
             )
         yield statement
+
+    def _without_temporary_tables(self, role: str) -> Iterator[str]:
+        """Take the right to make temporary tables from all roles, with which a tenant's could fill the server's disk.
+
+        Only the owner of the database can; vgpuctl makes none.
+        """
+        (found,) = self._read(_TEMPORARY, role=role)
+        if found.has and found.may_revoke:
+            yield f"REVOKE TEMPORARY ON DATABASE {quoted(found.name)} FROM PUBLIC, {quoted(role)}"
 
     def _rights_of(self, role: str) -> list[str]:
         """The rights of the role, one line for each kind of right on a table, a column or a sequence, sorted.
@@ -208,6 +218,10 @@ _ROLES_OF = (
     "o.oid = (SELECT datdba FROM pg_database WHERE datname = current_database()) AS owns_database "
     "FROM pg_roles r JOIN pg_roles o ON o.oid = r.oid OR (NOT r.rolsuper AND pg_has_role(r.oid, o.oid, 'MEMBER')) "
     "WHERE r.rolname = :role ORDER BY o.oid <> r.oid, o.rolname"
+)
+_TEMPORARY = (
+    "SELECT datname AS name, has_database_privilege(CAST(:role AS name), oid, 'TEMPORARY') AS has, "
+    "pg_has_role(datdba, 'USAGE') AS may_revoke FROM pg_database WHERE datname = current_database()"
 )
 _LIMITS_OF_ROLE = (
     "SELECT current_user AS this, r.rolconnlimit AS connections, m.rolsuper OR (m.rolcreaterole AND "

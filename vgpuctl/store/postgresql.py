@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in a PostgreSQL database, with the same manners as the SQLite file: one writer at a time, steady reads."""
 
+import os
 from dataclasses import dataclass
 
 from vgpuctl.errors import StoreUnusable
@@ -65,11 +66,12 @@ _OWNER = (
     f"FROM pg_class WHERE oid = to_regclass('{VERSION_TABLE}')"
 )
 
-# The transaction that has locked the row stands in its xmax (PostgreSQL manual, "System Columns").
+# The transaction that has locked the row stands in its xmax (PostgreSQL manual, "System Columns"). The server shows the
+# address and the time of other roles to few; the machine of a command that is at work stands in the store.
 _HOLDER = (
-    "SELECT a.pid, a.usename AS role, a.application_name AS name, "
-    "coalesce(host(a.client_addr), 'the server''s own machine') AS client, "
-    "extract(epoch FROM now() - a.xact_start) AS s "
+    "SELECT a.pid, a.usename AS role, a.application_name AS name, host(a.client_addr) AS client, "
+    "extract(epoch FROM now() - a.xact_start) AS s, (SELECT min(o.hostname) FROM operations o "
+    "WHERE a.application_name = 'vgpuctl ' || o.kind || ' ' || o.pid) AS machine "
     "FROM settings w JOIN pg_locks l ON l.transactionid = w.xmax AND l.locktype = 'transactionid' AND l.granted "
     f"JOIN pg_stat_activity a ON a.pid = l.pid WHERE w.name = '{INSTANCE}'"
 )
@@ -82,19 +84,21 @@ def holder(database: Database) -> str | None:
     with database.transaction(BEGIN_READING) as connection:
         for row in connection.run(_HOLDER).rows:
             since = "" if row.s is None else f" for {row.s:.0f} s"
-            return (
-                f"{row.name or 'a program'} of the role {row.role} from {row.client} has written{since} (pid {row.pid})"
-            )
+            where = f" on {row.machine}" if row.machine else f" from {row.client}" if row.client else ""
+            return f"{row.name or 'a program'} of the role {row.role}{where} has written{since} (server pid {row.pid})"
     return None
 
 
 def database(address: PostgresqlAddress, actor: Actor = NOBODY) -> Database:
-    """The database, to which nothing is connected yet. actor: whom the server shows for the connections."""
+    """The database, to which nothing is connected yet.
+
+    actor: its command is what the server shows for the connections, to every role; user and machine are not.
+    """
     import psycopg
 
     from vgpuctl.store.libpq_files import connect
 
-    name = f"vgpuctl {actor.command} ({actor})" if actor.command else USUAL["application_name"]
+    name = f"vgpuctl {actor.command} {os.getpid()}" if actor.command else USUAL["application_name"]
     usual = {**USUAL, "application_name": name.encode("ascii", "replace").decode()[:_LONGEST_NAME]}
     parameters = {**usual, **address.parameters, "client_encoding": ENCODING}
     return Database(StoreKind.POSTGRESQL, lambda: connect(parameters), psycopg.Error)

@@ -2,6 +2,7 @@
 """Roles of a real PostgreSQL: what an operator, a reader and a tenant can do on the store, and what they cannot."""
 
 import contextlib
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from vgpuctl.store.failures import DatabaseError
 from vgpuctl.store.metadata import metadata
 from vgpuctl.store.store import open_store
 
-OPERATOR, READER = Rights(Access.OPERATOR), Rights(Access.READ_ONLY)
+OPERATOR, READER, TENANT = Rights(Access.OPERATOR), Rights(Access.READ_ONLY), Rights(Access.TENANT, "acme")
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,8 @@ def test_a_table_of_a_tenants_own_opens_no_row(fleet: Fleet) -> None:
     """Its names come first in PostgreSQL's search path; the policies mean the store's tables by number."""
     url = fleet.new_role(Rights(Access.TENANT, "acme"))
     name = make_url(url).username
+    with psycopg.connect(fleet.url) as owner:
+        owner.execute(f'GRANT TEMPORARY ON DATABASE "{make_url(url).database}" TO "{name}"'.encode())
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TEMP TABLE role_tenants (role text, tenant text, since float8)")
         connection.execute(f"INSERT INTO pg_temp.role_tenants VALUES ('{name}', 'umbrella', 0)".encode())
@@ -299,7 +302,38 @@ def test_who_writes_for_long_is_named(fleet: Fleet, monkeypatch: pytest.MonkeyPa
         with pytest.raises(StoreUnusable, match="was locked for") as caught, store.transaction():
             pass
         (holder,) = caught.value.context
-        assert holder.startswith(f"vgpuctl create-vm (ann@desk) of the role {make_url(one).username} from ")
+        assert holder.startswith(f"vgpuctl create-vm {os.getpid()} of the role {make_url(one).username} has written")
+        with open_store(fleet.url) as everything, everything.reading():
+            assert "from 127.0.0.1" in (postgresql.holder(everything._database) or "")
+
+
+def test_the_machine_of_who_writes_for_long_comes_from_the_store(fleet: Fleet) -> None:
+    operator = fleet.new_role(OPERATOR)
+    with (
+        open_store(fleet.url, actor=Actor("create-vm", "ann", "desk")) as slow,
+        slow.operation("create-vm", "web-1"),
+        slow.transaction() as session,
+        open_store(operator) as store,
+    ):
+        session.add_tenant("slow")
+        machine = os.uname().nodename
+        assert f"create-vm {os.getpid()} of the role {LocalPostgres.user} on {machine} has" in (
+            postgresql.holder(store._database) or ""
+        )
+
+
+def test_a_tenants_role_does_not_see_who_works_where(fleet: Fleet) -> None:
+    with (
+        open_store(fleet.url, actor=Actor("create-vm", "ann", "secret-desk")) as store,
+        store.reading(),
+        psycopg.connect(fleet.new_role(TENANT)) as tenant,
+    ):
+        seen = str(tenant.execute("SELECT * FROM pg_stat_activity").fetchall())
+    assert f"vgpuctl create-vm {os.getpid()}" in seen and "ann" not in seen and "secret-desk" not in seen
+
+
+def test_a_tenants_role_makes_no_temporary_table(fleet: Fleet) -> None:
+    assert _refused(fleet.new_role(TENANT), "CREATE TEMP TABLE mine (x int)")
 
 
 def test_the_rights_of_a_tenants_role_end_with_the_tenant(fleet: Fleet) -> None:
@@ -478,9 +512,6 @@ def test_who_may_not_write_holds_up_no_new_store(postgres: LocalPostgres) -> Non
                     session.add_tenant("acme")
     finally:
         postgres.execute(f'DROP ROLE "{name}"')
-
-
-TENANT = Rights(Access.TENANT, "acme")
 
 
 @pytest.mark.parametrize(

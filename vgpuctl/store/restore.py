@@ -33,7 +33,11 @@ from vgpuctl.store.sealed import KeyFile
 from vgpuctl.store.store import Store, open_store
 
 _IN_USE = "the store is in use"
-_IS_OTHER = "datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+_IS_OTHER = (
+    "datname = current_database() AND pid <> pg_backend_pid() "
+    "AND (backend_type = 'client backend' OR backend_type IS NULL AND usesysid IS NOT NULL)"
+)
+"""PostgreSQL shows the kind of another role's process to few, and a user that works by itself has none."""
 _LEAVING_S, _POLL_S = 3.0, 0.1
 """How long a server process may take to end after its connection, and how often we look."""
 _CLOSE_OTHERS = "end every vgpuctl that uses the store, controllers too, then run the command again"
@@ -151,17 +155,24 @@ def _keep(place: StorePlace, manifest: BackupManifest, keep: Path | None, *, dry
         raise UsageError("name the file for a backup of the store that is there", hint="--keep FILE")
     with place.open() as store:
         with store.reading() as session:
-            there, operations = session.store_id(), session.open_operations()
+            there, operations, controllers = session.store_id(), session.open_operations(), session.controllers()
         if there is not None and there != manifest.store_id:
             raise UsageError(
                 f"the backup is of another store: of {manifest.store_id}, and {store.name} is {there}",
                 hint="restore it to a place of its own",
             )
-        alive = [one for one in operations if is_running(one) is not False]
+        alive = [
+            *(
+                f"{one.kind} of {one.detail}: process {one.pid} on {one.hostname}"
+                for one in operations
+                if is_running(one) is not False
+            ),
+            *(f"controller: process {one.pid} on {one.hostname}" for one in controllers if is_running(one)),
+        ]
         if alive:
             raise ConcurrentChange(
                 _IN_USE,
-                context=[f"{one.kind} of {one.detail}: process {one.pid} on {one.hostname}" for one in alive],
+                context=alive,
                 hint=_CLOSE_OTHERS,
             )
         if not dry_run:
@@ -214,7 +225,7 @@ def _into_database(address: PostgresqlAddress, unpacked: Unpacked, mark: Restore
             try:
                 postgresql_programs.run_scripts(address, [first, dump, last])
             except StoreUnusable as error:
-                if _IN_USE in error.message:
+                if _IN_USE in error.message or "deadlock detected" in error.message:
                     raise ConcurrentChange(f"{_IN_USE}: {address.shown}", hint=_CLOSE_OTHERS) from error
                 raise
     except DatabaseError as exc:
@@ -248,21 +259,35 @@ def _own_schema(database: Database, address: PostgresqlAddress) -> str:
 
 
 def _first_script(schema: str) -> str:
-    """Wait for the writers, look once more that nobody else is connected, and drop the tables."""
+    """Wait for the writers, take the tables, look once more that nobody else is connected, and drop the tables.
+
+    It waits with none of the tables in hand: with some of them it could be in a deadlock with one who reads.
+    """
     from vgpuctl.store.tables import metadata
 
     names = [*metadata.tables, VERSION_TABLE]
+    listed = ", ".join(f"'{name}'" for name in names)
     drops = "\n".join(f'DROP TABLE IF EXISTS "{schema}"."{name}" CASCADE;' for name in names)
     return f"""SET client_min_messages = warning;
 {postgresql.LOCK_UPGRADES};
-DO $$ BEGIN
+DO $$
+DECLARE
+  tables text;
+BEGIN
   IF to_regclass('settings') IS NOT NULL THEN
     PERFORM 1 FROM settings WHERE name = '{INSTANCE}' FOR UPDATE;
   END IF;
+  SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') INTO tables FROM pg_tables
+    WHERE schemaname = '{schema}' AND tablename IN ({listed});
   FOR look IN 0..{_LEAVING_S / _POLL_S:.0f} LOOP
     PERFORM pg_stat_clear_snapshot();
     IF NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE {_IS_OTHER}) THEN
-      RETURN;
+      BEGIN
+        EXECUTE 'LOCK TABLE ' || tables || ' IN ACCESS EXCLUSIVE MODE NOWAIT';
+        RETURN;
+      EXCEPTION WHEN lock_not_available THEN
+        NULL;
+      END;
     END IF;
     PERFORM pg_sleep({_POLL_S});
   END LOOP;

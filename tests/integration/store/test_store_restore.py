@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restores: into an empty place or over a store that is kept; whole or not at all, and never under anybody's feet."""
 
+import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import make_url
 
@@ -101,6 +105,72 @@ def test_a_store_in_use_is_not_replaced(place: StorePlace, tmp_path: Path) -> No
     assert _tenants(place) == ["kept", "later"]
 
 
+def test_a_store_of_a_controller_is_not_replaced(place: StorePlace, tmp_path: Path) -> None:
+    """Also while it has no connection, as between two tries to reach a server."""
+    _backup(place, tmp_path / "backup")
+    with place.open() as store, store.transaction() as session:
+        session.beat_controller("one", [])
+    for dry_run in (True, False):
+        with pytest.raises(ConcurrentChange, match="the store is in use") as refused:
+            restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "old", dry_run=dry_run)
+        assert refused.value.context == (f"controller: process {os.getpid()} on {os.uname().nodename}",)
+    with place.open() as store, store.transaction() as session:
+        session.end_controller("one")
+    restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "old", dry_run=False)
+
+
+@pytest.fixture
+def owned(postgres: LocalPostgres) -> Iterator[str]:
+    """A database whose owner is no superuser: the server does not show it what others' processes are."""
+    name = f"owner_{secrets.token_hex(4)}"
+    postgres.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
+    with postgres.create_database() as url:
+        postgres.execute(f'ALTER DATABASE "{make_url(url).database}" OWNER TO {name}')
+        yield make_url(url).set(username=name, password="x").render_as_string(hide_password=False)
+    postgres.execute(f"DROP ROLE {name}")
+
+
+def test_the_owner_of_a_database_sees_that_other_roles_use_it(
+    owned: str, postgres: LocalPostgres, tmp_path: Path
+) -> None:
+    place = StorePlace(owned, time.time, None, KEEPER)
+    _backup(place, tmp_path / "backup")
+    other = postgres.url(make_url(owned).database or "")
+    with open_store(other) as user:
+        with user.reading() as session:
+            session.tenants()
+        with pytest.raises(ConcurrentChange, match="the store is in use"):
+            restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "old", dry_run=False)
+    restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "older", dry_run=False)
+    assert _tenants(place) == ["kept"]
+
+
+def test_who_comes_in_the_middle_of_a_restore_waits_or_is_named(owned: str, tmp_path: Path) -> None:
+    """They read tables in any order, so a deadlock was possible."""
+    place = StorePlace(owned, time.time, None, KEEPER)
+    _backup(place, tmp_path / "backup")
+    done = threading.Event()
+
+    def come(number: int) -> None:
+        while not done.is_set():
+            with contextlib.suppress(psycopg.Error), psycopg.connect(owned) as connection:
+                for table in ("vms", "tenants", "events", "settings", "leases")[:: 1 if number % 2 else -1]:
+                    connection.execute(f"SELECT count(*) FROM {table}".encode())
+
+    guests = [threading.Thread(target=come, args=(number,)) for number in range(3)]
+    for one in guests:
+        one.start()
+    try:
+        for number in range(3):
+            with contextlib.suppress(ConcurrentChange):
+                restore(place, tmp_path / "backup", replace=True, keep=tmp_path / f"old-{number}", dry_run=False)
+    finally:
+        done.set()
+        for one in guests:
+            one.join()
+    assert _tenants(place) == ["kept"]
+
+
 def test_a_backup_of_another_store_is_not_mixed_in(place: StorePlace, tmp_path: Path, postgres: LocalPostgres) -> None:
     _backup(place, tmp_path / "backup")
     with postgres.create_database() as database:
@@ -126,8 +196,6 @@ def test_an_empty_place_takes_a_backup(place: StorePlace, tmp_path: Path, postgr
 
 def test_a_server_process_that_is_about_to_end_is_waited_for(tmp_path: Path, postgres: LocalPostgres) -> None:
     """One that was closed is listed until it has ended, for some milliseconds, and on a busy server for longer."""
-    import psycopg
-
     with postgres.create_database() as url:
         place = StorePlace(url, time.time, None, KEEPER)
         _backup(place, tmp_path / "backup")
@@ -209,8 +277,6 @@ def _wait_for_the_server(place: StorePlace) -> None:
     """PostgreSQL notices that a client is gone when it next reads from it."""
     if place.url.startswith("sqlite"):
         return
-    import psycopg
-
     with psycopg.connect(place.url, autocommit=True) as connection:
         while connection.execute(
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "

@@ -38,7 +38,8 @@ class DatabaseError(Exception):
     """
 
     def __init__(self, error: BaseException, *, is_lost: bool = False) -> None:
-        super().__init__(" ".join(str(error).split()) or type(error).__name__)
+        said = str(error).partition("\nCONTEXT:")[0]  # where in its files PostgreSQL was
+        super().__init__(" ".join(said.split()) or type(error).__name__)
         self.code: str = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None) or ""
         self.is_lost = is_lost
 

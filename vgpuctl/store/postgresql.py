@@ -146,6 +146,10 @@ def connect_failed(error: DatabaseError, address: PostgresqlAddress) -> StoreUnu
     said = str(error)
     if "password" in said or "authentication" in said:
         hint = "check user and password in the URL, PGPASSWORD or ~/.pgpass"
+    elif "too many connections for role" in said:
+        hint = "end other programs of this role; a tenant's role has few connections (docs/store.md)"
+    elif "too many connections" in said or "too many clients" in said or "connection slots" in said:
+        hint = "end programs that are connected, or raise the limit: SELECT * FROM pg_stat_activity"
     elif 'database "' in said and "does not exist" in said:
         hint = f"create it: createdb {address.parameters.get('dbname')}"
     elif 'role "' in said and "does not exist" in said:

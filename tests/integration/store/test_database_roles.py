@@ -301,6 +301,7 @@ def test_who_writes_for_long_is_named(fleet: Fleet, monkeypatch: pytest.MonkeyPa
         session.add_tenant("slow")
         with pytest.raises(StoreUnusable, match="was locked for") as caught, store.transaction():
             pass
+        assert "CONTEXT" not in caught.value.message and "tuple" not in caught.value.message
         (holder,) = caught.value.context
         assert holder.startswith(f"vgpuctl create-vm {os.getpid()} of the role {make_url(one).username} has written")
         with open_store(fleet.url) as everything, everything.reading():
@@ -367,6 +368,9 @@ def test_a_tenants_role_cannot_fill_the_connections(fleet: Fleet) -> None:
         with pytest.raises(psycopg.OperationalError, match="too many connections for role"):
             for _ in range(50):
                 stack.enter_context(psycopg.connect(url))
+        with pytest.raises(StoreUnusable, match="too many connections for role") as caught:
+            open_store(url)
+        assert (caught.value.hint or "").startswith("end other programs of this role")
         with open_store(fleet.url) as store, store.reading() as session:
             assert len(session.vms()) == 2
 
@@ -554,3 +558,12 @@ def test_a_role_that_may_do_more_than_its_rights_say_is_refused(
     finally:
         postgres.execute(f'DROP ROLE "{name}"')
         postgres.execute("DROP ROLE power_group")
+
+
+def test_a_database_with_too_many_connections_is_told_so(fleet: Fleet, postgres: LocalPostgres) -> None:
+    url = fleet.new_role(READER)
+    name = make_url(url).database
+    postgres.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0')
+    with pytest.raises(StoreUnusable, match="too many connections for database") as caught:
+        open_store(url)
+    assert (caught.value.hint or "").startswith("end programs that are connected")

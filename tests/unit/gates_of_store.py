@@ -5,6 +5,18 @@ from tests.unit.uses_of_names import guarded
 
 STORE = [
     guarded(
+        "a commit that changes a row is named in the store, so that other processes know its history",
+        "note_commit",
+        "store/commits.py",
+        "store/store.py:_session",
+    ),
+    guarded(
+        "the rows that a tenant's role sees are decided when the store is made or upgraded",
+        "policy_statements",
+        "store/row_policies.py",
+        "store/upgrade.py:_make_policies",
+    ),
+    guarded(
         "side effects are rolled back by the stack that no signal interrupts, and rows are settled with it",
         "Undo",
         "usecases/support/undo.py",

@@ -84,8 +84,7 @@ def readable_passwords(hosts: Iterable[VariableSet]) -> Iterator[str]:
     places: dict[str, str] = {}
     for variables in hosts:
         for name in (*_PASSWORD, *_BECOME_PASSWORD):
-            value = variables.values.get(name)
-            if value.reveal() if isinstance(value, Secret) else value:
+            if variables.values.get(name) not in (None, "", Secret("")):
                 origin = variables.origins[name]
                 places.setdefault(origin.path, f"{origin}: other users may read {name}")
     for path, said in places.items():

@@ -41,6 +41,7 @@ REVEALING = {
     "usecases/operate/bundle_parts.py:inventory_of": "the texts of a bundle are searched for it",
     "usecases/share/health_gate.py:_test_memory": _STARTS,
     "usecases/support/licences.py:token_claims": "its claims alone are kept",
+    "specs/guest_rules.py:_check_documents": "read as its guest reads it; no refusal quotes it",
 }
 """Functions that reveal a secret → for what."""
 
@@ -76,7 +77,6 @@ HARMLESS = {
     "hosts/ssh_tokens.py: token": "a letter after %",
     "inventory/ansible_source.py: argv[0]": "a program's name",
     "specs/configuration.py: _path(url[1:], folder)": "the name of a file that holds a URL",
-    "store/postgresql.py: token": "the number of a commit",
     "telemetry/prometheus_server.py: base64.b64encode(f'{user}:{password}'.encode()).decode()": "the login",
     "telemetry/prometheus_server.py: password": "the login",
     "web/access.py: _sign(token, end)": "a signature",

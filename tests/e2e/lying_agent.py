@@ -54,6 +54,9 @@ class Liar:
         if "facts" in answer:
             self._readings += 1
             for gpu in answer["facts"]["gpus"]:
+                if lie == "free":
+                    for device in (gpu, *gpu["vfs"], *gpu["mdevs"]):
+                        device.pop("holders", None)
                 if lie == "forgets" and self._readings % 2:
                     gpu["vfs"] = []
         return json.dumps(answer).encode() + b"\n"

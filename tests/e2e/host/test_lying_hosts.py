@@ -89,7 +89,8 @@ def test_a_device_that_was_said_to_be_freed_and_is_not_is_found_again(
 def test_a_vm_whose_share_nobody_holds_is_not_called_running(operator: Operator, lie: Path) -> None:
     lie.write_text("free")
     refused = operator.is_refused(*CREATE, "--host", LIAR)
-    assert "does not hold" in refused["message"], refused
+    assert "does not have what it was promised" in refused["message"], refused
+    assert "held by nobody" in refused["context"][0], refused
 
 
 def test_a_host_whose_readings_differ_gets_no_vm_and_others_do(operator: Operator, lie: Path) -> None:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real OVN central of a test's own: both databases and northd on unix sockets, without root and kernel modules."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +17,13 @@ from typing import Self
 
 import pytest
 
+import vgpuctl_lab as lab
+from tests.lab.simulated_fixtures import make_chassis
 from vgpuctl.ovn.authority import Authority
 
 _SCHEMAS = Path("/usr/share/ovn")
 _LIMIT_S = 20.0
+_CHASSIS = "of-the-tests"
 _PROGRAMS = ("ovsdb-server", "ovsdb-tool", "ovn-northd", "ovn-nbctl", "ovn-sbctl", "ovn-trace")
 
 
@@ -41,6 +46,7 @@ class LocalOvn:
         self.folder = folder
         self._authority = authority
         self.ports = {"nb": 0, "sb": 0}
+        self._binds_ports = False
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -77,7 +83,40 @@ class LocalOvn:
             if self._authority is not None:
                 self.ports[name] = self.ports[name] or self._listening_port(name)
         self._start("northd", "ovn-northd", f"--ovnnb-db={self.northbound}", f"--ovnsb-db=unix:{self.folder}/sb.sock")
+        if self._binds_ports and "ports" not in self._processes:
+            self._start_binding()
         self.sync()
+
+    def bind_ports(self) -> None:
+        """Claim every port of a VM from now on, as ovn-controller of its host does when the VM starts.
+
+        The hosts of the tests carry no packets, so one chassis claims the ports of all.
+        """
+        if not self._binds_ports:
+            self._binds_ports = True
+            self.sbctl("chassis-add", _CHASSIS, "geneve", "127.0.0.1")
+            self.start()
+
+    def _start_binding(self) -> None:
+        columns = ("logical_port", "chassis", "type")
+        watch = ("monitor", f"unix:{self.folder}/sb.sock", "OVN_Southbound", "Port_Binding", ",".join(columns))
+        self._begin("ports", "ovsdb-client", "--format=json", *watch)
+        threading.Thread(target=self._bind, args=(self._processes["ports"],), daemon=True).start()
+
+    def _bind(self, watching: "subprocess.Popen[bytes]") -> None:
+        """Claim the ports that a monitor of the southbound database tells of, until it ends."""
+        line = ""
+        with (self.folder / "ports.out").open() as shown:
+            while watching.poll() is None:
+                line += shown.readline()
+                if not line.endswith("\n"):
+                    time.sleep(0.02)
+                    continue
+                for _uuid, action, port, chassis, kind in json.loads(line)["data"] if line.strip() else ():
+                    if action in ("initial", "insert") and (chassis, kind) == (["set", []], ""):
+                        with contextlib.suppress(AssertionError):  # gone by now, with its VM
+                            self.sbctl("lsp-bind", port, _CHASSIS)
+                line = ""
 
     def _listen(self, name: str, authority: Authority) -> list[str]:
         """Options for a database that is not running; the southbound one says itself where and to whom it listens."""
@@ -134,9 +173,12 @@ class LocalOvn:
         )
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
-        if name in self._processes:
-            return
-        command = [program, *arguments, f"--unixctl={self.folder}/{name}.ctl", f"--log-file={self.folder}/{name}.log"]
+        """Start a daemon that does not run."""
+        files = (f"--unixctl={self.folder}/{name}.ctl", f"--log-file={self.folder}/{name}.log")
+        if name not in self._processes:
+            self._begin(name, program, *arguments, *files)
+
+    def _begin(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.out").open("wb") as out:
             self._processes[name] = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *command],
@@ -173,3 +215,10 @@ def central() -> Iterator[LocalOvn]:
             yield ovn
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def chassis(fleet: lab.LabFolder, central: LocalOvn) -> None:
+    """The hosts of the test file's fleet as OVN's chassis, which claim the ports of VMs."""
+    make_chassis(fleet)
+    central.bind_ports()

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from tests.bench.own_lab import simulated_hosts
+from tests.lab.simulated_fixtures import make_chassis
 from tests.ovn_fixture import LocalOvn
 from vgpuctl.model.network import Backend, NetworkRequest
 from vgpuctl.model.tenant_file import TenantFile
@@ -53,6 +54,8 @@ def main() -> None:
 
 def _one_tenant(folder: Path, ovn: LocalOvn, vms: int) -> None:
     with simulated_hosts(4) as fleet:
+        make_chassis(fleet)
+        ovn.bind_ports()
         settings = Settings(
             [str(simulated_folder(fleet).inventory)], f"sqlite:///{folder}/one.db", ovn_northbound=ovn.northbound
         )

@@ -13,6 +13,8 @@ import pytest
 
 import vgpuctl_lab as lab
 from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.distribution import distribution_of
+from vgpuctl_lab.simulated.machine.ovn import address_of
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 # The hosts are sim-001 to sim-004, in this order.
@@ -96,6 +98,24 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def machine(folder: lab.LabFolder, name: str) -> MachineFolder:
     """The simulated machine of a host, as its own files say."""
     return MachineFolder(simulated_folder(folder).host(name))
+
+
+def make_chassis(folder: lab.LabFolder) -> None:
+    """Have every host run Open vSwitch and ovn-controller and be one of OVN's chassis.
+
+    It is what `apply-hosts` does for a layout with `network` (tests/e2e/network/test_chassis.py), without its seconds.
+    """
+    for name in simulated_folder(folder).host_names():
+        there = machine(folder, name)
+        with there.change() as state:
+            state.services |= dict.fromkeys(distribution_of(there.shape).ovn_services, True)
+            state.ovn.bridges.setdefault("br-int", [])
+            state.ovn.external_ids = {
+                "system-id": name,
+                "ovn-remote": "unix:/run/ovn/ovnsb_db.sock",
+                "ovn-encap-type": "geneve",
+                "ovn-encap-ip": address_of(there.shape.hostname),
+            }
 
 
 def processes_of(folder: lab.LabFolder) -> list[int]:

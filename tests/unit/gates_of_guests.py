@@ -24,7 +24,7 @@ GUESTS = [
         "unwanted_feature",
         "model/guest_firmware.py",
         "guests/domain/firmware_view.py:uefi_view",
-        "planner/doctor/platform_checks.py:guest_firmware",
+        "model/host_parts.py:missing_uefi",
     ),
     guarded(
         "UEFI variables and a TPM are removed with their VM, or from a host that it has left",

@@ -126,6 +126,14 @@ def rebuild_initramfs(family: Family) -> str:
     return "rebuild the initramfs"
 
 
+def start_open_vswitch(family: Family) -> str:
+    """Return the command that starts Open vSwitch, whose service has another name on Debian and Ubuntu."""
+    names = {Family.DEBIAN: "openvswitch-switch", Family.EL: "openvswitch", Family.SUSE: "openvswitch"}
+    if family in names:
+        return f"`systemctl start {names[family]}`"
+    return "`systemctl start openvswitch` (`openvswitch-switch` on Debian and Ubuntu)"
+
+
 def mount_huge_pages(size_kib: int) -> str:
     """Return the command that mounts a hugetlbfs of a page size; libvirt looks for mounts when it starts."""
     if size_kib == HUGE_PAGES_1_GIB:

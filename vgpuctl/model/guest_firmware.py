@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choice of a guest's UEFI build on a host, and what a host needs for Secure Boot and a TPM of its guests."""
+"""Choice of a guest's UEFI build on a host."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import GuestFirmware, HostFacts
 from vgpuctl.errors import StateError
-from vgpuctl.model.distribution import Package, family_of, install
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware, VmRequest
-
-TPM_PROGRAMS = ("swtpm", "swtpm_setup")
 
 
 class BuildFeature(StrEnum):
@@ -18,26 +15,6 @@ class BuildFeature(StrEnum):
 
     SECURE_BOOT = "secure-boot"
     ENROLLED_KEYS = "enrolled-keys"
-
-
-class HostPart(StrEnum):
-    """Something of a host without which a guest's firmware or TPM cannot be had there."""
-
-    UEFI = "uefi"
-    SECURE_UEFI = "secure uefi"
-    TPM = "tpm"
-
-
-NO_PARTS: frozenset[HostPart] = frozenset()
-
-
-@dataclass(frozen=True)
-class MissingPart:
-    """A part that a host does not have. read: what was found instead. fix: the remedy."""
-
-    part: HostPart
-    read: str
-    fix: str
 
 
 @dataclass(frozen=True)
@@ -113,49 +90,3 @@ def has_secure_build(facts: HostFacts) -> bool:
     if facts.guest_firmwares is None:
         return True
     return any(all(str(one) in build.features for one in BuildFeature) for build in facts.guest_firmwares)
-
-
-def parts_needed(request: VmRequest) -> frozenset[HostPart]:
-    """The parts that a host must have for this VM; none for a VM with a BIOS and no TPM."""
-    needed = {HostPart.TPM} if request.tpm is Switch.ON else set()
-    if request.firmware is Firmware.UEFI:
-        needed.add(HostPart.SECURE_UEFI if request.secure_boot is Switch.ON else HostPart.UEFI)
-    return frozenset(needed)
-
-
-def missing_parts(facts: HostFacts) -> dict[HostPart, MissingPart]:
-    """The parts that a host does not have, with the reason and the remedy of each."""
-    return {one.part: one for one in (_missing_uefi(facts), _missing_secure_uefi(facts), missing_tpm(facts)) if one}
-
-
-def _missing_uefi(facts: HostFacts) -> MissingPart | None:
-    if unwanted_feature(facts) is not None:
-        return None
-    read = facts.why_unread("guest_firmwares")
-    if read is None:
-        has_builds = bool(facts.guest_firmwares)
-        read = "every UEFI build has Secure Boot with enrolled keys" if has_builds else "there is no UEFI build"
-    fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; VMs with --firmware bios need none"
-    return MissingPart(HostPart.UEFI, read, fix)
-
-
-def _missing_secure_uefi(facts: HostFacts) -> MissingPart | None:
-    if has_secure_build(facts):
-        return None
-    read = f"the host has no UEFI build with Secure Boot and enrolled keys ({_builds(facts)})"
-    fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; or create the VM with --secure-boot off"
-    return MissingPart(HostPart.SECURE_UEFI, read, fix)
-
-
-def missing_tpm(facts: HostFacts) -> MissingPart | None:
-    """Say which programs of the TPM emulator the host does not have; None when it has all, or it is unknown."""
-    missing = [] if facts.tpm_programs is None else [one for one in TPM_PROGRAMS if one not in facts.tpm_programs]
-    if not missing:
-        return None
-    read = f"the host has no {' and no '.join(missing)}, so libvirt emulates no TPM"
-    return MissingPart(HostPart.TPM, read, install([Package.SWTPM], family_of(facts.distribution)))
-
-
-def _builds(facts: HostFacts) -> str:
-    names = [f"{one.descriptor}: {', '.join(one.features) or 'no feature'}" for one in facts.guest_firmwares or ()]
-    return "; ".join(names) or "it has no UEFI build at all"

@@ -2,7 +2,7 @@
 """A tenant's VM as it was asked for, and as the store knows it."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
@@ -171,6 +171,30 @@ class VmRequest:
     def memory(self) -> GuestMemory:
         """The host memory that its running guest takes."""
         return GuestMemory(self.memory_mib, self.hugepages_kib)
+
+    @property
+    def needs_chassis(self) -> bool:
+        """True if it can only run on a working OVN chassis, as is known of an OvnVmRequest alone."""
+        return False
+
+
+@dataclass(frozen=True)
+class OvnVmRequest(VmRequest):
+    """The request of a VM with an interface in a network that OVN carries, as the scheduler is asked.
+
+    A request has the names of its networks, the store knows who carries them (usecases/network/ports.py). This class
+    has no field of its own, so the answer is neither stored nor shown as something that a user asked for.
+    """
+
+    @property
+    def needs_chassis(self) -> bool:
+        """Whether it can only run on a working OVN chassis: yes."""
+        return True
+
+    @classmethod
+    def of(cls, request: VmRequest) -> "OvnVmRequest":
+        """Return the same request, of this class."""
+        return cls(**{one.name: getattr(request, one.name) for one in fields(request)})
 
 
 @dataclass(frozen=True)

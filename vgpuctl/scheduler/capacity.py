@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.model.host_parts import parts_needed
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -60,11 +61,12 @@ def count_more(request: VmRequest, capacities: Sequence[HostCapacity], leases: I
         (only,) = capacities
         return _fill(request, Fleet([only], by_host[only.name]))
     fleet = Fleet()
+    parts = parts_needed(request)
     known: dict[Hashable, int] = {}
     counts: Counter[str] = Counter()
     for capacity in capacities:
         fleet.put(capacity, by_host[capacity.name])
-        state = fleet.hosts[capacity.name].state
+        state = fleet.hosts[capacity.name].state_for(parts)
         if state not in known:
             alone = Fleet([capacity], by_host[capacity.name])
             known[state] = sum(_fill(replace(request, host=None), alone).values())

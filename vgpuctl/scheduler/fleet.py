@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import count
 
 from vgpuctl.catalog.vgpu_terms import terms_of
-from vgpuctl.model.guest_firmware import parts_needed
+from vgpuctl.model.host_parts import parts_needed
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement

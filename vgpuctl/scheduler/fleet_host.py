@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from itertools import combinations
 
-from vgpuctl.model.guest_firmware import NO_PARTS, HostPart, missing_parts
+from vgpuctl.model.host_parts import NO_PARTS, HostPart, missing_parts
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.gpu_class import LeasedGpu
@@ -34,7 +34,7 @@ class FleetHost:
         self.name = capacity.name
         self.is_open = refuse_closed_host(capacity.rules) is None and refuse_unread_host(capacity.facts) is None
         self.labels = capacity.constraints.labels
-        self._missing = frozenset(missing_parts(capacity.facts))
+        self._has_part: dict[HostPart, bool] = {}
         self.cards = cards
         self.models: tuple[Model, ...] = tuple(dict.fromkeys(card.model for card in cards.values()))
         self.stock = HostStock()
@@ -60,13 +60,18 @@ class FleetHost:
         """How much of its GPUs is free, 0 to 1, in steps that make equal hosts equal."""
         return round(sum(card.free for card in self.cards.values()) / max(1, len(self.cards)), 3)
 
-    @property
-    def state(self) -> Hashable:
-        """Equal for hosts that differ in name and the order of their GPUs alone."""
+    def missing(self, parts: frozenset[HostPart]) -> frozenset[HostPart]:
+        """Of these parts those that the host does not have. Each is looked for once, when a VM needs it."""
+        for part in parts.difference(self._has_part):
+            self._has_part[part] = not missing_parts(self.capacity.facts, (part,))
+        return frozenset(part for part in parts if not self._has_part[part])
+
+    def state_for(self, parts: frozenset[HostPart]) -> Hashable:
+        """Equal for hosts that VMs with need of these parts tell apart by name and the order of their GPUs alone."""
         nodes = tuple(node.state for node in self.nodes)
         return (
             self.is_open,
-            self._missing,
+            self.missing(parts),
             nodes,
             self.labels,
             tuple(sorted(card.number for card in self.cards.values())),
@@ -83,7 +88,7 @@ class FleetHost:
         """The CPUs and the memory that one more VM can have of each node; none where the host has not all parts."""
         key = (page_kib, has_gpus, parts)
         if key not in self._rooms:
-            takes = self.is_open and not parts & self._missing
+            takes = self.is_open and not self.missing(parts)
             self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if takes else ()
         return self._rooms[key]
 

@@ -3,7 +3,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from vgpuctl.model.host_parts import NO_PARTS, HostPart, parts_needed
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
@@ -41,6 +43,11 @@ class _GangSearch:
     requests: Sequence[VmRequest]
     tries: int = 0
 
+    @cached_property
+    def parts(self) -> frozenset[HostPart]:
+        """The parts of hosts that any of the VMs needs."""
+        return NO_PARTS.union(*map(parts_needed, self.requests))
+
     def choose(self, index: int) -> list[Placement] | None:
         if index == len(self.requests):
             return []
@@ -68,9 +75,9 @@ class _GangSearch:
         if first is None:
             return
         yield first
-        tried = {self.fleet.hosts[first.host].state}
+        tried = {self.fleet.hosts[first.host].state_for(self.parts)}
         for name in sorted(self.fleet.hosts):
-            state = self.fleet.hosts[name].state
+            state = self.fleet.hosts[name].state_for(self.parts)
             if request.host not in (None, name) or (state in tried and request.constraints.group is None):
                 continue
             tried.add(state)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.distribution import describe_missing_mount, mount_huge_pages
-from vgpuctl.model.guest_firmware import HostPart, missing_parts, parts_needed
 from vgpuctl.model.guest_memory import format_page_size
+from vgpuctl.model.host_parts import HostPart, missing_parts, parts_needed
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
@@ -17,6 +17,13 @@ from vgpuctl.scheduler.node_choice import NodeReach, choose_cells, may_take
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import refuse_closed_host, refuse_unread_host
 from vgpuctl.sharing.offer import Refusal
+
+_CODES = {
+    HostPart.UEFI: Code.HOST_FIRMWARE,
+    HostPart.SECURE_UEFI: Code.HOST_FIRMWARE,
+    HostPart.TPM: Code.HOST_TPM,
+    HostPart.CHASSIS: Code.HOST_CHASSIS,
+}
 
 
 def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[NodeBooks]) -> Refusal | None:
@@ -37,7 +44,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
             f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
             "ask for other labels, or give it this one in the inventory's vgpu_placing",
         )
-    refusal = _refuse_size(request, facts) or _refuse_unmounted(request, facts) or _refuse_system(request, facts)
+    refusal = _refuse_size(request, facts) or _refuse_unmounted(request, facts) or _refuse_parts(request, facts)
     if refusal is not None:
         return refusal
     refusal = _refuse_pool(request, capacity, nodes[0]) if len(nodes) == 1 else _refuse_nodes(request, nodes)
@@ -74,13 +81,10 @@ def _refuse_unmounted(request: VmRequest, facts: HostFacts) -> Refusal | None:
     return Refusal(Code.HOST_HUGEPAGES, describe_missing_mount(page_kib), mount_huge_pages(page_kib))
 
 
-def _refuse_system(request: VmRequest, facts: HostFacts) -> Refusal | None:
-    """Say that the host has no firmware build or no TPM emulator for the guest."""
-    missing = missing_parts(facts)
-    for part in sorted(parts_needed(request)):
-        if part in missing:
-            code = Code.HOST_TPM if part is HostPart.TPM else Code.HOST_FIRMWARE
-            return Refusal(code, missing[part].read, missing[part].fix)
+def _refuse_parts(request: VmRequest, facts: HostFacts) -> Refusal | None:
+    """Say that the host has no firmware build, no TPM emulator or no working OVN chassis for the VM."""
+    for one in missing_parts(facts, parts_needed(request)):
+        return Refusal(_CODES[one.part], one.read, one.fix)
     return None
 
 

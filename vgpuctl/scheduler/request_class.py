@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vgpuctl import catalog
 from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.model.constraints import Label
-from vgpuctl.model.guest_firmware import NO_PARTS, HostPart, parts_needed
+from vgpuctl.model.host_parts import NO_PARTS, HostPart, parts_needed
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fit import by_conditions, fit, given_for_conditions

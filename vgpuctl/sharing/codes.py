@@ -24,6 +24,7 @@ class Code(StrEnum):
     HOST_NUMA = "host-numa"
     HOST_FIRMWARE = "host-firmware"
     HOST_TPM = "host-tpm"
+    HOST_CHASSIS = "host-chassis"
     HOST_UNREAD = "host-unread"
     NO_GPU = "no-gpu"
     NOT_TOGETHER = "not-together"

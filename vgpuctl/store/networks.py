@@ -149,6 +149,12 @@ class NetworkRows(TenantRows):
         found = [Port(**vars(row)) for row in self._find("ports", **given(network_id=network_id, vm_uuid=vm_uuid))]
         return sorted(found, key=lambda port: (port.network_id, tuple(map(int, port.address.split(".")))))
 
+    def vms_in(self, backend: Backend) -> frozenset[str]:
+        """UUIDs of the VMs that have a port in a network of this backend."""
+        joined = "ports JOIN networks ON networks.id = ports.network_id"
+        rows = self._read(f"SELECT DISTINCT vm_uuid FROM {joined} WHERE backend = :backend", backend=backend.value)
+        return frozenset(row.vm_uuid for row in rows)
+
     def attachments(self, vm_uuid: str) -> list[Attachment]:
         """The ports of one VM with their networks, in the order of the VM's interfaces."""
         found = []

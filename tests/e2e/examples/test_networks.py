@@ -4,7 +4,8 @@
 import pytest
 
 from tests.e2e.examples.scene import Run, Scene, Stage, commands_of, play, scene
-from tests.e2e.examples.stage import named_fleet, stage
+from tests.e2e.examples.stage import NamedFleet, named_fleet, stage
+from tests.lab.simulated_fixtures import make_chassis
 from tests.ovn_fixture import LocalOvn, central
 
 __all__ = ["central", "named_fleet", "stage"]
@@ -108,8 +109,14 @@ SCENES: dict[str, Scene] = {
 }
 
 
+@pytest.fixture(scope="module")
+def chassis(named_fleet: NamedFleet, central: LocalOvn) -> None:
+    make_chassis(named_fleet.folder)
+    central.bind_ports()
+
+
 @pytest.fixture
-def variables(central: LocalOvn) -> dict[str, str]:
+def variables(central: LocalOvn, chassis: None) -> dict[str, str]:
     return {"VGPUCTL_OVN_NORTHBOUND": central.northbound}
 
 

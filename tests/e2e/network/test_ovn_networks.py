@@ -9,9 +9,9 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
-from tests.ovn_fixture import LocalOvn, central
+from tests.ovn_fixture import LocalOvn, central, chassis
 
-__all__ = ["central"]
+__all__ = ["central", "chassis"]
 
 SIZE = ("--memory", "96MiB", "--vcpus", "1")
 ACME = ("--tenant", "acme")
@@ -22,7 +22,7 @@ EXTERNAL = (
 
 
 @pytest.fixture(scope="module")
-def operator(fleet_operator: Operator, central: LocalOvn) -> Operator:
+def operator(fleet_operator: Operator, central: LocalOvn, chassis: None) -> Operator:
     made = replace(fleet_operator, variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound})
     for tenant in ("acme", "globex"):
         made.does("create-tenant", tenant)

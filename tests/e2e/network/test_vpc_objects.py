@@ -8,9 +8,9 @@ import pytest
 
 from tests.e2e.kills import kill_after, paired_points
 from tests.e2e.operator import Operator
-from tests.ovn_fixture import LocalOvn, central
+from tests.ovn_fixture import LocalOvn, central, chassis
 
-__all__ = ["central"]
+__all__ = ["central", "chassis"]
 
 EXTERNAL = (
     *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
@@ -81,7 +81,7 @@ OBJECTS = (
 
 
 @pytest.fixture(scope="module")
-def operator(fleet_operator: Operator, central: LocalOvn) -> Operator:
+def operator(fleet_operator: Operator, central: LocalOvn, chassis: None) -> Operator:
     """An operator of a tenant with a network; every test deletes what it made."""
     made = replace(fleet_operator, variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound})
     made.does(*EXTERNAL)

@@ -15,10 +15,10 @@ import pytest
 
 from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
-from tests.ovn_fixture import LocalOvn, central
+from tests.ovn_fixture import LocalOvn, central, chassis
 from tests.postgres_fixture import LocalPostgres
 
-__all__ = ["central"]
+__all__ = ["central", "chassis"]
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs" / "onboarding.md").read_text()
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def operator(fleet_operator: Operator, central: LocalOvn, tmp_path: Path) -> Iterator[Operator]:
+def operator(fleet_operator: Operator, central: LocalOvn, chassis: None, tmp_path: Path) -> Iterator[Operator]:
     """An operator with a store of the test's own; every tenant is gone from hosts and OVN afterwards."""
     made = replace(
         fleet_operator,

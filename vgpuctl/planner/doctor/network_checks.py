@@ -4,32 +4,30 @@
 from collections.abc import Iterator
 
 from vgpuctl.agent.wire.check_ids import CheckId
+from vgpuctl.model.host_parts import INSTALL_MODULES, missing_chassis, missing_modules
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
-from vgpuctl.planner.layout.network import install_ovn, tunnel_address
+from vgpuctl.planner.layout.network import tunnel_address
 
-_OVN_FACT = "ovn"
-"""The field of the facts whose absence would otherwise read as a host without OVN."""
 _HOST = "host"
 _CONNECTED = "connected"
 
 
 def ovn(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: packages or modules are missing, or ovn-controller has no connection to its database."""
+    """Beside the 24: the host is no working chassis, not the declared one, or cannot reach OVN's database."""
     network = seen.layout.network if seen.layout else None
     if network is None:
         return
     found = seen.facts.ovn
-    if seen.facts.why_unread(_OVN_FACT) is not None:
-        return
+    faults = missing_chassis(seen.facts)
+    for one in faults:
+        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, one.read, one.fix)
     if found is None or found.missing:
-        names = ", ".join(found.missing) if found else "Open vSwitch and ovn-controller"
-        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, f"the host has no {names}", install_ovn(seen.facts))
         return
-    for name in ("openvswitch", str(network.encapsulation)):
-        if name not in found.modules:
-            fix = "install the kernel's package of modules, or boot another kernel"
-            yield Finding(CheckId.OVN, Severity.ERROR, _HOST, f"{seen.facts.kernel} has no module {name}", fix)
+    for name in missing_modules(found, str(network.encapsulation)):
+        read = f"{seen.facts.kernel} has no module {name}"
+        if all(one.read != read for one in faults):
+            yield Finding(CheckId.OVN, Severity.ERROR, _HOST, read, INSTALL_MODULES)
     if found.chassis is not None and found.chassis.system_id not in ("", network.chassis):
         read = f"Open vSwitch's system-id is {found.chassis.system_id}, the inventory has {network.chassis}"
         fix = "`vgpuctl apply-hosts` sets it; delete the old chassis with ovn-sbctl chassis-del"
@@ -41,11 +39,7 @@ def ovn(seen: Examined) -> Iterator[Finding]:
             CheckId.OVN, Severity.ERROR, _HOST, read, "`vgpuctl apply-hosts` sets it, once the host has the address"
         )
     diagnostics = seen.diagnostics.ovn
-    if diagnostics is None:
-        yield Finding(
-            CheckId.OVN, Severity.ERROR, _HOST, "ovn-controller does not run", "`vgpuctl apply-hosts` starts it"
-        )
-    elif diagnostics.connection != _CONNECTED:
+    if diagnostics is not None and diagnostics.connection != _CONNECTED:
         read = f"ovn-controller is {diagnostics.connection or 'silent'} with {', '.join(network.southbound)}"
         fix = (
             "see whether ovn-central runs and is reachable, and /var/log/ovn/ovn-controller.log; flows stay as they are"

@@ -11,7 +11,8 @@ from vgpuctl.model.distribution import (
     install,
     mount_huge_pages,
 )
-from vgpuctl.model.guest_firmware import has_secure_build, missing_tpm, unwanted_feature
+from vgpuctl.model.guest_firmware import has_secure_build
+from vgpuctl.model.host_parts import missing_tpm, missing_uefi
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
@@ -21,12 +22,8 @@ _SETTINGS = "/etc/default/libvirt-guests or /etc/sysconfig/libvirt-guests"
 
 def guest_firmware(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: no UEFI build starts a guest without Secure Boot's keys, so `--firmware uefi` cannot work."""
-    facts = seen.facts
-    if facts.why_unread("guest_firmwares") is not None or unwanted_feature(facts) is not None:
-        return
-    read = "every UEFI build has Secure Boot with enrolled keys" if facts.guest_firmwares else "there is no UEFI build"
-    fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; VMs with --firmware bios need none"
-    yield Finding(CheckId.GUEST_FIRMWARE, Severity.WARNING, HOST, read, fix)
+    for one in missing_uefi(seen.facts):
+        yield Finding(CheckId.GUEST_FIRMWARE, Severity.WARNING, HOST, one.read, one.fix)
 
 
 def guest_secure_boot(seen: Examined) -> Iterator[Finding]:
@@ -39,10 +36,9 @@ def guest_secure_boot(seen: Examined) -> Iterator[Finding]:
 
 def guest_tpm(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: a program of the TPM emulator is missing, which Windows 11 needs."""
-    missing = missing_tpm(seen.facts)
-    if missing is not None:
-        read = f"{missing.read}; VMs with --tpm on are not placed here"
-        yield Finding(CheckId.GUEST_TPM, Severity.NOTE, HOST, read, missing.fix)
+    for one in missing_tpm(seen.facts):
+        read = f"{one.read}; VMs with --tpm on are not placed here"
+        yield Finding(CheckId.GUEST_TPM, Severity.NOTE, HOST, read, one.fix)
 
 
 def hugepages_mount(seen: Examined) -> Iterator[Finding]:

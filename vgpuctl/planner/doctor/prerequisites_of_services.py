@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import Package, describe_missing_mount, mount_huge_pages
-from vgpuctl.model.guest_firmware import TPM_PROGRAMS
+from vgpuctl.model.host_parts import TPM_PROGRAMS
 from vgpuctl.model.layout import Encapsulation
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.prerequisites import HOST, Newcomer, installing

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, OvnFacts
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, Step, TakeOutUplink
-from vgpuctl.model.distribution import Package, family_of, install
+from vgpuctl.model.host_parts import INSTALL_MODULES, install_ovn, missing_modules
 from vgpuctl.model.layout import HostLayout, NetworkLayout
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Phase, PlannedStep
 
@@ -28,11 +28,6 @@ def bridge_name(network: str) -> str:
     name = f"br-{network}"
     is_short = len(name) <= _LONGEST_NAME and all(one.isalnum() or one in "_.-" for one in network)
     return name if is_short else f"br-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
-
-
-def install_ovn(facts: HostFacts) -> str:
-    """The command of the host's distribution that installs Open vSwitch and ovn-controller."""
-    return install([Package.OVN_HOST], family_of(facts.distribution))
 
 
 def tunnel_address(network: NetworkLayout, facts: OvnFacts) -> str | None:
@@ -115,10 +110,10 @@ def _obstacles(
     if found.missing:
         return [("ovn-missing", f"the host has no {', '.join(found.missing)}", install_ovn(facts))]
     reasons = []
-    absent = [name for name in ("openvswitch", str(network.encapsulation)) if name not in found.modules]
+    absent = missing_modules(found, str(network.encapsulation))
     if absent:
-        remedy = "install the kernel's package of modules, or another kernel"
-        reasons.append(("ovn-no-module", f"the running kernel has no module {', '.join(absent)}", remedy))
+        reason = f"the running kernel has no module {', '.join(absent)}"
+        reasons.append(("ovn-no-module", reason, INSTALL_MODULES))
     if tunnel_address(network, found) is None:
         reason = f"the host has no address in {network.tunnels}"
         reasons.append(("no-tunnel-address", reason, "give one of its interfaces an address there"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog.guest_os import is_windows
-from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError, StateError
+from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError, StateError, VgpuctlError
 from vgpuctl.guests.domain.display_view import shown_device
 from vgpuctl.guests.domain.numa import CpusByNode
 from vgpuctl.guests.domain.render import render_domain
@@ -17,7 +17,8 @@ from vgpuctl.guests.facts.capabilities import hyperv_features
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.libvirtd.host_networks import check_network
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.model.guest_firmware import Variables, missing_parts, parts_needed
+from vgpuctl.model.guest_firmware import Variables
+from vgpuctl.model.host_parts import missing_parts, parts_needed
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import host_mac, interfaces_of
 from vgpuctl.model.lease import Lease
@@ -30,7 +31,9 @@ from vgpuctl.usecases.domain.guest_state import drop_state
 from vgpuctl.usecases.domain.promises import Findings, prove_start
 from vgpuctl.usecases.image.disk_places import data_disks, first_disk
 from vgpuctl.usecases.image.volumes import find_own, refuse_taken_volumes
+from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.share.quarantine import quarantine
+from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import HostSession, Services
 
 HOLD_TIMEOUT_S = 20.0
@@ -117,14 +120,22 @@ def check_nodes(vm: Vm, facts: HostFacts) -> None:
         raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.printed_name}")
 
 
-def check_parts(vm: Vm, facts: HostFacts) -> None:
-    """Find out whether the host still has what the firmware and TPM of a VM need. Raises StateError."""
-    missing = missing_parts(facts)
-    for part in sorted(parts_needed(vm.request)):
-        if part in missing:
-            raise StateError(
-                f"{vm.printed_name} cannot start on {vm.host}: {missing[part].read}", hint=missing[part].fix
-            )
+def check_parts(
+    vm: Vm, facts: HostFacts, attachments: Sequence[Attachment], *, refusal: type[VgpuctlError] = StateError
+) -> None:
+    """Find out whether the host has by now what the firmware, the TPM and the networks of a VM need. Raises `refusal`.
+
+    attachments: the VM's ports in tenants' networks. refusal: ConcurrentChange for a new VM, which is placed again.
+    """
+    for one in missing_parts(facts, parts_needed(with_attachments(vm.request, attachments))):
+        raise refusal(f"{vm.printed_name} cannot start on {vm.host}: {one.read}", hint=one.fix)
+
+
+def check_parts_now(services: Services, vm: Vm) -> None:
+    """Ask the same of the VM's host as it is now, which is read only for a VM with such needs. Raises StateError."""
+    attachments = attachments_of(services, vm)
+    if not vm.is_adopted and parts_needed(with_attachments(vm.request, attachments)):
+        check_parts(vm, read_facts(services, vm.host), attachments)
 
 
 def check_display(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:

@@ -2,6 +2,7 @@
 """evacuate-host: the VMs of a dead host start on others, where their data is; the rest is said to be lost."""
 
 import contextlib
+from dataclasses import replace
 
 from vgpuctl.errors import DataLost, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
@@ -9,6 +10,7 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
+from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import refuse_losing_tpm
 from vgpuctl.usecases.image.volumes import seed_made_again
 from vgpuctl.usecases.maintenance.drain_host import (
@@ -76,6 +78,7 @@ def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) ->
     volumes = data.volumes[vm.uuid]
 
     def look(placement: Placement) -> PlannedMove:
+        guest.check_parts_now(services, replace(vm, host=placement.host))
         refuse_losing_tpm(services.host(placement.host), vm)
         moves = (VolumeMove(one, placement.host, data.way(vm, one, placement.host)) for one in volumes)
         return PlannedMove(vm, placement, tuple(moves))

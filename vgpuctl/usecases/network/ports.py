@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vgpuctl.errors import NotFound, StateError, UsageError
+from vgpuctl.errors import NotFound, StateError, UsageError, VgpuctlError
 from vgpuctl.model.interfaces import Interface, interfaces_of
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkState
-from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.model.vm import OvnVmRequest, Vm, VmRequest
 from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup
 from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
@@ -60,8 +60,13 @@ def network_of(session: "Session", request: VmRequest, interface: Interface) -> 
 
 
 def on_its_host(request: VmRequest, networks: Iterable[Network]) -> VmRequest:
-    """The request with the host that its networks are on. Raises UsageError when it wants another host."""
+    """The request with what its networks ask of a host: to be the one they are on, or to be a chassis of OVN.
+
+    Raises UsageError when it wants another host.
+    """
     for network in networks:
+        if network.request.backend is Backend.OVN and not request.needs_chassis:
+            request = OvnVmRequest.of(request)
         host = network.request.host
         if host is not None and request.host not in (None, host):
             raise UsageError(
@@ -71,6 +76,23 @@ def on_its_host(request: VmRequest, networks: Iterable[Network]) -> VmRequest:
         if host is not None:
             request = replace(request, host=host)
     return request
+
+
+def with_networks(services: Services, request: VmRequest) -> VmRequest:
+    """The request of a new VM with what its networks ask of a host; as it is, where they cannot be used now."""
+    try:
+        return on_its_host(request, networks_of(services, request).values())
+    except VgpuctlError:
+        return request
+
+
+def with_attachments(request: VmRequest, attachments: Iterable[Attachment]) -> VmRequest:
+    """The request of a VM of the store with what the networks of its ports ask of a host, as `on_its_host`.
+
+    A port that its guest has yet to release asks for nothing.
+    """
+    wanted = {one.position for one in interfaces_of(request)}
+    return on_its_host(request, (one.network for one in attachments if one.port.position in wanted))
 
 
 def take_ports(session: "Session", vm: Vm, networks: Networks) -> tuple[Attachment, ...]:

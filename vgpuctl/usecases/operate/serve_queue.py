@@ -15,8 +15,8 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.store.claims import Claim
 from vgpuctl.usecases.image.node_join import refuse_unjoinable
+from vgpuctl.usecases.network.ports import with_networks
 from vgpuctl.usecases.placement.preemption import find_eviction
-from vgpuctl.usecases.placement.queue_order import on_network_host
 from vgpuctl.usecases.placement.reservations import bookings_of, with_promises
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.capacities import cached_capacities
@@ -75,7 +75,7 @@ def _no_room(services: Services, entry: QueueEntry, consent: Consent) -> str | N
     A VM that is there already, since an earlier controller died after creating it, needs no room.
     Raises PreemptionNeeded when it fits only if VMs are preempted, and nobody agreed to that.
     """
-    requests = [on_network_host(services, one) for one in entry.requests]
+    requests = [with_networks(services, one) for one in entry.requests]
     hosts = set(usable_hosts(services, requests[0]))
     with services.store.reading() as session:
         if any(session.vm(one.tenant, one.name) is not None for one in requests):
@@ -130,10 +130,11 @@ def hosts_when_empty(services: Services, entry: QueueEntry) -> set[str]:
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         running = [one for one in bookings_of(session) if one.host in hosts and one.vm_uuid is not None]
     endless = [replace(one, end=FAR_FUTURE) for one in running]
+    wanted = [with_networks(services, one) for one in entry.requests]
 
     def fits(requests: Sequence[VmRequest], on: Sequence[HostCapacity]) -> bool:
         return place_over(requests, on, endless, [(FAR_FUTURE, FAR_FUTURE + 1)]) is not None
 
-    if not fits(entry.requests, capacities):
+    if not fits(wanted, capacities):
         return set()
-    return {one.name for one in capacities if any(fits([request], [one]) for request in entry.requests)}
+    return {one.name for one in capacities if any(fits([request], [one]) for request in wanted)}

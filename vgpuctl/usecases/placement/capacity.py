@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.network import Backend
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import Rejection
-from vgpuctl.model.vm import VmRequest, VmState
+from vgpuctl.model.vm import OvnVmRequest, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.capacity import Move, PlacedVm, count_more, defragment
@@ -19,6 +20,7 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
+from vgpuctl.usecases.network.ports import with_networks
 from vgpuctl.usecases.placement.reservations import promises_to_others
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import free_seats
@@ -85,6 +87,8 @@ def capacity(
             closed = dict(closed_hosts(request.tenant, session.pools()))
     with services.store.reading() as session:
         request = with_image_driver(session, request)
+        carried = session.vms_in(Backend.OVN) if after_defrag else frozenset()
+    request = with_networks(services, request)
     seen = survey(services, services.hosts(), refresh=refresh, may_contact=may_contact)
     refuse_unknown(request, [one.facts for one in seen.capacities])
     usable = [one for one in seen.capacities if one.name not in closed]
@@ -110,7 +114,7 @@ def capacity(
             PlacedVm(
                 vm_uuid=vm.uuid,
                 name=vm.printed_name,
-                request=vm.as_known,
+                request=OvnVmRequest.of(vm.as_known) if vm.uuid in carried else vm.as_known,
                 host=vm.host,
                 footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,
                 leases=own,

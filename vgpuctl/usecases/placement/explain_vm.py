@@ -23,6 +23,7 @@ from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.sharing.codes import Code
+from vgpuctl.usecases.network.ports import with_networks
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
@@ -100,6 +101,7 @@ def explain_vm(
         )
     names = services.hosts()
     refuse_unknown_host(services, request.host, names)
+    request = with_networks(services, request)
     seen = survey(services, names, refresh=refresh)
     refuse_unknown(request, [one.facts for one in seen.capacities])
     measured = read_measurements(services, request, seen.capacities)

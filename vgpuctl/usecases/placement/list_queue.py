@@ -36,7 +36,8 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         from vgpuctl.quota.pools import closed_hosts
         from vgpuctl.scheduler.calendar import Booking, first_start
         from vgpuctl.scheduler.guest_place import footprint_of
-        from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
+        from vgpuctl.usecases.network.ports import with_networks
+        from vgpuctl.usecases.placement.queue_order import ordered_queue
         from vgpuctl.usecases.placement.reservations import bookings_of
         from vgpuctl.usecases.support.capacities import cached_capacities
         from vgpuctl.usecases.support.node_states import Memberships
@@ -50,7 +51,7 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
     for position, entry in enumerate(ordered, 1):
         closed = closed_hosts(entry.request.tenant, pools)
         usable = [one for one in capacities if one.name not in closed]
-        requests = [on_network_host(services, one) for one in entry.requests]
+        requests = [with_networks(services, one) for one in entry.requests]
         start = first_start(requests, usable, bookings, now)
         node = memberships.of_name(entry.request.tenant, entry.request.name)
         expected = None if start is None else start.at

@@ -5,18 +5,14 @@ from collections.abc import Sequence
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.queue import QueueEntry
-from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.charge import Amounts
 from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.host_nodes import host_memory_mib, host_reserve_mib
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.network.ports import networks_of, on_its_host
 from vgpuctl.usecases.support.capacities import cached_capacities
-from vgpuctl.usecases.support.services import Services
 
 
 def ordered_queue(session: Session, now: float) -> list[QueueEntry]:
@@ -28,14 +24,6 @@ def ordered_queue(session: Session, now: float) -> list[QueueEntry]:
     return in_order(
         entries, session.queue_settings(), now, used=used, capacity=fleet_capacity(cached_capacities(session))
     )
-
-
-def on_network_host(services: Services, request: VmRequest) -> VmRequest:
-    """The request with the host that its network is on; as it is, where the network cannot be used now."""
-    try:
-        return on_its_host(request, networks_of(services, request).values())
-    except VgpuctlError:
-        return request
 
 
 def fleet_capacity(capacities: Sequence[HostCapacity]) -> Amounts:

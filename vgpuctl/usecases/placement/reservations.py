@@ -9,6 +9,7 @@ from vgpuctl.errors import NoCapacity, NotFound, StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.host_parts import missing_parts, parts_needed
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -93,18 +94,19 @@ def placement_of(
 ) -> Placement:
     """Where a VM that uses it is placed: on the very shares that were promised.
 
-    Its CPUs and memory are not reserved. Raises NoCapacity when the host has too little of them left.
+    Its CPUs and memory are not reserved. Raises NoCapacity when the host has too little of them left, or has not all
+    parts that the VM needs.
     """
     there = [one for one in capacities if one.name == reservation.host]
     for capacity in there:
         nodes, fits = give_nodes(request, capacity, [one.numa_node for one in reservation.shares])
-        if fits:
+        if fits and not missing_parts(capacity.facts, parts_needed(request)):
             return Placement(reservation.host, reservation.shares, nodes=nodes)
     found = rejections_of(Fleet(there, leases), replace(request, host=None))
     raise NoCapacity(
-        f"reservation {reservation.name} keeps its GPUs, but {reservation.host} has no room for VM {request.name}",
+        f"reservation {reservation.name} keeps its GPUs, but {reservation.host} cannot take VM {request.name}",
         context=describe_rejections([one for one in found if one.gpu is None], capacities),
-        hint="ask for fewer vCPUs or less memory; a reservation keeps neither",
+        hint="ask for what the host has; a reservation keeps neither vCPUs nor memory",
     )
 
 

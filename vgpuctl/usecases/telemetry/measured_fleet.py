@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.network import Backend
 from vgpuctl.model.numa import NO_FOOTPRINT
-from vgpuctl.model.vm import VmState
+from vgpuctl.model.vm import OvnVmRequest, VmState
 from vgpuctl.scheduler.advice.measured import (
     FRAMEBUFFER,
     HOUR_S,
@@ -25,6 +26,7 @@ from vgpuctl.scheduler.advice.measured import (
 )
 from vgpuctl.scheduler.capacity import PlacedVm
 from vgpuctl.scheduler.guest_place import footprint_of_vm
+from vgpuctl.usecases.network.ports import with_networks
 from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.history import Past
 from vgpuctl.usecases.support.services import Services
@@ -52,6 +54,7 @@ def read_fleet_measured(services: Services, past: Past, windows: Windows) -> Mea
         leases = session.leases()
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
         queue = [(request, now - entry.queued_at) for entry in session.queue() for request in entry.requests]
+        carried = session.vms_in(Backend.OVN)
     by_vm: defaultdict[str, list[Lease]] = defaultdict(list)
     for lease in leases:
         by_vm[lease.vm_uuid].append(lease)
@@ -59,7 +62,7 @@ def read_fleet_measured(services: Services, past: Past, windows: Windows) -> Mea
         vm.uuid: PlacedVm(
             vm_uuid=vm.uuid,
             name=vm.printed_name,
-            request=vm.request,
+            request=OvnVmRequest.of(vm.request) if vm.uuid in carried else vm.request,
             host=vm.host,
             footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,
             leases=own,
@@ -73,7 +76,7 @@ def read_fleet_measured(services: Services, past: Past, windows: Windows) -> Mea
         leases=tuple(leases),
         vms=placed,
         vgpus=tuple(read_vgpus(past, leases, now, windows)),
-        waiting=tuple(request for request, _ in queue),
+        waiting=tuple(with_networks(services, request) for request, _ in queue),
         waited_s=tuple(waited for _, waited in queue),
     )
 

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.errors import ConcurrentChange, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease, LeaseState
@@ -59,6 +59,7 @@ def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement
     steps, undo = plan_leases(vm, leases, facts, rules)
     attachments = free_ports(services, vm, networks)
     guest.check_nodes(vm, facts)
+    guest.check_parts(vm, facts, attachments, refusal=ConcurrentChange)
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=False)
     guest.check(host, seeded, attachments, images)
@@ -106,6 +107,7 @@ def build_vm(
             for lease in leases:
                 session.set_lease_share(lease.id, lease.share)
     guest.check_nodes(vm, facts)
+    guest.check_parts(vm, facts, attachments, refusal=ConcurrentChange)
     guest.check_display(vm, leases, facts)
     images = images_on(services, host, vm, remember=True)
     seeded = with_licence_token(services, vm)

@@ -7,6 +7,7 @@ from vgpuctl import catalog
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.kept_fleet import KeptFleet
+from vgpuctl.usecases.network.ports import with_networks
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.place_search import PlaceSearch
 
@@ -22,6 +23,7 @@ def fitting_profiles(services: Services, request: VmRequest) -> list[str]:
         session.tenant(request.tenant)
         if session.vm(request.tenant, request.name) is not None:
             return []
+    request = with_networks(services, request)
     fleet = PlaceSearch(services, [request], None, KeptFleet(), refresh=False, remember=True).fleet()
 
     def fits(profile: str) -> bool:

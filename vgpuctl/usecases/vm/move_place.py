@@ -10,6 +10,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.host_parts import missing_parts, parts_needed
 from vgpuctl.model.lease import Lease, Share, without_leaving
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
@@ -20,7 +21,7 @@ from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
-from vgpuctl.usecases.network.ports import attachments_of, on_its_host
+from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.placement.move_reservation import place_promise
 from vgpuctl.usecases.placement.reservations import used_by, windows_of, with_promises
 from vgpuctl.usecases.share.shares import leases_of
@@ -66,6 +67,8 @@ class MoveSearch:
         seen = survey(services, others, refresh=False) if others else None
         self._capacities = {} if seen is None else {one.name: one for one in seen.capacities}
         self._taken: list[Lease] = []
+        self._given: list[tuple[VmRequest, Placement]] = []
+        self._read: set[str] = set()
         self.planned: list[Booking] = []
         """What the VMs that were found a place take there, and until when."""
 
@@ -94,6 +97,8 @@ class MoveSearch:
             try:
                 placement = self._place(vm, wanted, among, refused, None if has_released else reserved)
             except NoCapacity as full:
+                if self._read_again(wanted):
+                    continue
                 raise _of_all(vm, refused, full) from full
             if has_released:
                 placement = replace(placement, shares=())
@@ -108,15 +113,33 @@ class MoveSearch:
                 self.planned += windows_of(moved, self._services.store.now())
             return found
 
+    def _read_again(self, wanted: VmRequest) -> bool:
+        """Read the hosts again, once, that had not all parts the VM needs when they were read. False without any.
+
+        A part comes back without a word to the store, as ovn-controller does when it is started again.
+        """
+        needed = parts_needed(wanted)
+        lacking = [name for name, one in self._capacities.items() if missing_parts(one.facts, needed)]
+        names = [name for name in lacking if name not in self._read]
+        if not names:
+            return False
+        self._read.update(names)
+        for one in survey(self._services, names, refresh=True).capacities:
+            for request, placement in self._given:
+                if placement.host == one.name:
+                    one = _with(one, request, placement)
+            self._capacities[one.name] = one
+        return True
+
     def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None, request: VmRequest) -> VmRequest:
         with self._services.store.reading() as session:
             known = session.facts(vm.host)
-        networks = [one.network for one in attachments_of(self._services, vm)]
+        attachments = attachments_of(self._services, vm)
         gpus = request.gpus
         if gpus == vm.request.gpus:
             gpus = equal_gpus(vm, own, None if known is None else known.facts)
         driver = request.guest_driver if vm.guest_driver is None else vm.as_known.guest_driver
-        return on_its_host(replace(request, host=to, gpus=gpus, guest_driver=driver), networks)
+        return with_attachments(replace(request, host=to, gpus=gpus, guest_driver=driver), attachments)
 
     def _place(
         self,
@@ -157,6 +180,7 @@ class MoveSearch:
         self._taken += leases_of(replace(vm, host=placement.host), placement)
         end = math.inf if vm.ends_at is None else vm.ends_at
         self.planned.append(Booking(vm.printed_name, placement.host, placement.shares, 0.0, end, vm.uuid))
+        self._given.append((wanted, placement))
         self._capacities[placement.host] = _with(there, wanted, placement)
 
 

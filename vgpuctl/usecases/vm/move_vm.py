@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.host_parts import parts_needed
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
@@ -20,7 +21,7 @@ from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state, refuse_other_build, variables_on
-from vgpuctl.usecases.network.ports import attachments_of
+from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
@@ -90,15 +91,18 @@ def plan_move(
     refuse_staying(services, vm)
     source = services.host(vm.host)
     volumes, variables = recorded_volumes(services, source, vm), variables_on(source, vm)
-    attachments = attachments_of(services, vm)
+    attachments, wanted = attachments_of(services, vm), request or vm.request
 
     def look(placement: Placement) -> PlannedMove:
         there = services.host(placement.host)
-        moved = replace(vm, host=placement.host, nodes=placement.nodes)
+        moved = replace(vm, request=wanted, host=placement.host, nodes=placement.nodes)
         guest.refuse_other_domain(there, moved)
         guest.refuse_taken_macs(there, moved, attachments)
-        if variables is not None:
-            refuse_other_build(there, read_facts(services, placement.host), moved, variables)
+        if variables is not None or parts_needed(with_attachments(wanted, attachments)):
+            facts = read_facts(services, placement.host)
+            guest.check_parts(moved, facts, attachments)
+            if variables is not None:
+                refuse_other_build(there, facts, moved, variables)
         return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes), request)
 
     return (search or MoveSearch(services, vm.host)).find(vm, look, to=to, request=request)
@@ -247,6 +251,8 @@ def settle_on(
     """
     vm, placement = plan.vm, plan.placement
     facts = read_facts(services, placement.host)
+    on_target = replace(vm, request=plan.wanted, host=placement.host)
+    guest.check_parts(on_target, facts, attachments_of(services, vm))
     for _try in range(TRIES):
         with services.store.reading() as session:
             generation = session.generation(placement.host)
@@ -258,9 +264,7 @@ def settle_on(
         problem = has_moved(vm.host) if leaves_copies else None
         if vm.has_to_run:
             problem = on_its_way(vm.host, placement.host)
-        moved = replace(
-            vm, request=plan.wanted, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=problem
-        )
+        moved = replace(on_target, nodes=nodes, state=VmState.STOPPED, problem=problem)
         leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             settle_leases(session, ending)

@@ -22,6 +22,7 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
+from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.share.shares import leases_of, plan_leases
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises, rules_of
@@ -130,7 +131,9 @@ class _Search:
         singles = placed_gpus(self.request.gpus)
         changed = tuple(one for one in singles if one.position not in at)
         resized = replace(self.vm, request=self.request)
-        placed = place(replace(resized.as_known, gpus=changed, host=self.vm.host), [capacity], self._taken(kept))
+        wanted = replace(resized.as_known, gpus=changed, host=self.vm.host)
+        wanted = with_attachments(wanted, attachments_of(self.services, self.vm))
+        placed = place(wanted, [capacity], self._taken(kept))
         fresh = iter(placed.shares)
         shares = [at[one.position].share if one.position in at else next(fresh) for one in singles]
         nodes = _nodes(self.request, capacity, [one.numa_node for one in shares])

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
+from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.support.operations import operation, refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
@@ -29,6 +30,7 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     refuse_while_busy(services, vm)
     refuse_closed(services, vm)
     refuse_while_preempted(services, vm)
+    guest.check_parts_now(services, vm)
     with operation(services, "restart-vm", replace(vm, uuid=move_subject(vm))):
         if vm.state is VmState.RUNNING:
             try:

@@ -26,7 +26,7 @@ from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.detached_ports import free_detached_ports
-from vgpuctl.usecases.network.ports import attachments_of, connect
+from vgpuctl.usecases.network.ports import attachments_of, connect, with_attachments
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
@@ -74,6 +74,8 @@ def start_vm(
     """
     if len(vms) > 1:
         _refuse_without_room(services, vms)
+        for vm in vms:
+            guest.check_parts_now(services, vm)
     started = []
     with Undo(services.say) as undoing:
         for number, vm in enumerate(vms, 1):
@@ -187,7 +189,7 @@ def _start(
     refuse_sick(services, host, leases, host.agent.health())
     guest.check_nodes(vm, facts)
     if not vm.is_adopted:
-        guest.check_parts(vm, facts)
+        guest.check_parts(vm, facts, attachments_of(services, vm))
     guest.check_display(vm, leases, facts)
     steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
     taken, was_started = [lease for lease in leases if lease.id not in before], False
@@ -296,7 +298,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         promises = read_promises(session)
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
     capacity = open_to_its_own(capacity)
-    pinned = replace(vm.as_known, host=vm.host)
+    pinned = with_attachments(replace(vm.as_known, host=vm.host), attachments_of(services, vm))
     try:
         placement = place_again(pinned, capacity, leases, vm.nodes)
     except NoCapacity as full:

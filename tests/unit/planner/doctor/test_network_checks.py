@@ -5,19 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.chassis_cases import BROKEN, CHASSIS, REMOTE
+from tests.unit.chassis_cases import WORKING as FACTS
 from tests.unit.fleet_factory import host_facts
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.ovn import InterfaceFacts, OvnDiagnostics, OvnFacts, TunnelDiagnostics
-from vgpuctl.agent.wire.steps import Chassis
 from vgpuctl.model.layout import HostLayout, NetworkLayout
 from vgpuctl.planner.doctor import Examined, TunnelState, examine
 
-LAYOUT = HostLayout(network=NetworkLayout(("ssl:192.0.2.1:6642",), "10.83.0.0/24", "gpu1"))
-FACTS = OvnFacts(
-    modules=("openvswitch", "geneve"),
-    chassis=Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.9"),
-    interfaces=(InterfaceFacts("eno1", 1500, ("10.83.0.9/24",)),),
-)
+LAYOUT = HostLayout(network=NetworkLayout((REMOTE,), "10.83.0.0/24", "gpu1"))
 DIAGNOSTICS = OvnDiagnostics("connected", (TunnelDiagnostics("10.83.0.2", 1500),), has_role=True)
 CHECKS = {"ovn", "ovn-role", "tunnel-mtu", "tunnel-down"}
 
@@ -37,16 +33,22 @@ def test_a_healthy_chassis_has_no_finding_and_neither_has_a_host_that_is_none() 
 @pytest.mark.parametrize(
     ("facts", "diagnostics", "words"),
     [
-        (None, None, "ovn: the host has no Open vSwitch and ovn-controller"),
-        (replace(FACTS, missing=("ovn-controller",)), None, "ovn: the host has no ovn-controller"),
-        (replace(FACTS, modules=("openvswitch",)), DIAGNOSTICS, "has no module geneve"),
-        (replace(FACTS, chassis=Chassis("other")), DIAGNOSTICS, "system-id is other, the inventory has gpu1"),
+        *((facts, None, words) for facts, words, _fix in BROKEN),
         (
-            replace(FACTS, chassis=Chassis("gpu1", address="192.0.2.7")),
+            replace(FACTS, modules=("openvswitch", "vxlan"), chassis=replace(CHASSIS, encapsulation="vxlan")),
+            DIAGNOSTICS,
+            "has no module geneve",
+        ),
+        (
+            replace(FACTS, chassis=replace(CHASSIS, system_id="other")),
+            DIAGNOSTICS,
+            "system-id is other, the inventory has gpu1",
+        ),
+        (
+            replace(FACTS, chassis=replace(CHASSIS, address="192.0.2.7")),
             DIAGNOSTICS,
             "tunnels end at 192.0.2.7, the host's address in 10.83.0.0/24 is 10.83.0.9",
         ),
-        (FACTS, None, "ovn-controller does not run"),
         (FACTS, replace(DIAGNOSTICS, has_role=False), "lets this host's certificate write every row of every host"),
         (FACTS, replace(DIAGNOSTICS, connection="not connected"), "is not connected with ssl:192.0.2.1:6642"),
         (

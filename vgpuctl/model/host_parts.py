@@ -90,8 +90,9 @@ def _builds(facts: HostFacts) -> str:
 def missing_chassis(facts: HostFacts) -> list[MissingPart]:
     """Say everything that keeps OVN from carrying a VM's packets on this host; nothing for a working chassis.
 
-    Nothing either where OVN could not be read, as for a firmware that nobody looked at. ovn-controller registers a chassis that has a name, a database, and the kind and the address of its tunnels
-    (ovn-controller(8), external_ids). Whether the database answers is no fact of the host: check-hosts asks for it.
+    Nothing either where OVN could not be read, as for a firmware that nobody looked at. ovn-controller registers a
+    chassis that has a name, a database, and the kind and the address of its tunnels (ovn-controller(8), external_ids).
+    Whether the database answers is no fact of the host: check-hosts asks for it.
     """
     found = facts.ovn
     if found is None and facts.why_unread("ovn") is not None:

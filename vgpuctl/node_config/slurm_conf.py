@@ -6,6 +6,7 @@ Sources: slurm.conf(5) and gres.conf(5) of 22.05, and Slurm's power_save.html. P
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ CREATION_S = 300
 """Time for a VM to be made and to start; `join_timeout` counts from there."""
 _GUEST_RESERVE_MIB = 256
 """What a Linux guest keeps for itself, at least; of large guests 5 %. slurmd registers what is left."""
+_DEVICES = {"nvidia": ("/dev/nvidia", 0), "amd": ("/dev/dri/renderD", 128), "intel": ("/dev/dri/renderD", 128)}
+"""The files of GPUs in a guest, by vendor: amdgpu, i915 and xe have DRM's render nodes, which begin at 128."""
 _TYPE = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -65,15 +68,44 @@ def slurm_conf(tenant: str, cluster: str, pools: Sequence[NodePool], settings: S
 
 
 def gres_conf(pools: Sequence[NodePool]) -> str:
-    """The lines for gres.conf. Slurm finds no GPU by itself (AutoDetect) on nodes of the state CLOUD."""
+    """The lines for gres.conf. Slurm finds no GPU by itself (AutoDetect) on nodes of the state CLOUD.
+
+    slurmd ends when a file is not there, so GPUs whose driver in the guest is not known are counted alone.
+    """
     lines = []
     for pool in pools:
-        first = 0
-        for kind, count in _gres(pool):
-            files = f"/dev/nvidia{first}" if count == 1 else f"/dev/nvidia[{first}-{first + count - 1}]"
-            lines.append(f"NodeName={_nodes(pool)} Name=gpu{f' Type={kind}' if kind else ''} File={files}")
-            first += count
+        taken = Counter[str]()
+        for kind, files in _files(pool).items():
+            name = f"NodeName={_nodes(pool)} Name=gpu{f' Type={kind}' if kind else ''}"
+            for (folder, number), count in Counter(files).items():
+                if not folder:
+                    lines.append(f"{name} Count={count}")
+                    continue
+                first = number + taken[folder]
+                numbers = str(first) if count == 1 else f"[{first}-{first + count - 1}]"
+                lines.append(f"{name} File={folder}{numbers}")
+                taken[folder] += count
     return "".join(f"{line}\n" for line in lines)
+
+
+def _files(pool: NodePool) -> dict[str, list[tuple[str, int]]]:
+    """For each type of Gres the device files of its GPUs: the name before the number, and the first number."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for one in placed_gpus(pool.request.gpus):
+        found.setdefault(_type_of(one), []).append(_DEVICES.get(_vendor_of(one) or "", ("", 0)))
+    return found
+
+
+def _vendor_of(gpu: GpuRequest) -> str | None:
+    """Whose driver the GPU has in the guest; None where the request leaves it open."""
+    if gpu.profile is not None:
+        boards = boards_with_type(gpu.profile)
+    elif gpu.board is not None:
+        boards = boards_named(gpu.board)
+    else:
+        return None if gpu.sharing is not None else "nvidia"  # a vGPU type by its size
+    vendors = {one.vendor for one in boards}
+    return vendors.pop() if len(vendors) == 1 else None
 
 
 def program(tenant: str, cluster: str, vgpuctl: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.catalog.guest_os import is_windows
+from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.errors import UsageError
 from vgpuctl.model.labels import parse_label
 from vgpuctl.model.node_pool import (
@@ -270,6 +271,12 @@ def check_pool(pool: NodePool) -> NodePool:
         )
     sharing, how = pool.sharing, pool.sharing.how
     check_sharing(sharing)
+    slices = [one.profile for one in pool.request.gpus if one.profile and gpu_instance_slices(one.profile) is not None]
+    if slices and how in (GpuSharing.MPS, GpuSharing.HAMI):
+        raise UsageError(
+            f"sharing {how} does not go with MIG, and {slices[0]} is a slice of a GPU in MIG mode",
+            hint="use time-slicing, or a type that is not backed by MIG",
+        )
     if not pool.role.is_kubernetes and (pool.taints or how is not GpuSharing.NONE or pool.join.kubeconfig):
         raise UsageError(
             f"a {pool.role} pool has no taints, no sharing and no kubeconfig: these are of Kubernetes",

@@ -83,6 +83,31 @@ def test_one_node_has_no_brackets_and_a_small_one_keeps_half_of_its_memory() -> 
     assert gres_conf([small]) == ""
 
 
+@pytest.mark.parametrize(
+    ("gpus", "lines"),
+    [
+        (("vf:flex-170",), ["Type=flex-170 File=/dev/dri/renderD128"]),
+        (("2*vf:flex-170",), ["Type=flex-170 File=/dev/dri/renderD[128-129]"]),
+        (
+            ("passthrough:mi210", "vf:flex-170"),
+            ["Type=mi210 File=/dev/dri/renderD128", "Type=flex-170 File=/dev/dri/renderD129"],
+        ),
+        (
+            ("A40-8Q", "vf:flex-170", "A40-8Q"),
+            ["Type=a40-8q File=/dev/nvidia[0-1]", "Type=flex-170 File=/dev/dri/renderD128"],
+        ),
+        (("passthrough:A40",), ["Type=a40 File=/dev/nvidia0"]),
+        (("memory>=16GiB,series=Q",), ["File=/dev/nvidia0"]),
+        (("passthrough",), ["Type=passthrough Count=1"]),
+        (("2*vf",), ["Type=vf Count=2"]),
+        (("GRID-UNKNOWN",), ["Type=grid-unknown Count=1"]),
+    ],
+)
+def test_a_file_is_that_of_the_driver_which_the_guest_has(gpus: tuple[str, ...], lines: list[str]) -> None:
+    found = gres_conf([pool("gpu", *gpus, maximum=1)]).splitlines()
+    assert found == [f"NodeName=gpu-001 Name=gpu {line}" for line in lines]
+
+
 def test_devices_of_several_types_are_counted_on() -> None:
     assert gres_conf([pool("gpu", "2*A40-8Q", "A40-4Q")]) == (
         "NodeName=gpu-[001-004] Name=gpu Type=a40-8q File=/dev/nvidia[0-1]\n"

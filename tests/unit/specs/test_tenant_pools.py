@@ -105,3 +105,12 @@ def test_where_the_vm_of_a_pool_may_be_counts_as_its_other_fields(tmp_path: Path
     (wanted,) = _read(tmp_path, "node_pools:\n  - {name: gpu, role: k3s, max: 4, vm: {policy: spread}}\n")
     (other,) = _read(tmp_path, "node_pools:\n  - {name: gpu, role: k3s, max: 4, vm: {policy: binpack}}\n")
     assert list_fixed_differences(wanted, other) == ["vm.policy: spread there, binpack wanted"]
+
+
+@pytest.mark.parametrize("how", ["{how: mps, replicas: 4}", "{how: hami}"])
+def test_a_slice_of_a_gpu_in_mig_mode_is_not_shared_by_mps_or_hami(how: str, tmp_path: Path) -> None:
+    text = "node_pools:\n  - {{name: gpu, role: k3s, max: 4, sharing: {how}, vm: {{gpus: [{gpu}]}}}}\n"
+    with pytest.raises(InventoryError, match="does not go with MIG, and A100-3-20C is a slice"):
+        _read(tmp_path, text.format(how=how, gpu="A100-3-20C"))
+    (taken,) = _read(tmp_path, text.format(how=how, gpu="A100-20C"))
+    assert str(taken.sharing.how) in how

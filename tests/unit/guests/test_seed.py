@@ -5,6 +5,7 @@ import io
 import os
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -12,12 +13,15 @@ from pycdlib import PyCdlib
 
 from tests.unit.guests.cases import REQUEST, VM_UUID, vm
 from vgpuctl.guests.seed.image import seed_files, seed_image
+from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.interfaces import host_mac
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.nic import NicRequest
+from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
 
+TWO_CELLS = GuestNodes((NumaCell(0, 4, 8192), NumaCell(1, 4, 8192)), has_vnuma=True, gpu_cells=(0, 1))
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me@here: 'x' \"y\" #z"
 
 
@@ -44,7 +48,7 @@ def test_the_interface_is_named_by_its_mac_address() -> None:
     with_network = vm(replace(REQUEST, network="default"))
     document = yaml.safe_load(seed_files(CloudInit(hostname="a"), with_network)["network-config"])
     # Without `set-name`, cloud-init before 22.2 takes the key `primary` for the device's name.
-    expected = {"match": {"macaddress": mac_address(VM_UUID)}, "set-name": "eth0", "dhcp4": True}
+    expected = {"match": {"macaddress": mac_address(VM_UUID)}, "set-name": "enp2s0", "dhcp4": True}
     assert document["ethernets"]["primary"] == expected
     assert "network-config" not in seed_files(CloudInit(hostname="a"), vm())
     own = "version: 2\n"
@@ -60,7 +64,7 @@ def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: 
     files = seed_files(CloudInit(hostname="a"), with_network, [Attachment(network, port)])
     expected = {
         "match": {"macaddress": mac_address("a")},
-        "set-name": "eth0",
+        "set-name": "enp2s0",
         "dhcp4": False,
         "addresses": ["10.0.0.7/24"],
         "nameservers": {"addresses": ["192.0.2.53"]},
@@ -85,12 +89,31 @@ def test_each_interface_is_in_the_document_and_one_has_the_default_route() -> No
     several = vm(replace(REQUEST, network="net0", nics=nics))
     document = yaml.safe_load(seed_files(CloudInit(hostname="a"), several, _two_ports())["network-config"])
     first, second, third = (document["ethernets"][name] for name in ("primary", "nic1", "nic2"))
-    assert [one["set-name"] for one in (first, second, third)] == ["eth0", "eth1", "eth2"]
+    assert [one["set-name"] for one in (first, second, third)] == ["enp2s0", "enp5s0", "enp6s0"]
     assert first["routes"] == [{"to": "0.0.0.0/0", "via": "10.0.0.1"}]
     assert "routes" not in second and second["addresses"] == ["10.0.1.7/24"]
     assert second["nameservers"] == {"addresses": ["192.0.2.53"]}
     assert third["match"] == {"macaddress": host_mac(VM_UUID, 2)}
     assert (third["dhcp4"], third["dhcp4-overrides"]) == (True, {"route-metric": 300})
+
+
+@pytest.mark.parametrize(
+    ("request_of", "nodes", "names"),
+    [
+        ({}, None, ["enp2s0", "enp5s0"]),
+        ({"gpus": (parse_gpu_request("2*A40-8Q"),)}, None, ["enp2s0", "enp7s0"]),
+        ({"os": "debian-12", "cloud_init": CloudInit(hostname="a")}, None, ["enp2s0", "enp6s0"]),
+        ({"gpus": (parse_gpu_request("2*A40-8Q"),)}, TWO_CELLS, ["enp2s0", "enp5s0"]),
+    ],
+    ids=["plain", "behind the GPUs", "behind the SCSI controller", "GPUs behind expander buses"],
+)
+def test_an_interface_keeps_the_name_that_it_has_by_its_place(
+    request_of: dict[str, Any], nodes: GuestNodes | None, names: list[str]
+) -> None:
+    """As SeaBIOS 1.16 and OVMF 2022.11 number the buses of such ports, read with QEMU's `info pci`."""
+    several = replace(vm(replace(REQUEST, network="net0", nics=(NicRequest("net1"),), **request_of)), nodes=nodes)
+    document = yaml.safe_load(seed_files(CloudInit(hostname="a"), several, _two_ports())["network-config"])
+    assert [one["set-name"] for one in document["ethernets"].values()] == names
 
 
 def test_windows_gets_version_1_which_cloudbase_init_reads() -> None:

@@ -124,6 +124,16 @@ def extra_buses(gpu_count: int, nodes: GuestNodes | None, extras: Extras) -> Ext
     )
 
 
+def guest_bus(bus: int, gpu_count: int, nodes: GuestNodes | None) -> int:
+    """The number that the guest's firmware gives the bus behind a port of the root bus.
+
+    It counts through the ports of the root bus by slot and function, as SeaBIOS and OVMF do; the GPUs behind expander
+    buses have numbers of their own. bus: libvirt's controller index.
+    """
+    behind_expanders = len(expander_buses(nodes))
+    return bus - behind_expanders - gpu_count if behind_expanders and bus >= FIRST_GPU_BUS else bus
+
+
 def spare_number(slot: int, function: int) -> int | None:
     """The number of the spare port at a place of the root bus, None for a place of other ports."""
     number = (slot - _SPARE_SLOT) * _FUNCTIONS + function

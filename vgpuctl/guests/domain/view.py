@@ -14,7 +14,7 @@ from vgpuctl.guests.domain.display_view import DisplayView, display_view, hostde
 from vgpuctl.guests.domain.firmware_view import NVRAM_FOLDER, TpmView, UefiView, tpm_view, uefi_view
 from vgpuctl.guests.domain.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.domain.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
-from vgpuctl.guests.domain.nic_view import NicView, nic_views
+from vgpuctl.guests.domain.nic_view import NicView, bus_of, nic_views
 from vgpuctl.guests.domain.numa import CpusByNode, NumaView, numa_view
 from vgpuctl.guests.domain.pci_layout import (
     ExpanderBusView,
@@ -23,6 +23,7 @@ from vgpuctl.guests.domain.pci_layout import (
     expander_buses,
     extra_buses,
     first_gpu_bus,
+    guest_bus,
     root_ports,
 )
 from vgpuctl.guests.domain.windows_view import WindowsView, windows_view
@@ -30,7 +31,7 @@ from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
 from vgpuctl.model.gpu_positions import gpu_ports, spare_ports_of_gpus
 from vgpuctl.model.guest_firmware import Variables
-from vgpuctl.model.interfaces import port_count, spare_ports_taken
+from vgpuctl.model.interfaces import Interface, port_count, spare_ports_taken
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.texts import texts_of
@@ -192,6 +193,12 @@ def domain_view(
     for path, text in texts_of(view):
         _check_text(text, what=f"{path} of VM {request.name!r}")
     return view
+
+
+def guest_bus_of(vm: Vm, interface: Interface) -> int:
+    """The number of the bus that an interface is on in the guest of a new VM."""
+    ports = gpu_ports(vm.request.gpus)
+    return guest_bus(bus_of(interface, extra_buses(ports, vm.nodes, extras_of(vm.request))), ports, vm.nodes)
 
 
 def extras_of(request: VmRequest) -> Extras:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The seed's network-config: each interface is found by its MAC address, and has its port's address.
 
-Linux gets version 2. cloudbase-init in Windows reads version 1 alone (its metadata/services/nocloudservice.py): there
-addresses have a prefix length, gateway and resolvers are the subnet's.
+Linux gets version 2. An interface keeps the predictable name of systemd.net-naming-scheme(7), which follows from its
+place: to rename one that an initrd has configured fails, and cloud-init before 22.2 would call it by its key. A guest
+that names interfaces otherwise gets it by a rename.
+cloudbase-init in Windows reads version 1 alone (its metadata/services/nocloudservice.py): there addresses have a prefix
+length, gateway and resolvers are the subnet's.
 The default route is of the first interface with a gateway; an interface with DHCP has a worse metric the later it is.
 """
 
@@ -10,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.catalog.guest_os import is_windows
+from vgpuctl.guests.domain.view import guest_bus_of
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.interfaces import Interface, host_mac, interfaces_of
 from vgpuctl.model.network import Attachment, Backend
@@ -58,9 +62,14 @@ def seeded_interfaces(vm: Vm, attachments: Sequence[Attachment]) -> tuple[Seeded
     return tuple(found)
 
 
+def _name_in_guest(vm: Vm, interface: Interface, number: int) -> str:
+    """`enp2s0`; in Windows, where no name counts, one that cloudbase-init takes."""
+    return f"eth{number}" if is_windows(vm.request.os) else f"enp{guest_bus_of(vm, interface)}s0"
+
+
 def _seeded(vm: Vm, interface: Interface, place: Attachment | None, number: int, *, may_route: bool) -> SeededInterface:
     """libvirt's gateway resolves names, OVN's does not. may_route: no interface before it has the default route."""
-    name, set_name = f"nic{number}" if number else "primary", f"eth{number}"
+    name, set_name = f"nic{number}" if number else "primary", _name_in_guest(vm, interface, number)
     if place is None:
         metric = _FIRST_METRIC * (number + 1) if number else None
         return SeededInterface(name, set_name, host_mac(vm.uuid, interface.position), metric=metric)

@@ -117,3 +117,5 @@ def test_the_hosts_networks_are_read_from_libvirt() -> None:
 def test_a_mask_in_libvirts_own_writing_is_the_same_rule() -> None:
     xml = render_port_filter(REACH, NETWORKS)
     assert rules_of(xml.replace("dstipmask='8'", "dstipmask='255.0.0.0'")) == rules_of(xml)
+    for other in ("ffff::", "64", "255.0.255.0", "x"):
+        assert rules_of(xml.replace("dstipmask='8'", f"dstipmask='{other}'", 1)) != rules_of(xml)

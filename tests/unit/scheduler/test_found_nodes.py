@@ -50,7 +50,33 @@ def test_what_an_adopted_vm_has_is_not_promised_again() -> None:
     assert node.promised_mib[0] == 8 * GIB
 
 
-@pytest.mark.parametrize("cpuset", ["0-", "x", "5-2", "0-99999", "-1"])
+@pytest.mark.parametrize(
+    ("cpuset", "counts"),
+    [("0-999999999", "0-8191"), ("0-15,9000", "0-15"), ("0-15,9000-9001", "0-15"), ("0-9999,^9000,^3", "0-8191,^3")],
+)
+def test_cpus_that_no_host_has_keep_no_domain_from_being_read(cpuset: str, counts: str) -> None:
+    of = [found(AT_1, f"<vcpu cpuset='{text}'>4</vcpu>") for text in (cpuset, counts)]
+    assert of[0] == of[1] and of[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("pages", "size_kib"),
+    [("", 2048), ("<page size='1048576' unit='KiB'/>", 1048576), ("<page size='2048'/><page size='2048'/>", 2048)],
+)
+def test_huge_pages_of_one_size_count(pages: str, size_kib: int) -> None:
+    backing = f"<memoryBacking><hugepages>{pages}</hugepages></memoryBacking>"
+    assert domain_shape(f"<domain><memory>1024</memory>{backing}</domain>").hugepages_kib == size_kib
+
+
+def test_huge_pages_of_several_sizes_are_said() -> None:
+    pages = "<page size='2048' nodeset='0'/><page size='1048576' nodeset='1'/>"
+    with pytest.raises(GuestError, match="huge pages of several sizes: 2 MiB, 1 GiB"):
+        domain_shape(
+            f"<domain><memory>1024</memory><memoryBacking><hugepages>{pages}</hugepages></memoryBacking></domain>"
+        )
+
+
+@pytest.mark.parametrize("cpuset", ["0-", "x", "5-2", "-1"])
 def test_a_damaged_list_is_said(cpuset: str) -> None:
     with pytest.raises(GuestError, match="where CPUs or NUMA nodes are named"):
         found(f"<cputune><vcpupin vcpu='0' cpuset='{cpuset}'/></cputune>")

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from vgpuctl.errors import GuestError
 from vgpuctl.guests.xml_reader import read_whole, read_xml
+from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.numa import NO_TUNING, Tuning
 from vgpuctl.model.vm import Firmware
 
@@ -73,8 +74,9 @@ def cpu_numbers(text: str | None) -> frozenset[int]:
         word = part.strip()
         first, dash, last = word.removeprefix("^").partition("-")
         begin, end = read_whole(first), read_whole(last if dash else first)
-        if begin is None or end is None or not begin <= end <= _LARGEST_NUMBER:
+        if begin is None or end is None or begin > end:
             raise GuestError(f"the domain's XML has {text!a} where CPUs or NUMA nodes are named")
+        end = min(end, _LARGEST_NUMBER)  # no host has those above
         if word.startswith("^"):
             numbers.difference_update(range(begin, end + 1))
         else:
@@ -83,9 +85,15 @@ def cpu_numbers(text: str | None) -> frozenset[int]:
 
 
 def _hugepages_kib(domain: ElementTree.Element) -> int | None:
-    """libvirt dumps the size in KiB; without a size the pages are of the usual one of x86."""
+    """libvirt dumps the size in KiB; without a size the pages are of the usual one of x86.
+
+    Raises GuestError for pages of several sizes: nobody could say how many of each the domain takes.
+    """
     pages = domain.find("memoryBacking/hugepages")
     if pages is None:
         return None
-    size = pages.find("page")
-    return (None if size is None else read_whole(size.get("size"))) or USUAL_PAGE_KIB
+    sizes = {read_whole(one.get("size")) or USUAL_PAGE_KIB for one in pages.iterfind("page")} or {USUAL_PAGE_KIB}
+    if len(sizes) > 1:
+        shown = ", ".join(format_page_size(one) for one in sorted(sizes))
+        raise GuestError(f"its memory is made of huge pages of several sizes: {shown}")
+    return sizes.pop()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The libvirt filter of tenants' ports, one for all ports of a host: what a guest may reach, and as whom."""
 
+import contextlib
 import ipaddress
 import uuid
 from collections.abc import Iterable, Sequence
@@ -85,7 +86,8 @@ def _plain(match: ElementTree.Element) -> dict[str, str]:
     found = dict(match.items())
     for key in ("srcipmask", "dstipmask"):
         if key in found and not found[key].startswith("$"):
-            found[key] = str(ipaddress.IPv4Network(f"0.0.0.0/{found[key]}").prefixlen)
+            with contextlib.suppress(ValueError):  # of IPv6, or none: somebody else wrote the rule, and it differs
+                found[key] = str(ipaddress.IPv4Network(f"0.0.0.0/{found[key]}").prefixlen)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog import read_gpu_request
-from vgpuctl.errors import StateError, UsageError
+from vgpuctl.errors import GuestError, StateError, UsageError
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, network_interfaces
 from vgpuctl.guests.facts.domain_shape import domain_shape
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
@@ -246,7 +246,10 @@ class _Domains:
         node = self._session.node(tenant, vm_name)
         if node is not None and node.vm_uuid != domain.uuid:
             return f"a node of pool {node.pool} of tenant {tenant} is named {vm_name}; give another name as TENANT/NAME"
-        return self._vm(domain, tenant, vm_name, shares)
+        try:
+            return self._vm(domain, tenant, vm_name, shares)
+        except GuestError as error:
+            return error.message
 
     def _vm(self, domain: DomainFact, tenant: str, name: str, shares: Sequence[Share]) -> AdoptedVm:
         xml = self._host.hypervisor.xml(domain.name) or "<domain/>"

@@ -10,6 +10,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.decode import WireError, from_json
+from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.values import replace
 
 _STARTS = re.compile(rf"^ExecStart=(\S+) .*{re.escape(wire.AGENT)}\b", re.MULTILINE)
@@ -38,7 +39,7 @@ def _unnamed(host: Host) -> Tuple[str, ...]:
         content = json.loads(host.read_optional(wire.SHARES) or "{}")
         devices = {step.get("uuid") or step["address"] for step in (one["step"] for one in content.get("steps", ()))}
         return tuple(sorted(devices - set(content.get("profiles", ()))))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (Problem, ValueError, KeyError, TypeError, AttributeError):
         return ()
 
 

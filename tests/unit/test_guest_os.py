@@ -17,8 +17,9 @@ from vgpuctl.catalog.guest_os import (
 from vgpuctl.catalog.osinfo import OsResources, OsSizes, read_resources
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DataDisk, DiskBus, DiskRequest, InstallRequest
+from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.switch import Switch
-from vgpuctl.model.vm import Firmware, VmRequest
+from vgpuctl.model.vm import DirectKernel, Firmware, VmRequest
 
 PLAIN = VmRequest("web-1", "acme")
 # The form of a file of osinfo-db 20250606, os/microsoft.com/win-11.xml.
@@ -115,3 +116,17 @@ def test_an_unknown_profile_is_refused_with_the_list() -> None:
     with pytest.raises(UsageError) as refused:
         parse_guest_os("windows-95")
     assert "windows-server-2025" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("source", [DriverSource.PACKAGES, DriverSource.RUN_FILE, DriverSource.IMAGE])
+def test_a_driver_without_a_system_is_a_warning(source: DriverSource) -> None:
+    empty = replace(PLAIN, guest_driver=GuestDriver(source), disk=DiskRequest())
+    for request in (empty, replace(empty, disk=None)):
+        assert "nothing sets up its guest driver" in list_warnings(request)[0]
+    for booted in (
+        replace(empty, disk=DiskRequest(base_image="debian-12")),
+        replace(empty, install=InstallRequest("debian-12-iso")),
+        replace(empty, direct_kernel=DirectKernel("vmlinuz", None)),
+        replace(empty, guest_driver=GuestDriver()),
+    ):
+        assert list_warnings(booted) == []

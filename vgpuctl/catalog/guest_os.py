@@ -136,12 +136,23 @@ def smallest_sizes(profile: GuestOs, folders: tuple[str, ...] | None = None) -> 
 
 
 def list_warnings(request: VmRequest) -> list[str]:
-    """Say where a VM has less than its operating system asks for, one line each; none without a profile.
+    """Say where a VM has less than its operating system asks for, and that it has no system at all, one line each.
 
     It is a warning only: images of a cloud run with less than the installer wants.
     """
     profile = GUEST_OSES.get(request.os or "")
-    return [] if profile is None else list(_warnings(request, profile))
+    return [*_without_system(request), *([] if profile is None else _warnings(request, profile))]
+
+
+def _without_system(request: VmRequest) -> Iterator[str]:
+    """A guest driver is set up by a system, and an empty disk has none."""
+    is_booted = request.install is not None or request.direct_kernel is not None
+    base = None if request.disk is None else request.disk.base_image
+    if request.guest_driver.is_wanted() and not is_booted and base is None:
+        yield (
+            f"{request.name}: nothing sets up its guest driver, for it has no system: neither an image (--base-image)"
+            " nor an installation medium (--iso)"
+        )
 
 
 def _warnings(request: VmRequest, profile: GuestOs) -> Iterator[str]:

@@ -177,6 +177,9 @@ def _ask_methods(transport: "paramiko.Transport", endpoint: Endpoint, attempts: 
         return
 
 
+_PUBLIC = "key {}: a public key; the private one is needed"
+
+
 def _load_key(path: Path, endpoint: Endpoint, attempts: _Attempts) -> "paramiko.PKey | None":
     """Return the private key, None (and a word in attempts) when it is missing, encrypted or unreadable."""
     import paramiko
@@ -185,6 +188,9 @@ def _load_key(path: Path, endpoint: Endpoint, attempts: _Attempts) -> "paramiko.
         with opened(path, NAMED_SECRET) as file:
             key = paramiko.PKey.from_path(file.name)
     except FileNotTrusted as exc:
+        if path.suffix == ".pub" and _public_key(path) is not None:  # everybody may read it
+            attempts.unusable.append(_PUBLIC.format(path))
+            return None
         attempts.unusable.append(f"key {exc.message}")
         attempts.not_trusted.append(exc)
         return None
@@ -209,7 +215,7 @@ def _load_key(path: Path, endpoint: Endpoint, attempts: _Attempts) -> "paramiko.
         return None
     if key.can_sign():
         return key
-    attempts.unusable.append(f"key {path}: a public key; the private one is needed")
+    attempts.unusable.append(_PUBLIC.format(path))
     return None
 
 

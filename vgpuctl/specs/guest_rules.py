@@ -25,7 +25,6 @@ def refuse_impossible_guest(request: VmRequest) -> None:
     profile = GUEST_OSES.get(request.os or "")
     for message, hint in (
         *_driver_refusals(request, profile),
-        *_nothing_to_boot(request),
         *_install_refusals(request, profile),
         *_param_refusals(request),
     ):
@@ -48,10 +47,10 @@ def _check_documents(request: VmRequest, *, is_windows: bool) -> None:
 
 
 def fits_system(driver: GuestDriver, request: VmRequest) -> bool:
-    """True if a tenant's default driver is for this VM: it has a GPU and a system, and the driver is for that."""
+    """True if a tenant's default driver is for this VM: it has a GPU, and the driver is for its system."""
     profile = GUEST_OSES.get(request.os or "")
     is_windows = profile is not None and profile.is_windows
-    return bool(request.gpus) and _has_system(request) and is_windows == (driver.source is DriverSource.WINDOWS)
+    return bool(request.gpus) and is_windows == (driver.source is DriverSource.WINDOWS)
 
 
 def _driver_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
@@ -147,20 +146,6 @@ def _packaging_refusals(driver: GuestDriver, profile: GuestOs | None) -> Iterato
             f"nothing can be installed in {profile.name}, whose packages are zypper's",
             "make an image with the driver and say `source: image`",
         )
-
-
-def _nothing_to_boot(request: VmRequest) -> Iterator[tuple[str, str]]:
-    """A driver is installed by a system, and an empty disk has none."""
-    if request.guest_driver.is_wanted() and not _has_system(request):
-        yield (
-            "it has a guest driver to set up and no system: neither an image nor an installation medium",
-            "name an image with --base-image, or a medium with --iso",
-        )
-
-
-def _has_system(request: VmRequest) -> bool:
-    is_booted = request.install is not None or request.direct_kernel is not None
-    return is_booted or (request.disk is not None and request.disk.base_image is not None)
 
 
 def _install_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.operator import Operator
 
+VALUES = ("--json", "--with-secrets")
 _COMMANDS = ("list-hosts", "show-inventory", "list-vms", "show-config", "list-contexts", "check-hosts", "map")
 
 
@@ -166,12 +167,12 @@ def test_variables_of_a_folder_that_is_only_entered_do_not_count(
     (mine / "host_vars").mkdir(parents=True)
     (mine / "hosts.yml").write_text("all: {hosts: {gpu1: {}}}\n")
     (mine / "host_vars/gpu1.yml").write_text("own: true\n")
-    done = operator.run("show-inventory", "-i", str(mine / "hosts.yml"), "--inventory-reader", reader, "--json")
+    done = operator.run("show-inventory", "-i", str(mine / "hosts.yml"), "--inventory-reader", reader, *VALUES)
     assert done.code == 0, done.err
     assert "entered" not in done.out and '"own": true' in done.out
     assert f"group_vars{' and ansible.cfg' if reader == 'ansible' else ''} of {folder} are not used" in done.err
     (mine / "hosts.yml").replace(folder / "hosts.yml")
-    done = operator.run("show-inventory", "-i", "hosts.yml", "--inventory-reader", reader, "--json")
+    done = operator.run("show-inventory", "-i", "hosts.yml", "--inventory-reader", reader, *VALUES)
     assert "entered" in done.out and "not used" not in done.err
 
 

@@ -24,6 +24,6 @@ def test_each_vm_of_one_command_is_checked_on_the_live_host_and_committed_three_
     # The rows before anything is touched, the share when it is built, the VM when it runs.
     assert count == {"ssh-login": 1, "store-transaction": 3 * VMS, "agent-call": 3 * VMS}
     calls = [line.partition(" call=")[2].split()[0] for line in lines if " event=agent-call " in line]
-    assert calls == ["facts-and-health", "apply", "holders"] * VMS
+    assert calls == ["facts-and-health", "apply", "facts"] * VMS
     for number in range(1, VMS + 1):
         fleet_operator.does("delete-vm", f"web-{number}", "--tenant", "many", "--yes", "--timeout", "0")

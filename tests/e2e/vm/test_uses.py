@@ -57,6 +57,10 @@ def test_every_command_of_the_page_runs(page: Path, operator: Operator) -> None:
                 prompt, program, *arguments = shlex.split(line)
                 assert (prompt, program) == ("$", "vgpuctl")
                 files = [str(operator.home / one) if one.endswith((".yml", ".png")) else one for one in arguments]
+                if arguments[0] == "check-vm":  # the guests of libvirt's test driver have no agent
+                    done = operator.run(*files)
+                    assert (done.code, "broken" in done.out) == (14, False), done
+                    continue
                 operator.does(*files)
                 ran += 1
         assert ran > 3

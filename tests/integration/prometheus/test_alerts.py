@@ -43,7 +43,7 @@ EXPECTED = (
     Expected("VgpuctlGpuXidRestartBm", HealthCode.XID_RESTART_BM, {**_SIM_1, "xid": "79"}, "critical"),
     Expected("VgpuctlGpuXidRestartApp", HealthCode.XID_RESTART_APP, {**_SIM_1, "xid": "31"}, "info"),
     Expected("VgpuctlGpuThermalSlowdown", FaultId.THERMAL_SLOWDOWN, _SIM_1),
-    Expected("VgpuctlPromiseBroken", FaultId.PROMISE_BROKEN, {**_SIM_1, "tenant": "acme", "vm": "web-1"}),
+    Expected("VgpuctlComputeShort", FaultId.COMPUTE_SHORT, {**_SIM_1, "tenant": "acme", "vm": "web-1"}),
     Expected("VgpuctlVgpuUnlicensed", FaultId.VGPU_UNLICENSED, {**_SIM_1, "vm": "web-1"}),
     Expected("VgpuctlVgpuRestricted", FaultId.VGPU_RESTRICTED, {**_SIM_1, "vm": "web-1"}, "critical"),
     Expected("VgpuctlHostUnreachable", FaultId.HOST_UNREACHABLE, {"host": SICK}, "critical"),
@@ -98,10 +98,10 @@ def healed(faulty: Scene) -> Scene:
 
 
 def test_no_alert_fires_on_a_healthy_fleet(scene: Scene) -> None:
-    """Only the card that was sick before has its alert; its old Xid does not fire."""
+    """Only the card that was sick before has alerts: while it is in quarantine, its old Xid has one too."""
     scene.wait_for_a_window()
     firing = {(one["labels"]["alertname"], one["labels"].get("host", "")) for one in scene.prometheus.firing()}
-    assert firing == {("VgpuctlGpuQuarantined", SICK)}
+    assert firing == {("VgpuctlGpuQuarantined", SICK), ("VgpuctlGpuXidRestartBm", SICK)}
     assert scene.prometheus.query(f'vgpuctl_gpu_xid_total{{host="{SICK}",xid="79"}}')
 
 
@@ -114,8 +114,8 @@ def test_an_alert_fires_and_is_sent(faulty: Scene, expected: Expected) -> None:
 
 
 def test_only_the_vm_that_lacks_time_has_the_alert(faulty: Scene) -> None:
-    wait_for(lambda: faulty.webhook.heard("firing", alertname="VgpuctlPromiseBroken"), "alert of the VM")
-    found = {one["labels"]["vm"] for one in faulty.webhook.heard("firing", alertname="VgpuctlPromiseBroken")}
+    wait_for(lambda: faulty.webhook.heard("firing", alertname="VgpuctlComputeShort"), "alert of the VM")
+    found = {one["labels"]["vm"] for one in faulty.webhook.heard("firing", alertname="VgpuctlComputeShort")}
     assert found == {"web-1"}
 
 
@@ -139,7 +139,7 @@ def test_an_alert_ends_and_that_is_sent(healed: Scene, expected: Expected) -> No
 
 
 def test_an_xid_alert_ends_although_its_counter_stays(healed: Scene) -> None:
-    healed.ends(alertname="VgpuctlGpuXidRestartBm")
+    healed.ends(alertname="VgpuctlGpuXidRestartBm", host="sim-001")
     [series] = healed.prometheus.query('vgpuctl_gpu_xid_total{host="sim-001",xid="79"}')
     assert float(series["value"][1]) == 1
 

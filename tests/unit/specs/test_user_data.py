@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.disk import DiskRequest, InstallRequest
-from vgpuctl.model.guest_driver import DriverSource, GuestDriver
+from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, VmRequest
 from vgpuctl.specs.user_data import check_network_config, check_user_data, check_windows_user_data
@@ -163,18 +162,3 @@ def test_a_request_is_refused_before_anything_is_placed() -> None:
     windows = replace(with_documents(user_data="#cloud-config\npackages: [vim]\n"), os="windows-server-2022")
     with pytest.raises(UsageError, match="which cloudbase-init does not know"):
         check_request(windows)
-
-
-@pytest.mark.parametrize("source", [DriverSource.PACKAGES, DriverSource.RUN_FILE, DriverSource.IMAGE])
-def test_a_driver_needs_a_system_that_it_is_set_up_in(source: DriverSource) -> None:
-    driver = {
-        DriverSource.PACKAGES: GuestDriver(source, package="nvidia-open"),
-        DriverSource.RUN_FILE: GuestDriver(source, url="https://files.example/a.run", sha256="0" * 64),
-        DriverSource.IMAGE: GuestDriver(source),
-    }[source]
-    empty = replace(REQUEST, guest_driver=driver, disk=DiskRequest())
-    for request in (empty, replace(empty, disk=None)):
-        with pytest.raises(UsageError, match="a guest driver to set up and no system"):
-            check_request(request)
-    check_request(replace(empty, disk=DiskRequest(base_image="debian-12")))
-    check_request(replace(empty, install=InstallRequest("debian-12-iso")))

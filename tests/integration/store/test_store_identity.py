@@ -183,6 +183,9 @@ def test_commits_of_many_threads_are_one_history(store: Store) -> None:
     with ThreadPoolExecutor(4) as pool:
         for one in [pool.submit(work) for _ in range(4)]:
             one.result()
+    with store._database.transaction("SELECT 1") as connection:
+        ids = [row.id for row in connection.run("SELECT id FROM commits ORDER BY id").rows]
+    assert ids == list(range(1, 41))
 
 
 def test_a_process_that_slept_through_all_kept_commits_goes_on(
@@ -194,6 +197,9 @@ def test_a_process_that_slept_through_all_kept_commits_goes_on(
         for _ in range(6):
             _write(other)
     _read(store)
+    _write(store)
+    with store.reading() as session:
+        assert len(session.events(None)) == 8
 
 
 def test_events_that_are_pruned_are_no_step_back(store: Store, clock: Clock) -> None:

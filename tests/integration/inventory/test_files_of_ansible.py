@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that ansible runs or believes: it is not started where others may write to one of them."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,17 +12,10 @@ from vgpuctl.inventory.ansible_source import InventoryReader
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the test's own with an inventory, without ansible's configuration."""
-    for name in list(os.environ):
-        if name.startswith("ANSIBLE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    inventory = tmp_path / "inv"
-    inventory.mkdir()
-    (inventory / "hosts.yml").write_text("all: {hosts: {gpu1: }}\n")
-    return tmp_path
+def inventory(home: Path) -> None:
+    """An inventory in the test's home."""
+    (home / "inv").mkdir()
+    (home / "inv/hosts.yml").write_text("all: {hosts: {gpu1: }}\n")
 
 
 PLUGINS = "[defaults]\nvars_plugins = {name}\n"

@@ -22,16 +22,7 @@ variables = {{"ansible_user": "op", "vgpu": {{"version": 1, "gpus": [{{"match": 
 print(json.dumps({{"gpus": {{"hosts": ["gpu1", "gpu2"], "vars": variables}}, "_meta": {{"hostvars": hosts}}}}))
 """
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the test's own, without ansible's configuration."""
-    for name in list(os.environ):
-        if name.startswith("ANSIBLE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def _script(folder: Path, text: str) -> Path:

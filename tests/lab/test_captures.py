@@ -98,9 +98,8 @@ def _one_of_each(answers: Mapping[str, object]) -> list[str]:
 def _struck(capture: Capture, folder: Path, key: str) -> HostFacts | None:
     """Every call of a capture without one answer; the facts, None where the whole call was refused."""
     facts = None
-    replayed(capture, folder)
     for call in capture.manifest.calls:
-        reply = answer(ReplayedHost(str(folder)), Request(call))
+        reply = answer(ReplayedHost(str(folder), capture.machine), Request(call))
         facts = reply.facts or facts
         if reply.problem is not None:
             assert key in NEEDED and key in reply.problem.message, (call, key, reply.problem)

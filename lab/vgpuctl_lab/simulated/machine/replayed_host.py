@@ -50,13 +50,14 @@ class ReplayedLog(KernelLog):
 
 
 class ReplayedHost(Host):
-    """One captured machine, in the folder of a simulated host."""
+    """One captured machine, in the folder of a simulated host. machine: of the capture, where it is read already."""
 
     keeps_notes = False
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, machine: dict[str, Any] | None = None) -> None:
         super().__init__(f"{folder}/root")
-        machine: dict[str, Any] = json.loads((Path(folder) / CAPTURE).read_bytes())["machine"]
+        if machine is None:
+            machine = json.loads((Path(folder) / CAPTURE).read_bytes())["machine"]
         self._player = AnswerPlayer(machine["answers"])
         self._nvml: dict[str, Any] = machine["nvml"]
         self._was_emulated = bool(machine["is_emulated"])

@@ -9,6 +9,8 @@ _ON = '{host=~"$host",gpu=~"$gpu"}'
 _NAME = "{{host}} {{gpu}}"
 _SHARE = "{{tenant}}/{{vm}} {{share}}"
 _DCGM = 'label_replace(DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, "uuid", "$1", "UUID", "(.*)")'
+# A card that NVML does not show has no UUID, and each of two controllers exports every card: a join takes neither.
+_BY_UUID = 'max by (uuid, host, gpu) (vgpuctl_gpu_info{uuid!="",host=~"$host",gpu=~"$gpu"})'
 GPU = Dashboard(
     "gpu",
     "vgpuctl / GPU",
@@ -96,7 +98,7 @@ GPU = Dashboard(
                 lines(
                     "Tensor cores, by dcgm-exporter",
                     "Optional: joined by UUID with a dcgm-exporter on the hosts.",
-                    Query(f"{_DCGM} * on (uuid) group_left (host, gpu) vgpuctl_gpu_info{_ON}", _NAME, is_optional=True),
+                    Query(f"{_DCGM} * on (uuid) group_left (host, gpu) {_BY_UUID}", _NAME, is_optional=True),
                     unit=Unit.RATIO,
                 ),
             ),

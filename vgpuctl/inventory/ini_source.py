@@ -14,6 +14,7 @@ from typing import Any
 
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.tree import InventoryTree
+from vgpuctl.inventory.yaml_source import READ_BY_ANSIBLE
 from vgpuctl.model.masking import is_secret_name
 from vgpuctl.specs.document import decode
 from vgpuctl.specs.origin import Origin, UntrustedText, malformed
@@ -22,6 +23,7 @@ _SECTION = re.compile(r"\[(?P<group>[^:\]\s]+)(?::(?P<kind>\w+))?\]\s*(?:#.*)?")
 _GROUP_NAME = re.compile(r"(?P<group>[^:\]\s]+)\s*(?:#.*)?")
 _COMMENTS = ("#", ";")
 _VARIABLES = "write variables after a host's name, or under [GROUP:vars]"
+_SETTING = f"{_VARIABLES}; are these the settings of an inventory script? Then name the script: {READ_BY_ANSIBLE}"
 
 
 @dataclass
@@ -117,6 +119,8 @@ def _add_host_line(line: str, group: str, origin: Origin, tree: InventoryTree) -
         ) from exc
     if is_secret_name(pattern.partition("=")[0]):
         raise malformed(origin, "the line begins with a variable, not with the name of a host", hint=_VARIABLES)
+    if "=" in pattern or assignments[:1] == ["="]:
+        raise malformed(origin, "the line is a setting, not a host with variables", hint=_SETTING)
     if pattern.endswith(":") or pattern == "---":
         raise malformed(origin, f"{pattern!r} is not a host name", hint="is this a YAML file? Then name it *.yml")
     variables: dict[str, Any] = {}

@@ -102,6 +102,11 @@ class Inventory:
             found.extend(files.warnings)
         return tuple(dict.fromkeys(found))
 
+    @property
+    def structure_warnings(self) -> tuple[str, ...]:
+        """Those of the warnings that are known before any variable is asked for: which hosts there are, and why."""
+        return tuple(dict.fromkeys(self._tree.warnings))
+
     def require(self, host: str) -> None:
         """Raise InventoryError with near names for a host that the inventory does not have."""
         self._host(host)

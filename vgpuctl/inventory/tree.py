@@ -183,7 +183,10 @@ class InventoryTree:
             host.lineage = tuple(sorted(lineage.values(), key=lambda each: (each.depth, each.priority, each.name)))
         for name in self.groups:
             if name in self.hosts:
-                self.warnings.append(f"{name!r} is both a group and a host")
+                self.warnings.append(
+                    f"{name!r} is both a group and a host: --limit {name} means the host alone, and ansible may leave"
+                    " it out of `ungrouped`; rename one of them"
+                )
 
     def _measure_depths(self, top: Group) -> None:
         unseen_parents = {name: len(group.parents) for name, group in self.groups.items()}

@@ -9,6 +9,7 @@ from vgpuctl.specs.document import YamlDocument
 from vgpuctl.specs.origin import malformed
 
 READ_BY_ANSIBLE = "--inventory-reader ansible reads it by the installed ansible-core (docs/ansible.md)"
+
 _SECTIONS = ("hosts", "vars", "children")
 
 
@@ -45,7 +46,12 @@ def _add_group(document: YamlDocument, keys: tuple[Any, ...], content: object, t
             continue
         entries = {value: None} if isinstance(value, str) and value else value
         if entries is not None and not isinstance(entries, dict):
-            raise malformed(document.origin(*where), f"{section} of group {name!r} is {_kind(value)}, not a mapping")
+            hint = "write `hosts: {gpu1: }`; of an inventory script name the script, not what it printed, and "
+            raise malformed(
+                document.origin(*where),
+                f"{section} of group {name!r} is {_kind(value)}, not a mapping",
+                hint=hint + READ_BY_ANSIBLE if isinstance(value, list) else None,
+            )
         for key, item in (entries or {}).items():
             if section == "hosts":
                 _add_hosts(document, (*where, key), item, name, tree)

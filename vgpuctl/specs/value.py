@@ -71,6 +71,10 @@ class Value:
         """The entries of a mapping with text keys, each as a value of its own."""
         return self._entries
 
+    def mapping_or_nothing(self) -> "dict[str, Value]":
+        """The same, none where nothing is written after the key: programs in Go read that as an empty mapping."""
+        return {} if self.content is None else self._entries
+
     @cached_property
     def _entries(self) -> "dict[str, Value]":
         if not isinstance(self.content, dict):

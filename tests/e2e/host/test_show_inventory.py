@@ -137,6 +137,14 @@ def test_warnings_go_to_stderr(reader: Operator, tmp_path: Path) -> None:
     )
 
 
+def test_a_name_that_is_group_and_host_is_told_by_every_command(reader: Operator, tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("[gpu1]\nnode1 ansible_host=127.0.0.1 ansible_port=1\n[other]\ngpu1 ansible_host=127.0.0.1\n")
+    warning = "warning: 'gpu1' is both a group and a host"
+    for words in (("show-inventory",), ("list-hosts", "--limit", "node1"), ("plan-hosts", "--limit", "node1")):
+        assert reader.run(*words, "-i", str(path)).err.count(warning) == 1, words
+
+
 def test_ansible_core_reads_a_script_when_asked_for(reader: Operator, tmp_path: Path) -> None:
     """By option, by variable, and by a configuration file; a layout from a script is a layout."""
     script = tmp_path / "hosts.py"

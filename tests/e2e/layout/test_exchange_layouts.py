@@ -42,6 +42,10 @@ def test_a_mig_parted_file_shapes_a_host_and_is_written_back(layouts: LayoutFlee
     file.write_text(operator.does("export-layout", "sim-001", "--for", "mig-parted").out)
     again = operator.json("import-layout", "--from-mig-parted", str(file), "--host", "sim-001")
     assert again["vgpu"] == imported["vgpu"]
+    assert again["remarks"] == []
+    file.write_text(file.read_text().replace("3g.40gb: 1", "3g.40gb: 3"))
+    (remark,) = operator.json("import-layout", "--from-mig-parted", str(file), "--host", "sim-001")["remarks"]
+    assert remark.startswith("sim-001 would refuse it: ") and "can have 2 x 3g.40gb, not 3" in remark
     refused = operator.is_refused("import-layout", "--from-mig-parted", str(file))
     assert refused["exit_code"] == 3 and "counts GPUs, which needs a host" in refused["message"]
 

@@ -211,6 +211,8 @@ def test_filters_and_indexes_mean_the_gpus_that_fit_both() -> None:
     assert read(FILE.replace("20B010DE", "223510de"), "b").keys() == {f"address {one}" for one in ADDRESSES[1:]}
     other = replace(GPUS[0], vendor_id="8086", address="0000:01:00.0")
     assert read(FILE, "b", [other, *GPUS]) == wanted
+    assert read(FILE.replace("mig-devices: {}", "mig-devices:"), "b") == wanted
+    assert read(FILE.replace('device-filter: "0x20B010DE"', "device-filter:"), "b") == wanted
 
 
 @pytest.mark.parametrize(

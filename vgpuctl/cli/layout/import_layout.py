@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path)
 
 
 class JsonImportedLayout(TypedDict):
-    """vgpu: the layout. remarks: imported entries that the host does not have."""
+    """vgpu: the layout. remarks: what the host does not have, and what it would refuse."""
 
     vgpu: Mapping[str, object]
     left_out: Sequence[str]

@@ -107,7 +107,8 @@ def _choose(configs: Value, named: dict[str, Value], config: str | None) -> Valu
 
 def _read_entry(frame: Frame, entry: Value) -> _Selected:
     keys = entry.fields(("device-filter", "devices", *frame.own_keys), required=("devices", *frame.required))
-    models = _read_models(keys["device-filter"]) if "device-filter" in keys else ()
+    is_filtered = "device-filter" in keys and keys["device-filter"].content is not None
+    models = _read_models(keys["device-filter"]) if is_filtered else ()
     return _Selected(entry, models, _read_indexes(keys["devices"]), frame.read(entry, keys))
 
 

@@ -33,7 +33,7 @@ def export_mig_parted(layout: HostLayout, config: str, gpus: Sequence[Gpu] | Non
 
 def _read(entry: Value, keys: dict[str, Value]) -> Layout:
     enabled = keys["mig-enabled"].truth()
-    devices = keys["mig-devices"].mapping() if "mig-devices" in keys else None
+    devices = keys["mig-devices"].mapping_or_nothing() if "mig-devices" in keys else None
     if not enabled:
         if devices:
             raise keys["mig-devices"].refuse("names MIG devices, while mig-enabled is false")

@@ -42,7 +42,7 @@ def time_sliced_layout(shares: Mapping[str, int]) -> VgpuLayout:
 
 def _read(_entry: Value, keys: dict[str, Value]) -> Layout:
     shares: dict[str, int] = {}
-    for written, value in keys["vgpu-devices"].mapping().items():
+    for written, value in keys["vgpu-devices"].mapping_or_nothing().items():
         name = _type_of(written)
         if catalog.series_of(name) is None:
             raise value.refuse("is not the name of a vGPU type", hint="write it as A40-8Q or A100-1-5C")

@@ -36,8 +36,9 @@ def list_like_ansible(services: Services, limit: str | None, *, with_secrets: bo
 
 
 def inventory_warnings(services: Services) -> Sequence[str]:
-    """The inventory's warnings about probable mistakes; complete once the variables were read."""
-    return services.inventory.warnings
+    """The warnings about variables, those about hosts having been told; complete once the variables were read."""
+    told = services.inventory.structure_warnings
+    return [one for one in services.inventory.warnings if one not in told]
 
 
 def _show(services: Services, name: str) -> InventoryHost:

@@ -13,6 +13,7 @@ from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, 
 from vgpuctl.inventory.exchange.kubernetes import read_tool_file
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
@@ -34,7 +35,7 @@ class Tool(StrEnum):
 class ImportedLayout:
     """A layout, what stands under `vgpu:` for it, a file of host_vars with it, and what was left out.
 
-    remarks: imported entries that the named host does not have.
+    remarks: what the named host does not have, and what it would refuse.
     """
 
     layout: HostLayout
@@ -70,8 +71,14 @@ def import_layout(
         read = import_mig_parted if tool is Tool.MIG_PARTED else import_vgpu_device_manager
         layout = read(document, config, facts.gpus if facts is not None else None)
     left.settle("a declared layout")
-    remarks = () if facts is None or host is None else list_missing(layout, facts.gpus, host)
+    remarks = () if facts is None or host is None else list_remarks(layout, facts, host)
     return ImportedLayout(layout, layout_variable(layout), layout_yaml(layout), left.reasons, remarks)
+
+
+def list_remarks(layout: HostLayout, facts: "HostFacts", host: str) -> list[str]:
+    """Sentences about entries that the host has no GPU for, and about those that it would refuse with no VM on it."""
+    refused = [one for one in plan_host(layout, facts).obstacles if one.gpu is not None and not one.disturbs]
+    return [*list_missing(layout, facts.gpus, host), *(f"{host} would refuse it: {one.reason}" for one in refused)]
 
 
 def list_missing(layout: HostLayout, gpus: "Sequence[Gpu]", host: str) -> list[str]:

@@ -181,11 +181,16 @@ class Services:
 
     @property
     def inventory(self) -> "Inventory":
-        """The inventory, read on first use."""
+        """The inventory, read on first use; the user is told what is odd about its hosts and groups."""
         if self._inventory is None:
             self._read_mark = self._inventory_mark()
             self._inventory = self._load_inventory()
+            self._warn_of_inventory()
         return self._inventory
+
+    def _warn_of_inventory(self) -> None:
+        for warning in self._inventory.structure_warnings if self._inventory is not None else ():
+            self.say(f"warning: {warning}")
 
     def follow_inventory(self) -> None:
         """Read the inventory again when its files have changed since, and no more since the call before.
@@ -206,6 +211,7 @@ class Services:
             return
         self._inventory = inventory
         self.say("the inventory was read again: it has changed")
+        self._warn_of_inventory()
         known = set(inventory.hosts())
         for name, session in list(self._sessions.items()):
             if name not in known or inventory.target(name) != session.connection.target:

@@ -53,7 +53,7 @@ class Fleet:
         self._view = view
         self._names: list[str] = []
         self._workloads = None if view.model is None else dict(view.workloads)
-        self._classes = GpuClasses(self._workloads)
+        self._classes = GpuClasses(self._workloads, view.unmeasured)
         self._gpu_indexes: dict[IndexKey, GpuIndex] = {}
         self._host_indexes: dict[IndexKey, HostIndex] = {}
         self._request_classes: dict[Hashable, RequestClass] = {}

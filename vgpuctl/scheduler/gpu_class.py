@@ -7,6 +7,7 @@ Every GPU of a class gets the same answer to a wanted share; only the function's
 import bisect
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import is_usable
@@ -14,6 +15,7 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.scheduler.gpu_reading import GpuReading, neighbours_of
 from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
 from vgpuctl.scheduler.scorer import free_part
+from vgpuctl.scheduler.unmeasured import UnmeasuredLoad
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import KINDS, consoles_of, kind_of
@@ -23,11 +25,12 @@ class GpuClasses:
     """Numbers for shapes (facts) and for classes (facts with leases), and one GPU of each class as its example.
 
     models, stocks: of the classes, by their number; a model is a number too. workloads: of VMs, where a policy predicts
-    throughput, so that GPUs with other neighbours are of another class.
+    throughput, so that GPUs with other neighbours are of another class. unmeasured: as in FleetView.
     """
 
-    def __init__(self, workloads: Mapping[str, str] | None = None) -> None:
+    def __init__(self, workloads: Mapping[str, str] | None = None, unmeasured: UnmeasuredLoad | None = None) -> None:
         self.workloads = workloads
+        self.unmeasured = unmeasured
         self._shapes: dict[Hashable, int] = {}
         self._classes: dict[Hashable, int] = {}
         self._models: dict[Model, int] = {}
@@ -74,6 +77,8 @@ class LeasedGpu:
         """The GPU with everything that is taken on it."""
         if self._state is None:
             self._state = self.reading.with_leases(self.leases.values(), self._classes.workloads)
+            if added := self._unmeasured_percent():
+                self._state = replace(self._state, busy_percent=self._state.busy_percent + added)
         return self._state
 
     @property
@@ -83,7 +88,8 @@ class LeasedGpu:
             free: Hashable = len(self.functions)
             if not self._has_equal_functions:
                 free = frozenset(Counter(self._kinds[one] for one in self.functions if one in self._kinds).items())
-            key = (self._shape, tuple(self._unseen), free, bool(self.leases), self._whole > 0, self._company())
+            looks = (self._company(), self._unmeasured_percent())
+            key = (self._shape, tuple(self._unseen), free, bool(self.leases), self._whole > 0, looks)
             self._number = self._classes.class_of(key, self)
         return self._number
 
@@ -93,6 +99,10 @@ class LeasedGpu:
         if workloads is None:
             return None
         return (scheduler and scheduler.policy, neighbours_of(self.leases.values(), workloads))
+
+    def _unmeasured_percent(self) -> float:
+        unmeasured = self._classes.unmeasured
+        return 0.0 if unmeasured is None else unmeasured.percent(self.leases.values(), self.reading.gpu)
 
     @property
     def example(self) -> GpuState:

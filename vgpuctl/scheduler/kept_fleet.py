@@ -44,6 +44,8 @@ def _is_other(view: FleetView, before: FleetView) -> bool:
     """True if GPUs that were put in are of another class now."""
     if view.utilisation_percent != before.utilisation_percent or view.model != before.model:
         return True
+    if view.unmeasured != before.unmeasured:
+        return True
     return view.model is not None and any(
         view.workloads.get(vm, workload) != workload for vm, workload in before.workloads.items()
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load of a GPU over the last hour, from samples of a minute."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -52,6 +53,11 @@ def rolling_load(samples: Iterable[tuple[float, float, float]], now: float) -> R
         return None
     mean = total / weights
     return RollingLoad(mean, max(mean, peak), minutes, age_s)
+
+
+def part_seen(age_s: float) -> float:
+    """The part of the mean that something makes which has run for so long: all of it after the window."""
+    return min(1.0, (1 - math.exp2(-age_s / HALF_LIFE_S)) / (1 - math.exp2(-WINDOW_S / HALF_LIFE_S)))
 
 
 def _part(value: float) -> float:

@@ -22,6 +22,7 @@ from vgpuctl.scheduler.performance.model import (
 )
 from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.scarcity import loss_of, loss_of_all
+from vgpuctl.scheduler.unmeasured import UnmeasuredLoad
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, takes_card
@@ -48,14 +49,16 @@ class FleetView:
     """The inputs of policies beside facts and leases.
 
     last_host: where the VM before was placed, for `round-robin`. utilisation_percent: as measured, by host name and
-    GPU address, for `least-utilised`; a GPU that is not there counts as idle. model, workloads: for `predicted`: the
-    fitted throughput, and the workload class of each VM that has one, by UUID.
+    GPU address, for `least-utilised`; a GPU that is not there counts as idle. unmeasured: what shares add to it that
+    came after the reading; None where all are in it. model, workloads: for `predicted`: the fitted throughput, and the
+    workload class of each VM that has one, by UUID.
     """
 
     last_host: str | None = None
     utilisation_percent: Mapping[tuple[str, str], float] = field(default_factory=dict)
     model: PerformanceModel | None = None
     workloads: Mapping[str, str] = field(default_factory=dict)
+    unmeasured: UnmeasuredLoad | None = None
 
 
 NOTHING_MORE = FleetView()
@@ -73,6 +76,7 @@ def view_of(
     last_host: str | None,
     *,
     loads: Mapping[tuple[str, str], RollingLoad] | None = None,
+    unmeasured: UnmeasuredLoad | None = None,
     model: PerformanceModel | None = None,
     workloads: Mapping[str, str] | None = None,
 ) -> FleetView:
@@ -91,7 +95,7 @@ def view_of(
             if gpu.utilisation_percent is not None
         }
         rolling = {place: float(load.percent) for place, load in (loads or {}).items()}
-        view = replace(view, utilisation_percent={**at_once, **rolling})
+        view = replace(view, utilisation_percent={**at_once, **rolling}, unmeasured=unmeasured)
     if PolicyName.PREDICTED in named:
         view = replace(view, model=model or PerformanceModel(), workloads=workloads or {})
     return view

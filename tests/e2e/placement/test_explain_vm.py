@@ -67,6 +67,20 @@ def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> N
     assert (idle["placement"]["host"], idle["placement"]["shares"][0]["gpu"]) != used
 
 
+def test_vms_placed_between_two_readings_go_to_different_cards(operator: Operator) -> None:
+    operator.does("list-gpus", "--refresh")
+    options = (*VM, "--policy", "least-utilised")
+    created = operator.json("create-vm", "spread", *options, "--count", "3")
+    cards = {(one["vm"]["host"], one["leases"][0]["share"]["gpu"]) for one in created}
+    (explained,) = operator.json("explain-vm", "next", *options)
+    later = {(one["host"], one["gpu"]) for one in explained["loads"] if one["added_percent"]}
+    assert (len(cards), later) == (3, cards)
+    assert "% of shares that came later" in operator.does("explain-vm", "next", *options).out
+    operator.does("list-gpus", "--refresh")
+    (read,) = operator.json("explain-vm", "next", *options)
+    assert [one for one in read["loads"] if one["added_percent"]] == []
+
+
 def test_a_vm_in_huge_pages_goes_where_they_are_free(operator: Operator, fleet: lab.LabFolder) -> None:
     machine = MachineFolder(simulated_folder(fleet).host("sim-002"))
     with machine.change() as state:

@@ -19,6 +19,7 @@ from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.performance.fit import fit
 from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.scorer import FleetView, view_of
+from vgpuctl.scheduler.unmeasured import UnmeasuredLoad
 
 FIRST, SECOND = "0000:41:00.0", "0000:51:00.0"
 
@@ -99,6 +100,42 @@ def test_the_load_of_the_last_hour_counts_before_the_last_reading() -> None:
     unequal = [replace(fleet[0], constraints=HostConstraints(gpus=(slower,)))]
     calm = view_of(constrained, unequal, None, loads={("gpu1", FIRST): RollingLoad(0.6, 0.6, 60, 30.0)})
     assert place(constrained, unequal, [], view=calm).shares[0].gpu == FIRST
+
+
+def test_what_came_after_the_reading_counts_with_the_load_of_its_kind() -> None:
+    """Eight VMs between two readings go to both cards; one that the reading has seen does not count twice."""
+    fleet = [a40_host("gpu1", cards=2)]
+    constrained = replace(vm("A40-4Q"), constraints=Constraints(policy="least-utilised"))
+    at_once = {("gpu1", FIRST): 10.0, ("gpu1", SECOND): 20.0}
+
+    def places(view: FleetView, leases: list[Lease]) -> list[str]:
+        found: list[str] = []
+        for number in range(8):
+            placement = place(constrained, fleet, leases, view=view)
+            found.append(placement.shares[0].gpu)
+            leases = [*leases, *leases_of(placement, vm_name=f"vm-{number}")]
+        return found
+
+    for kinds, first in (({}, 5), ({"A40-4Q": 30.0}, 4)):  # a never measured A40-4Q promises a twelfth of the card
+        view = FleetView(utilisation_percent=at_once, unmeasured=UnmeasuredLoad({}, kinds))
+        assert sorted(places(view, [])) == [FIRST] * first + [SECOND] * (8 - first), kinds
+    idle = FleetView(utilisation_percent=at_once, unmeasured=UnmeasuredLoad({}, {"A40-4Q": 0.5}))
+    assert places(idle, []) == [FIRST] * 8
+    assert places(FleetView(utilisation_percent=at_once), []) == [FIRST] * 8
+    there = leases_of(place(constrained, fleet, [], view=idle), vm_name="old")
+    seen = UnmeasuredLoad({one.id: 1.0 for one in there}, {"A40-4Q": 30.0})
+    assert place(constrained, fleet, there, view=replace(idle, unmeasured=seen)).shares[0].gpu == FIRST
+    half = replace(seen, seen={one.id: 0.5 for one in there})
+    assert place(constrained, fleet, there, view=replace(idle, unmeasured=half)).shares[0].gpu == SECOND
+
+
+def test_vms_of_one_gang_count_too() -> None:
+    fleet = [a40_host("gpu1", cards=2)]
+    constrained = replace(vm("A40-4Q"), constraints=Constraints(policy="least-utilised"))
+    view = FleetView(utilisation_percent={("gpu1", SECOND): 10.0}, unmeasured=UnmeasuredLoad({}, {"A40-4Q": 30.0}))
+    found = place_together(Fleet(fleet, (), view=view), [constrained] * 6)
+    assert found is not None
+    assert sorted(one.shares[0].gpu for one in found) == [FIRST] * 3 + [SECOND] * 3
 
 
 def test_predicted_takes_the_company_that_costs_least_and_an_empty_card_before_that() -> None:

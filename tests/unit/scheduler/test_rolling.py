@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuctl.scheduler.rolling import FEWEST_MINUTES, rolling_load
+from vgpuctl.scheduler.rolling import FEWEST_MINUTES, part_seen, rolling_load
 
 NOW = 1_800_000_000.0
 
@@ -20,6 +20,14 @@ def test_a_steady_load_is_its_mean_and_a_quarter_of_its_peak() -> None:
     assert (load.minutes, load.age_s) == (60, 60.0)
     assert load.mean == pytest.approx(0.4)
     assert load.percent == pytest.approx(100 * (0.75 * 0.4 + 0.25 * 0.8 * 0.966), abs=1)
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 10, 30, 60, 90])
+def test_the_part_that_is_seen_of_a_share_is_its_part_of_the_mean(minutes: int) -> None:
+    samples = [*_steady(min(minutes, 60), 1.0, 1.0, 0.0), *_steady(60 - minutes, 0.0, 0.0, 60.0 * minutes)]
+    load = rolling_load(samples, NOW)
+    assert load is not None
+    assert part_seen(60 * minutes) == pytest.approx(load.mean, abs=0.02)
 
 
 def test_what_is_old_fades_and_what_is_too_old_or_too_little_does_not_count() -> None:

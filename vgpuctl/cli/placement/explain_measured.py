@@ -19,7 +19,9 @@ def show_measured(explained: "ExplainedVm") -> None:
     if explained.loads or explained.loads_problem:
         if explained.loads_problem is not None:
             print_line(f"load    of the last reading: {explained.loads_problem}")
-        for one in sorted(explained.loads, key=lambda one: (one.percent, one.host, one.gpu))[:_MOST_LOADS]:
+        for one in sorted(explained.loads, key=lambda one: (one.percent + one.added_percent, one.host, one.gpu))[
+            :_MOST_LOADS
+        ]:
             source = "last reading"
             if one.rolling is not None:
                 rolling = one.rolling
@@ -27,7 +29,8 @@ def show_measured(explained: "ExplainedVm") -> None:
                     f"mean {rolling.mean:.0%}, peak {rolling.peak:.0%} of {rolling.minutes} minutes,"
                     f" newest {format_duration(round(rolling.age_s))} ago"
                 )
-            print_line(f"load    {one.host} {one.gpu}: {one.percent} % ({source})")
+            added = f", and {one.added_percent} % of shares that came later" if one.added_percent else ""
+            print_line(f"load    {one.host} {one.gpu}: {one.percent} % ({source}){added}")
     if explained.model_problem is not None:
         print_line(f"model   {explained.model_problem}")
     if explained.model_at is None:

@@ -143,7 +143,7 @@ def explain_vm(
         if placement is None and vm is None and has_tenant
         else None,
         seen=ages,
-        loads=tuple(measured.loads_of(view)),
+        loads=tuple(measured.loads_of(view, left, seen.capacities)),
         loads_problem=measured.loads_problem,
         predictions=()
         if model is None

@@ -11,6 +11,9 @@ from vgpuctl.scheduler.rolling import part_seen
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 
+SETTLED_S = 300.0
+"""How long a guest may take to boot and to begin its work."""
+
 
 @dataclass(frozen=True)
 class UnmeasuredLoad:
@@ -40,11 +43,13 @@ def seen_part(begun_at: float, read_at: float, *, is_rolling: bool) -> float:
     """How much of a share's load is in a reading. Times in seconds since the epoch.
 
     is_rolling: the load of the last hour, of which a share that runs for a minute is a small part; in quarters, so that
-    a fleet need not be put together again each second.
+    a fleet need not be put together again each second. A single reading has seen a share whose guest had time to start
+    its work.
     """
-    if read_at < begun_at:
-        return 0.0
-    return round(4 * part_seen(read_at - begun_at)) / 4 if is_rolling else 1.0
+    age_s = read_at - begun_at
+    if is_rolling:
+        return round(4 * part_seen(max(0.0, age_s))) / 4
+    return 1.0 if age_s >= SETTLED_S else 0.0
 
 
 def _promised(share: Share, gpu: Gpu) -> float:

@@ -35,8 +35,8 @@ class GpuState:
 
     functions: VFs that carry or serve something, are promised, in quarantine, or could not be read.
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
-    given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody
-    measured, with what later shares will use; it may be above 100.
+    given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured, with what later
+    shares will use; it may be above 100.
     neighbours: workload class and profile of each vGPU, sorted; only where a policy predicts throughput.
     constraints: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why it
     cannot be handed out as a whole. closed: why it takes no new VM at all, whatever is free.

@@ -75,6 +75,12 @@ def parse_duration(text: str, *, what: str) -> float:
     return seconds
 
 
+def format_time_left(seconds: float) -> str:
+    """Write how long something may run from now on: whole minutes that are still left a minute later."""
+    minutes = int(seconds) // 60 - 1
+    return format_duration(60 * minutes if minutes > 0 else int(seconds) // 2)
+
+
 def format_duration(seconds: float) -> str:
     """Write a duration: `2h`, `1d12h`, `45s`."""
     left = round(seconds)

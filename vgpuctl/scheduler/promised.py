@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Rejection
-from vgpuctl.model.times import format_duration, format_time
+from vgpuctl.model.times import format_time, format_time_left
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.calendar import Booking, distinct, first_start, leases_of
 from vgpuctl.scheduler.explain import rejections_of
@@ -73,7 +73,7 @@ def _reserved(one: Rejection, request: VmRequest, promises: Sequence[Booking], n
     ]
     begin = min(booking.begin for booking in first.values())
     if begin > now:
-        remedy = f"give --for {format_duration(begin - now)} or less"
+        remedy = f"give --for {format_time_left(begin - now)} or less"
     else:
         remedy = f"wait until {format_time(max(booking.end for booking in first.values()))} UTC"
     return Rejection(one.host, one.gpu, str(Code.RESERVED_IN_CALENDAR), "; ".join(reasons), remedy)
@@ -96,7 +96,7 @@ def _shorter(
         placement = Fleet(capacities, promised_leases(leases, promises, now, length)).place(request)
         if placement is not None:
             begins = f"until {describe_booking(booking)} begins at {format_time(booking.begin)} UTC"
-            return [FittingChange(1, f"it ran for {format_duration(length)} at most, {begins}", placement)]
+            return [FittingChange(1, f"it ran for {format_time_left(length)} at most, {begins}", placement)]
     return []
 
 

@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Share
-from vgpuctl.model.times import format_duration, format_time, parse_duration, parse_time
+from vgpuctl.model.times import format_duration, format_time, format_time_left, parse_duration, parse_time
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
 from vgpuctl.quota.limits import Quota, borrowed, changed, excesses, month_of
@@ -120,6 +120,8 @@ def test_times_and_durations_are_read_as_written() -> None:
     assert format_time(parse_time("2026-11", what="--since")) == "2026-11-01 00:00"
     assert parse_duration("1d12h", what="--for") == 129_600
     assert [format_duration(seconds) for seconds in (0, 90, 7200, 129_600)] == ["0s", "1m30s", "2h", "1d12h"]
+    left = [format_time_left(seconds) for seconds in (7199.9, 7200, 3599.7, 120, 119, 10)]
+    assert left == ["1h58m", "1h59m", "58m", "1m", "59s", "5s"]
     for bad in ("", "2", "2x", "h", "0h", "-2h", "99999w"):
         with pytest.raises(UsageError):
             parse_duration(bad, what="--for")

@@ -35,7 +35,7 @@ def test_a_gpu_that_is_only_reserved_says_so_and_until_when_it_is_open_to_backfi
     ((code, reason, remedy),) = answers(vm("A40-8Q"), card, later)
     assert code == Code.RESERVED_IN_CALENDAR
     assert reason == "reservation training of umbrella has A40-48Q from 2027-01-15 09:00 to 2027-01-15 10:00 UTC"
-    assert remedy == "give --for 1h or less"
+    assert remedy == "give --for 59m or less"
     assert answers(replace(vm("A40-8Q"), duration_s=HOUR), card, later) == []
 
 
@@ -56,7 +56,7 @@ def test_a_shorter_run_and_a_later_start_are_told() -> None:
     later = promise(card, NOW + HOUR, NOW + 2 * HOUR)
     found = changes_in_time(vm("A40-8Q"), [host("gpu1", card)], [], [later], NOW)
     assert [one.text for one in found] == [
-        "it ran for 1h at most, until reservation training of umbrella begins at 2027-01-15 09:00 UTC",
+        "it ran for 59m at most, until reservation training of umbrella begins at 2027-01-15 09:00 UTC",
         "it began at 2027-01-15 10:00 UTC, when reservation training of umbrella ends",
     ]
     assert {one.placement.host for one in found} == {"gpu1"}

@@ -14,7 +14,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.times import format_duration, format_time
+from vgpuctl.model.times import format_duration, format_time, format_time_left
 from vgpuctl.model.vm import Vm, VmRequest, VmState, printed_name
 from vgpuctl.planner.plan import check_rules
 from vgpuctl.scheduler.calendar import Booking
@@ -142,10 +142,10 @@ def promises_to_others(session: Session, now: float, vm: Vm | None = None) -> li
     return _promises(session, reservations, now)
 
 
-def refuse_for_reservation(
+def explain_by_reservation(
     services: Services, requests: Sequence[VmRequest], capacities: Sequence[HostCapacity], full: NoCapacity
-) -> None:
-    """Raise NoCapacity that says when the requests would fit together, when only a reservation is in their way."""
+) -> NoCapacity | None:
+    """The refusal that says when the requests would fit together; None unless only a reservation is in their way."""
     now = services.store.now()
     with services.store.reading() as session:
         leases = session.leases()
@@ -153,23 +153,24 @@ def refuse_for_reservation(
         bookings = bookings_of(session)
     without = Fleet(capacities, leases)
     if not promises or place_together(without, requests) is None:
-        return
+        return None
     fleet = Fleet(capacities, promised_leases(leases, promises, now, as_one(requests).duration_s))
     request = next((one for one in requests if fleet.place(one) is None), requests[0])
     changes = changes_in_time(request, capacities, leases, bookings, now) if len(requests) == 1 else []
     begins = [one.begin for one in promises if one.begin > now]
     if begins:
         first = min(begins)
-        hint = f"a VM that ends before {format_time(first)} UTC fits: give --for {format_duration(first - now)} or less"
+        left = format_time_left(first - now)
+        hint = f"a VM that ends before {format_time(first)} UTC fits: give --for {left} or less"
     elif changes:
         hint = f"it would fit if {changes[0].text}"
     else:
         hint = "ask for less"
-    raise NoCapacity(
+    return NoCapacity(
         f"{full.message}: what is free now is reserved",
         context=describe_rejections(rejections_with_promises(request, fleet, without, promises, now), capacities),
         hint=f"{hint}; see `vgpuctl list-reservations`",
-    ) from full
+    )
 
 
 def bookings_of(session: Session, reservations: Sequence[Reservation] | None = None) -> list[Booking]:

@@ -17,9 +17,9 @@ from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import (
+    explain_by_reservation,
     placement_of,
     refuse_closed_shares,
-    refuse_for_reservation,
     with_promises,
 )
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
@@ -85,8 +85,8 @@ class PlaceSearch:
         """Choose VMs to preempt so that the new ones fit. Raises `full`, with the failed hosts, when none helps."""
         eviction = find_eviction(self._services, self._requests, self._capacities, failed=self._failed.names)
         if eviction is None:
-            refuse_for_reservation(self._services, self._requests, self._capacities, full)
-            raise self._failed.explain(full) from full
+            reserved = explain_by_reservation(self._services, self._requests, self._capacities, full)
+            raise self._failed.explain(reserved or full) from full
         return eviction
 
     def leave_out(self, error: HostError) -> None:

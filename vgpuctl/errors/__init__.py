@@ -57,6 +57,7 @@ from vgpuctl.errors.host import (
     LibvirtMissing,
     PythonMissing,
     TooMuchOutput,
+    WayFailed,
     WrongHost,
 )
 from vgpuctl.errors.image import ImageDiffers, ImageInUse, ImageMissing, ImageRejected, ImageUnregistered
@@ -159,5 +160,6 @@ __all__ = [
     "VolumeRejected",
     "VpcObjectDiffers",
     "WaitTimedOut",
+    "WayFailed",
     "WrongHost",
 ]

@@ -25,6 +25,10 @@ class HostUnreachable(HostError):
     reference = "host-unreachable"
 
 
+class WayFailed(HostUnreachable):
+    """The way to the host fails before the host: this machine's network, its resolver, a jump host, a ProxyCommand."""
+
+
 class HostKeyUnknown(HostError):
     """The host's key is not in known_hosts."""
 
@@ -32,9 +36,20 @@ class HostKeyUnknown(HostError):
 
 
 class HostKeyChanged(HostError):
-    """The host's key is another than the one in known_hosts."""
+    """The host's key is another than the one in known_hosts. shown: the kind and fingerprint of the host's."""
 
     reference = "host-key-changed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        context: Sequence[str] = (),
+        hint: str | None = None,
+        shown: tuple[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, context=context, hint=hint)
+        self.shown = shown
 
 
 class WrongHost(HostError):

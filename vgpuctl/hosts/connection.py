@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +19,7 @@ from vgpuctl.hosts.bounds import MOST_PICTURES, PICTURES_PER_SECOND
 from vgpuctl.hosts.graphics_tunnel import GraphicsSource
 from vgpuctl.hosts.jump_hosts import JumpHosts
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
+from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
 from vgpuctl.hosts.remote_process import CompletedCommand, Ending, ProcessOwner, RemoteProcess
 from vgpuctl.hosts.settings import SshSettings
@@ -26,6 +28,7 @@ from vgpuctl.hosts.statistics import ConnectionStatistics
 from vgpuctl.hosts.time_limit import TimeLimit
 from vgpuctl.logs import timed
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.way import Way
 
 if TYPE_CHECKING:
     import paramiko
@@ -104,6 +107,8 @@ class Connection:
         self._lasting_channels = 0
         self._login: login.Login | None = None
         self._endpoint: Endpoint | None = None
+        self.way: Way | None = None
+        """The way of the last attempt to log in; None before one, and where ssh's settings lead nowhere."""
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -311,7 +316,9 @@ class Connection:
                 self._login.close()
                 self._login = None
             load_paramiko()
+            self.way = None
             self._endpoint = there = resolve(self.target, self.settings)
+            self.way = _way(self.target, there)
             with timed(
                 "ssh-login",
                 level=logging.INFO,
@@ -321,6 +328,9 @@ class Connection:
                 user=there.shown_user,
             ):
                 self._login = login.log_in(there, self.statistics, self._budget, self._jump_hosts)
+            key = self._login.transport.get_remote_server_key()
+            shown = PublicKey(key.get_name(), key.asbytes())
+            self.way = replace(self.way, host_key=(shown.kind, shown.fingerprint))
             return self._login.transport
 
     def _dropped(self, doing: str, exc: BaseException | None = None) -> HostError:
@@ -354,3 +364,11 @@ class Connection:
         except HostError:
             return Ending.UNKNOWN
         return {0: Ending.ENDED, 3: Ending.GONE}.get(exit_status, Ending.UNKNOWN)
+
+
+def _way(target: HostTarget, there: Endpoint) -> Way:
+    """The way to an endpoint. Secrets are not in it."""
+    hops = [f"{one.shown_user}@{one.host} port {one.port}" for one in (there, *there.via)]
+    proxy = [] if there.proxy_command is None else [f"ProxyCommand {there.proxy_command.shown}"]
+    become = [f"as {target.become_user or 'root'}"] if target.become else []
+    return Way("; ".join([" via ".join(hops), *proxy, f"python {target.python_interpreter}", *become]))

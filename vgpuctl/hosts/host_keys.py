@@ -118,6 +118,7 @@ def _revoked(endpoint: Endpoint, shown: PublicKey, place: str) -> HostKeyChanged
         f"{endpoint.name}: the {shown.kind} key of {_where(endpoint)} is revoked by {place}",
         context=[f"shown by the server: {shown.fingerprint}"],
         hint="ask who revoked it: someone may hold the host's old key",
+        shown=(shown.kind, shown.fingerprint),
     )
 
 
@@ -136,6 +137,7 @@ def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: PublicKey) -
         f"{endpoint.name}: the host key of {_where(endpoint)} is another than the one in {wanted[0].place}",
         context=context,
         hint=f"this may be a man-in-the-middle attack, or the host was reinstalled; if it was, {correction}",
+        shown=(shown.kind, shown.fingerprint),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vgpuctl.byte_budget import ByteBudget
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.errors import HostUnreachable, VgpuctlError, WayFailed
 from vgpuctl.hosts.bounds import LASTING_PER_SECOND, MOST_IN_SESSION
 from vgpuctl.hosts.ssh_config import Endpoint
 
@@ -97,5 +97,6 @@ class JumpHosts:
 def _error_for(name: str, error: BaseException) -> BaseException:
     """Copy an error for one host: several hosts get it, each in its own thread."""
     if isinstance(error, VgpuctlError):
-        return type(error)(f"{name}: jump host {error.message}", context=error.context, hint=error.hint)
+        kind = WayFailed if isinstance(error, HostUnreachable) else type(error)
+        return kind(f"{name}: jump host {error.message}", context=error.context, hint=error.hint)
     return error

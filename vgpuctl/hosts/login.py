@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the stream to a host (TCP, jump hosts, ProxyCommand), speaks SSH, checks the host key and logs in."""
 
+import errno
 import logging
 import random
 import re
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from vgpuctl.byte_budget import ByteBudget
-from vgpuctl.errors import HostUnreachable
+from vgpuctl.errors import HostUnreachable, WayFailed
 from vgpuctl.hosts import host_keys
 from vgpuctl.hosts.authentication import authenticate
 from vgpuctl.hosts.bounds import LASTING_PER_SECOND, MOST_IN_SESSION, SocketLike, WatchedStream
@@ -34,6 +35,8 @@ PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _SILENT_TRIES = 3
 _REFUSED_START = re.compile(rb"Exceeded MaxStartups|Not allowed at this time")
 _USER_TIMEOUT_MS = 30_000
+_OF_THIS_MACHINE = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE})
+"""A connect that ends so has not left this machine."""
 _FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
 
 
@@ -130,7 +133,8 @@ def _start(
         pauses_s = PAUSES_S if said else PAUSES_S[:_SILENT_TRIES]
         if tried == len(pauses_s):
             where = f"{endpoint.host} port {endpoint.port}"
-            raise HostUnreachable(
+            # What it says is of our own logins; its silence may be a host that is not well.
+            raise (WayFailed if said else HostUnreachable)(
                 f"{endpoint.name}: {where} accepted the connection but closed it at once, {tried + 1} times: "
                 f"{said or 'it said nothing'}",
                 hint="raise MaxStartups in its sshd_config or lower --forks; PerSourcePenalties, hosts.deny and a "
@@ -170,12 +174,13 @@ def _connect(endpoint: Endpoint) -> socket.socket:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, family, socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-        raise HostUnreachable(
+        raise WayFailed(
             f"{endpoint.name}: the name {endpoint.host} cannot be resolved: {reason}",
             hint="check ansible_host, ssh_config's HostName and the resolver",
         ) from exc
     deadline = time.monotonic() + endpoint.connect_timeout_s
     answers: list[str] = []
+    has_left = False
     for kind, _, _, _, address in found:
         shown_address = f"{address[0]!s} port {endpoint.port}"
         stream = socket.socket(kind, socket.SOCK_STREAM)
@@ -184,16 +189,18 @@ def _connect(endpoint: Endpoint) -> socket.socket:
             stream.connect(address)
         except TimeoutError:
             stream.close()
+            has_left = True
             answers.append(f"{shown_address}: no answer within {endpoint.connect_timeout_s:g} s")
         except OSError as exc:
             stream.close()
+            has_left = has_left or exc.errno not in _OF_THIS_MACHINE
             answers.append(f"{shown_address}: {exc.strerror or exc}")
         else:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # Without it a host that lost power keeps a write waiting for a quarter of an hour.
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
             return stream
-    raise HostUnreachable(
+    raise (HostUnreachable if has_left else WayFailed)(
         f"{endpoint.name}: no connection to {where}: {answers[0].partition(': ')[2]}",
         context=answers,
         hint="check that the host is up, that sshd listens there (ansible_host, ansible_port) and the firewall",

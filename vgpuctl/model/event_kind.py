@@ -172,7 +172,10 @@ class EventKind(enum.StrEnum):
     HOST_DRAINED = "host-drained", "A host was emptied: no VM starts on it."
     HOST_UNCORDONED = "host-uncordoned", "A host takes VMs again."
     HOST_FENCED = "host-fenced", "A host was declared dead; nothing that it says is trusted."
-    HOST_FORGOTTEN = "host-forgotten", "Everything that the store had of a dead host was settled and removed."
+    HOST_FORGOTTEN = (
+        "host-forgotten",
+        "All that the store had of a dead host, or of one in no inventory, was removed.",
+    )
     HOST_TRUSTED = "host-trusted", "A host that was fenced is trusted again."
     GPU_CORDONED = "gpu-cordoned", "A GPU or VF takes no new VM; its own VMs may start."
     GPU_UNCORDONED = "gpu-uncordoned", "A GPU or VF takes VMs again."

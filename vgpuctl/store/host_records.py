@@ -36,6 +36,11 @@ class HostRecordRows(Rows):
         rows = self._find("host_records", order="host", kind=kind)
         return [HostRecord(row.host, row.kind, row.content, row.at) for row in rows]
 
+    def recorded_hosts(self) -> dict[str, float]:
+        """When something was last recorded of each host."""
+        rows = self._read("SELECT host, MAX(at) AS at FROM host_records GROUP BY host")
+        return {row.host: row.at for row in rows}
+
     def drop_host_records(self, host: str) -> None:
         """Forget every record of a host."""
         self._delete("host_records", host=host)

@@ -38,7 +38,8 @@ def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_
     """Remove all that the store has of a dead host: its VMs, shares, quota, addresses, volumes and reservations.
 
     Nothing is done on the host. Run `evacuate-host` first, so that VMs on shared storage live on. A host of this name
-    that answers later is not trusted until `uncordon-host`.
+    that answers later is not trusted until `uncordon-host`. Of a host that the inventory does not list, and that has no
+    VMs, only the readings are dropped; `controller` does so after a week.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.forget_host import forget_host, known_of

@@ -13,7 +13,7 @@ OF_HOSTS: tuple[StateKind, ...] = (
         {
             "up": "The agent answers.",
             "unreachable": "The host cannot be connected to.",
-            "host-key-changed": "Another SSH host key answers, or an unknown one.",
+            "host-key-changed": "Another SSH host key answers than at the last login.",
             "wrong-host": "Another host of the inventory answers at its address.",
             "unusable": "The host answers, but its agent cannot be used.",
             UNKNOWN: "The host was never asked.",

@@ -14,6 +14,7 @@ from vgpuctl.usecases.placement.reservations import record_cancellation
 from vgpuctl.usecases.share.release import settle_leases
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.unlisted_hosts import forget_readings, has_objects
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
 
@@ -32,8 +33,9 @@ class Forgotten:
 
 
 def known_of(services: Services, host: str) -> Forgotten:
-    """Read what the store has of a host. Raises InventoryError for an unknown host."""
-    services.inventory.require(host)
+    """Read what the store has of a host. Raises InventoryError for one that neither inventory nor store knows."""
+    if not _is_leftover(services, host):
+        services.inventory.require(host)
     with services.store.reading() as session:
         return Forgotten(
             tuple(session.vms(host=host)),
@@ -48,10 +50,18 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
 
     Returns what was removed, None when it is fenced and the store has nothing of it.
 
+    Of a host that the inventory does not list, only what was read is dropped, without a fence: nothing of it runs for
+    anybody. One that has VMs has to be listed.
     The fence stays: a host of this name that answers later is not trusted until `uncordon-host`. Its VMs' data on
     shared storage stays where it is, without a VM. Raises what `fence_host` raises, and ConcurrentChange while a run
     works on one of its VMs; the same command goes on.
     """
+    if _is_leftover(services, host):
+        with services.store.transaction() as session:
+            forget_readings(session, host)
+            session.add_event(EventKind.HOST_FORGOTTEN, host, reason, host=host)
+        services.say(f"{host}: forgotten; no inventory lists it")
+        return Forgotten((), (), (), ())
     was_fenced = is_host_fenced(services, host)
     fence_host(services, host, is_dead=is_dead, reason=reason)
     known = known_of(services, host)
@@ -69,8 +79,7 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
         for reservation in known.reservations:
             record_cancellation(session, reservation)
         settle_leases(session, session.leases(host=host))
-        session.forget_facts(host)
-        session.drop_host_records(host)
+        forget_readings(session, host)
         session.add_event(
             EventKind.HOST_FORGOTTEN,
             host,
@@ -85,6 +94,14 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
         )
     services.say(f"{host}: forgotten")
     return known
+
+
+def _is_leftover(services: Services, host: str) -> bool:
+    """True for a host that was read once, is in the inventory no more, and has nothing that the store would lose."""
+    if host in services.inventory.hosts():
+        return False
+    with services.store.reading() as session:
+        return host in session.recorded_hosts() and not has_objects(session, host)
 
 
 def _has_rows(services: Services, host: str) -> bool:

@@ -23,6 +23,7 @@ from vgpuctl.usecases.operate.watch_hosts import watching
 from vgpuctl.usecases.placement.queue_order import ordered_queue
 from vgpuctl.usecases.support.operations import may_run
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.unlisted_hosts import forget_unlisted
 from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
 from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices
 from vgpuctl.usecases.vm.stop_vm import stop_vm
@@ -66,6 +67,9 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
         for kept, error in delete_overdue(services)
     ]
     done += _fix(services, shutdown_timeout_s)
+    with services.store.transaction() as session:
+        forgotten = forget_unlisted(session, services.inventory.hosts())
+    done += [Served(host, "forgotten: no inventory lists it") for host in forgotten]
     settled = settle_nodes(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop)
     done += [Served(one.name, one.outcome) for one in settled]
     with services.store.reading() as session:

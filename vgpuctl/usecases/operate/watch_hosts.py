@@ -36,6 +36,7 @@ from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
 from vgpuctl.model.promise import Moment
 from vgpuctl.model.vm import Vm
+from vgpuctl.model.way import Way
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain.promises import Findings, look_at_promises
 from vgpuctl.usecases.operate.bring_back import OFF, bring_back
@@ -64,12 +65,13 @@ _JOIN_S = 5.0
 class Sighting:
     """The answers of one host at one look; what was not asked, or gave no answer, is None.
 
-    asked_at: by the monotonic clock of this process. readings: on a site with licence pools. promises: what was found
-    of each promise to the owners of the VMs that run there.
+    asked_at: by the monotonic clock of this process. way: how it was asked. readings: on a site with licence pools.
+    promises: what was found of each promise to the owners of the VMs that run there.
     """
 
     host: str
     asked_at: float
+    way: Way | None
     facts: HostFacts | None = None
     domains: Mapping[str, NamedState] | None = None
     errors: Sequence[VgpuctlError] = ()
@@ -205,6 +207,7 @@ def note_sighting(session: Session, one: Sighting, licences: LicenceWatch) -> No
         layout=one.layout,
         domains=one.domains,
         errors=one.errors,
+        way=one.way,
         age_s=time.monotonic() - one.asked_at,
     )
     if one.health is not None and one.policy is not None:
@@ -263,7 +266,8 @@ class _HostWatch:
         """The sighting of no answer."""
         self._is_told = True
         error = CommandTimedOut(f"{self._name}: no answer for {self._limit_s:.0f} s")
-        return Sighting(self._name, time.monotonic() - self._limit_s, errors=(error,))
+        way = self._services.way_to(self._name)
+        return Sighting(self._name, time.monotonic() - self._limit_s, way, errors=(error,))
 
     @property
     def _limit_s(self) -> float:
@@ -319,7 +323,10 @@ class _HostWatch:
             promises = _attempt(lambda: self._promises(facts, domains, readings), self._name, []) or ()
         if self._services.inventory is not inventory:
             errors.clear()  # The host may have another address by now, and its connection was closed.
-        return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy, readings, promises)
+        way = self._services.way_to(self._name)
+        return Sighting(
+            self._name, asked_at, way, facts, domains, tuple(errors), layout, health, policy, readings, promises
+        )
 
     def _compared(self, facts: HostFacts) -> tuple[str, ...] | None:
         """The differences to the declared layout. None are left of a layout that is no longer declared."""

@@ -63,7 +63,8 @@ def _read_host(services: Services, name: str) -> tuple[HostFacts, VgpuctlError |
 
     def note(session: Session) -> None:
         age_s = time.monotonic() - asked_at
-        note_answers(session, name, facts=facts, domains=domains, errors=errors, age_s=age_s)
+        way = services.way_to(name)
+        note_answers(session, name, facts=facts, domains=domains, errors=errors, way=way, age_s=age_s)
         if health is not None:
             forbidden = [one for one in note_health(session, name, health, policy) if policy.forbids(one)]
             if forbidden:

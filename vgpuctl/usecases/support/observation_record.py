@@ -14,19 +14,24 @@ from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
 from vgpuctl.errors import (
     AgentBroken,
     AgentProblem,
+    AuthenticationFailed,
+    BecomeFailed,
     CommandTimedOut,
     GuestError,
+    HostError,
     HostKeyChanged,
     HostKeyUnknown,
     HostUnreachable,
     LibvirtMissing,
     PythonMissing,
     VgpuctlError,
+    WayFailed,
     WrongHost,
 )
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.way import Way
 
 ABSENT = "absent"
 """libvirt answered that it has no such domain."""
@@ -41,11 +46,15 @@ EXPECTED_STATES = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: Domain
 _EXPECTED_SHARES = {LeaseState.RUNNING: HELD, LeaseState.BUILT: FREE}
 _STATE_OF_ERROR: tuple[tuple[type[VgpuctlError], str], ...] = (
     (HostKeyChanged, KEY_CHANGED),
-    (HostKeyUnknown, KEY_CHANGED),
     (WrongHost, WRONG_HOST),
     (HostUnreachable, UNREACHABLE),
     (CommandTimedOut, UNREACHABLE),
 )
+_OF_THE_COMMAND = (HostKeyUnknown, AuthenticationFailed, BecomeFailed, WayFailed)
+"""Failures of known_hosts, key, password or way: they say nothing of the host."""
+_BEFORE_A_LOGIN = (HostUnreachable, HostKeyChanged, WrongHost, PythonMissing)
+"""Failures that a wrong address or interpreter explains as well as a host that fails."""
+_WAYS_KEPT = 8
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -86,7 +95,8 @@ class Record(msgspec.Struct, frozen=True):
     """One host. gpus by address, vms by UUID, shares by lease.
 
     read_at: when the agent answered. booted_at: when this boot (boot_id) was first seen. silence: of the agent;
-    libvirt_silence: of libvirt. layout: the differences to the declared layout, None where nobody compared.
+    libvirt_silence: of libvirt. ways: by which logins worked, the last one last. host_keys: fingerprints by kind, of
+    those logins. layout: the differences to the declared layout, None where nobody compared.
     first_boot_id: the boot of the first reading ever; of a record that had none, of the last reading before.
     """
 
@@ -100,6 +110,8 @@ class Record(msgspec.Struct, frozen=True):
     gpus: dict[str, SeenGpu] = {}
     vms: dict[str, Seen] = {}
     shares: dict[str, Seen] = {}
+    ways: tuple[str, ...] = ()
+    host_keys: dict[str, str] = {}
 
     @property
     def state(self) -> str | None:
@@ -189,11 +201,41 @@ def with_domain(record: Record, vm: Vm, state: DomainState | None, stored: Store
     return msgspec.structs.replace(record, vms=vms, libvirt_silence=None)
 
 
-def without_answer(record: Record, error: VgpuctlError, now: float, *, asked_at: float | None = None) -> Record:
-    """The record after the host gave no answer, or its agent or libvirt alone.
+def with_way(record: Record, way: Way) -> Record:
+    """The record after a login has worked."""
+    keys = record.host_keys if way.host_key is None else {**record.host_keys, way.host_key[0]: way.host_key[1]}
+    if record.ways[-1:] == (way.words,) and keys == record.host_keys:
+        return record
+    ways = (*(one for one in record.ways if one != way.words), way.words)[-_WAYS_KEPT:]
+    return msgspec.structs.replace(record, ways=ways, host_keys=keys)
 
-    asked_at: when it was asked, if somebody else may have asked it since.
+
+def is_of_host(record: Record, error: VgpuctlError, way: Way | None) -> bool:
+    """True if a failure says something of the host, and not only of the command that met it.
+
+    way: how the command went, None if its settings lead nowhere. A host that does not answer says so on a way by which
+    a login has worked before; a mistyped inventory or ssh_config leads elsewhere. A host whose key is the one that it
+    had at its last login has not changed: the command's known_hosts is wrong.
     """
+    if way is None or isinstance(error, _OF_THE_COMMAND) or not isinstance(error, HostError | GuestError):
+        return False
+    if isinstance(error, HostKeyChanged):
+        kind, fingerprint = error.shown or ("", "")
+        if record.host_keys.get(kind, fingerprint) == fingerprint:
+            return False
+    is_new = not record.ways and not isinstance(error, _BEFORE_A_LOGIN)
+    return is_new or way.words in record.ways
+
+
+def without_answer(
+    record: Record, error: VgpuctlError, now: float, *, way: Way | None, asked_at: float | None = None
+) -> Record:
+    """The record after the host gave no answer, or its agent or libvirt alone. An own failure changes nothing.
+
+    way: how it was asked. asked_at: when, if somebody else may have asked it since.
+    """
+    if not is_of_host(record, error, way):
+        return record
     agent, libvirt = record.silence, record.libvirt_silence
     if not isinstance(error, (LibvirtMissing, GuestError)) and not _is_newer(record.read_at, asked_at, now):
         agent = _silence(agent, error, now)

@@ -12,11 +12,12 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.errors import GuestError, HostError, Unexpected, VgpuctlError
+from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm
+from vgpuctl.model.way import Way
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.host_identity import note_identity
 from vgpuctl.usecases.support.observation_events import add_events
@@ -32,6 +33,7 @@ from vgpuctl.usecases.support.observation_record import (
     with_domain,
     with_domains,
     with_facts,
+    with_way,
     without_answer,
 )
 from vgpuctl.usecases.support.operations import may_run
@@ -106,12 +108,14 @@ def note_answers(
     layout: tuple[str, ...] | None = None,
     domains: Mapping[str, NamedState] | None = None,
     errors: Sequence[VgpuctlError] = (),
+    way: Way | None = None,
     age_s: float = 0.0,
 ) -> None:
     """Record in the caller's transaction the answers of one look, and cache the facts.
 
     layout: the differences to the declared layout, where they were looked for. domains: by UUID. errors: of what gave
-    no answer. age_s: since the host was asked. Newer observations by others stay.
+    no answer. way: how the host was asked; without it errors change nothing. age_s: since the host was asked. Newer
+    observations by others stay.
     """
     now = session.now()
     asked_at = now - age_s
@@ -120,11 +124,12 @@ def note_answers(
         changes.append(_facts_change(session, host, facts, layout, now, asked_at))
     if domains is not None:
         changes.append(lambda record, stored: with_domains(record, domains, stored, now, asked_at=asked_at))
-    for error in errors:
-        if isinstance(error, (HostError, GuestError, Unexpected)):
-            changes.append(
-                lambda record, _stored, error=error: without_answer(record, error, now, asked_at=asked_at)  # type: ignore[misc]
-            )
+    if way is not None and (facts is not None or domains is not None):
+        changes.append(lambda record, _stored: with_way(record, way))
+    changes += [
+        lambda record, _stored, error=error: without_answer(record, error, now, way=way, asked_at=asked_at)  # type: ignore[misc]
+        for error in errors
+    ]
     if changes:
         _change(session, host, *changes)
 
@@ -163,6 +168,7 @@ def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
 def note_failure(services: Services, host: str, error: VgpuctlError, *, asked_at: float | None = None) -> None:
     """Record that a host or its libvirt gave no answer, where the store can be written.
 
+    A failure of the command itself (its inventory, known_hosts, key, ssh_config) is not recorded.
     asked_at: by time.monotonic(), where not just now.
     """
     _keep(services, host, asked_at, errors=(error,))
@@ -293,7 +299,8 @@ def _keep(
 ) -> None:
     def keep(session: Session) -> None:
         age_s = 0.0 if asked_at is None else time.monotonic() - asked_at
-        note_answers(session, host, facts=facts, domains=domains, errors=errors, age_s=age_s)
+        way = services.way_to(host)
+        note_answers(session, host, facts=facts, domains=domains, errors=errors, way=way, age_s=age_s)
 
     keep_reading(services, "what the hosts answered", keep)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.model.node_pool import NodePool
     from vgpuctl.model.rehearsal import Rehearsal
+    from vgpuctl.model.way import Way
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
@@ -172,6 +173,7 @@ class Services:
         self._northbound: Northbound | None = None
         self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
+        self._ways: dict[str, Way | None] = {}
         self._open_cluster = open_cluster
         self.rehearsal = rehearsal
         self._clusters: dict[object, ClusterLink | None] = {}
@@ -333,10 +335,17 @@ class Services:
         session = self._sessions.get(name)
         return session is not None and session.connection.is_open
 
+    def way_to(self, name: str) -> "Way | None":
+        """The way by which this command asked a host last; None where its settings lead nowhere, or nobody asked."""
+        session = self._sessions.get(name)
+        return self._ways.get(name) if session is None else session.connection.way
+
     def forget_host(self, name: str) -> None:
         """Close a session that failed or is done, so that the next use connects again."""
         with self._lock:
             session = self._sessions.pop(name, None)
+            if session is not None:
+                self._ways[name] = session.connection.way
         if session is not None:
             session.close()
 

@@ -19,6 +19,8 @@ LAYOUT = "vgpu: {version: 1, gpus: [{match: all, kind: KIND}]}\n"
 class _Line:
     """A connection that nobody opens."""
 
+    way = None
+
     def __init__(self, inventory: Inventory, name: str, closed: list[str]) -> None:
         self.target = inventory.target(name)
         self._closed = closed

@@ -13,6 +13,7 @@ from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.faults import FAULTS, FaultId
 from vgpuctl.model.health import HealthCode
 from vgpuctl.model.vm import VmState
+from vgpuctl.model.way import Way
 from vgpuctl.usecases.support.observation_events import add_events
 from vgpuctl.usecases.support.observation_record import (
     NEVER_LOOKED,
@@ -20,13 +21,15 @@ from vgpuctl.usecases.support.observation_record import (
     StoredRows,
     with_domains,
     with_facts,
+    with_way,
     without_answer,
 )
 
 VM = replace(samples.vm(), state=VmState.RUNNING)
 ROWS = StoredRows((VM,), ())
 FACTS = a40_host("gpu1").facts
-READ = with_facts(NEVER_LOOKED, FACTS, ROWS, 1000.0, before=None)
+WAY = Way("root@10.0.0.1 port 22; python auto")
+READ = with_way(with_facts(NEVER_LOOKED, FACTS, ROWS, 1000.0, before=None), WAY)
 
 
 class _Events:
@@ -57,7 +60,7 @@ def evidence(before: Record, after: Record) -> dict[str, Any]:
 
 
 def silent(before: Record, error: VgpuctlError) -> Record:
-    return without_answer(before, error, 1010.0)
+    return without_answer(before, error, 1010.0, way=WAY)
 
 
 def listed(before: Record, state: DomainState, *, has_failed: bool = False) -> Record:

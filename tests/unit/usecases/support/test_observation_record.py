@@ -9,8 +9,25 @@ import pytest
 from tests.integration.store import samples
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import AgentBroken, HostKeyChanged, HostUnreachable, LibvirtMissing, VgpuctlError
+from vgpuctl.errors import (
+    AgentBroken,
+    AuthenticationFailed,
+    BecomeFailed,
+    CommandTimedOut,
+    FileNotTrusted,
+    HostKeyChanged,
+    HostKeyUnknown,
+    HostUnreachable,
+    InventoryError,
+    LibvirtMissing,
+    PythonMissing,
+    Unexpected,
+    VgpuctlError,
+    WayFailed,
+    WrongHost,
+)
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
+from vgpuctl.model.way import Way
 from vgpuctl.usecases.support.observation_record import (
     MISSING_KEPT_S,
     NEVER_LOOKED,
@@ -18,6 +35,7 @@ from vgpuctl.usecases.support.observation_record import (
     StoredRows,
     with_domains,
     with_facts,
+    with_way,
     without_answer,
 )
 
@@ -27,8 +45,12 @@ FACTS = a40_host("gpu1").facts
 ADDRESS = FACTS.gpus[0].address
 
 
+WAY = Way("root@10.0.0.1 port 22; python auto", ("ssh-ed25519", "SHA256:of-gpu1"))
+ELSEWHERE = Way("root@10.0.0.99 port 22; python auto")
+
+
 def seen(facts: HostFacts = FACTS, record: Record = NEVER_LOOKED, *, now: float = 1000.0) -> Record:
-    return with_facts(record, facts, NOTHING, now, before=FACTS)
+    return with_way(with_facts(record, facts, NOTHING, now, before=FACTS), WAY)
 
 
 def test_a_gpu_that_vanishes_is_missing_with_its_last_reading_until_it_was_away_for_a_week() -> None:
@@ -54,16 +76,16 @@ def test_a_card_in_another_slot_is_not_missing() -> None:
     ("error", "state", "is_libvirt_asked"),
     [
         (HostUnreachable("no route"), "unreachable", False),
-        (HostKeyChanged("another key"), "host-key-changed", False),
+        (HostKeyChanged("another key", shown=("ssh-ed25519", "SHA256:of-another")), "host-key-changed", False),
         (AgentBroken("it talks nonsense"), "unusable", True),
         (LibvirtMissing("no socket"), "up", False),
     ],
 )
 def test_a_host_that_does_not_answer_says_how(error: VgpuctlError, state: str, is_libvirt_asked: bool) -> None:
-    silent = without_answer(seen(), error, 1020.0)
+    silent = without_answer(seen(), error, 1020.0, way=WAY)
     assert silent.state == state
     assert (silent.libvirt_silence is None) is is_libvirt_asked
-    again = without_answer(silent, error, 1030.0)
+    again = without_answer(silent, error, 1030.0, way=WAY)
     assert again.silence == silent.silence, "the time is that of the first attempt"
     assert again.gpus == seen().gpus, "what was observed stays, with its time"
     back = seen(FACTS, with_domains(again, {}, NOTHING, 1040.0), now=1040.0)
@@ -96,8 +118,8 @@ def test_an_answer_to_an_older_question_replaces_none_of_what_was_seen_since() -
     assert with_facts(seen(), empty, NOTHING, 1005.0, before=FACTS, asked_at=1001.0).gpus[ADDRESS].state == "missing"
 
     error = HostUnreachable("no answer for 15 s")
-    assert without_answer(started, error, 1016.0, asked_at=999.0) == started
-    assert without_answer(started, error, 1016.0, asked_at=1011.0).state == "unreachable"
+    assert without_answer(started, error, 1016.0, way=WAY, asked_at=999.0) == started
+    assert without_answer(started, error, 1016.0, way=WAY, asked_at=1011.0).state == "unreachable"
 
 
 def test_what_was_seen_in_a_time_to_come_stays_no_longer_than_till_the_next_answer() -> None:
@@ -105,4 +127,48 @@ def test_what_was_seen_in_a_time_to_come_stays_no_longer_than_till_the_next_answ
     before = listed(seen(now=5000.0), DomainState.RUNNING, now=5000.0)
     after = listed(before, DomainState.SHUT_OFF, now=1400.0, asked_at=1399.0)
     assert after.vms[VM.uuid].state == "shut-off"
-    assert without_answer(before, HostUnreachable("no route"), 1400.0, asked_at=1399.0).state == "unreachable"
+    assert without_answer(before, HostUnreachable("no route"), 1400.0, way=WAY, asked_at=1399.0).state == "unreachable"
+
+
+OWN_FAILURES: list[tuple[VgpuctlError, Way | None]] = [
+    (InventoryError("no such group"), None),
+    (InventoryError("there is no ssh_config file"), None),
+    (HostUnreachable("no answer within 10 s"), ELSEWHERE),
+    (HostUnreachable("connection refused"), replace(ELSEWHERE, words="root@10.0.0.1 port 2222; python auto")),
+    (WayFailed("the name gpu1 cannot be resolved"), WAY),
+    (WayFailed("Network is unreachable"), WAY),
+    (WayFailed("ProxyCommand ended with exit status 1"), WAY),
+    (HostKeyUnknown("not in known_hosts"), WAY),
+    (HostKeyChanged("another than in known_hosts:3", shown=("ssh-ed25519", "SHA256:of-gpu1")), WAY),
+    (HostKeyChanged("another than in known_hosts:3", shown=("ssh-rsa", "SHA256:never-seen")), WAY),
+    (HostKeyChanged("of a jump host"), WAY),
+    (AuthenticationFailed("refused to log in root"), WAY),
+    (BecomeFailed("sudo wants a password"), WAY),
+    (PythonMissing("no /opt/pyton"), replace(WAY, words="root@10.0.0.1 port 22; python /opt/pyton")),
+    (LibvirtMissing("permission denied"), replace(WAY, words="operator@10.0.0.1 port 22; python auto")),
+    (WrongHost("the machine that answers is gpu2"), ELSEWHERE),
+    (CommandTimedOut("no answer for 15 s"), ELSEWHERE),
+    (FileNotTrusted("others may read the key"), WAY),
+    (Unexpected("unexpected KeyError"), WAY),
+]
+
+
+@pytest.mark.parametrize(("error", "way"), OWN_FAILURES, ids=lambda one: getattr(one, "message", None))
+def test_an_own_failure_changes_nothing_that_is_known_of_a_host(error: VgpuctlError, way: Way | None) -> None:
+    assert without_answer(seen(), error, 1020.0, way=way) == seen()
+
+
+def test_a_host_that_nobody_has_reached_yet_is_not_unreachable_but_never_observed() -> None:
+    assert without_answer(NEVER_LOOKED, HostUnreachable("no route"), 1020.0, way=ELSEWHERE) == NEVER_LOOKED
+    without_libvirt = without_answer(NEVER_LOOKED, LibvirtMissing("no socket"), 1020.0, way=WAY)
+    assert without_libvirt.libvirt_silence is not None, "a login worked, and saw it"
+
+
+def test_an_answer_by_a_new_way_makes_that_way_known() -> None:
+    moved = with_way(seen(), ELSEWHERE)
+    assert without_answer(moved, HostUnreachable("no route"), 1020.0, way=ELSEWHERE).state == "unreachable"
+    assert without_answer(moved, HostUnreachable("no route"), 1020.0, way=WAY).state == "unreachable"
+    many = moved
+    for number in range(20):
+        many = with_way(many, Way(f"root@10.0.1.{number} port 22"))
+    assert len(many.ways) == 8

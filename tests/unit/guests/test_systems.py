@@ -11,7 +11,8 @@ from vgpuctl.errors import StateError
 from vgpuctl.guests.domain.firmware_view import tpm_view, tseg_mib, uefi_view
 from vgpuctl.guests.domain.windows_view import note_missing, windows_view
 from vgpuctl.guests.facts.capabilities import reported_hyperv, undefine_state_flags
-from vgpuctl.guests.libvirt_errors import hint_for, libvirt_module
+from vgpuctl.guests.libvirt_errors import libvirt_module
+from vgpuctl.guests.libvirt_hints import hint_for
 from vgpuctl.model.guest_firmware import Variables
 from vgpuctl.model.guest_state import nvram_file
 from vgpuctl.model.switch import Switch

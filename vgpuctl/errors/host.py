@@ -26,7 +26,10 @@ class HostUnreachable(HostError):
 
 
 class WayFailed(HostUnreachable):
-    """The way to the host fails before the host: this machine's network, its resolver, a jump host, a ProxyCommand."""
+    """The way to the host fails before the host: this machine's network or resolver, a jump host, a ProxyCommand.
+
+    Or both sides share no algorithm.
+    """
 
 
 class HostKeyUnknown(HostError):

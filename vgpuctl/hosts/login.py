@@ -242,6 +242,14 @@ def _handshake(
     try:
         transport.start_client(timeout=endpoint.connect_timeout_s)
     except (paramiko.SSHException, OSError, EOFError) as exc:
+        unshared = transport.unshared()
+        if unshared:
+            raise WayFailed(
+                f"{name}: {where} and vgpuctl share no {' and no '.join(unshared)} algorithm",
+                context=[f"{kind}: {lists}" for kind, lists in unshared.items()],
+                hint="allow one of these in its sshd_config (KexAlgorithms, HostKeyAlgorithms, Ciphers, MACs), "
+                "or give it a host key of another kind",
+            ) from exc
         if proxy is not None:
             raise proxy.failure(name, endpoint.connect_timeout_s) from exc
         if stream.has_ended and (not stream.greeting or _REFUSED_START.match(stream.greeting)):

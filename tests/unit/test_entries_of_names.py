@@ -32,13 +32,10 @@ _LIKE = re.compile(r"gpus?|profiles?|sizes?|memory|what|limits|guaranteed|hugepa
 """Names of parameters and fields that hold a profile's name, a size or a quota."""
 
 _OF_TABLE = "specs/vm.py"
-_VM_COMMANDS = ("create-vm", "explain-vm", "render-vm", "create-node-pool")
+_VM_COMMANDS = ("create-vm", "capacity", "explain-vm", "render-vm", "create-node-pool")
 OPTIONS = {
     **{(name, key): _OF_TABLE for name in _VM_COMMANDS for key in ("gpus", "memory", "hugepages", "disk_size")},
     ("attach-gpu", "what"): "read_gpu_request in cli/vm/attach_gpu.py:command",
-    ("capacity", "gpus"): "read_gpu_request in cli/placement/capacity.py:command",
-    ("capacity", "hugepages"): "parse_page_size in cli/placement/capacity.py:command",
-    ("capacity", "memory"): "parse_mib in cli/placement/capacity.py:command",
     ("create-tenant", "guaranteed"): "read_amounts in cli/tenant/create_tenant.py:command",
     ("create-tenant", "limits"): "read_amounts in cli/tenant/create_tenant.py:command",
     **{

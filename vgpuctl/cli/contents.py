@@ -202,7 +202,7 @@ SECTIONS = (
             "create-licence-pool": "Create a pool of vGPU licences, of which VMs take seats.",
             "set-licence-pool": "Change the seats, lease, server or token of a licence pool.",
             "list-licence-pools": "List licence pools: seats, who holds them, who waits.",
-            "delete-licence-pool": "Delete a licence pool of which no seat is taken.",
+            "delete-licence-pool": "Delete a licence pool with its token and seats.",
         },
         "licences",
         "A VM with a vGPU takes a seat of a licence pool.",

@@ -39,7 +39,10 @@ class HostKeyUnknown(HostError):
 
 
 class HostKeyChanged(HostError):
-    """The host's key is another than the one in known_hosts. shown: the kind and fingerprint of the host's."""
+    """The host's key is another than the one in known_hosts.
+
+    shown: kind and fingerprint of the key that the host showed; None for the key of a jump host.
+    """
 
     reference = "host-key-changed"
 

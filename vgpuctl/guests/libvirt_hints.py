@@ -343,11 +343,10 @@ _ROWS: dict[tuple[Subject | None, Cause | None], str] = {
 def hint_for(answer: str) -> str | None:
     """Give what helps against a message of libvirt or QEMU, None when nothing is known."""
     lines = answer.split("; ")
-    for hints in zip(*(_hints_of(line) for line in lines), strict=True):
-        for hint in hints:
-            if hint is not None:
-                return hint
-    return hint_of(answer) if "-sock'" in answer else None
+    found = [_hints_of(line) for line in lines]
+    by_subject = next((one for one, _by_cause in found if one is not None), None)
+    by_cause = next((one for _by_subject, one in found if one is not None), None)
+    return by_subject or by_cause or (hint_of(answer) if "-sock'" in answer else None)
 
 
 def _hints_of(line: str) -> tuple[str | None, str | None]:

@@ -72,15 +72,16 @@ class OrderedTransport(paramiko.Transport):
 
         A cipher with a MAC of its own (GCM) needs none, so that MACs count as paramiko counts them: always.
         """
+        offered = self._offered
+        if offered is None:
+            return {}
         ours = self.get_security_options()
-        found = {}
-        for kind, names, option in _OFFERS if self._offered is not None else ():
-            known = tuple(getattr(ours, option))
-            for name in names:
-                offered = self._offered[name]
-                if not set(offered) & set(known):
-                    found[kind] = f"the server offers {_shown(offered)}; vgpuctl has {_shown(known)}"
-        return found
+        return {
+            kind: f"the server offers {_shown(offered[name])}; vgpuctl has {_shown(getattr(ours, option))}"
+            for kind, names, option in _OFFERS
+            for name in names
+            if not set(offered[name]) & set(getattr(ours, option))
+        }
 
     def _really_parse_kex_init(self, m: Any, ignore_first_byte: bool = False) -> Any:
         """As paramiko's, which reads our own lists from the middle of a message, too."""

@@ -60,6 +60,24 @@ def excesses(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> list[Exc
     return found
 
 
+def room_for(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> dict[str, int]:
+    """How many times `asked` fits on top of `used`, by resource; of the resources that limit it only.
+
+    GPU-hours that are not used up limit nothing that has no declared end.
+    """
+    room = {}
+    for quota in quotas:
+        amount = asked.get(quota.resource, 0)
+        if quota.limit is None or quota.resource not in asked:
+            continue
+        left = max(0, quota.limit - used.get(quota.resource, 0))
+        if amount:
+            room[quota.resource] = left // amount
+        elif quota.resource == Resource.GPU_HOURS and not left:
+            room[quota.resource] = 0
+    return room
+
+
 def borrowed(quotas: Sequence[Quota], used: Amounts) -> dict[str, int]:
     """A tenant's use beyond its guarantees, by resource; only amounts above 0."""
     amounts = {quota.resource: quota.borrowed(used.get(quota.resource, 0)) for quota in quotas}

@@ -7,6 +7,7 @@ from vgpuctl.model.placement import Rejection
 from vgpuctl.model.plural import counted
 from vgpuctl.sharing.codes import Code
 
+_GROUPS_IN_SHORT = 2
 _ORDER = {str(code): number for number, code in enumerate(Code)}
 
 
@@ -42,6 +43,16 @@ def summarise(rejections: Sequence[Rejection], *, is_whole: bool = False) -> lis
     if any(len(group) > 1 for group in groups):
         lines.append(f"--all-refusals shows each of the {counted(sum(map(len, groups)), 'refusal')}")
     return lines
+
+
+def in_short(rejections: Sequence[Rejection]) -> str:
+    """The refusals that matter to one who waits, at most two groups of them, the nearest to fitting first.
+
+    Those come first that end with time or by an operator's act: another board never becomes the one that was asked for.
+    """
+    may_end = [one for one in rejections if not Code(one.code).is_for_ever()]
+    groups = group_refusals(may_end or rejections)[:_GROUPS_IN_SHORT]
+    return "; ".join(f"{where(group)}: {why(group)}" for group in groups)
 
 
 def stays_refused(rejections: Sequence[Rejection]) -> bool:

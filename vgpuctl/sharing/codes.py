@@ -78,6 +78,16 @@ class Code(StrEnum):
             Code.GPU_CORDONED,
         )
 
+    def is_for_ever(self) -> bool:
+        """True if it is of the cards and hosts: nothing that ends and no operator's act admits the request."""
+        return self.is_of_the_model() or self in (
+            Code.HOST_UNKNOWN,
+            Code.HOST_WANTED_OTHER,
+            Code.HOST_TOO_SMALL,
+            Code.HOST_CPUS,
+            Code.NO_GPU,
+        )
+
     def admits_residents(self) -> bool:
         """True if it keeps new VMs away, but not those that are on the host and start again."""
         return self in (Code.HOST_MAINTENANCE, Code.HOST_CORDONED, Code.GPU_CORDONED)

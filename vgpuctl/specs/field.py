@@ -150,7 +150,8 @@ class Field:
     is_set: of a list, the order means nothing, and the model has it sorted. at_least_one: an empty list is refused.
     may_stand_alone: a file may hold one item itself in place of the list. words: values with a meaning of their own,
     such as `all` or false, and what the model keeps for them. kinds: of the entries that may have the field, in a table
-    with `kinds_by`; empty for all.
+    with `kinds_by`; empty for all. without_placement: why no rule of placing looks at it, so that a form which asks
+    where VMs fit leaves it out; empty for a field that may matter.
     """
 
     key: str
@@ -172,6 +173,7 @@ class Field:
     may_stand_alone: bool = False
     words: Mapping[str | bool, Any] = dataclasses.field(default_factory=dict)
     kinds: tuple[StrEnum, ...] = ()
+    without_placement: str = ""
 
     @property
     def path(self) -> str:

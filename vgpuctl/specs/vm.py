@@ -66,7 +66,13 @@ VM = Table(
     "a VM",
     VmRequest,
     (
-        Field("name", _NAME, "Name of the VM: 1 to 63 letters, digits, '.', '-' or '_'", is_required=True),
+        Field(
+            "name",
+            _NAME,
+            "Name of the VM: 1 to 63 letters, digits, '.', '-' or '_'",
+            is_required=True,
+            without_placement="it tells VMs apart",
+        ),
         Field("tenant", Text(), "Tenant that owns the VM", flag="--tenant", metavar="NAME"),
         Field(
             "gpus",
@@ -153,6 +159,7 @@ VM = Table(
             metavar="KEY=VALUE",
             compared=Compared.IF_GIVEN,
             example="{app: web, env: prod}",
+            without_placement="only searches read it",
         ),
         Field(
             "workload",
@@ -171,14 +178,22 @@ VM = Table(
             metavar="ADDRESS:PORT",
             compared=Compared.IF_GIVEN,
             example="10.0.0.5:9400",
+            without_placement="only Prometheus uses it",
         ),
-        Field("autostart", Truth(), "Start the VM after a boot of its host (by the controller)", flag="--autostart"),
+        Field(
+            "autostart",
+            Truth(),
+            "Start the VM after a boot of its host (by the controller)",
+            flag="--autostart",
+            without_placement="it counts when the VM is placed",
+        ),
         Field(
             "restart",
             Choice(RestartPolicy),
             "When `vgpuctl controller` starts a VM again that ended by itself or with its host",
             flag="--restart",
             example="on-failure",
+            without_placement="it counts when the VM is placed",
         ),
         Field(
             "priority",
@@ -186,6 +201,7 @@ VM = Table(
             "Priority: low (100), normal (500), high (700), critical (900) or a number from 0 to 1000",
             flag="--priority",
             metavar="CLASS",
+            without_placement="only the queue and preemption read it",
         ),
         Field(
             "preemptible",
@@ -193,6 +209,7 @@ VM = Table(
             "Let a VM of a higher priority take the shares; this VM is then kept stopped, or queued to start again",
             flag="--preemptible",
             example="stop",
+            without_placement="only preemption by others reads it",
         ),
         Field(
             "duration",

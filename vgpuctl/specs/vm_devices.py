@@ -199,6 +199,7 @@ DEVICE_FIELDS = (
         "Command line of the kernel",
         "direct_kernel.command_line",
         "--kernel-args",
+        without_placement="the guest's kernel reads it",
         metavar="TEXT",
         example="console=ttyS0",
     ),

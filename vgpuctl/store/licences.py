@@ -7,7 +7,7 @@ The writers of a store take turns, so seats that were counted in a writing trans
 from collections import Counter
 from dataclasses import replace
 
-from vgpuctl.errors import NotFound, StateError, StoreUnusable
+from vgpuctl.errors import NotFound, StoreUnusable
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
@@ -70,14 +70,10 @@ class LicenceRows(EventRows):
         return None
 
     def delete_licence_pool(self, name: str) -> None:
-        """Delete a pool. Raises StateError while a seat of it is taken."""
-        taken = self.licence_seats(pool=name)
-        if taken:
-            raise StateError(
-                f"{len(taken)} seats of licence pool {name} are taken",
-                context=[self.describe_seat(one) for one in taken],
-                hint=f"stop these VMs, and wait for seats that come back; see `vgpuctl list-licence-pools {name}`",
-            )
+        """Delete a pool with the seats that are taken of it."""
+        for seat in self.licence_seats(pool=name):
+            if seat.released_at is None:
+                self._note_seat(EventKind.LICENCE_RETURNED, seat, after={"comes back": "never: its pool is deleted"})
         self._delete("licence_seats", pool=name)
         self._delete("licence_pools", name=name)
 

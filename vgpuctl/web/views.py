@@ -12,7 +12,7 @@ from vgpuctl.model.states import StateKind, StateRow
 from vgpuctl.scheduler.refusals import summarise
 from vgpuctl.usecases.placement.list_queue import list_queue
 from vgpuctl.usecases.placement.list_reservations import list_reservations
-from vgpuctl.usecases.telemetry.count_more import count_more, read_request
+from vgpuctl.usecases.telemetry.count_more import count_more, form_fields, read_request
 from vgpuctl.usecases.telemetry.event_page import read_event_page, read_filter
 from vgpuctl.usecases.telemetry.fleet_view import free_profiles, read_fleet_view
 from vgpuctl.usecases.telemetry.kept import Kept
@@ -126,6 +126,7 @@ def pages(sources: PageSources) -> Blueprint:
             "capacity.html",
             free=free_profiles(whole.get()),
             counted=counted,
+            fields=form_fields(),
             refusals=[] if counted is None else summarise(counted.refusals, is_whole=False),
         )
 

@@ -108,8 +108,6 @@ def test_the_seat_of_a_killed_vm_comes_back_after_the_lease(operator: Operator) 
     refused = operator.is_refused("create-vm", "third", *VM)
     assert "the seat of acme/web comes back at" in refused["message"]
     assert re.search(r"comes back at \d{4}-\d\d-\d\d", refused["context"][0])
-    refused = operator.is_refused("delete-licence-pool", "dls", "--yes")
-    assert refused["reference"] == "state" and len(refused["context"]) == 2
     # The same guest gets its own licence again.
     operator.does("start-vm", "web", *TENANT)
     assert _counts(operator) == (2, 0, 0)
@@ -215,7 +213,27 @@ def test_a_token_that_others_can_read_or_of_another_server_is_refused(operator: 
     assert "brings a token of another server" in done.err and own.read_text().strip() not in done.err
 
 
-def test_a_pool_is_deleted_when_no_seat_is_taken(operator: Operator) -> None:
+def test_a_pool_that_cannot_serve_its_vms_says_so_and_can_be_deleted(operator: Operator) -> None:
+    assert operator.json("delete-licence-pool", "dls", "--yes")["deleted"]["name"] == "dls"
+    for name in ("more-1", "more-2"):
+        operator.does("create-vm", name, *VM)
+    taken = sum(one["observed"] == "running" for one in operator.json("list-vms", "--refresh"))
+    create = ("create-licence-pool", "dls", "--lease", "24h", "--seats", "1")
+    said = operator.does(*create, "--edition", "vws").err
+    assert f"licence pool dls: {taken} VMs hold its 1 seat, {taken - 1} more than there are" in said, said
+    assert "more than there are" in operator.does("set-licence-pool", "dls", "--lease", "23h").err
+    operator.does("delete-licence-pool", "dls", "--yes")
+    other = operator.does(*create, "--edition", "vcs").err
+    assert "no licence pool is of edition vws" in other and "acme/more-1" in other, other
+    operator.does("delete-licence-pool", "dls", "--yes")
+    operator.does("stop-vm", "more-1", *TENANT, "--timeout", "0")
+    operator.does("start-vm", "more-1", *TENANT)
+    for name in ("more-1", "more-2"):
+        operator.does("delete-vm", name, *TENANT, "--yes", "--timeout", "0")
+    operator.does("create-licence-pool", "dls", "--edition", "vws", "--seats", "2")
+
+
+def test_a_pool_is_deleted(operator: Operator) -> None:
     operator.does("delete-vm", "old", *TENANT, "--yes")
     assert operator.json("delete-licence-pool", "dls", "--yes")["deleted"]["name"] == "dls"
     operator.does("create-vm", "free", *VM)

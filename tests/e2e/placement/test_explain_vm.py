@@ -132,3 +132,61 @@ def test_a_question_needs_neither_name_nor_tenant(operator: Operator) -> None:
     assert (refused["exit_code"], refused["message"]) == (2, "no VM is described")
     assert operator.is_refused("explain-vm", "web-9")["exit_code"] == 2, "a name alone is of a VM that exists"
     assert "no tenant, so hosts of every pool count; quotas are not checked" in operator.does(*COUNT).err
+
+
+def test_the_verdict_is_one_and_capacity_asks_the_same_quota(operator: Operator) -> None:
+    of_tenant = (*COUNT, "--tenant", "explained")
+    whole = operator.json(*of_tenant)
+    assert whole["now"] == whole["hosts_take"] > 2 and whole["quota"] == {}
+    operator.does("create-vm", "one", *VM)
+    operator.does("set-quota", "explained", "shares:A40-8Q=0")
+    try:
+        (explained,) = operator.json("explain-vm", *VM)
+        said = operator.does("explain-vm", *VM).out
+        assert not explained["fits"] and explained["placement"]["host"]
+        assert "fits    nowhere: refused by quota" in said and "room    sim-" in said and "fits    sim-" not in said
+        counted = operator.json(*of_tenant)
+        assert (counted["now"], counted["quota"]["shares:A40-8Q"]) == (0, 0)
+        done = operator.does(*of_tenant)
+        assert f"0 more fit; the hosts have room for {whole['hosts_take'] - 1}" in done.out
+        assert "shares:A40-8Q allows 0 more" in done.err
+        assert operator.json(*COUNT)["now"] == whole["hosts_take"] - 1, "nobody's quota is asked"
+    finally:
+        operator.does("set-quota", "explained", "shares:A40-8Q=none")
+        operator.does("delete-vm", "one", "--tenant", "explained", "--yes", "--timeout", "0")
+
+
+def test_a_queued_vm_is_explained_by_its_name(operator: Operator) -> None:
+    queued = ("create-vm", "late", "--tenant", "explained", "--gpu", "A40-8Q", *SMALL, "--require-label", "rack=none")
+    operator.does(*queued, "--queue")
+    (explained,) = operator.json("explain-vm", "late", "--tenant", "explained")
+    assert (explained["vm"], explained["fits"], explained["queued"]["kind"]) == (None, False, "create")
+    assert explained["request"]["constraints"]["required"] == [["rack", "none"]]
+    said = operator.does("explain-vm", "late", "--tenant", "explained").out
+    assert "queue   waits since " in said
+    operator.does("leave-queue", "late", "--tenant", "explained", "--yes")
+    assert operator.is_refused("explain-vm", "late", "--tenant", "explained")["reference"] == "not-found"
+
+
+def test_capacity_describes_a_vm_as_create_vm_does(operator: Operator) -> None:
+    of_vgpu = ("--display", "vnc", "--vgpu-display", "on")
+    plain, shown = operator.json(*COUNT)["now"], operator.json(*COUNT, *of_vgpu)["now"]
+    fits = operator.json("explain-vm", "--gpu", "A40-8Q", *SMALL, *of_vgpu)[0]["fits"]
+    assert plain > 0 and (shown > 0) == fits
+    assert operator.json(*COUNT, "--host", "sim-001")["now"] < plain
+    assert operator.json(*COUNT, "--require-label", "rack=nowhere")["now"] == 0
+
+
+def test_a_vm_without_a_disk_is_told_which_host_has_room(operator: Operator) -> None:
+    (made,) = operator.json("create-vm", "bare", *VM)
+    host = made["vm"]["host"]
+    operator.does("stop-vm", "bare", "--tenant", "explained", "--hold", "release", "--timeout", "0")
+    names = []
+    while len(names) < 20 and operator.run("create-vm", f"fill-{len(names)}", *VM, "--host", host).code == 0:
+        names.append(f"fill-{len(names)}")
+    refused = operator.is_refused("start-vm", "bare", "--tenant", "explained")
+    assert f"{host}, where it ran last, and which has no disk of it, has no room" in refused["message"]
+    way = refused["hint"].partition("`vgpuctl ")[2].partition("`")[0].split()
+    assert way[:2] == ["move-vm", "bare"]
+    operator.does(*way)
+    operator.does("start-vm", "bare", "--tenant", "explained")

@@ -7,7 +7,7 @@ from tests.unit.fleet_factory import a40_host, t4_host, vm
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.placement import Rejection
 from vgpuctl.scheduler.place import place
-from vgpuctl.scheduler.refusals import summarise
+from vgpuctl.scheduler.refusals import in_short, summarise
 
 
 def test_refusals_are_grouped_by_reason_with_counts_the_nearest_first() -> None:
@@ -34,3 +34,28 @@ def test_what_follows_from_the_request_stays_refused(gpu: str, stays: bool) -> N
     assert refused.value.stays is stays
     assert refused.value.context
     assert refused.value.brief
+
+
+FOR_EVER = ("wrong-board", "no-such-type", "no-gpu", "host-too-small", "host-cpus")
+MAY_END = (
+    "gpu-full",
+    "no-place-left",
+    "no-free-vf",
+    "host-memory",
+    "host-hugepages",
+    "host-cordoned",
+    "gpu-quarantine",
+    "reserved-by-lease",
+    "reserved-in-calendar",
+    "equal-size",
+    "host-pool",
+)
+
+
+@pytest.mark.parametrize("code", MAY_END)
+@pytest.mark.parametrize("other", FOR_EVER)
+def test_a_short_reason_names_what_may_end_and_not_the_largest_group(code: str, other: str) -> None:
+    many = [Rejection(f"t{number}", "0000:3b:00.0", other, "it never will", None) for number in range(150)]
+    one = Rejection("a1", "0000:41:00.0", code, "not now", None)
+    assert in_short([*many, one]) == "a1 0000:41:00.0: not now"
+    assert in_short(many) == "150 GPUs of 150 hosts: it never will", "where nothing ends, that is the reason"

@@ -19,7 +19,7 @@ _JSON: "JsonOutput[JsonDeletion[LicencePool]]" = JsonOutput()
 @click.command("delete-licence-pool")
 @deletion_options
 def command(name: str, **how: Any) -> None:
-    """Delete a pool of vGPU licences with its token. Refused while seats of it are taken."""
+    """Delete a pool of vGPU licences with its token. VMs that hold seats of it run on."""
     from vgpuctl.usecases.licence.delete_licence_pool import delete_licence_pool
 
     delete_one(

@@ -18,6 +18,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "delete-licence-pool": (
         Example("delete-licence-pool vws --dry-run", "what would change"),
-        Example("delete-licence-pool vws --yes", "a pool of which no seat is taken"),
+        Example("delete-licence-pool vws --yes", "a pool that nobody counts any more"),
     ),
 }

@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from vgpuctl.cli.support.preempt_options import JsonVictim
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.placement import Placement
+    from vgpuctl.model.queue import QueueEntry
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.scheduler.predict import GpuPrediction
     from vgpuctl.scheduler.what_if import FittingChange
     from vgpuctl.usecases.placement.explain_vm import ExplainedVm, GpuAnswer
     from vgpuctl.usecases.support.measured_view import GpuLoad
+
+
+class JsonQueued(TypedDict):
+    """Its place in the queue. kind: to create it, or to start it again. reason: of the last attempt to do so."""
+
+    kind: str
+    since: float
+    reason: str | None
 
 
 class JsonExplainedVm(TypedDict):
@@ -33,7 +42,7 @@ class JsonExplainedVm(TypedDict):
     without a tenant, then neither quotas nor licences are asked. quota, licence: why it is refused. changes: each alone
     would admit it. victims: VMs that `create-vm --preempt` would preempt. failures: hosts that gave no answer. seen: by
     host, its last answer in words. loads: of GPUs, where the policy looks at them. predictions: throughput on each GPU
-    that takes it; model_at: when the model was fitted.
+    that takes it; model_at: when the model was fitted. queued: null for a VM that does not wait in the queue.
     """
 
     fits: bool
@@ -55,6 +64,7 @@ class JsonExplainedVm(TypedDict):
     predictions: "Sequence[GpuPrediction]"
     model_at: float | None
     model_problem: str | None
+    queued: JsonQueued | None
 
 
 _JSON: "JsonOutput[list[JsonExplainedVm]]" = JsonOutput()
@@ -74,12 +84,12 @@ _JSON: "JsonOutput[list[JsonExplainedVm]]" = JsonOutput()
 def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **given: Any) -> None:
     """Explain which hosts and GPUs take a VM, which refuse it, the reasons and the remedies.
 
-    An existing VM, named without --gpu, is explained as a new request of the same shape. Nothing is created.
+    An existing VM, or one that waits in the queue, named without --gpu, is explained as a new request of the same
+    shape. Nothing is created.
     Without a tenant, hosts in pools count too, and quotas, licences and preemption are left out.
     """
     from vgpuctl.cli.support.services import services, take_service_options
-    from vgpuctl.usecases.placement.explain_vm import explain_vm
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.placement.explain_vm import explain_vm, find_explained
 
     where = take_service_options(given)
     is_named_alone = given["file"] is None and given["name"] is not None and not given["gpus"]
@@ -87,8 +97,10 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
     with services(**where) as opened:
         explained = []
         for request in requests:
-            vm = find_vm(opened, request.tenant, request.name)[0] if is_named_alone else None
-            explained.append(explain_vm(opened, vm.request if vm else request, vm=vm, refresh=refresh, predict=predict))
+            found, vm, queued = request, None, None
+            if is_named_alone:
+                found, vm, queued = find_explained(opened, request.tenant, request.name)
+            explained.append(explain_vm(opened, found, vm=vm, queued=queued, refresh=refresh, predict=predict))
     if as_json:
         _JSON.print([_object(one) for one in explained])
     else:
@@ -101,7 +113,7 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
 def _object(explained: "ExplainedVm") -> JsonExplainedVm:
     """A VM as --json has it."""
     return {
-        "fits": _fits(explained),
+        "fits": explained.fits,
         "request": explained.request,
         "vm": explained.vm,
         "leases": explained.leases,
@@ -120,15 +132,17 @@ def _object(explained: "ExplainedVm") -> JsonExplainedVm:
         "predictions": explained.predictions,
         "model_at": explained.model_at,
         "model_problem": explained.model_problem,
+        "queued": _queued(explained.queued),
     }
 
 
-def _fits(explained: Any) -> bool:
-    return explained.placement is not None and explained.quota is None and explained.licence is None
+def _queued(entry: "QueueEntry | None") -> JsonQueued | None:
+    return None if entry is None else {"kind": str(entry.kind), "since": entry.queued_at, "reason": entry.reason}
 
 
 def _show(explained: Any, *, shows_all: bool) -> None:
     from vgpuctl.model.plural import counted
+    from vgpuctl.model.times import format_time
     from vgpuctl.model.units import format_mib
 
     request, placement = explained.request, explained.placement
@@ -138,11 +152,17 @@ def _show(explained: Any, *, shows_all: bool) -> None:
     if explained.vm is not None:
         there = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in explained.leases)
         print_line(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
-    if placement is None:
-        print_line("fits    nowhere")
-    else:
+    if explained.queued is not None:
+        since = format_time(explained.queued.queued_at)
+        print_line(f"queue   waits since {since} UTC: {explained.queued.reason or 'not tried yet'}")
+    if not explained.fits:
+        refused = [name for name in ("quota", "licence") if getattr(explained, name) is not None]
+        print_line("fits    nowhere" + (f": refused by {' and '.join(refused)}" if refused else ""))
+    if placement is not None:
         chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.shares)
-        print_line(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
+        # A host that has room is no answer where the quota refuses.
+        word = "fits " if explained.fits else "room "
+        print_line(f"{word}   {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
         print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")
         if placement.nodes is not None:
             print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))

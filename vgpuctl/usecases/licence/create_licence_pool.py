@@ -14,7 +14,7 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import check_name
 from vgpuctl.specs.secret_file import SecretFiles
-from vgpuctl.usecases.support.licences import settle_seats, token_claims
+from vgpuctl.usecases.support.licences import settle_seats, shortages, token_claims
 from vgpuctl.usecases.support.services import Services
 
 MOST_SEATS = 1_000_000
@@ -23,7 +23,8 @@ MOST_SEATS = 1_000_000
 def create_licence_pool(services: Services, pool: LicencePool, token_file: Path | None) -> tuple[LicencePool, bool]:
     """Create a pool with the token of its server. Returns it, and whether it changed anything.
 
-    Running VMs whose vGPUs need its edition, and which hold no seat yet, get one, also beyond its number.
+    Running VMs whose vGPUs need its edition, and which hold no seat yet, get one, also beyond its number; the
+    user is told of VMs that cannot start again.
     Raises UsageError for a token that cannot be used, StateError for a pool of this name with other values.
     """
     check_name(pool.name, what="licence pool")
@@ -47,8 +48,11 @@ def create_licence_pool(services: Services, pool: LicencePool, token_file: Path 
         pool = session.licence_pool(pool.name)
         session.add_event(EventKind.LICENCE_POOL_CREATED, pool.name, after=values_of_pool(pool))
         counted = settle_seats(session)
+        lacking = shortages(session)
     for name, _found in counted:
         services.say(f"{name}: runs, and is counted now")
+    for line in lacking:
+        services.say(f"warning: {line}")
     return pool, True
 
 

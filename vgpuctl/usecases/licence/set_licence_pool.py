@@ -8,7 +8,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.licence import LicencePool
 from vgpuctl.usecases.licence.create_licence_pool import check_seats, read_token_file, values_of_pool, with_server
-from vgpuctl.usecases.support.licences import settle_seats
+from vgpuctl.usecases.support.licences import settle_seats, shortages
 from vgpuctl.usecases.support.services import Services
 
 
@@ -56,4 +56,7 @@ def set_licence_pool(services: Services, name: str, changes: PoolChanges) -> tup
         after = {**values_of_pool(pool), **({"token": "another one"} if new_token and there.has_token else {})}
         session.add_event(EventKind.LICENCE_POOL_CHANGED, name, before=before, after=after)
         settle_seats(session)
+        lacking = shortages(session)
+    for line in lacking:
+        services.say(f"warning: {line}")
     return pool, True

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving of the queue: one claimed entry is started when it fits, or told why it waits."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
+from vgpuctl.scheduler.refusals import in_short
 from vgpuctl.store.claims import Claim
 from vgpuctl.usecases.image.node_join import refuse_unjoinable
 from vgpuctl.usecases.network.ports import with_networks
@@ -96,13 +96,14 @@ def _no_room(services: Services, entry: QueueEntry, consent: Consent) -> str | N
 
 def _why(fleet: Fleet, requests: Sequence[VmRequest]) -> str:
     """Why requests that do not fit together have to wait, in a few words."""
-    if len(requests) > 1:
+    alone = [request for request in requests if fleet.place(request) is None]
+    if not alone:
         return f"the {len(requests)} VMs do not fit together now"
-    answer = rejections_of(fleet, requests[0])
+    answer = rejections_of(fleet, alone[0])
+    whose = "it" if len(requests) == 1 else alone[0].name
     if len(answer) == 1:
         return answer[0].reason
-    reason, count = Counter(one.reason for one in answer).most_common(1)[0]
-    return f"none of {len(answer)} GPUs and hosts can take it now; {count} of them: {reason}"
+    return f"none of {len(answer)} GPUs and hosts can take {whose} now; {in_short(answer)}"
 
 
 def _start_again(services: Services, entry: QueueEntry, shutdown_timeout_s: float) -> bool:

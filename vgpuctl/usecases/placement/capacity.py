@@ -3,8 +3,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.network import Backend
@@ -21,6 +21,7 @@ from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.network.ports import with_networks
+from vgpuctl.usecases.placement.quota import quota_room
 from vgpuctl.usecases.placement.reservations import promises_to_others
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import free_seats
@@ -52,8 +53,9 @@ class Capacity:
     """now: without what is reserved for a time in which they would run; backfill: what such VMs may use until then.
 
     after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why
-    nothing fits, where nothing does. free_licences: for such VMs, which limit the sums, not the hosts' numbers; None
-    where licences are not counted.
+    no host takes one, where none does. free_licences: for such VMs; None where licences are not counted. quota: how
+    many more each quota of the tenant allows, of those that limit such VMs. Both limit the sums, not the hosts'
+    numbers, whose sum is hosts_take.
     """
 
     now: int
@@ -64,6 +66,8 @@ class Capacity:
     failures: tuple[tuple[str, VgpuctlError], ...]
     refusals: tuple[Rejection, ...] = ()
     free_licences: int | None = None
+    quota: Mapping[str, int] = field(default_factory=dict)
+    hosts_take: int = 0
 
 
 def capacity(
@@ -74,7 +78,7 @@ def capacity(
     refresh: bool = False,
     may_contact: bool = True,
 ) -> Capacity:
-    """Count with the rules that place VMs. request.tenant: whose pools count, empty for every host.
+    """Count with the rules that place VMs. request.tenant: whose pools and quotas count, empty for every host.
 
     may_contact: whether hosts that the store has no facts of are read.
 
@@ -138,12 +142,18 @@ def capacity(
         for one in usable
     )
     total = sum(one.backfill for one in hosts)
-    refusals = () if now.total() else tuple(rejections_of(Fleet(usable, taken), request))
+    fleet = Fleet(usable, taken)
+    refusals = () if now.total() else tuple(rejections_of(fleet, request))
+    quota: Mapping[str, int] = {}
+    if request.tenant:
+        with services.store.reading() as session:
+            quota = quota_room(session, request, fleet.place(request))
+    most = min([*quota.values(), *([] if seats is None else [seats])], default=math.inf)
     fit, after = now.total(), None if then is None else then.total()
-    if seats is not None:
-        fit, total = min(fit, seats), min(total, max(0, seats - fit))
-        after = None if after is None else min(after, seats)
-    return Capacity(fit, total, after, hosts, moves, seen.failures, refusals, seats)
+    if most < math.inf:
+        fit, total = min(fit, int(most)), min(total, max(0, int(most) - fit))
+        after = None if after is None else min(after, int(most))
+    return Capacity(fit, total, after, hosts, moves, seen.failures, refusals, seats, quota, now.total())
 
 
 def _first_begins(promises: Sequence[Booking], now: float, duration_s: float | None) -> dict[str, float]:

@@ -8,6 +8,7 @@ from vgpuctl.errors import NoLicence, NotFound, QuotaExceeded, UsageError, Vgpuc
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
@@ -28,6 +29,7 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
+from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import refuse_without_seats
 from vgpuctl.usecases.support.measured_view import GpuLoad, last_view, read_measurements, workloads_of
@@ -58,7 +60,8 @@ class ExplainedVm:
     failures: hosts that did not answer. eviction: VMs that `create-vm --preempt` would preempt, and where it would go
     then. seen: by host, its last answer in words, with its age. loads: of GPUs, where the policy looks at them;
     loads_problem: why none of the last hour. predictions: throughput on each GPU that takes it, where that was asked;
-    model_at: when the model was fitted, seconds since the epoch; model_problem: why the policy has none.
+    model_at: when the model was fitted, seconds since the epoch; model_problem: why the policy has none. queued: where
+    it waits in the queue.
     """
 
     request: VmRequest
@@ -79,10 +82,35 @@ class ExplainedVm:
     model_problem: str | None = None
     licence: str | None = None
     is_quota_checked: bool = True
+    queued: QueueEntry | None = None
+
+    @property
+    def fits(self) -> bool:
+        """The verdict: a host takes it, and neither quota nor licences refuse it."""
+        return self.placement is not None and self.quota is None and self.licence is None
+
+
+def find_explained(services: Services, tenant: str, name: str) -> tuple[VmRequest, Vm | None, QueueEntry | None]:
+    """What is to be explained under a name: a VM, or one that the queue is to create. Raises NotFound.
+
+    The entry is that of a VM that waits, also of one that exists and waits to start again.
+    """
+    with services.store.reading() as session:
+        entry, vm = session.queued(tenant, name), session.vm(tenant, name)
+    if vm is None and entry is not None:
+        return next(one for one in entry.requests if one.name == name), None, entry
+    vm, _leases = find_vm(services, tenant, name)
+    return vm.request, vm, entry
 
 
 def explain_vm(
-    services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False, predict: bool = False
+    services: Services,
+    request: VmRequest,
+    *,
+    vm: Vm | None = None,
+    queued: QueueEntry | None = None,
+    refresh: bool = False,
+    predict: bool = False,
 ) -> ExplainedVm:
     """Answer for a request, or for a VM of the store as a new one. Writes only the cache of facts.
 
@@ -152,6 +180,7 @@ def explain_vm(
         model_problem=measured.model_problem,
         licence=_ask_licence(services, request, vm, placement) if has_tenant else None,
         is_quota_checked=has_tenant,
+        queued=queued,
     )
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 from functools import reduce
 
 from vgpuctl.errors import QuotaExceeded
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Share
+from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
-from vgpuctl.quota.limits import Excess, excesses
+from vgpuctl.quota.limits import Excess, Quota, excesses, room_for
 from vgpuctl.quota.resources import Resource, format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
@@ -79,15 +80,40 @@ def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int], leas
     quotas = session.quotas(request.tenant)
     if not quotas:
         return
-    used = session.used(request.tenant)
-    if request.gpus and any(one.resource == Resource.GPU_HOURS and one.limit is not None for one in quotas):
-        used = charge.add(used, {Resource.GPU_HOURS: session.gpu_seconds_to_come(request.tenant)})
-        shares = [(lease.host, lease.share) for lease in leases]
-        declared = 0 if request.duration_s is None else session.gpu_seconds_of(shares, request.duration_s)
-        asked = {**asked, Resource.GPU_HOURS: declared}
-    found = excesses(quotas, used, asked)
+    shares = [(lease.host, lease.share) for lease in leases]
+    found = excesses(quotas, *_with_hours(session, request, quotas, asked, shares))
     if found:
         raise _exceeded(request, found)
+
+
+def quota_room(session: Session, request: VmRequest, placement: Placement | None) -> dict[str, int]:
+    """How many more VMs of this kind each quota of the tenant allows, by resource; of the quotas that limit them.
+
+    placement: where one would go; without it framebuffer and MIG compute count only as far as the request names them.
+    """
+    quotas = session.quotas(request.tenant)
+    if not quotas:
+        return {}
+    held = () if placement is None else placement.shares
+    asked = charge.add(charge.of_guest(request), charge.of_shares(held)) if held else charge.of_request(request)
+    shares = [] if placement is None else [(placement.host, one) for one in held]
+    return room_for(quotas, *_with_hours(session, request, quotas, asked, shares))
+
+
+def _with_hours(
+    session: Session,
+    request: VmRequest,
+    quotas: Sequence[Quota],
+    asked: Mapping[str, int],
+    shares: Sequence[tuple[str, Share]],
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """What the tenant uses and what is asked, with GPU-hours where they are limited. shares: with their hosts."""
+    used = session.used(request.tenant)
+    if not request.gpus or not any(one.resource == Resource.GPU_HOURS and one.limit is not None for one in quotas):
+        return used, asked
+    used = charge.add(used, {Resource.GPU_HOURS: session.gpu_seconds_to_come(request.tenant)})
+    declared = 0 if request.duration_s is None else session.gpu_seconds_of(shares, request.duration_s)
+    return used, {**asked, Resource.GPU_HOURS: declared}
 
 
 def _named_together(requests: Sequence[VmRequest]) -> VmRequest:

@@ -11,6 +11,7 @@ from vgpuctl.errors import NoLicence, QuotaExceeded, UsageError
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
 from vgpuctl.model.licence_token import TokenClaims, read_token
+from vgpuctl.model.plural import counted
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.licences import WantedSeat, choose_pool, editions_of
@@ -241,6 +242,34 @@ def _all_taken(session: Session, need: SeatNeed, pools: Sequence[LicencePool]) -
         hint="stop a VM that holds one, wait, or add --queue; `vgpuctl list-licence-pools` shows every seat",
         stays=True,
     )
+
+
+def shortages(session: Session) -> list[str]:
+    """What the licence pools lack for the VMs that there are: a sentence each, none where all may start again."""
+    pools = session.licence_pools()
+    held = Counter(one.pool for one in session.licence_seats() if one.released_at is None)
+    found = [
+        f"licence pool {pool.name}: {held[pool.name]} VMs hold its {counted(pool.seats, 'seat')}, "
+        f"{held[pool.name] - pool.seats} more than there are; one that stops cannot start again before others have"
+        for pool in pools
+        if held[pool.name] > pool.seats
+    ]
+    leases = session.leases()
+    without: dict[str, list[str]] = {}
+    for vm in session.vms() if pools else ():
+        if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+            continue
+        shares = [lease.share for lease in leases if lease.vm_uuid == vm.uuid]
+        try:
+            editions = editions_of(vm.request, shares or None)
+        except UsageError:
+            continue
+        if editions and not any(WantedSeat(editions, vm.request.licence_pool).fits(pool) for pool in pools):
+            without.setdefault(" or ".join(editions), []).append(vm.printed_name)
+    for edition, names in sorted(without.items()):
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        found.append(f"no licence pool is of edition {edition}, so these VMs cannot start again: {shown}")
+    return found
 
 
 def settle_seats(session: Session, *, dry_run: bool = False) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from vgpuctl.model.network import Attachment
 from vgpuctl.model.numa import FLAT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
+from vgpuctl.model.volume import VolumeKind
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import give_nodes
@@ -30,6 +31,7 @@ from vgpuctl.usecases.network.ports import attachments_of, connect, with_attachm
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.quarantine import start_domain
@@ -50,6 +52,7 @@ from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
+from vgpuctl.usecases.vm.move_place import refuse_staying
 from vgpuctl.usecases.vm.preempt_vms import claims_end, make_room
 from vgpuctl.usecases.vm.preemption_consent import SHUTDOWN_TIMEOUT_S, Consent
 from vgpuctl.usecases.vm.stop_vm import stop_vm
@@ -305,9 +308,9 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         if consent is not None and _make_room(services, pinned, capacity, consent):
             raise _MadeRoom from full
         raise NoCapacity(
-            f"{vm.printed_name} cannot start: {vm.host}, where its disk is, has no room for it now",
+            f"{vm.printed_name} cannot start: {vm.host}, {_why_there(services, vm)}, has no room for it now",
             context=full.context,
-            hint="stop or delete another VM there, or wait",
+            hint="stop or delete another VM there, or wait" + _way_out(services, vm, pinned),
             brief=full.brief,
         ) from full
     again = check_leases(leases_of(vm, placement), facts, capacity.rules)
@@ -317,6 +320,33 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         take_seat(session, vm, again)
         session.set_vm_nodes(vm.uuid, placement.nodes)
     return replace(vm, nodes=placement.nodes), again
+
+
+def _why_there(services: Services, vm: Vm) -> str:
+    """Why a VM starts on its host and on no other."""
+    if vm.request.host is not None:
+        return "for which it was created"
+    if vm.is_adopted:
+        return "where its domain was adopted"
+    has_disk = any(one.kind is not VolumeKind.ANSWERS for one in recorded_volumes(services, vm))
+    return "where its disk is" if has_disk else "where it ran last, and which has no disk of it"
+
+
+def _way_out(services: Services, vm: Vm, pinned: VmRequest) -> str:
+    """The command that takes a VM to a host with room, where it may leave its own; empty without such a host."""
+    try:
+        refuse_staying(services, vm)
+        hosts = {*usable_hosts(services, vm.request)} - {vm.host}
+    except (StateError, NoCapacity):
+        return ""
+    with services.store.reading() as session:
+        capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
+        leases = with_promises(session, session.leases(), vm.request)
+    placement = Fleet(capacities, leases).place(replace(pinned, host=None))
+    if placement is None:
+        return ""
+    name = f"{vm.request.name} --tenant {vm.request.tenant}"
+    return f"; or `vgpuctl move-vm {name} --to {placement.host}`, which has room"
 
 
 def _make_room(services: Services, request: VmRequest, capacity: HostCapacity, consent: Consent) -> bool:

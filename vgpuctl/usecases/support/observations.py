@@ -12,12 +12,13 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.errors import CommandTimedOut, HostUnreachable, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.way import Way
+from vgpuctl.store.liveness import is_running, this_process
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.host_identity import note_identity
 from vgpuctl.usecases.support.observation_events import add_events
@@ -41,6 +42,8 @@ from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
 
 _KIND = "observations"
+_NO_ANSWER = (HostUnreachable, CommandTimedOut)
+_JUST_READ_S = 60.0
 _Change = Callable[[Record, StoredRows], Record]
 
 
@@ -299,10 +302,27 @@ def _keep(
 ) -> None:
     def keep(session: Session) -> None:
         age_s = 0.0 if asked_at is None else time.monotonic() - asked_at
+        told = [one for one in errors if not (isinstance(one, _NO_ANSWER) and is_seen_by_controller(session, host))]
         way = services.way_to(host)
-        note_answers(session, host, facts=facts, domains=domains, errors=errors, way=way, age_s=age_s)
+        note_answers(session, host, facts=facts, domains=domains, errors=told, way=way, age_s=age_s)
 
     keep_reading(services, "what the hosts answered", keep)
+
+
+def is_seen_by_controller(session: Session, host: str) -> bool:
+    """True if another process, a controller, watches a host and has just read it.
+
+    A command to which the host does not answer then is cut off from it itself; if the host has just died, the
+    controller finds that within its next looks.
+    """
+    record, me = read_record(session, host), this_process()
+    if record.silence is not None or record.read_at is None or session.now() - record.read_at > _JUST_READ_S:
+        return False
+    return any(
+        host in one.hosts and is_running(one) is not False
+        for one in session.controllers()
+        if (one.pid, one.machine) != (me.pid, me.machine)
+    )
 
 
 def _change(session: Session, host: str, *changes: _Change) -> None:

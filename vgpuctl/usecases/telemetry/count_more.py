@@ -21,6 +21,8 @@ _FIRST = {"gpus": "GPU", "vcpus": "vCPUs", "memory": "Memory", "duration": "For"
 """The fields that are always shown, with their labels; the others are called as the options of create-vm."""
 _TYPE_AFTER_MODEL = re.compile(r"[A-Za-z0-9 ._+-]{1,120}")
 _DIGITS = 9
+_NO_GPU = "none"
+"""The value for a VM without a GPU, as of --gpu."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def _refused(field: Field, text: str, hint: str) -> UsageError:
 
 def _gpus(text: str) -> tuple[str, ...]:
     """Several requests have a space between them. A type's name with its model before it has spaces too."""
+    if text.lower() == _NO_GPU:
+        return ()
     whole = profile_name(text) if _TYPE_AFTER_MODEL.fullmatch(text) else None
     return (str(whole),) if whole is not None and boards_with_type(whole.name) else tuple(text.split())
 

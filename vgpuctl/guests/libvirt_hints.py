@@ -14,7 +14,7 @@ from vgpuctl.model.distribution import Family, Package, install
 from vgpuctl.model.libvirt_units import hint_of
 
 
-class Subject(StrEnum):
+class About(StrEnum):
     """What a message is about."""
 
     GPU = "gpu"
@@ -84,56 +84,56 @@ _CPUSET = re.compile(r"for 'cpu(set)?\.[a-z_.]+'")
 """libvirt quotes the name of a cgroup's file without its folder."""
 
 _OF_PATHS = (
-    (Subject.GPU, re.compile(r"^/dev/vfio|^/sys/bus/(pci|mdev)|/sys/devices/.*mdev|^/dev/iommu")),
-    (Subject.KVM, re.compile(r"^/dev/kvm")),
-    (Subject.NETWORK, re.compile(r"^/dev/(net/tun|vhost-net|tap\d+)|^/sys/class/net")),
-    (Subject.CGROUP, re.compile(r"^/sys/fs/cgroup")),
-    (Subject.MEMORY, re.compile(r"^/dev/hugepages|^/sys/kernel/mm/hugepages")),
-    (Subject.TPM, re.compile(r"/swtpm(_setup)?\b")),
-    (Subject.FIRMWARE, re.compile(r"\.fd$|/nvram/|/OVMF/|/edk2/", re.IGNORECASE)),
-    (Subject.DISPLAY, re.compile(r"^/dev/dri/")),
-    (Subject.DAEMON, re.compile(r"-sock$")),
-    (Subject.QEMU, re.compile(r"/qemu-(system-\w+|kvm)$")),
+    (About.GPU, re.compile(r"^/dev/vfio|^/sys/bus/(pci|mdev)|/sys/devices/.*mdev|^/dev/iommu")),
+    (About.KVM, re.compile(r"^/dev/kvm")),
+    (About.NETWORK, re.compile(r"^/dev/(net/tun|vhost-net|tap\d+)|^/sys/class/net")),
+    (About.CGROUP, re.compile(r"^/sys/fs/cgroup")),
+    (About.MEMORY, re.compile(r"^/dev/hugepages|^/sys/kernel/mm/hugepages")),
+    (About.TPM, re.compile(r"/swtpm(_setup)?\b")),
+    (About.FIRMWARE, re.compile(r"\.fd$|/nvram/|/OVMF/|/edk2/", re.IGNORECASE)),
+    (About.DISPLAY, re.compile(r"^/dev/dri/")),
+    (About.DAEMON, re.compile(r"-sock$")),
+    (About.QEMU, re.compile(r"/qemu-(system-\w+|kvm)$")),
 )
 _OF_DRIVERS = (
-    (Subject.GPU, re.compile(r"vfio-")),
-    (Subject.TPM, re.compile(r"tpm|emulator")),
-    (Subject.MEMORY, re.compile(r"memory-backend")),
-    (Subject.NETWORK, re.compile(r"virtio-net|e1000|rtl8139|tap|vhost-vdpa")),
-    (Subject.DISPLAY, re.compile(r"qxl|vga|bochs|virtio-gpu|egl")),
-    (Subject.DISK, re.compile(r"virtio-blk|scsi-|ide-|nvme|file|qcow2|raw|host_device|nbd")),
+    (About.GPU, re.compile(r"vfio-")),
+    (About.TPM, re.compile(r"tpm|emulator")),
+    (About.MEMORY, re.compile(r"memory-backend")),
+    (About.NETWORK, re.compile(r"virtio-net|e1000|rtl8139|tap|vhost-vdpa")),
+    (About.DISPLAY, re.compile(r"qxl|vga|bochs|virtio-gpu|egl")),
+    (About.DISK, re.compile(r"virtio-blk|scsi-|ide-|nvme|file|qcow2|raw|host_device|nbd")),
 )
 _OF_OPTIONS = {
-    "blockdev": Subject.DISK,
-    "drive": Subject.DISK,
-    "netdev": Subject.NETWORK,
-    "tpmdev": Subject.TPM,
-    "machine": Subject.MACHINE,
-    "accel": Subject.KVM,
-    "vnc": Subject.DISPLAY,
-    "spice": Subject.DISPLAY,
-    "display": Subject.DISPLAY,
+    "blockdev": About.DISK,
+    "drive": About.DISK,
+    "netdev": About.NETWORK,
+    "tpmdev": About.TPM,
+    "machine": About.MACHINE,
+    "accel": About.KVM,
+    "vnc": About.DISPLAY,
+    "spice": About.DISPLAY,
+    "display": About.DISPLAY,
 }
 # In what is left of a line without options, quoted values and paths; the more particular subject first.
 _OF_WORDS = (
     (
-        Subject.GPU,
+        About.GPU,
         r"\bvfio\b|vfio_|vfio-|device from group|\bmdev\b|mediated device|pci device|\bhostdev\b|passthrough|\biommu",
     ),
-    (Subject.TPM, r"\bswtpm|\btpm\b"),
-    (Subject.FIRMWARE, r"\bfirmware\b|\bnvram\b|\bpflash|\bsga\b"),
-    (Subject.MEMORY, r"hugetlbfs|hugepages?\b|guest (memory|ram)|os_mem_prealloc|locked memory|memlock|preallocat"),
-    (Subject.CGROUP, r"\bcgroup|cpuset\.|\bcontroller \w+ for group"),
-    (Subject.KVM, r"kvm kernel module|initialize kvm|kvm_create_vm|virt type"),
-    (Subject.DISPLAY, r"\bspice\b|\bvnc\b|\bopengl\b|\begl\b|render node|video model|available port"),
-    (Subject.AGENT, r"guest agent"),
-    (Subject.NETWORK, r"\bnetwork\b|\bbridge\b|\btap device|\binterface\b|\bmacvtap\b|\btun module"),
-    (Subject.POOL, r"storage pool|\bpool\b"),
-    (Subject.MACHINE, r"machine type|pci (slots|addresses)"),
-    (Subject.CPU, r"phys-bits|\bcpu\b"),
-    (Subject.DAEMON, r"\bvirtlogd\b|\bvirtlockd\b|reading data|polkit"),
-    (Subject.QEMU, r"qemu binary|from monitor|monitor socket"),
-    (Subject.DISK, r"storage (file|vol)|\bdisk\b|\bimage\b|\block\b|backing file|user and group|open files"),
+    (About.TPM, r"\bswtpm|\btpm\b"),
+    (About.FIRMWARE, r"\bfirmware\b|\bnvram\b|\bpflash|\bsga\b"),
+    (About.MEMORY, r"hugetlbfs|hugepages?\b|guest (memory|ram)|os_mem_prealloc|locked memory|memlock|preallocat"),
+    (About.CGROUP, r"\bcgroup|cpuset\.|\bcontroller \w+ for group"),
+    (About.KVM, r"kvm kernel module|initialize kvm|kvm_create_vm|virt type"),
+    (About.DISPLAY, r"\bspice\b|\bvnc\b|\bopengl\b|\begl\b|render node|video model|available port"),
+    (About.AGENT, r"guest agent"),
+    (About.NETWORK, r"\bnetwork\b|\bbridge\b|\btap device|\binterface\b|\bmacvtap\b|\btun module"),
+    (About.POOL, r"storage pool|\bpool\b"),
+    (About.MACHINE, r"machine type|pci (slots|addresses)"),
+    (About.CPU, r"phys-bits|\bcpu\b"),
+    (About.DAEMON, r"\bvirtlogd\b|\bvirtlockd\b|reading data|polkit"),
+    (About.QEMU, r"qemu binary|from monitor|monitor socket"),
+    (About.DISK, r"storage (file|vol)|\bdisk\b|\bimage\b|\block\b|backing file|user and group|open files"),
 )
 _CAUSES = (
     (Cause.CONTAINER, r"set iommu for container"),
@@ -251,82 +251,82 @@ _SWITCHED = "the file system went read-only, most often after errors of its disk
 _RENDER = "the host has no GPU that can render for the display: /dev/dri is empty; create the VM with --display vnc"
 _NO_QEMU = f"the host has no QEMU there: {install([Package.QEMU], Family.UNKNOWN)}"
 
-_ROWS: dict[tuple[Subject | None, Cause | None], str] = {
-    (Subject.GPU, Cause.UNMANAGED): _DETACHED,
-    (Subject.GPU, Cause.CONTAINER): _IOMMU,
-    (Subject.GPU, Cause.BUSY): _HOLDER,
-    (Subject.GPU, Cause.NOT_VIABLE): _GROUP,
-    (Subject.GPU, Cause.PINNING): _PIN,
-    (Subject.GPU, Cause.IO): _VENDOR,
-    (Subject.GPU, Cause.NO_DEVICE): _GONE_DEVICE,
-    (Subject.GPU, Cause.MISSING): _GONE_DEVICE,
-    (Subject.GPU, Cause.NOT_FOUND): _GONE_DEVICE,
-    (Subject.GPU, Cause.NO_MEMORY): _PIN,
-    (Subject.GPU, Cause.NOT_PERMITTED): _IOMMU,
-    (Subject.GPU, Cause.INVALID): _IOMMU,
-    (Subject.GPU, Cause.DENIED): "QEMU's user may not open the device: `ls -l /dev/vfio` on the host; " + _APPARMOR,
-    (Subject.GPU, Cause.UNSUPPORTED): "VFIO is not loaded on the host: `modprobe vfio-pci`, and the IOMMU must be on "
+_ROWS: dict[tuple[About | None, Cause | None], str] = {
+    (About.GPU, Cause.UNMANAGED): _DETACHED,
+    (About.GPU, Cause.CONTAINER): _IOMMU,
+    (About.GPU, Cause.BUSY): _HOLDER,
+    (About.GPU, Cause.NOT_VIABLE): _GROUP,
+    (About.GPU, Cause.PINNING): _PIN,
+    (About.GPU, Cause.IO): _VENDOR,
+    (About.GPU, Cause.NO_DEVICE): _GONE_DEVICE,
+    (About.GPU, Cause.MISSING): _GONE_DEVICE,
+    (About.GPU, Cause.NOT_FOUND): _GONE_DEVICE,
+    (About.GPU, Cause.NO_MEMORY): _PIN,
+    (About.GPU, Cause.NOT_PERMITTED): _IOMMU,
+    (About.GPU, Cause.INVALID): _IOMMU,
+    (About.GPU, Cause.DENIED): "QEMU's user may not open the device: `ls -l /dev/vfio` on the host; " + _APPARMOR,
+    (About.GPU, Cause.UNSUPPORTED): "VFIO is not loaded on the host: `modprobe vfio-pci`, and the IOMMU must be on "
     "(intel_iommu=on, amd_iommu=on)",
-    (Subject.GPU, Cause.INCOMPATIBLE): _RENDER,
-    (Subject.TPM, None): _TPM,
-    (Subject.FIRMWARE, Cause.NOT_FOUND): _FIRMWARE,
-    (Subject.FIRMWARE, Cause.MISSING): _FIRMWARE,
-    (Subject.FIRMWARE, Cause.UNSUPPORTED): "this QEMU has no serial console for its BIOS, as on RHEL 9 and its kin: "
+    (About.GPU, Cause.INCOMPATIBLE): _RENDER,
+    (About.TPM, None): _TPM,
+    (About.FIRMWARE, Cause.NOT_FOUND): _FIRMWARE,
+    (About.FIRMWARE, Cause.MISSING): _FIRMWARE,
+    (About.FIRMWARE, Cause.UNSUPPORTED): "this QEMU has no serial console for its BIOS, as on RHEL 9 and its kin: "
     "create the VM with --firmware uefi",
-    (Subject.MEMORY, Cause.NOT_FOUND): _HUGE,
-    (Subject.MEMORY, Cause.PREALLOCATION): _HUGE_FREE,
-    (Subject.MEMORY, Cause.PINNING): _LIMIT,
-    (Subject.NETWORK, Cause.NOT_FOUND): _NETWORKS,
-    (Subject.NETWORK, Cause.INACTIVE): _NET_START,
-    (Subject.NETWORK, Cause.NO_DEVICE): _BRIDGE,
-    (Subject.NETWORK, Cause.RUN): _OVS,
-    (Subject.NETWORK, Cause.MISSING): _TUN,
-    (Subject.NETWORK, Cause.NOT_PERMITTED): _TUN,
-    (Subject.NETWORK, Cause.BUSY): "something else holds the interface: `ip -d link show` on the host names its master",
-    (Subject.DISPLAY, Cause.UNSUPPORTED): _SPICE,
+    (About.MEMORY, Cause.NOT_FOUND): _HUGE,
+    (About.MEMORY, Cause.PREALLOCATION): _HUGE_FREE,
+    (About.MEMORY, Cause.PINNING): _LIMIT,
+    (About.NETWORK, Cause.NOT_FOUND): _NETWORKS,
+    (About.NETWORK, Cause.INACTIVE): _NET_START,
+    (About.NETWORK, Cause.NO_DEVICE): _BRIDGE,
+    (About.NETWORK, Cause.RUN): _OVS,
+    (About.NETWORK, Cause.MISSING): _TUN,
+    (About.NETWORK, Cause.NOT_PERMITTED): _TUN,
+    (About.NETWORK, Cause.BUSY): "something else holds the interface: `ip -d link show` on the host names its master",
+    (About.DISPLAY, Cause.UNSUPPORTED): _SPICE,
     (
-        Subject.DISPLAY,
+        About.DISPLAY,
         Cause.IN_USE,
     ): "all ports for displays are taken, or one is taken by another program: `ss -ltnp` on the"
     " host; remote_display_port_max in its qemu.conf has the range",
-    (Subject.DISPLAY, Cause.INCOMPATIBLE): _RENDER,
-    (Subject.KVM, Cause.NO_MEMORY): _MEMORY,
-    (Subject.KVM, None): _KVM,
-    (Subject.CGROUP, None): _CGROUP,
-    (Subject.MACHINE, Cause.UNSUPPORTED): _MACHINE,
-    (Subject.MACHINE, Cause.NO_SLOT): "the domain has no free PCI slot: give the VM fewer GPUs, NICs or disks",
-    (Subject.CPU, Cause.INCOMPATIBLE): _CPU,
-    (Subject.CPU, Cause.TOO_LOW): "the GPUs' memory windows do not fit the CPU's address width; give the VM fewer GPUs",
-    (Subject.AGENT, Cause.NOT_CONNECTED): "qemu-guest-agent does not run in the guest, or the guest has not booted yet",
-    (Subject.DAEMON, Cause.ENDED): hint_of(""),
+    (About.DISPLAY, Cause.INCOMPATIBLE): _RENDER,
+    (About.KVM, Cause.NO_MEMORY): _MEMORY,
+    (About.KVM, None): _KVM,
+    (About.CGROUP, None): _CGROUP,
+    (About.MACHINE, Cause.UNSUPPORTED): _MACHINE,
+    (About.MACHINE, Cause.NO_SLOT): "the domain has no free PCI slot: give the VM fewer GPUs, NICs or disks",
+    (About.CPU, Cause.INCOMPATIBLE): _CPU,
+    (About.CPU, Cause.TOO_LOW): "the GPUs' memory windows do not fit the CPU's address width; give the VM fewer GPUs",
+    (About.AGENT, Cause.NOT_CONNECTED): "qemu-guest-agent does not run in the guest, or the guest has not booted yet",
+    (About.DAEMON, Cause.ENDED): hint_of(""),
     (
-        Subject.DAEMON,
+        About.DAEMON,
         Cause.ROLE,
     ): "the login may not use libvirt: set ansible_become, or add its user to the group libvirt",
-    (Subject.QEMU, Cause.ENDED): _EXITED,
-    (Subject.QEMU, Cause.RUN): _NO_QEMU,
-    (Subject.QEMU, Cause.MISSING): _NO_QEMU,
-    (Subject.POOL, Cause.NOT_FOUND): _POOL,
-    (Subject.POOL, Cause.INACTIVE): _POOL,
-    (Subject.DISK, Cause.LOCKED): _LOCK,
-    (Subject.DISK, Cause.BUSY): _LOCK,
-    (Subject.DISK, Cause.IO): _DYING,
-    (Subject.FIRMWARE, Cause.IO): _DYING,
-    (Subject.DISK, Cause.DENIED): _LABEL,
-    (Subject.FIRMWARE, Cause.DENIED): _LABEL,
-    (Subject.DISK, Cause.NOT_PERMITTED): _NFS,
-    (Subject.DISK, Cause.MISSING): _MISSING_FILE,
+    (About.QEMU, Cause.ENDED): _EXITED,
+    (About.QEMU, Cause.RUN): _NO_QEMU,
+    (About.QEMU, Cause.MISSING): _NO_QEMU,
+    (About.POOL, Cause.NOT_FOUND): _POOL,
+    (About.POOL, Cause.INACTIVE): _POOL,
+    (About.DISK, Cause.LOCKED): _LOCK,
+    (About.DISK, Cause.BUSY): _LOCK,
+    (About.DISK, Cause.IO): _DYING,
+    (About.FIRMWARE, Cause.IO): _DYING,
+    (About.DISK, Cause.DENIED): _LABEL,
+    (About.FIRMWARE, Cause.DENIED): _LABEL,
+    (About.DISK, Cause.NOT_PERMITTED): _NFS,
+    (About.DISK, Cause.MISSING): _MISSING_FILE,
     (
-        Subject.DISK,
+        About.DISK,
         Cause.CORRUPT,
     ): "the image is damaged: `qemu-img check -r leaks FILE` on the host while the VM is off, or a snapshot",
     (
-        Subject.DISK,
+        About.DISK,
         Cause.NOT_THE_FORMAT,
     ): "the file is another format than its pool says: `qemu-img info FILE` on the host",
-    (Subject.DISK, Cause.INVALID): "the file system may not do direct I/O (cache=none): `findmnt -T FILE` on the host",
+    (About.DISK, Cause.INVALID): "the file system may not do direct I/O (cache=none): `findmnt -T FILE` on the host",
     (
-        Subject.DISK,
+        About.DISK,
         Cause.FILES,
     ): "libvirtd or QEMU has too many files open: raise LimitNOFILE, or max_files in qemu.conf",
     (None, Cause.STATE_LOCK): _REPLY,
@@ -361,7 +361,7 @@ def _hints_of(line: str) -> tuple[str | None, str | None]:
     return by_subject, next((_ROWS[None, cause] for cause in causes if (None, cause) in _ROWS), None)
 
 
-def _subjects(line: str) -> Iterator[Subject]:
+def _subjects(line: str) -> Iterator[About]:
     """What a line is about, the most particular first: QEMU's option, the paths, then the words."""
     option = _OPTION.search(line)
     if option is not None:
@@ -376,11 +376,11 @@ def _subjects(line: str) -> Iterator[Subject]:
     bare = _bare(line.lower())
     yield from (subject for subject, pattern in _OF_WORDS if re.search(pattern, bare))
     if _CPUSET.search(line):
-        yield Subject.CGROUP
+        yield About.CGROUP
     if option is not None and option["option"] in _OF_OPTIONS:
         yield _OF_OPTIONS[option["option"]]
     if paths and not special:
-        yield Subject.DISK
+        yield About.DISK
 
 
 def _without_names(lowered: str) -> str:

@@ -138,9 +138,35 @@ def test_capacity_counts_by_the_rules_of_placing_and_contacts_no_host(pages: Pag
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        "display=vnc&vgpu-display=on",
+        "hugepages=1GiB",
+        "require-label=rack%3Dr9",
+        "host=silent",
+    ],
+)
+def test_an_option_that_no_host_can_serve_counts(pages: Pages, options: str) -> None:
+    plain = "gpu=A40-8Q&vcpus=1&memory=1GiB"
+    assert " 0 more fit" not in pages.words(f"/capacity?{plain}")
+    words = pages.words(f"/capacity?{plain}&{options}")
+    assert " 0 more fit" in words, words
+
+
+def test_the_form_keeps_what_was_asked(pages: Pages) -> None:
+    tree = html.fromstring(pages.get("/capacity?gpu=A40-8Q&vgpu-display=on&display=vnc&for=2h"))
+    assert tree.xpath("//select[@name='vgpu-display']/option[@selected]/text()") == ["on"]
+    assert tree.xpath("//input[@name='for']/@value") == ["2h"]
+    assert len(tree.xpath("//details[@open]")) == 1
+    assert not html.fromstring(pages.get("/capacity?gpu=A40-8Q")).xpath("//details[@open]")
+
+
+@pytest.mark.parametrize(
     ("query", "said"),
     [
         ("gpu=A40-8Q&vcpus=many", "vCPUs"),
+        ("gpu=A40-8Q&spare-ports=-1", "spare-ports"),
+        ("gpu=A40-8Q&vgpu-display=hdmi", "vgpu-display"),
         ("gpu=A40-8Q&memory=lots", "memory"),
         ("gpu=no-such", "no-such"),
         ("gpu=A40-8Q&for=ever", "for"),

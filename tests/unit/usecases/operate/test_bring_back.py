@@ -26,7 +26,7 @@ AT = 1_000_000.0
 def services_of(tmp_path: Path, layout: Callable[[object, str], None]) -> Services:
     """Services with a store, whose inventory declares such layouts."""
     unused: Any = None
-    inventory: Any = type("Inventory", (), {"layout": layout})()
+    inventory: Any = type("Inventory", (), {"layout": layout, "structure_warnings": ()})()
     return Services(
         load_inventory=lambda: inventory,
         open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),

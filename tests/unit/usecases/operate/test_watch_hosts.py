@@ -109,7 +109,8 @@ def services(there: _Host, told: list[str], tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(watch_hosts, name, 0.02)
     monkeypatch.setattr(watch_hosts, "layout_differences", lambda *_: ())
     monkeypatch.setattr(watch_hosts, "bring_back", lambda *_: None)
-    inventory: Any = type("Inventory", (), {"select": lambda *_: [HOST], "health_policy": lambda *_: None})()
+    said = {"select": lambda *_: [HOST], "health_policy": lambda *_: None, "structure_warnings": ()}
+    inventory: Any = type("Inventory", (), said)()
     unused: Any = None
     with Services(
         load_inventory=lambda: inventory,

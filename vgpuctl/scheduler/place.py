@@ -4,7 +4,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import FLAT, GuestNodes
@@ -124,12 +125,14 @@ def place_again(
 
 def describe(rejections: Sequence[Rejection], capacities: Sequence[HostCapacity]) -> list[str]:
     """One line per rejection: host, GPU, reason and code; hosts that were not asked for are left out."""
-    titles = {
-        (capacity.name, gpu.address): gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"
-        for capacity in capacities
-        for gpu in capacity.facts.gpus
-    }
+    titles = {(capacity.name, gpu.address): _title(gpu) for capacity in capacities for gpu in capacity.facts.gpus}
     return [_line(rejection, titles) for rejection in rejections if rejection.code != Code.HOST_WANTED_OTHER]
+
+
+def _title(gpu: Gpu) -> str:
+    """The model's name for people, also of a card that its driver has left."""
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    return gpu.name or (board.name if board is not None else f"{gpu.vendor_id}:{gpu.device_id}")
 
 
 def _line(rejection: Rejection, titles: Mapping[tuple[str, str], str]) -> str:

@@ -4,7 +4,7 @@
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -182,9 +182,17 @@ def open_services(
         performance=performance,
         open_cluster=functools.partial(_open_cluster, settings),
         rehearsal=settings.rehearsal,
+        open_rehearsal=functools.partial(_open_rehearsal, settings, clock),
         reachable_networks=_parsed(settings.reachable_networks),
     )
     return services
+
+
+def _open_rehearsal(settings: Settings, clock: Callable[[], float]) -> Services:
+    from vgpuctl.model.rehearsal import Rehearsal
+
+    rehearsal = Rehearsal(goes_on=True, of_reader=True)
+    return open_services(replace(settings, rehearsal=rehearsal), lambda _text: None, clock=clock)
 
 
 def _parsed(networks: Sequence[str]) -> tuple[str, ...]:

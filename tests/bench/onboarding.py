@@ -62,7 +62,7 @@ def _one_tenant(folder: Path, ovn: LocalOvn, vms: int) -> None:
         for what in ("first", "again"):
             began, cpu = time.perf_counter(), time.process_time()
             with open_services(settings, lambda _text: None) as services:
-                onboard(services, tenant("bench", networks=1, vms=vms))
+                onboard(services, tenant("bench", networks=1, vms=vms), [])
             wall, own = time.perf_counter() - began, time.process_time() - cpu
             print(f"a VPC and {vms} VMs, {what:5}: wall {wall:7.2f} s, own CPU {own:6.2f} s", flush=True)
 
@@ -73,7 +73,7 @@ def _many_tenants(folder: Path, ovn: LocalOvn, tenants: int) -> None:
     with open_services(settings, lambda _text: None) as services:
         for number in range(tenants):
             began, cpu = time.perf_counter(), time.process_time()
-            onboard(services, tenant(f"tenant-{number:03}", networks=5, vms=0))
+            onboard(services, tenant(f"tenant-{number:03}", networks=5, vms=0), [])
             spent.append((time.perf_counter() - began, time.process_time() - cpu))
     print(f"{tenants} tenants with 5 networks each: wall {sum(one[0] for one in spent):.1f} s")
     tenth = max(tenants // 10, 1)

@@ -110,6 +110,12 @@ class Operator:
         """Run a command that must succeed, with --json, and read what it printed."""
         return json.loads(self.does(*arguments, "--json").out)
 
+    def ends(self, code: int, *arguments: str) -> Any:
+        """Run a command that must end with this exit code, with --json, and read what it printed."""
+        done = self.run(*arguments, "--json")
+        assert done.code == code, f"vgpuctl {' '.join(arguments)} ended with {done.code}\n{done.out}\n{done.err}"
+        return json.loads(done.out)
+
     def is_refused(self, *arguments: str) -> Mapping[str, Any]:
         """Run a command that must fail with an error for people, and return it as JSON with its exit code."""
         done = self.run(*arguments, "--json")

@@ -24,7 +24,7 @@ CLUSTERS = [
 ]
 
 TELLERS = {
-    "usecases/vm/stop_vm.py:stop_vm": "usecases/vm/stop_vm.py:stop_vm",
+    "usecases/vm/stop_vm.py:_end_guest": "usecases/vm/stop_vm.py:stop_vm",
     "usecases/vm/delete_vm.py:_shut_down": "usecases/vm/delete_vm.py:delete_vm",
     "usecases/vm/reset_vm.py:reset_vm": "usecases/vm/reset_vm.py:reset_vm",
     # It has told the cluster when the domain runs still: the deletion that was cut short had, or its VM has no node.

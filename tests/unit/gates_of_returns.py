@@ -25,6 +25,7 @@ RETURNS = [
         "settle_leases",
         "usecases/share/release.py",
         "usecases/vm/delete_vm.py:remove_vm",
+        "usecases/vm/delete_vm.py:_as_removed",
         "usecases/vm/move_vm.py:settle_on",
         "usecases/vm/resize_vm.py:_change_rows",
         "usecases/maintenance/evacuate_host.py:_give_up",
@@ -72,7 +73,7 @@ RETURNS = [
         f"{_GATE}: steps for a share build it, or take back one that no guest had",
         "take_steps",
         "usecases/share/shares.py",
-        "usecases/vm/build_vm.py:plan_vm",
+        "usecases/vm/build_vm.py:_planned",
         "usecases/share/restore_shares.py:restore_shares",
     ),
     guarded(

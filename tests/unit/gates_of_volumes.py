@@ -37,6 +37,7 @@ VOLUMES = [
         "store/volumes.py",
         "usecases/image/volumes.py:make_volume",
         "usecases/disk/create_snapshot.py:_take",  # all overlays at once
+        "usecases/vm/build_vm.py:_planned",  # in a dry run's store
     ),
     guarded(
         "a volume is handed over to another host only when its pool was proven to be shared, with the VM's row",
@@ -56,6 +57,7 @@ VOLUMES = [
         "store/volumes.py",
         "usecases/image/volumes.py:make_intended",
         "usecases/image/volumes.py:_remove",
+        "usecases/vm/delete_vm.py:_as_removed",  # in a dry run's store
         "usecases/maintenance/forget_host.py:forget_host",
         "usecases/store/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
     ),
@@ -106,7 +108,6 @@ VOLUMES = [
         "a VM is made from images that are verified on its host",
         "images_on",
         "usecases/image/image_gate.py",
-        "usecases/vm/build_vm.py:plan_vm",
         "usecases/vm/build_vm.py:build_vm",
         "usecases/vm/move_volumes.py:plan_volumes",
     ),

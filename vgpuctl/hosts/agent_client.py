@@ -228,7 +228,7 @@ class AgentClient:
         if self._check is not None:
             self._check(reply.facts)
             self._is_checked = True
-        return reply.facts
+        return reply.facts if self._rehearsal is None else self._rehearsal.facts(self._target.name, reply.facts)
 
     def _health_of(self, reply: Reply) -> HostHealth:
         if reply.health is None:

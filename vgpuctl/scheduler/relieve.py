@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts, VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.host_constraints import NO_RULES
 from vgpuctl.model.lease import Share
@@ -35,16 +35,30 @@ def relieve(
     )
 
 
-def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Share], vm_uuids: Collection[str]) -> Gpu:
-    if any(map(takes_card, given_back)):
-        return replace(gpu, holders=tuple(one for one in gpu.holders if one.vm_uuid not in vm_uuids))
-    emptied = replace(
+def with_guests_off(facts: HostFacts, vm_uuids: Collection[str], freed: Collection[Footprint]) -> HostFacts:
+    """The facts after the guests of VMs ended that keep their shares. freed: what they gave back."""
+    return replace(with_memory_back(facts, freed), gpus=tuple(_without_holders(gpu, vm_uuids) for gpu in facts.gpus))
+
+
+def _without_holders(gpu: Gpu, vm_uuids: Collection[str]) -> Gpu:
+    """The card when none of these VMs has it open, nor a function or vGPU of it."""
+
+    def others(holders: Sequence[Holder]) -> tuple[Holder, ...]:
+        return tuple(one for one in holders if one.vm_uuid not in vm_uuids)
+
+    return replace(
         gpu,
-        vfs=tuple(
-            replace(one, holders=tuple(holder for holder in one.holders if holder.vm_uuid not in vm_uuids))
-            for one in gpu.vfs
-        ),
+        holders=others(gpu.holders),
+        companions=tuple(replace(one, holders=others(one.holders)) for one in gpu.companions),
+        vfs=tuple(replace(one, holders=others(one.holders)) for one in gpu.vfs),
+        mdevs=tuple(replace(one, holders=others(one.holders)) for one in gpu.mdevs),
     )
+
+
+def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Share], vm_uuids: Collection[str]) -> Gpu:
+    emptied = _without_holders(gpu, vm_uuids)
+    if any(map(takes_card, given_back)):
+        return emptied
     for kind in KINDS:
         emptied = kind.freed(emptied, [one for one in given_back if kind_of(one.sharing) is kind])
     before = read_gpu(NO_RULES, facts, gpu).with_leases(())

@@ -2,7 +2,6 @@
 """Networks, ports and addresses in the store; its constraints give no address and no MAC address twice."""
 
 import uuid
-from collections.abc import Collection
 from dataclasses import replace
 
 import msgspec
@@ -106,10 +105,10 @@ class NetworkRows(TenantRows):
         self._delete("addresses", network_id=network_id)
         return self._delete("networks", id=network_id) == 1
 
-    def free_port(self, network: Network, vm_uuid: str, position: int = 0, *, also_taken: Collection[str] = ()) -> Port:
+    def free_port(self, network: Network, vm_uuid: str, position: int = 0) -> Port:
         """Choose a place in a network, without taking it: the lowest free address and a MAC address nobody has.
 
-        also_taken: addresses that count as held. Raises AddressesExhausted, and ConcurrentChange when the network is
+        Raises AddressesExhausted, and ConcurrentChange when the network is
         not ready, or no longer.
         """
         current = self.find_network(network.request.tenant, network.request.name)
@@ -118,7 +117,7 @@ class NetworkRows(TenantRows):
                 f"network {network.printed_name} is {current.state if current else 'gone'}",
                 hint="choose another network, or create it first; see `vgpuctl list-networks`",
             )
-        address = first_free_address(network.subnet, {*self.addresses(network.id), *also_taken})
+        address = first_free_address(network.subnet, self.addresses(network.id))
         if address is None:
             raise AddressesExhausted(
                 f"network {network.printed_name} ({network.request.cidr}) has no free address",

@@ -129,6 +129,15 @@ def copy_to(database: Database, path: Path) -> None:
         made.close()
 
 
+def copy_in_memory(database: Database) -> sqlite3.Connection:
+    """A copy of the database, as one state of it, that ends with its connection. Raises sqlite3.Error."""
+    made = _connect(":memory:")
+    with contextlib.closing(database.open_driver()) as source:
+        source.backup(made)
+    made.execute("PRAGMA foreign_keys = ON")
+    return made
+
+
 def replace_content(path: Path, source: sqlite3.Connection) -> None:
     """Put another database's content in the place of this one's: one transaction, which a kill undoes.
 

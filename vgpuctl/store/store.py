@@ -141,17 +141,45 @@ class Store:
             yield self._with_events(entry, claim_row(connection, entry))
             connection.commit()
 
-    def rehearse(self) -> None:
+    def rehearse(self, *, of_reader: bool = False) -> None:
         """From now on commit nothing: every later transaction sees the earlier ones, and all are undone at `close`.
 
-        Other writers wait meanwhile. Raises StoreUnusable.
+        SQLite: they work on a copy in memory, so that a long dry run keeps nobody waiting. PostgreSQL: other writers
+        wait meanwhile. of_reader: the copy of a store that can only be read takes changes too. Raises StoreUnusable.
         """
         if self._rehearsal is None:
             try:
-                self._rehearsal = self._connect(self._first_statement(writing=self.read_only_reason is None))
+                self._rehearsal = self._begin_rehearsal(of_reader=of_reader)
                 self._check_identity(self._rehearsal, self._identity.newest)
             except DatabaseError as exc:
                 raise self._translated(exc) from exc
+
+    @contextlib.contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Undo at the end of the block what a rehearsal has changed in it. Raises StoreUnusable."""
+        self.rehearse()
+        assert self._rehearsal is not None
+        connection = self._rehearsal
+        with self._rehearsing:
+            connection.run(_BEGIN_PART)
+        try:
+            yield
+        finally:
+            with self._rehearsing:
+                connection.run(_UNDO_PART)
+                connection.run(_END_PART)
+
+    def _begin_rehearsal(self, *, of_reader: bool) -> StoreConnection:
+        if self.kind is StoreKind.POSTGRESQL:
+            return self._connect(self._first_statement(writing=self.read_only_reason is None))
+        try:
+            connection = StoreConnection(sqlite.copy_in_memory(self._database), self.kind, sqlite3.Error)
+        except sqlite3.Error as exc:
+            raise DatabaseError(exc) from exc
+        connection.run(sqlite.BEGIN_WRITING)
+        if of_reader:
+            self.read_only_reason = None
+        return connection
 
     @property
     def kind(self) -> StoreKind:

@@ -16,6 +16,7 @@ __all__ = ["operator"]
 FLEET = (3, "a40")
 """Three equal hosts with one A40 each."""
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-8Q")
+PARTIAL = 10
 HOST, OTHER, THIRD = "sim-001", "sim-002", "sim-003"
 DEAD = ("--fenced", "--reason", "no power", "--yes")
 
@@ -48,7 +49,7 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
 
     lab.faults.begin(HOST, "sshd", folder=fleet)
     try:
-        planned = operator.json("evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
+        planned = operator.ends(PARTIAL, "evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
         assert {one["subject"]: one["verdict"] for one in planned} == {
             "acme/web": "move", "acme/data": "lost", "acme/bound": "stay",
         }  # fmt: skip
@@ -250,7 +251,7 @@ def test_a_vm_on_shared_storage_starts_where_its_data_is(operator: Operator, fle
     lab.faults.begin(HOST, "sshd", folder=fleet)
     lab.faults.begin(THIRD, "sshd", folder=fleet)
     try:
-        planned = operator.json("evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
+        planned = operator.ends(PARTIAL, "evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
         told = {one["subject"]: (one["verdict"], one["to"]) for one in planned}
         assert told == {"acme/left": ("move", OTHER), "acme/right": ("stay", None)}
         (why,) = [one["reason"] for one in planned if one["subject"] == "acme/right"]

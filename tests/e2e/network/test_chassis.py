@@ -138,7 +138,7 @@ def test_a_vm_starts_restarts_and_moves_on_working_chassis_alone(operator: Opera
         ):
             refused = operator.is_refused(*command)
             assert DEAD in refused["message"] + str(refused["context"]), refused
-        (drained,) = operator.json("drain-host", "sim-001", "--reason", "new disks", "--dry-run")["vms"]
+        (drained,) = operator.ends(10, "drain-host", "sim-001", "--reason", "new disks", "--dry-run")["vms"]
         assert (drained["verdict"], DEAD in drained["reason"]) == ("stay", True), drained
         assert (_there(operator, "web"), layouts.machine("sim-002").state().lasting()) == (
             ("sim-001", "running"),

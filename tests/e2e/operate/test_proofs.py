@@ -32,6 +32,16 @@ def test_a_small_proof_finds_nothing(arguments: tuple[str, ...]) -> None:
         assert sum(told[store]["counts"].values()) >= 8
 
 
+@pytest.mark.timeout(400)
+def test_a_few_dry_runs_end_as_their_runs() -> None:
+    need_simulated()
+    program = [sys.executable, "-m", "tests.proof.dry_runs", "--cases", "12", "--seed", "5"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=350)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["differences"], sum(told["endings"].values())) == ([], 12)
+
+
 def test_the_proofs_change_layouts_and_upgrade_from_every_version() -> None:
     assert all(len(layouts) >= 3 for layouts in LAYOUTS.values())
     assert old_revisions()[0] == "0001"

@@ -186,7 +186,9 @@ def test_the_controller_preempts_only_with_consent(operator: Operator) -> None:
 def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
     low = ("--priority", "low", "--preemptible", "requeue", "--gpu", "A40-24Q", *SMALL)
     operator.does("create-vm", "pair", "--count", "2", "--gang", *low)
-    (planned,) = operator.json("create-vm", "urgent", "--priority", "high", "--gpu", "A40-24Q", *SMALL, "--dry-run")
+    urgent = ("create-vm", "urgent", "--priority", "high", "--gpu", "A40-24Q", *SMALL, "--dry-run")
+    assert operator.is_refused(*urgent)["reference"] == "preemption-needed", "as without --dry-run"
+    (planned,) = operator.json(*urgent, "--preempt")
     assert [one["vm"] for one in planned["victims"]] == ["acme/pair-1", "acme/pair-2"], "half a gang is no gang"
     operator.does("create-vm", "urgent", "--priority", "high", "--for", "1h", "--gpu", "A40-24Q", *PREEMPT, *SMALL)
     assert states(operator) == {"pair-1": "stopped", "pair-2": "stopped", "urgent": "running"}

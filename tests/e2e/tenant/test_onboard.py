@@ -141,9 +141,24 @@ def test_a_changed_file_changes_what_it_names_and_prune_removes_the_rest(operato
     assert pruned["removed"] == ["vm a"]
     assert [vm["vm"]["request"]["name"] for vm in operator.json("list-vms")] == ["b"]
     file.write_text(file.read_text().replace("memory: 96MiB", "memory: 128MiB"))
-    assert _words(operator.json("onboard", str(file), "--dry-run"))["differs"] == ["vm b"]
+    assert _words(operator.ends(6, "onboard", str(file), "--dry-run"))["differs"] == ["vm b"]
     refused = operator.is_refused("onboard", str(file))
     assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory: 96MiB there, 128MiB wanted"])
+
+
+def test_a_dry_run_ends_where_the_run_ends(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "wayne.yml"
+    one = next(line for line in SMALL.splitlines() if line.startswith("  - {name: a,"))
+    more = "\n".join(one.replace("name: a", f"name: a{number}") for number in range(4))
+    file.write_text(SMALL.replace("NAME", "wayne").replace(one, more))
+    dry, run = (operator.run("onboard", str(file), *more, "--json") for more in (("--dry-run",), ()))
+    assert (dry.code, run.code) == (9, 9), "the quota has room for three VMs"
+    assert [json.loads(one.err.splitlines()[-1])["error"]["message"] for one in (dry, run)] == [
+        "VM a3 does not fit into the quota of tenant wayne: vms"
+    ] * 2
+    assert _words(json.loads(dry.out)) == _words(json.loads(run.out))
+    assert json.loads(dry.out)["changed"] is False
+    operator.does("offboard-tenant", "wayne", "--yes", "--timeout", "0")
 
 
 def test_a_file_with_a_vm_that_differs_changes_nothing(operator: Operator, tmp_path: Path) -> None:

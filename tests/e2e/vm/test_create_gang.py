@@ -72,7 +72,7 @@ def test_less_important_vms_give_way_to_a_whole_gang(operator: Operator) -> None
     operator.does("create-vm", "batch", *low)
     (batch,) = operator.json("list-vms", "--tenant", "gangs")
     urgent = (*PAIR, "--priority", "high", "--host", batch["vm"]["host"])
-    planned = operator.json(*urgent, "--dry-run")
+    planned = operator.json(*urgent, "--preempt", "--dry-run")
     assert [[one["vm"] for one in each["victims"]] for each in planned] == [["gangs/batch"], []]
     assert operator.is_refused(*urgent, "--count", "3")["reference"] == "no-capacity"
     refused = operator.is_refused(*urgent)

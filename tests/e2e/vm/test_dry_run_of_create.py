@@ -4,6 +4,7 @@
 import os
 import pty
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,47 @@ def test_reasons_without_a_choice(operator: Operator) -> None:
     assert ", --host sim-001, of 1 host with room" in plain.out and "interface default" in plain.out
     assert "acme/plain: it has no GPU; --gpu gives it one" in plain.err
     assert "has no GPU" not in operator.does("create-vm", "acme/plain", *SIZE, "--gpu", "none", "--dry-run").err
+
+
+def test_each_vm_finds_taken_what_those_before_it_took(operator: Operator) -> None:
+    five = ("create-vm", "acme/five", *SIZE, "--gpu", "A40-8Q", "--count", "5")
+    planned = [one["leases"][0] for one in operator.json(*five, "--dry-run")]
+    functions = [(one["host"], one["share"]["function"]) for one in planned]
+    assert len(set(functions)) == 5
+    made = [one["leases"][0] for one in operator.json(*five)]
+    assert [(one["host"], one["share"]["function"]) for one in made] == functions
+    operator.delete_all_vms()
+
+
+@pytest.mark.parametrize("more", [(), ("--gang",)])
+def test_what_the_run_refuses_is_refused_in_the_same_words(operator: Operator, more: tuple[str, ...]) -> None:
+    cards = ("create-vm", "acme/card", *SIZE, "--gpu", "passthrough:nvidia-geforce-rtx-3090", "--count", "2", *more)
+    tried = operator.is_refused(*cards, "--dry-run")
+    assert operator.json("list-vms") == []
+    done = operator.is_refused(*cards)
+    assert (tried["reference"], tried["exit_code"]) == ("no-capacity", 5)
+    assert [tried[key] for key in ("message", "context", "hint")] == [
+        done[key] for key in ("message", "context", "hint")
+    ]
+    operator.delete_all_vms()
+
+
+def test_a_start_finds_taken_what_the_start_before_it_would_take(operator: Operator) -> None:
+    card = ("--gpu", "passthrough:nvidia-geforce-rtx-3090")
+    for name in ("one", "two"):
+        operator.does("create-vm", f"acme/{name}", *SIZE, *card)
+        operator.does("stop-vm", f"acme/{name}", "--hold", "release", "--timeout", "0")
+    tried, done = (operator.run("start-vm", "acme/one", "acme/two", *more, "--json") for more in (("--dry-run",), ()))
+    assert (tried.code, done.code) == (10, 10)
+    assert "acme/two cannot start" in tried.err and "acme/two cannot start" in done.err
+    operator.delete_all_vms()
+
+
+def test_a_store_that_can_only_be_read_renders_and_refuses_the_dry_run_as_the_run(operator: Operator) -> None:
+    reader = replace(operator, database=f"{operator.database}?mode=ro")
+    assert "<name>acme.web</name>" in reader.does("render-vm", *WEB[1:]).out
+    for more in ((), ("--dry-run",)):
+        assert "cannot be written" in reader.is_refused(*WEB, *more)["message"]
 
 
 @pytest.mark.parametrize(("answer", "said"), [("A40-8Q\n", "acme/asked: A40-8Q, "), ("\n", "acme/asked: no GPU, ")])

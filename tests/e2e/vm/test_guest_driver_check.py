@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver in a guest against the host's: at create, explain, move and start, by image, request and NVML."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,9 @@ def desk(operator: Operator, fleet: lab.LabFolder) -> Iterator[str]:
 
 
 def _drained(operator: Operator) -> tuple[str, str]:
-    (planned,) = operator.json("drain-host", HOME, "--reason", "disks", "--plan")["vms"]
+    done = operator.run("drain-host", HOME, "--reason", "disks", "--plan", "--json")
+    (planned,) = json.loads(done.out)["vms"]
+    assert done.code == (10 if planned["verdict"] == "stay" else 0)
     return planned["verdict"], planned["reason"]
 
 
@@ -133,7 +136,7 @@ def test_no_command_moves_a_vm_to_a_host_whose_branch_does_not_take_its_driver(
 
     lab.faults.begin(HOME, "sshd", folder=fleet)
     try:
-        (planned,) = operator.json("evacuate-host", HOME, "--reason", "no power", "--plan")["vms"]
+        (planned,) = operator.ends(10, "evacuate-host", HOME, "--reason", "no power", "--plan")["vms"]
         assert (planned["verdict"], REASON in planned["reason"]) == ("stay", True)
     finally:
         lab.faults.clear(HOME, folder=fleet)

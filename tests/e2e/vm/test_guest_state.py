@@ -102,7 +102,7 @@ def test_a_start_without_swtpm_is_refused_and_one_without_the_tpm_says_what_is_l
 
 def test_a_dead_hosts_vm_with_a_tpm_stays_where_its_tpm_is(operator: Operator, desktop: tuple[str, str]) -> None:
     _, host = desktop
-    (planned,) = operator.json("evacuate-host", host, "--reason", "no power", "--plan")["vms"]
+    (planned,) = operator.ends(10, "evacuate-host", host, "--reason", "no power", "--plan")["vms"]
     assert planned["verdict"] == "stay"
     assert f"its TPM is on {host} itself" in planned["reason"]
 

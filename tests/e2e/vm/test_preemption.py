@@ -59,12 +59,16 @@ def test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is(o
     whole = ("create-vm", "whole", "--tenant", "umbrella", "--priority", "high", "--gpu", "A40-48Q", *SMALL)
     assert operator.is_refused(*whole, *PREEMPT)["reference"] == "no-capacity"
 
-    (dry,) = operator.json(*URGENT, "--dry-run")
+    (dry,) = operator.json(*URGENT, "--preempt", "--dry-run")
     assert [(one["vm"], one["action"], one["grace_s"]) for one in dry["victims"]] == [("acme/batch", "stop", 30.0)]
     assert not dry["changed"]
-    assert "preempts  acme/batch on sim-001: priority 100, preemptible" in operator.does(*URGENT, "--dry-run").out
+    assert (
+        "preempts  acme/batch on sim-001: priority 100, preemptible"
+        in operator.does(*URGENT, "--preempt", "--dry-run").out
+    )
     (explained,) = operator.json("explain-vm", *URGENT[1:])
     assert [one["vm"] for one in explained["victims"]] == ["acme/batch"]
+    assert operator.is_refused(*URGENT, "--dry-run")["reference"] == "preemption-needed"
     refused = operator.is_refused(*URGENT)
     assert (refused["reference"], refused["exit_code"]) == ("preemption-needed", 5)
     assert "umbrella/urgent fits only if 1 VM is preempted: acme/batch" in refused["message"]

@@ -78,7 +78,7 @@ def test_a_new_share_that_no_guest_can_use_gives_the_vm_its_old_one_back(
 ) -> None:
     (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-002", *SEEDED)
     wanted = ("--gpu", "A40-12Q", "--vcpus", "2", "--vgpu-param", "disable_vnc=1")
-    (share,) = operator.json("resize-vm", "web", *ACME, *wanted, "--dry-run")["after"]["shares"]
+    (share,) = operator.json("resize-vm", "web", *ACME, *wanted, "--restart", "--dry-run")["after"]["shares"]
     wedged, there = share.rpartition(" ")[2], machine(fleet, "sim-002")
     number = there.state().vfs_of(there.shape.cards[0]).index(wedged) + 1
     lab.faults.begin("sim-002", "vf-wedged", number, folder=fleet)

@@ -51,7 +51,8 @@ def test_a_running_vm_gets_its_new_size_and_the_old_share_is_free(operator: Oper
     host, old, new = KINDS[kind]
     (made,) = operator.json("create-vm", "web", *ACME, "--gpu", old, "--host", host, *SEEDED)
     wanted = ("--vcpus", "2", "--memory", "128MiB", "--gpu", new)
-    planned = operator.json("resize-vm", "web", *ACME, *wanted, "--dry-run")
+    assert "--restart" in operator.is_refused("resize-vm", "web", *ACME, *wanted, "--dry-run")["hint"]
+    planned = operator.json("resize-vm", "web", *ACME, *wanted, "--restart", "--dry-run")
     assert planned["changed"] is False
     assert planned["differences"] == [
         f"gpus: {old} there, {new} wanted", "vcpus: 1 there, 2 wanted", "memory: 96MiB there, 128MiB wanted",

@@ -58,7 +58,7 @@ def test_layout_and_vm_give_the_parameters_and_a_reboot_does_not_take_them(layou
 def test_resize_vm_gives_other_parameters_and_a_reboot_does_not_take_them(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     acme = ("--tenant", "acme")
-    planned = operator.json("resize-vm", "mdev", *acme, "--vgpu-param", "enable_profiling=1", "--dry-run")
+    planned = operator.json("resize-vm", "mdev", *acme, "--vgpu-param", "enable_profiling=1", "--restart", "--dry-run")
     assert planned["differences"] == ["vgpu_params: disable_vnc=1 there, enable_profiling=1 wanted"]
     assert [one["params"] for one in planned["steps"]] == ["enable_profiling=1,frame_rate_limiter=0"]
     assert written(layouts) == [BOTH] * 3, "a dry run writes nothing"

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rehearsed store: its transactions see each other, a refused one is undone alone, and nothing is committed."""
 
+from pathlib import Path
+
 import pytest
 
-from vgpuctl.errors import ConcurrentChange, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, StoreUnusable, VgpuctlError
 from vgpuctl.store.store import Store, open_store
 
 
@@ -36,3 +38,43 @@ def test_a_refused_statement_ends_its_own_transaction_alone(url: str, store: Sto
             session.begin_operation("second", "subject", "", exclusive=True)
         with rehearsed.reading() as session:
             assert [one.kind for one in session.open_operations()] == ["first"]
+
+
+def test_a_part_of_a_rehearsal_is_forgotten_alone(url: str, store: Store) -> None:
+    with open_store(url) as rehearsed:
+        rehearsed.rehearse()
+        with rehearsed.transaction() as session:
+            session.add_tenant("acme")
+        with pytest.raises(ZeroDivisionError), rehearsed.forgetting():
+            with rehearsed.transaction() as session:
+                session.add_tenant("globex")
+            raise ZeroDivisionError
+        with rehearsed.reading() as session:
+            assert [one.name for one in session.tenants()] == ["acme"]
+
+
+def test_a_rehearsal_on_sqlite_keeps_nobody_waiting(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with open_store(url) as store, open_store(url) as rehearsed:
+        rehearsed.rehearse()
+        with rehearsed.transaction() as session:
+            session.add_tenant("acme")
+        with store.transaction() as session:
+            session.add_tenant("globex")
+        with rehearsed.reading() as session:
+            assert [one.name for one in session.tenants()] == ["acme"]
+
+
+def test_the_rehearsal_of_a_reader_works_on_a_sqlite_store_that_cannot_be_written(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    open_store(url).close()
+    with open_store(f"{url}?mode=ro") as rehearsed:
+        rehearsed.rehearse()
+        with pytest.raises(StoreUnusable), rehearsed.transaction() as session:
+            session.add_tenant("acme")
+    with open_store(f"{url}?mode=ro") as rehearsed:
+        rehearsed.rehearse(of_reader=True)
+        with rehearsed.transaction() as session:
+            session.add_tenant("acme")
+    with open_store(url) as store, store.reading() as session:
+        assert session.tenants() == []

@@ -18,6 +18,7 @@ from vgpuctl.logs import PROGRESS
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
+    from vgpuctl.model.rehearsal import Rehearsal
     from vgpuctl.usecases.support.services import Services
 
 
@@ -32,9 +33,11 @@ def services(
     command_timeout_s: float = 60.0,
     history: Path | None = None,
     prometheus: str | None = None,
+    rehearses: bool = False,
 ) -> "Services":
     """Open the services that these options describe; use it in a `with` block.
 
+    rehearses: for a dry run that goes on past the changes of hosts (Services.goes_on).
     Raises FileNotTrusted for a command that would change what the user may not mean (`refuse_change_elsewhere`).
     """
     from vgpuctl.wiring import Settings, open_services
@@ -63,11 +66,17 @@ def services(
             reachable_networks=_list("reachable_networks"),
             cluster_networks=_list("cluster_networks"),
             inventory_reader=inventory_reader() or configured("inventory_reader"),
-            rehearsal=running().rehearsal,
+            rehearsal=_rehearsal() if rehearses else running().rehearsal,
         ),
-        _tell,
+        (lambda text: _tell(f"dry run: {text}")) if rehearses else _tell,
         watch=FleetLine(),
     )
+
+
+def _rehearsal() -> "Rehearsal":
+    from vgpuctl.model.rehearsal import Rehearsal
+
+    return Rehearsal(goes_on=True)
 
 
 def services_of_hosts(**where: Any) -> "Services":

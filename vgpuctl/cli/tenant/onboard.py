@@ -10,6 +10,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import print_line, print_table, say
+from vgpuctl.errors import VgpuctlError
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.network.vpc_changes import ObjectOutcome
@@ -66,12 +67,28 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.network import Backend
     from vgpuctl.specs.tenant import read_tenant_files
-    from vgpuctl.usecases.tenant.onboard import count, onboard
+    from vgpuctl.usecases.tenant.onboard import onboard
 
-    with services(**where) as opened:
+    results: list[tuple[str, list[ObjectOutcome]]] = []
+    with services(rehearses=dry_run, **where) as opened:
         backend = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
         tenants = read_tenant_files(file, default_backend=backend, secrets_from=secrets_from)
-        results = [(one.tenant, onboard(opened, one, dry_run=dry_run, prune=prune)) for one in tenants]
+        try:
+            for one in tenants:
+                results.append((one.tenant, []))
+                onboard(opened, one, results[-1][1], prune=prune)
+        except VgpuctlError:
+            _show([one for one in results if one[1]], dry_run=dry_run, diff=diff, as_json=as_json)
+            raise
+    _show(results, dry_run=dry_run, diff=diff, as_json=as_json)
+
+
+def _show(results: "Sequence[tuple[str, list[ObjectOutcome]]]", *, dry_run: bool, diff: bool, as_json: bool) -> None:
+    """Print what was done, or would be; of a run that failed what was done before."""
+    from vgpuctl.usecases.tenant.onboard import count
+
+    if not results:
+        return
     if as_json:
         told: list[JsonOnboarded] = [
             {"tenant": tenant, "changed": not dry_run and _has_changes(outcomes), "objects": outcomes}
@@ -91,5 +108,5 @@ def command(
         say(f"{tenant}: {said}" + (" (nothing was written)" if dry_run else ""))
 
 
-def _has_changes(outcomes: list[Any]) -> bool:
+def _has_changes(outcomes: "Sequence[ObjectOutcome]") -> bool:
     return any(one.outcome in ("created", "changed", "removed", "leaving") for one in outcomes)

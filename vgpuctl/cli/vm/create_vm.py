@@ -120,18 +120,20 @@ def command(
     wanted = CreateOptions(
         is_gang=is_gang,
         may_queue=may_queue,
-        dry_run=dry_run,
         refresh=refresh,
         waits_for_console=wait,
         reservation=reservation,
-        consent=consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s),
+        consent=consent_of(
+            may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s, may_ask=not dry_run
+        ),
     )
     requests = read_requests(**given)
     if count is not None:
         requests = _numbered(requests, count, is_file=given["file"] is not None)
-    with services(**where) as opened:
-        if is_gpu_open and not as_json:
-            requests = ask_for_gpu(opened, requests)
+    if is_gpu_open and not as_json:
+        with services(**where) as asking:  # nobody waits for the answer, as for a dry run on PostgreSQL
+            requests = ask_for_gpu(asking, requests)
+    with services(rehearses=dry_run, **where) as opened:
         answers = create_vm(opened, requests, wanted)
         created = [one for one in answers if not isinstance(one, QueueEntry)]
         queued = [one for one in answers if isinstance(one, QueueEntry)]

@@ -53,18 +53,16 @@ def command(
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.support.each_vm import on_each_vm
-    from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm, plan_move
+    from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm
 
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
 
         def move(vm: "Vm") -> JsonMove:
             plan = None
             if to == vm.host:
                 left = cut_short(opened, [vm])
-                for _vm, held in () if dry_run else left:
+                for _vm, held in left:
                     finish_move(opened, vm, held)
-            elif dry_run:
-                plan = plan_move(opened, vm, to=to)
             else:
                 plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason, drain_s=drain_s)
             if plan is None:

@@ -95,16 +95,13 @@ def command(
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.support.find_vm import find_vm
-    from vgpuctl.usecases.vm.resize_vm import ResizeOptions, plan_resize, resize_vm
+    from vgpuctl.usecases.vm.resize_vm import ResizeOptions, resize_vm
 
     size = _size(vcpus, memory, gpus, params)
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
-        if dry_run:
-            plan = plan_resize(opened, vm, size, may_move=may_move)
-        else:
-            chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason, drain_s)
-            plan = resize_vm(opened, vm, size, chosen)
+        chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason, drain_s)
+        plan = resize_vm(opened, vm, size, chosen)
     if as_json:
         _JSON.print(_show(plan, dry_run=dry_run))
         return

@@ -25,8 +25,7 @@ def print_plan(one: "CreatedVm", grace_s: int | None, *, with_steps: bool, with_
         print_line(f"why       {_why(one.why, 'GPU' if request.gpus else 'host', asked=request.host)}")
     victims = "; ".join(describe_victim(victim, grace_s) for victim in one.victims)
     print_line(f"preempts  {victims or 'no VM'}")
-    later = "known when the host is free" if one.victims else ""
-    print_line(f"writes    {', '.join(map(_write, one.writes)) or later}")
+    print_line(f"writes    {', '.join(map(_write, one.writes))}")
     for title, steps in (("step", one.steps), ("undo", one.undo)) if with_steps else ():
         for step in steps:
             print_line(f"{title:<10}{step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))

@@ -14,10 +14,8 @@ from vgpuctl.model.vm import Hold, Vm, VmState, printed_name
 from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
-from vgpuctl.usecases.placement.reservations import windows_of
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.move_place import MoveSearch
-from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm, plan_move
+from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 STOPPED_BY_DRAIN = "its host was drained: "
@@ -74,11 +72,13 @@ class DrainOptions:
 
 def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Drained]:
     """Say of every VM and reservation of a host what a drain would do. Writes nothing, on no host."""
-    services.inventory.require(host)
-    search = MoveSearch(services, host)
-    vms = vms_of(services, host)
-    found = [_plan(services, vm, options, search) for vm in vms] + plan_left(services, host)
-    return [*found, *plan_promises(services, host, found, search)]
+    with services.rehearsed() as rehearsed:
+        return as_planned(drain_host(rehearsed, host, options, reason="dry run"))
+
+
+def as_planned(done: Sequence[Drained]) -> list[Drained]:
+    """What a rehearsed drain or evacuation has done, as what one would do. What is left would be left."""
+    return [one if one.outcome == "left" or one.has_failed else replace(one, outcome="planned") for one in done]
 
 
 def drain_host(services: Services, host: str, options: DrainOptions, *, reason: str) -> list[Drained]:
@@ -92,12 +92,12 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
         drained = [one for one in session.restrictions() if (one.host, one.kind) == (host, RestrictionKind.DRAIN)]
         if not drained:
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
-    vms = vms_of(services, host)
+    vms, promises = vms_of(services, host), promises_on(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
     with leaving_together(services, vms, "its host is drained", f"its host {host} is drained: {reason}"):
         done = [_empty(services, vm, options, reason) for vm in vms]
     done += start_left(services, host, vms)
-    done += move_promises(services, host, done)
+    done += move_promises(services, promises, done)
     if not any(one.is_left for one in done):
         _close(services, host, reason)
     return done
@@ -117,11 +117,6 @@ def _left(services: Services, host: str) -> list[tuple[Vm, tuple[Reservation, ..
             key=lambda vm: (-vm.request.priority, natural_path(vm.printed_name)),
         )
     return cut_short(services, vms)
-
-
-def plan_left(services: Services, host: str) -> list[Drained]:
-    """Name the VMs that `start_left` would start."""
-    return [Drained(vm.printed_name, Verdict.MOVE, vm.host) for vm, _held in _left(services, host)]
 
 
 def start_left(services: Services, host: str, done_with: Sequence[Vm]) -> list[Drained]:
@@ -153,21 +148,11 @@ def _stays(vm: Vm, options: DrainOptions) -> bool:
     return not (vm.has_to_run or options.takes_stopped) and vm.state is VmState.STOPPED
 
 
-def _plan(services: Services, vm: Vm, options: DrainOptions, search: MoveSearch | None) -> Drained:
-    if _stays(vm, options):
-        return Drained(vm.printed_name, Verdict.STAY, reason="it is stopped, and stays so on this host")
-    try:
-        plan = plan_move(services, vm, search=search)
-    except VgpuctlError as error:
-        verdict = Verdict.STOP if options.stops and vm.state is VmState.RUNNING else Verdict.STAY
-        return Drained(vm.printed_name, verdict, reason=error.reason_of(vm.printed_name))
-    return Drained(vm.printed_name, Verdict.MOVE, plan.placement.host, plan.storage)
-
-
 def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Drained:
     """Move one VM; stop it where it cannot move and that is wanted."""
     if _stays(vm, options):
-        return replace(_plan(services, vm, options, None), outcome="stays stopped")
+        why = "it is stopped, and stays so on this host"
+        return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="stays stopped")
     try:
         why = f"{vm.host} is drained: {reason}"
         plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=why, drain_s=options.drain_s)
@@ -195,56 +180,38 @@ def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: V
     return Drained(vm.printed_name, Verdict.STOP, reason=why.reason_of(vm.printed_name), outcome="stopped")
 
 
-def plan_promises(services: Services, host: str, vms: Sequence[Drained], search: MoveSearch) -> list[Drained]:
-    """Say of the reservations of a host that are not over where they go, after its VMs.
+def promises_on(services: Services, host: str) -> list[Reservation]:
+    """The reservations of a host that are not over."""
+    with services.store.reading() as session:
+        now = session.now()
+        return [one for one in session.reservations() if one.host == host and not one.is_over(now)]
 
-    vms: what becomes of the VMs. search: it knows what they take.
+
+def move_promises(services: Services, promises: Sequence[Reservation], vms: Sequence[Drained]) -> list[Drained]:
+    """Move reservations to other hosts. One that a VM uses went or stayed with its VM; a lost VM uses none.
+
+    promises: those of the host before its VMs left it. vms: what became of these.
     """
-    planned = list(search.planned)
-    found = []
-    for one, user in _promises(services, host, vms):
-        if user is not None and user.verdict is Verdict.MOVE:
-            found.append(Drained(_subject(one), Verdict.MOVE, user.to, reason=f"it goes with {user.subject}"))
-        elif user is not None:
-            found.append(_with_its_vm(one, user))
-        else:
-            try:
-                moved = move_reservation(services, one, dry_run=True, planned=planned)
-            except VgpuctlError as error:
-                found.append(Drained(_subject(one), Verdict.STAY, reason=error.reason_of(_subject(one))))
-            else:
-                planned += windows_of(moved, services.store.now())
-                found.append(Drained(_subject(one), Verdict.MOVE, moved.host))
-    return found
-
-
-def move_promises(services: Services, host: str, vms: Sequence[Drained]) -> list[Drained]:
-    """Move the reservations of a host that are not over to other hosts. One that a VM uses went or stays with its VM.
-
-    vms: what became of the VMs.
-    """
+    rows = {one.subject: one for one in vms if one.verdict is not Verdict.LOST}
+    with services.store.reading() as session:
+        labels = {vm.uuid: vm.printed_name for vm in session.vms()}
     done = []
-    for one, user in _promises(services, host, vms):
-        if user is not None and user.verdict is not Verdict.MOVE:
+    for one in promises:
+        user = rows.get(labels.get(one.vm_uuid or "", ""))
+        if user is not None and user.verdict is Verdict.MOVE:
+            reason = f"it goes with {user.subject}"
+            done.append(Drained(_subject(one), Verdict.MOVE, user.to, reason=reason, outcome="moved"))
+            continue
+        if user is not None:
             done.append(replace(_with_its_vm(one, user), outcome="stays"))
             continue
         try:
-            moved = move_reservation(services, one, dry_run=False)
+            moved = move_reservation(services, one)
         except VgpuctlError as error:
             done.append(Drained(_subject(one), Verdict.STAY, reason=error.reason_of(_subject(one)), outcome="left"))
         else:
             done.append(Drained(_subject(one), Verdict.MOVE, moved.host, outcome="moved"))
     return done
-
-
-def _promises(services: Services, host: str, vms: Sequence[Drained]) -> list[tuple[Reservation, Drained | None]]:
-    """The reservations of a host that are not over, each with the row of the VM that uses it; a lost VM uses none."""
-    rows = {one.subject: one for one in vms if one.verdict is not Verdict.LOST}
-    with services.store.reading() as session:
-        now = session.now()
-        labels = {vm.uuid: vm.printed_name for vm in session.vms()}
-        there = [one for one in session.reservations() if one.host == host and not one.is_over(now)]
-    return [(one, rows.get(labels.get(one.vm_uuid or "", ""))) for one in there]
 
 
 def _with_its_vm(reservation: Reservation, user: Drained) -> Drained:

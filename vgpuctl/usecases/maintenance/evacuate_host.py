@@ -16,10 +16,10 @@ from vgpuctl.usecases.image.volumes import seed_made_again
 from vgpuctl.usecases.maintenance.drain_host import (
     Drained,
     Verdict,
+    as_planned,
     move_promises,
     not_started,
-    plan_left,
-    plan_promises,
+    promises_on,
     start_left,
     vms_of,
 )
@@ -40,12 +40,8 @@ LOST = "lost: "
 
 def plan_evacuation(services: Services, host: str) -> list[Drained]:
     """Say of every VM of a host what an evacuation would do. Nothing is fenced and nothing is written."""
-    services.inventory.require(host)
-    vms = vms_of(services, host)
-    data = find_data(services, host, vms)
-    search = MoveSearch(services, host, data.answering)
-    found = [_plan(services, vm, data, search) for vm in vms] + plan_left(services, host)
-    return [*found, *plan_promises(services, host, found, search)]
+    with services.rehearsed() as rehearsed:
+        return as_planned(evacuate_host(rehearsed, host, is_dead=True, reason="dry run"))
 
 
 def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) -> list[Drained]:
@@ -55,25 +51,15 @@ def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) 
     with a problem that names the volume, and holds no shares. Raises what `fence_host` raises.
     """
     fence_host(services, host, is_dead=is_dead, reason=reason)
-    vms = vms_of(services, host)
+    vms, promises = vms_of(services, host), promises_on(services, host)
     services.say(f"{host}: evacuating {counted(len(vms), 'VM')}")
     data = find_data(services, host, vms)
     done = [_evacuate(services, vm, data, reason) for vm in vms]
     done += start_left(services, host, vms)
-    return [*done, *move_promises(services, host, done)]
+    return [*done, *move_promises(services, promises, done)]
 
 
-def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Drained:
-    try:
-        plan = _plan_one(services, vm, data, search)
-    except DataLost as error:
-        return Drained(vm.printed_name, Verdict.LOST, reason=error.said_of(vm.printed_name))
-    except VgpuctlError as error:
-        return Drained(vm.printed_name, Verdict.STAY, reason=error.reason_of(vm.printed_name))
-    return Drained(vm.printed_name, Verdict.MOVE, plan.placement.host, plan.storage)
-
-
-def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> PlannedMove:
+def _plan(services: Services, vm: Vm, data: LeftData) -> PlannedMove:
     refuse_staying(services, vm)
     volumes = data.volumes[vm.uuid]
 
@@ -83,7 +69,7 @@ def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) ->
         moves = (VolumeMove(one, placement.host, data.way(vm, one, placement.host)) for one in volumes)
         return PlannedMove(vm, placement, tuple(moves))
 
-    return search.find(vm, look, among=data.hosts_of(vm))
+    return MoveSearch(services, vm.host, data.answering).find(vm, look, among=data.hosts_of(vm))
 
 
 def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Drained:
@@ -109,11 +95,11 @@ def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Draine
 
 def _settle(services: Services, vm: Vm, data: LeftData, reason: str) -> tuple[Vm, PlannedMove]:
     """Give a VM of the dead host its place elsewhere. Its old shares end with it, not before."""
-    plan = _plan_one(services, vm, data, MoveSearch(services, vm.host, data.answering))
+    plan = _plan(services, vm, data)
     with services.store.reading() as session:
         leases = session.leases(vm_uuid=vm.uuid)
     with contextlib.ExitStack() as stack:
-        if any(one.way is VolumeWay.MADE_AGAIN for one in plan.volumes):
+        if not services.goes_on and any(one.way is VolumeWay.MADE_AGAIN for one in plan.volumes):
             there = services.host(plan.placement.host)
             stack.enter_context(seed_made_again(services, there, vm, attachments_of(services, vm)))
         return settle_on(services, plan, f"{vm.host} is dead: {reason}", ending=leases), plan

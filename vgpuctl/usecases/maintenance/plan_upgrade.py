@@ -56,23 +56,26 @@ def plan_upgrade(
         raise NotFound(f"there is no VM {unknown[0]}", hint="write TENANT/VM=VERSION; see `vgpuctl list-vms`")
     hosts, failures = [], list(seen.failures)
     told_drivers = _read_guest_drivers(services, [one.name for one in seen.capacities]) if refresh else {}
-    for capacity in seen.capacities:
-        try:
-            drained = {one.subject: one for one in plan_drain(services, capacity.name, DrainOptions(stops=True))}
-        except VgpuctlError as error:
-            failures.append((capacity.name, error))
-            continue
-        here = [vm for vm in vms if vm.host == capacity.name]
-        told = tuple(
-            _vm(
-                vm,
-                leases,
-                drained[vm.printed_name],
-                guest_drivers.get(_name(vm), told_drivers.get((vm.host, vm.uuid)) or vm.as_known.guest_driver.version),
+    with services.rehearsed() as rehearsed:
+        for capacity in seen.capacities:
+            try:
+                drained = {one.subject: one for one in plan_drain(rehearsed, capacity.name, DrainOptions(stops=True))}
+            except VgpuctlError as error:
+                failures.append((capacity.name, error))
+                continue
+            here = [vm for vm in vms if vm.host == capacity.name]
+            told = tuple(
+                _vm(
+                    vm,
+                    leases,
+                    drained[vm.printed_name],
+                    guest_drivers.get(
+                        _name(vm), told_drivers.get((vm.host, vm.uuid)) or vm.as_known.guest_driver.version
+                    ),
+                )
+                for vm in here
             )
-            for vm in here
-        )
-        hosts.append(UpgradeHost(capacity.name, capacity.facts, told))
+            hosts.append(UpgradeHost(capacity.name, capacity.facts, told))
     return UpgradeReport(plan(hosts, target, at_once=at_once), tuple(failures), ages)
 
 

@@ -121,18 +121,6 @@ def check_groups(session: "Session", tenant: str, interface: Interface) -> None:
             )
 
 
-def free_ports(services: Services, vm: Vm, networks: Networks) -> tuple[Attachment, ...]:
-    """The attachments that take_ports would return now. Writes nothing."""
-    found: list[Attachment] = []
-    with services.store.reading() as session:
-        for position, network in sorted(networks.items()):
-            also = {one.port.address for one in found if one.network.id == network.id}
-            found.append(
-                Attachment(network, session.free_port(network, vm.uuid, position, also_taken=also), tunnel_mtu(session))
-            )
-    return tuple(found)
-
-
 def attachments_of(services: Services, vm: Vm) -> tuple[Attachment, ...]:
     """The VM's ports in tenants' networks, by position; also of an interface that its guest has yet to release."""
     with services.store.reading() as session:

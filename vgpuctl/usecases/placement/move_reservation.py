@@ -9,7 +9,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest, printed_name
-from vgpuctl.scheduler.calendar import Booking, place_over
+from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
@@ -17,24 +17,20 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
 
-def move_reservation(
-    services: Services, reservation: Reservation, *, dry_run: bool, planned: Sequence[Booking] = ()
-) -> Reservation:
+def move_reservation(services: Services, reservation: Reservation) -> Reservation:
     """Promise a reservation's shares on another host for all of its windows from now on. Returns it as it is then.
 
-    It is not for one that a VM uses: that goes with its VM. planned: what a dry run has given away. Raises NoCapacity,
-    with the reservation as it was, and ConcurrentChange.
+    It is not for one that a VM uses: that goes with its VM. Raises NoCapacity, with the reservation as it was, and
+    ConcurrentChange.
     """
     request = VmRequest(reservation.name, reservation.tenant, reservation.gpus, vcpus=1, memory_mib=1)
     names = [name for name in usable_hosts(services, request) if name != reservation.host]
     capacities = survey(services, names, refresh=False).capacities if names else ()
     with services.store.reading() as session:
-        placement = place_promise(session, reservation, request, capacities, planned)
+        placement = place_promise(session, reservation, request, capacities)
     if placement is None:
         raise NoCapacity(f"no other host has {describe(reservation)} free", hint="cancel it, or add a host")
     moved = replace(reservation, host=placement.host, shares=placement.shares)
-    if dry_run:
-        return moved
     generation = next(one.generation for one in capacities if one.name == placement.host)
     with services.store.transaction() as session:
         replace_reservation(session, reservation, moved, generation)
@@ -46,14 +42,13 @@ def place_promise(
     reservation: Reservation,
     request: VmRequest,
     capacities: Sequence[HostCapacity],
-    planned: Sequence[Booking] = (),
 ) -> Placement | None:
     """Where a reservation is free in all of its windows that are not over, None if nowhere.
 
-    request: for its GPUs, of the VM that uses it or of none. planned: what others of one plan take.
+    request: for its GPUs, of the VM that uses it or of none.
     """
     now = session.now()
-    bookings = [*bookings_of(session, [one for one in session.reservations() if one != reservation]), *planned]
+    bookings = bookings_of(session, [one for one in session.reservations() if one != reservation])
     windows = [window for window in reservation.windows() if window[1] > now]
     found = place_over([request], capacities, bookings, windows)
     return None if found is None else found[0]

@@ -12,7 +12,10 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError
 from vgpuctl.guests.facts.domain_facts import DomainFact
 from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.vm import Vm
 from vgpuctl.planner.adoption import shares_of_devices
+from vgpuctl.scheduler.guest_place import footprint_of_vm
+from vgpuctl.scheduler.relieve import relieve, with_guests_off
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.share.cpu_pins import give_cpus_back
@@ -27,9 +30,13 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
 
     Each is reset, and its GPU must prove healthy to stay in the pool (health_gate.py); the leases end either way.
     The host is read again before, so that the next placement sees what is free.
-    Raises the host's error; the lease that could not be released is then `broken` with the reason.
+    Raises the host's error; the lease that could not be released is then `broken` with the reason. A dry run that goes
+    on takes all of them for healthy.
     """
     if not leases:
+        return
+    if services.goes_on:
+        _as_released(services, host, leases)
         return
     with services.store.transaction() as session:
         for lease in leases:
@@ -55,6 +62,9 @@ def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]
     """
     if not leases:
         return
+    if services.goes_on:
+        _as_released(services, host, leases)
+        return
     facts = host.agent.facts()
     freed = [replace(free_device(host, lease.share, facts), lease=lease) for lease in leases]
     prove(services, host, freed, remember_facts(services, host))
@@ -63,9 +73,9 @@ def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]
 def release_strays(services: Services, host: HostSession, shares: Sequence[Share]) -> None:
     """Release devices that no lease is of, for the same proof and evidence. Raises the host's error.
 
-    Nobody may use them: the caller has looked.
+    Nobody may use them: the caller has looked. A dry run that goes on leaves them where they are.
     """
-    if not shares:
+    if not shares or services.goes_on:
         return
     facts = host.agent.facts()
     freed = [free_device(host, share, facts) for share in shares]
@@ -99,6 +109,24 @@ def settle_leases(session: Session, leases: Sequence[Lease]) -> None:
     """
     for lease in leases:
         session.set_lease_state(lease.id, LeaseState.GONE)
+
+
+def _as_released(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+    """End leases in the rehearsed store. The host's facts are read without their devices from now on."""
+    assert services.rehearsal is not None
+    shares, vm_uuids = [lease.share for lease in leases], {lease.vm_uuid for lease in leases}
+    services.rehearsal.leave_out(host.name, lambda facts: relieve(facts, shares, vm_uuids, ()))
+    with services.store.transaction() as session:
+        live = {lease.id for lease in session.leases(host=host.name)}
+        settle_leases(session, [lease for lease in leases if lease.id in live])
+    remember_facts(services, host)
+
+
+def as_off(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    """In a dry run that goes on: from now on the facts of a VM's host are read as after its guest's end."""
+    assert services.rehearsal is not None
+    freed = [footprint_of_vm(vm, leases)]
+    services.rehearsal.leave_out(vm.host, lambda facts: with_guests_off(facts, {vm.uuid}, freed))
 
 
 @contextlib.contextmanager

@@ -22,14 +22,10 @@ def on_host(name: str) -> Iterator[None]:
 
 
 class FailedHosts:
-    """The hosts that failed during one run, with the error of each.
+    """The hosts that failed during one run, with the error of each."""
 
-    remember: write what is read of the others to the store's cache (not for a dry run).
-    """
-
-    def __init__(self, services: Services, *, remember: bool) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._remember = remember
         self._errors: dict[str, VgpuctlError] = {}
 
     @property
@@ -43,7 +39,7 @@ class FailedHosts:
         Raises the first host's error when none is left.
         """
         others = [name for name in names if name not in self._errors]
-        seen = survey(self._services, others, refresh=refresh, remember=self._remember)
+        seen = survey(self._services, others, refresh=refresh)
         for name, error in seen.failures:
             self._leave_out(name, error)
         if not seen.capacities and self._errors:

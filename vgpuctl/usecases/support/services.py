@@ -6,7 +6,7 @@ The concrete classes are named in vgpuctl.wiring; here stands only how they are 
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -127,7 +127,7 @@ class Services:
     reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
     of the inventory do. past: where past readings are. performance: the file of the fitted model of throughput.
     rehearsal: of a dry run. The store forgets every change at the end, OVN and hosts are only read, and clusters
-    are not contacted.
+    are not contacted. open_rehearsal: opens such services on the same settings, which say nothing.
     """
 
     def __init__(
@@ -149,7 +149,9 @@ class Services:
         performance: Callable[[], Path] = lambda: Path("performance"),
         open_cluster: "Callable[[NodePool], ClusterLink | None]" = lambda _pool: None,
         rehearsal: "Rehearsal | None" = None,
+        open_rehearsal: "Callable[[], Services] | None" = None,
     ) -> None:
+        self._open_rehearsal = open_rehearsal
         self._load_inventory = load_inventory
         self._open_store = open_store
         self._store_place = store_place
@@ -180,6 +182,22 @@ class Services:
         self._lock = threading.Lock()
         self._store_lock = threading.Lock()
         self._northbound_lock = threading.Lock()
+
+    @property
+    def goes_on(self) -> bool:
+        """True in a dry run that goes on as if hosts had been changed: use cases leave these changes out."""
+        return self.rehearsal is not None and self.rehearsal.goes_on
+
+    @contextlib.contextmanager
+    def rehearsed(self) -> "Iterator[Services]":
+        """Services for a dry run that goes on, of which nothing is kept at the end of the block."""
+        if self.rehearsal is not None:
+            with self.store.forgetting(), self.rehearsal.forgetting():
+                yield self
+            return
+        assert self._open_rehearsal is not None
+        with self._open_rehearsal() as services:
+            yield services
 
     @property
     def inventory(self) -> "Inventory":
@@ -230,7 +248,7 @@ class Services:
             if self._store is None:
                 self._store = self._open_store()
                 if self.rehearsal is not None:
-                    self._store.rehearse()
+                    self._store.rehearse(of_reader=self.rehearsal.of_reader)
             return self._store
 
     def open_for_threads(self) -> None:

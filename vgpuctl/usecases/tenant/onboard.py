@@ -13,7 +13,6 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.limits import changed as changed_quotas
 from vgpuctl.scheduler.kept_fleet import KeptFleet
-from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks
 from vgpuctl.usecases.image.image_gate import refuse_unregistered
@@ -31,7 +30,6 @@ from vgpuctl.usecases.network.vpc_changes import (
     Decision,
     ObjectOutcome,
     change_objects,
-    compare_object,
 )
 from vgpuctl.usecases.node.declared_pools import (
     compare_pools,
@@ -56,11 +54,17 @@ SETTLED = (VmState.RUNNING, VmState.STOPPED)
 
 
 def onboard(
-    services: Services, wanted: TenantFile, *, dry_run: bool = False, prune: bool = False, timeout_s: float = 30.0
-) -> list[ObjectOutcome]:
-    """Make the tenant so: its tenancy first, its node pools last. Returns one outcome per object.
+    services: Services,
+    wanted: TenantFile,
+    outcomes: list[ObjectOutcome],
+    *,
+    prune: bool = False,
+    timeout_s: float = 30.0,
+) -> None:
+    """Make the tenant so: its tenancy first, its node pools last.
 
-    prune: remove what the file does not have. timeout_s: for guests that are removed to shut down.
+    outcomes: gets one for each object, also of a run that raises. prune: remove what the file does not have. timeout_s:
+    for guests that are removed to shut down.
     Raises VmDiffers, NetworkDiffers and, for node pools, StateError for objects that must be created again, before it
     changes anything. Raises ConcurrentChange while another run onboards the tenant, and everything that creating a
     network or a VM raises. After one of those, what was done stays done.
@@ -73,81 +77,48 @@ def onboard(
         refuse_unknown_quotas(session, wanted.tenant, wanted.limits, wanted.guaranteed)
         refuse_unusable(services, session, wanted.node_pools)
     refuse_without_ovn(services, *wanted.objects)
-    if dry_run:
-        return list(_plan(services, wanted, prune=prune))
     with _advice(), services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
-        _refuse_what_differs(services, wanted)
-        outcomes = [*_tenancy(services, wanted, prune=prune)]
+        _refuse_what_differs(services, wanted, outcomes)
+        outcomes.extend(_tenancy(services, wanted, prune=prune))
         pruned = [*_prune_nodes_and_vms(services, wanted, timeout_s=timeout_s)] if prune else []
-        outcomes += _networks(services, wanted)
+        outcomes.extend(_networks(services, wanted))
         outcomes += _objects(services, wanted, prune=prune)
-        outcomes += _vms(services, wanted)
-        outcomes += [declare_pool(services, pool) for pool in wanted.node_pools]
+        outcomes.extend(_vms(services, wanted))
+        outcomes.extend(declare_pool(services, pool) for pool in wanted.node_pools)
         outcomes += [] if prune else _other_pools(services, wanted)
         outcomes += pruned
         outcomes += [*_prune_networks(services, wanted)] if prune else []
-    return outcomes
 
 
-def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
-    """Raise NetworkDiffers or VmDiffers. Objects of an unfinished run are compared later, after their repair."""
+def _refuse_what_differs(services: Services, wanted: TenantFile, outcomes: list[ObjectOutcome]) -> None:
+    """Raise NetworkDiffers or VmDiffers, the first of those that are among the outcomes then.
+
+    Objects of an unfinished run are compared later, after their repair.
+    """
     with services.store.reading() as session:
         found = session.networks(tenant=wanted.tenant)
         ready = {network.request.name for network in found if network.state is NetworkState.READY}
         settled = {vm.request.name for vm in session.vms(tenant=wanted.tenant) if vm.state in SETTLED}
+        compared = compare_pools(session, wanted.tenant, wanted.node_pools, prune=False)
+        outcomes.extend(one for one in compared if one.outcome == DIFFERS)
         refuse_fixed(session, wanted.tenant, wanted.node_pools)
+    differing: list[VgpuctlError] = []
     for network in wanted.networks:
         if network.name in ready:
-            networks.find_existing(services, networks.complete_request(services, network))
+            try:
+                networks.find_existing(services, networks.complete_request(services, network))
+            except NetworkDiffers as error:
+                differing.append(error)
+                outcomes.append(ObjectOutcome("network", network.name, DIFFERS, tuple(error.context)))
     for vm in wanted.vms:
         if vm.name in settled:
-            find_existing(services, [_unlabelled(vm)])
-
-
-def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
-    """Plan the changes of onboard. Writes nothing."""
-    gone = REMOVED if prune else KEPT
-    name = wanted.tenant
-    with services.store.reading() as session:
-        exists = name in {tenant.name for tenant in session.tenants()}
-        yield ObjectOutcome("tenant", name, UNCHANGED if exists else CREATED)
-        yield from _compare_quotas(session, wanted, exists=exists, prune=prune)
-        yield from _compare_pools(session, wanted, prune=prune)
-        yield from _compare_probe(session, wanted, exists=exists)
-        there = {network.request.name: network for network in session.networks(tenant=name)}
-        objects = {(spec.kind, spec.key): spec for spec in all_objects(session, name)}
-        vms = {vm.request.name: vm for vm in _own_vms(session, name)}
-        node_pools = compare_pools(session, name, wanted.node_pools, prune=prune)
-    for request in wanted.networks:
-        network = there.pop(request.name, None)
-        if network is None or not exists:
-            yield ObjectOutcome("network", request.name, CREATED, (request.cidr,))
-            continue
-        complete = networks.complete_request(services, request)
-        differences = list_differences(network.request, complete)
-        is_ready = network.state is NetworkState.READY
-        word = DIFFERS if differences else UNCHANGED if is_ready else CHANGED
-        yield ObjectOutcome("network", request.name, word, tuple(differences))
-    for spec in wanted.objects:
-        yield compare_object(objects.pop((spec.kind, spec.key), None), spec)
-    for vm in wanted.vms:
-        before = vms.pop(vm.name, None)
-        if before is None:
-            yield ObjectOutcome("vm", vm.name, CREATED)
-            continue
-        try:
-            find_existing(services, [_unlabelled(vm)])
-        except VmDiffers as error:
-            yield ObjectOutcome("vm", vm.name, DIFFERS, error.context)
-        except VgpuctlError as error:
-            yield ObjectOutcome("vm", vm.name, CHANGED, (error.message,))
-        else:
-            other = _other_labels(before, vm)
-            yield ObjectOutcome("vm", vm.name, CHANGED if other else UNCHANGED, other)
-    yield from node_pools
-    for kind, names in (("vm", vms), ("network", there)):
-        yield from (ObjectOutcome(kind, one, gone) for one in names)
-    yield from (ObjectOutcome(kind, key, gone) for kind, key in objects)
+            try:
+                find_existing(services, [_unlabelled(vm)])
+            except VmDiffers as error:
+                differing.append(error)
+                outcomes.append(ObjectOutcome("vm", vm.name, DIFFERS, tuple(error.context)))
+    if differing:
+        raise differing[0]
 
 
 def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
@@ -246,6 +217,9 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
         repaired = None
         if vm is not None and vm.state not in SETTLED:
             refuse_while_busy(services, vm)
+            if services.goes_on:
+                yield ObjectOutcome("vm", request.name, CHANGED, (f"it is {vm.state}, and is repaired first",))
+                continue
             repaired = repair_vm(services, vm)
         wanted_vm = request if vm is None else _unlabelled(request)
         (created,) = create_together(services, [wanted_vm], fleet=fleet)

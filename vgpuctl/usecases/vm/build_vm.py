@@ -4,24 +4,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment
-from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
-from vgpuctl.usecases.disk.kept_disks import kept_disks, take_kept
+from vgpuctl.usecases.disk.kept_disks import take_kept
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.image.image_gate import images_on
-from vgpuctl.usecases.image.licence_token import refuse_expired_token, with_licence_token, with_token_of
+from vgpuctl.usecases.image.licence_token import refuse_expired_token, with_licence_token
 from vgpuctl.usecases.image.volumes import make_volumes, recorded_volumes
-from vgpuctl.usecases.network.ports import Networks, connect, disconnect, free_ports
-from vgpuctl.usecases.placement.quota import refuse_over_quota
+from vgpuctl.usecases.network.ports import connect, disconnect
 from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.quarantine import start_domain
@@ -29,44 +29,38 @@ from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.share.shares import (
     build_shares,
     check_leases,
-    leases_of,
     plan_leases,
     say_about_terms,
     take_steps,
 )
 from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.licences import refuse_without_seats
 from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.created_vm import CreatedVm, Write, WriteKind
 
 
-def plan_vm(services: Services, vm: Vm, networks: Networks, placement: Placement) -> CreatedVm:
-    """The steps, undo list and domain XML of creating the VM there. Writes nothing."""
-    host = services.host(placement.host)
-    leases = leases_of(vm, placement)
-    with services.store.reading() as session:
-        refuse_over_quota(session, vm.request, leases)
-        kept = kept_disks(session, vm.request.tenant)
-        pool = refuse_without_seats(session, [vm.request], [[lease.share for lease in leases]])
-        seeded = with_token_of(session, vm, pool)
-        refuse_expired_token(seeded, session.now())
-    facts = host.agent.facts()
-    rules = rules_of(services, placement.host)
-    leases = check_leases(leases, facts, rules)
-    steps, undo = plan_leases(vm, leases, facts, rules)
-    attachments = free_ports(services, vm, networks)
-    guest.check_nodes(vm, facts)
-    guest.check_parts(vm, facts, attachments, refusal=ConcurrentChange)
-    guest.check_display(vm, leases, facts)
-    images = images_on(services, host, vm, remember=False)
-    guest.check(host, seeded, attachments, images)
-    take_steps(host, steps, dry_run=True)
+def _planned(
+    services: Services,
+    host: HostSession,
+    vm: Vm,
+    made: Sequence[Volume],
+    leases: tuple[Lease, ...],
+    facts: HostFacts,
+    attachments: Sequence[Attachment],
+    images: HostImages,
+) -> CreatedVm:
+    """The steps, undo list and domain XML of a VM that was checked. made: volumes, which only the store records."""
+    with services.store.transaction() as session:
+        for volume in made:
+            session.intend_volume(volume)
+    steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
+    assert services.rehearsal is not None
+    if not services.rehearsal.is_changed(host.name):  # else its devices are not yet as these steps find them
+        take_steps(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
-    made = wanted_volumes(seeded)
-    volumes = (*made, *kept)
+    volumes = recorded_volumes(services, vm)
     parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating)
     xml = guest.render(host, parts.of_first_run())
     writes = _writes(vm, made, attachments)
@@ -95,7 +89,9 @@ def build_vm(
 ) -> CreatedVm:
     """Build the shares, start the guest and prove that it holds them. `undoing` rolls all of it back.
 
-    The VM's row stays `creating` and its leases `built`; the answer has both as `running`, which the caller records.
+    The VM's row stays `creating` and its leases `built`; the answer has both as `running`, which the caller records. A
+    dry run ends before the first change of the host: the answer has its row and leases as they are, the steps and the
+    domain XML.
     """
     host = services.host(vm.host)
     facts, health = host.agent.facts_and_health()
@@ -114,6 +110,8 @@ def build_vm(
     refuse_expired_token(seeded, services.store.now())
     guest.check(host, seeded, attachments, images)
     take_kept(services, vm, undoing)
+    if services.goes_on:
+        return _planned(services, host, vm, wanted_volumes(seeded), leases, facts, attachments, images)
     make_volumes(services, host, seeded, attachments, images, undoing)
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.

@@ -31,14 +31,14 @@ from vgpuctl.usecases.share.shares import describe_share, leases_of
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
-from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
+from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.node_names import refuse_names_of_nodes
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
-from vgpuctl.usecases.vm.build_vm import build_vm, plan_vm, undo_of
-from vgpuctl.usecases.vm.created_vm import CreatedVm
+from vgpuctl.usecases.vm.build_vm import build_vm, undo_of
+from vgpuctl.usecases.vm.created_vm import CreatedVm, PlacementReason
 from vgpuctl.usecases.vm.find_existing import find_existing
 from vgpuctl.usecases.vm.place_search import PlaceSearch
 from vgpuctl.usecases.vm.preempt_vms import claims_end, make_room
@@ -60,7 +60,6 @@ class CreateOptions:
 
     is_gang: bool = False
     may_queue: bool = False
-    dry_run: bool = False
     refresh: bool = False
     waits_for_console: bool = False
     reservation: str | None = None
@@ -71,9 +70,9 @@ class CreateOptions:
             raise UsageError("--gang and --reservation exclude each other", hint="one VM at a time uses a reservation")
         if self.reservation is not None and self.may_queue:
             raise UsageError("--queue and --reservation exclude each other")
-        if self.may_queue and (self.dry_run or self.waits_for_console):
+        if self.may_queue and self.waits_for_console:
             raise UsageError(
-                "--queue goes with neither --dry-run nor --wait",
+                "--queue and --wait exclude each other",
                 hint="`vgpuctl wait NAME --for running` waits for a queued VM",
             )
 
@@ -103,7 +102,7 @@ def create_vm(
             answers += _create_or_queue(services, together, options, fleet)
             continue
         created = create_together(services, together, options, fleet)
-        if options.waits_for_console and not options.dry_run:
+        if options.waits_for_console and not services.goes_on:
             for one in created:
                 wait_for_console(services, one.vm)
         answers += created
@@ -178,7 +177,6 @@ def create_together(
         reserved,
         fleet or KeptFleet(),
         refresh=options.refresh,
-        remember=not options.dry_run,
     )
     surprise: VgpuctlError | None = None
     victims: tuple[Candidate, ...] = ()
@@ -192,17 +190,13 @@ def create_together(
                 placements = search.place()
             except NoCapacity as full:
                 eviction = search.find_eviction(full)
-                if options.dry_run:
-                    return _with_reasons(_plan_after(requests, eviction), search)
                 surprise, preempted = _preempt(services, requests, eviction, search, options.consent)
                 surprise, victims = surprise or full, (*victims, *preempted)
                 continue
             try:
-                if options.dry_run:
-                    _refuse_seats(services, requests, placements)
-                    planned = tuple(_plan(services, *one) for one in zip(members, placements, strict=True))
-                    return _with_reasons(planned, search)
-                first, *others = _create(services, members, placements, search.generations, reserved)
+                reasons = [search.why(one) for one in requests] if services.goes_on else []
+                created = _create(services, members, placements, search.generations, reserved)
+                first, *others = _with_reasons(created, reasons)
                 return (replace(first, victims=victims), *others)
             except HostError as error:
                 surprise = error
@@ -257,30 +251,10 @@ def _not_placed(requests: Sequence[VmRequest], surprise: VgpuctlError | None) ->
     )
 
 
-def _refuse_seats(services: Services, requests: Sequence[VmRequest], placements: Sequence[Placement]) -> None:
-    """Raise NoLicence when the VMs together do not get their licences."""
-    with services.store.reading() as session:
-        refuse_without_seats(session, requests, [one.shares for one in placements])
-
-
-def _plan(services: Services, member: _Member, there: Placement) -> CreatedVm:
-    vm = Vm(str(uuid.uuid4()), member.request, there.host, VmState.CREATING, nodes=there.nodes)
-    with on_host(there.host):
-        return plan_vm(services, vm, member.networks, there)
-
-
-def _with_reasons(planned: Sequence[CreatedVm], search: PlaceSearch) -> tuple[CreatedVm, ...]:
-    return tuple(replace(one, why=search.why(one.vm.request)) for one in planned)
-
-
-def _plan_after(requests: Sequence[VmRequest], eviction: Eviction) -> tuple[CreatedVm, ...]:
-    """The VMs that would be created after others were preempted; without steps, since the hosts are not free yet."""
-    planned: list[CreatedVm] = []
-    for request, there in zip(requests, eviction.placements, strict=True):
-        vm = Vm(str(uuid.uuid4()), request, there.host, VmState.CREATING, nodes=there.nodes)
-        victims = () if planned else eviction.victims
-        planned.append(CreatedVm(vm, leases_of(vm, there), changed=True, victims=victims))
-    return tuple(planned)
+def _with_reasons(created: Sequence[CreatedVm], reasons: Sequence[PlacementReason]) -> Sequence[CreatedVm]:
+    if not reasons:
+        return created
+    return [replace(one, why=why) for one, why in zip(created, reasons, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -339,7 +313,7 @@ def _create(
         for one in reversed(begun):
             one.undoing.finish(error)
         raise
-    for made in created:
+    for made in created if not services.goes_on else ():
         services.say(f"{made.vm.printed_name}: running on {made.vm.host}")
     return tuple(created)
 

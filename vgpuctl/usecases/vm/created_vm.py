@@ -50,9 +50,8 @@ class CreatedVm:
     """One VM that was created, would be created, or exists already.
 
     changed: False when the VM existed already. steps, undo, xml: what was or would be done. victims: VMs that were
-    or would be preempted; a dry run that needs some has no steps, since the host is not free yet. why, writes: of a dry
-    run; writes is empty where it has no steps for that reason. findings: of each promise that was looked at before the
-    VM was said to run.
+    or would be preempted. why, writes: of a dry run. findings: of each promise that was looked at before the VM was
+    said to run.
     """
 
     vm: Vm

@@ -20,7 +20,7 @@ from vgpuctl.usecases.image.volumes import recorded_volumes, remove_volumes
 from vgpuctl.usecases.network.ports import disconnect
 from vgpuctl.usecases.placement.queue_entries import note_left
 from vgpuctl.usecases.share.held_shares import drop_all, give_back_held, held_shares
-from vgpuctl.usecases.share.release import release_shares, settle_leases
+from vgpuctl.usecases.share.release import as_off, release_shares, settle_leases
 from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
@@ -59,7 +59,7 @@ def delete_vm(
             if keep_s is not None:
                 refuse_keeping(session, vm)
                 session.keep_vm(vm, until=session.now() + keep_s)
-        if not is_fenced:
+        if not is_fenced and not services.goes_on:
             _shut_down(services, vm, timeout_s)
         remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
         services.say(f"{vm.printed_name}: deleted")
@@ -99,7 +99,9 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
     event, text: noted for it. Of a VM on a fenced host the rows alone are removed; its volumes stay recorded, and
     `gc` deletes what is left when the host is trusted again. Raises HostError or GuestError.
     """
-    if is_host_fenced(services, vm.host):
+    if services.goes_on:
+        kept_until = _as_removed(services, vm, leases)
+    elif is_host_fenced(services, vm.host):
         disconnect(services, vm, only=[Backend.OVN])
         keep_disks(services, vm, recorded_volumes(services, vm))
         with services.store.transaction() as session:
@@ -129,6 +131,22 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)
         session.add_vm_event(event, vm, text, before=values_of(vm, leases), after={"state": "gone"})
+
+
+def _as_removed(services: Services, vm: Vm, leases: Sequence[Lease]) -> float | None:
+    """In a dry run that goes on: end in the store what a VM holds. Returns until when its disks are kept."""
+    going = keep_disks(services, vm, recorded_volumes(services, vm))
+    is_fenced = is_host_fenced(services, vm.host)
+    if not is_fenced:
+        as_off(services, vm, leases)
+        release_shares(services, services.host(vm.host), leases)
+    with services.store.transaction() as session:
+        kept_until = session.kept_until(vm.uuid)
+        settle_leases(session, leases if is_fenced else ())
+        drop_all(session, vm)
+        for volume in going if kept_until is None else without_kept(going):
+            session.forget_volume(volume)
+    return kept_until
 
 
 def _leave_queue(session: Session, vm: Vm) -> None:

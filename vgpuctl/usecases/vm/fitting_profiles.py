@@ -24,7 +24,7 @@ def fitting_profiles(services: Services, request: VmRequest) -> list[str]:
         if session.vm(request.tenant, request.name) is not None:
             return []
     request = with_networks(services, request)
-    fleet = PlaceSearch(services, [request], None, KeptFleet(), refresh=False, remember=True).fleet()
+    fleet = PlaceSearch(services, [request], None, KeptFleet(), refresh=False).fleet()
 
     def fits(profile: str) -> bool:
         return fleet.place(replace(request, gpus=(catalog.read_gpu_request(profile),))) is not None

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where VMs of one host may go: other hosts with shares equal to those that each holds now."""
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -12,19 +11,15 @@ from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_parts import missing_parts, parts_needed
 from vgpuctl.model.lease import Lease, Share, without_leaving
-from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
-from vgpuctl.scheduler.calendar import Booking
-from vgpuctl.scheduler.guest_place import footprint_of
-from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.placement.move_reservation import place_promise
-from vgpuctl.usecases.placement.reservations import used_by, windows_of, with_promises
-from vgpuctl.usecases.share.shares import leases_of
+from vgpuctl.usecases.placement.reservations import used_by, with_promises
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -55,10 +50,7 @@ def refuse_staying(services: Services, vm: Vm) -> None:
 
 
 class MoveSearch:
-    """A search for VMs of one host, in the order in which they move: each takes its part of what is free.
-
-    names: the hosts to search, all others by default.
-    """
+    """A search for a VM's next host. names: the hosts to search, all others by default."""
 
     def __init__(self, services: Services, source: str, names: Collection[str] | None = None) -> None:
         self._services = services
@@ -66,11 +58,7 @@ class MoveSearch:
         others = [name for name in known if name != source]
         seen = survey(services, others, refresh=False) if others else None
         self._capacities = {} if seen is None else {one.name: one for one in seen.capacities}
-        self._taken: list[Lease] = []
-        self._given: list[tuple[VmRequest, Placement]] = []
         self._read: set[str] = set()
-        self.planned: list[Booking] = []
-        """What the VMs that were found a place take there, and until when."""
 
     def find(
         self,
@@ -103,15 +91,9 @@ class MoveSearch:
             if has_released:
                 placement = replace(placement, shares=())
             try:
-                found = look(placement)
+                return look(placement)
             except VgpuctlError as error:
                 refused[placement.host] = error
-                continue
-            self._take(vm, wanted, placement)
-            if reserved is not None and placement.shares:
-                moved = replace(reserved, host=placement.host, shares=placement.shares)
-                self.planned += windows_of(moved, self._services.store.now())
-            return found
 
     def _read_again(self, wanted: VmRequest) -> bool:
         """Read the hosts again, once, that had not all parts the VM needs when they were read. False without any.
@@ -124,11 +106,7 @@ class MoveSearch:
         if not names:
             return False
         self._read.update(names)
-        for one in survey(self._services, names, refresh=True).capacities:
-            for request, placement in self._given:
-                if placement.host == one.name:
-                    one = _with(one, request, placement)
-            self._capacities[one.name] = one
+        self._capacities |= {one.name: one for one in survey(self._services, names, refresh=True).capacities}
         return True
 
     def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None, request: VmRequest) -> VmRequest:
@@ -152,7 +130,7 @@ class MoveSearch:
         """Place a VM, with the reservation that it uses: that must be free there in all of its windows."""
         with self._services.store.reading() as session:
             closed = closed_hosts(vm.request.tenant, session.pools())
-            leases = [*with_promises(session, session.leases(), wanted, vm), *self._taken]
+            leases = with_promises(session, session.leases(), wanted, vm)
         open_hosts = [
             one
             for name, one in sorted(self._capacities.items())
@@ -165,7 +143,7 @@ class MoveSearch:
         if reserved is None:
             return place(wanted, open_hosts, leases)
         with self._services.store.reading() as session:
-            placement = place_promise(session, reserved, wanted, open_hosts, self.planned)
+            placement = place_promise(session, reserved, wanted, open_hosts)
         if placement is None:
             place(wanted, open_hosts, leases)
             raise NoCapacity(
@@ -174,14 +152,6 @@ class MoveSearch:
                 hint="see `vgpuctl list-reservations`",
             )
         return placement
-
-    def _take(self, vm: Vm, wanted: VmRequest, placement: Placement) -> None:
-        there = self._capacities[placement.host]
-        self._taken += leases_of(replace(vm, host=placement.host), placement)
-        end = math.inf if vm.ends_at is None else vm.ends_at
-        self.planned.append(Booking(vm.printed_name, placement.host, placement.shares, 0.0, end, vm.uuid))
-        self._given.append((wanted, placement))
-        self._capacities[placement.host] = _with(there, wanted, placement)
 
 
 def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> VgpuctlError:
@@ -195,12 +165,6 @@ def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> Vgpuc
         context=[error.line_of(host) for host, error in refused.items()],
         hint=next(iter(refused.values())).hint,
     )
-
-
-def _with(capacity: HostCapacity, request: VmRequest, placement: Placement) -> HostCapacity:
-    group = request.constraints.group
-    groups = capacity.groups if group is None else capacity.groups | {(request.tenant, group)}
-    return replace(with_promised(capacity, more=[footprint_of(request, placement)]), groups=groups)
 
 
 def equal_gpus(vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[GpuRequest, ...]:

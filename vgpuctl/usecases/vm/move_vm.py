@@ -38,6 +38,7 @@ from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_volumes import (
     VolumeMove,
+    VolumeWay,
     carry_volumes,
     drop_left_volumes,
     plan_volumes,
@@ -74,12 +75,11 @@ def plan_move(
     vm: Vm,
     *,
     to: str | None = None,
-    search: MoveSearch | None = None,
     request: VmRequest | None = None,
 ) -> PlannedMove:
     """Find a host for a VM and look there whether it can live on it. Nothing is written, on no host.
 
-    to: the host it must go to, not its own. search: of several VMs that move together, each of which takes its part.
+    to: the host it must go to, not its own.
     request: the VM as it is to be there, for one that is resized.
     A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its
     name or with a MAC address of its.
@@ -105,7 +105,7 @@ def plan_move(
                 refuse_other_build(there, facts, moved, variables)
         return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes), request)
 
-    return (search or MoveSearch(services, vm.host)).find(vm, look, to=to, request=request)
+    return MoveSearch(services, vm.host).find(vm, look, to=to, request=request)
 
 
 def move_vm(
@@ -179,10 +179,10 @@ def drop_copies(services: Services, vm: Vm, hosts: Sequence[str]) -> bool:
     """Remove the volumes, variables and TPM of a VM from hosts where it is not, as a move leaves them.
 
     A host on which its domain is still defined, one that is fenced, and one that does not answer are left to `gc`.
-    Returns False when it left one that did not answer.
+    Returns False when it left one that did not answer. A dry run that goes on leaves them where they are.
     """
     is_done = True
-    for name in hosts:
+    for name in hosts if not services.goes_on else ():
         with services.store.reading() as session:
             now = session.vm(vm.request.tenant, vm.request.name)
         if now is None or (now.uuid, now.host == name) != (vm.uuid, False) or is_host_fenced(services, name):
@@ -222,6 +222,9 @@ def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:
             left = session.leases(vm_uuid=vm.uuid)
         if now is None or (now.uuid, now.host, now.state) != (vm.uuid, vm.host, VmState.STOPPED) or left:
             raise ConcurrentChange(f"another run changed {vm.printed_name} while it was moved", hint="move it again")
+        if services.goes_on:  # as if all its volumes were there already
+            there = tuple(replace(one, way=VolumeWay.SHARED) for one in plan.volumes)
+            return settle_on(services, replace(plan, volumes=there), reason)
         source, target = services.host(vm.host), services.host(plan.placement.host)
         guest.remove_domain(source, vm, keeps_state=True)
         try:
@@ -294,7 +297,7 @@ def settle_on(
 def restore_kept(services: Services, moved: Vm) -> None:
     """Make the shares that a stopped VM keeps on its new host. Where that fails, its next start makes them."""
     try:
-        restore_shares(services, moved)
+        restore_shares(services, moved, dry_run=services.goes_on)
     except VgpuctlError as error:
         services.say(f"{moved.printed_name}: its shares on {moved.host} are made at its next start: {error.message}")
 

@@ -34,8 +34,7 @@ class PlaceSearch:
     """One search, from the first look at the hosts to the placement that held.
 
     requests: VMs of one tenant, with the hosts of their networks. reservation: what the only VM uses, if it uses one.
-    fleet: kept by the command from VM to VM. refresh: read every host first. remember: write what is read to the
-    store's cache (not for a dry run).
+    fleet: kept by the command from VM to VM. refresh: read every host first.
     Raises NoCapacity when the tenant may use none of the hosts, and the first host's error when none answers.
     """
 
@@ -47,17 +46,15 @@ class PlaceSearch:
         fleet: KeptFleet,
         *,
         refresh: bool,
-        remember: bool,
     ) -> None:
         self._services = services
         self._requests = requests
         self._reservation = reservation
         self._fleet = fleet
-        self._remember = remember
         self._names: Sequence[str] = ()
         for request in {one.host: one for one in requests}.values():
             self._names = usable_hosts(services, request)
-        self._failed = FailedHosts(services, remember=remember)
+        self._failed = FailedHosts(services)
         self._capacities = refuse_closed_shares(reservation, self._failed.read_others(self._names, refresh=refresh))
         self._is_fresh = refresh
 
@@ -99,7 +96,7 @@ class PlaceSearch:
     def look_again(self, hosts: Collection[str]) -> None:
         """Read these hosts again, and what the store promises on all of them."""
         names = [one.name for one in self._capacities]
-        read = survey(self._services, [name for name in names if name in hosts], refresh=True, remember=self._remember)
+        read = survey(self._services, [name for name in names if name in hosts], refresh=True)
         silent = {name for name, _ in read.failures}
         cached = self._failed.read_others([name for name in names if name not in silent], refresh=False)
         fresh = {one.name: one for one in read.capacities}

@@ -78,7 +78,7 @@ def _wait_for_others(services: Services, victims: Sequence[Candidate], timeout_s
     """Wait until no other run works on the victims: what a stop-vm of their owner gives back decides the next place."""
     uuids = {victim.vm_uuid for victim in victims}
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not services.goes_on:
         with services.store.reading() as session:
             if not any(one.subject in uuids and may_run(one) for one in session.open_operations()):
                 return

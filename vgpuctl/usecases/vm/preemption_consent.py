@@ -45,7 +45,7 @@ def refuse_without_consent(
     raise PreemptionNeeded(
         f"{names_of(requests)} {fits} only if {count} preempted: {', '.join(one.name for one in victims)}",
         context=[describe_victim(one, consent.grace_s) for one in victims],
-        hint="give --preempt to preempt them; --dry-run shows where the new VM would be",
+        hint="give --preempt to preempt them; with --dry-run too it shows where the new VM would be",
     )
 
 

@@ -41,8 +41,10 @@ def notice_to(services: Services, victims: Sequence[Candidate], cause: str, cons
                 session.add_vm_event(EventKind.VM_PREEMPTION_NOTICE, vm, after=after)
         for vm in vms:
             services.say(f"{vm.printed_name}: is preempted by {cause} in {format_duration(grace_s)}")
-            _tell_domain(services, vm, notice.at)
-        _wait(services, vms, grace_s, cause)
+            if not services.goes_on:
+                _tell_domain(services, vm, notice.at)
+        if not services.goes_on:
+            _wait(services, vms, grace_s, cause)
         yield
         undoing.keep()
 

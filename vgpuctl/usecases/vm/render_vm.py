@@ -5,7 +5,7 @@ from vgpuctl.errors import GuestError
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.create_vm import CreateOptions, create_together
+from vgpuctl.usecases.vm.create_vm import create_together
 
 
 def render_vm(services: Services, request: VmRequest, *, existing: bool = False) -> str:
@@ -15,7 +15,8 @@ def render_vm(services: Services, request: VmRequest, *, existing: bool = False)
     """
     if existing:
         return _xml_of(services, find_vm(services, request.tenant, request.name)[0])
-    (created,) = create_together(services, [request], CreateOptions(dry_run=True))
+    with services.rehearsed() as rehearsed:
+        (created,) = create_together(rehearsed, [request])
     return created.xml or _xml_of(services, created.vm)
 
 

@@ -338,7 +338,7 @@ def _make(services: Services, now: Vm, here: NewPlace, *, has_other_params: bool
     if now.is_on_its_way:
         start_vm(services, [now])
     elif here.beginning or has_other_params:
-        restore_shares(services, now)
+        restore_shares(services, now, dry_run=services.goes_on)
 
 
 def _change_back(

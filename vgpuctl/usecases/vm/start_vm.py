@@ -195,6 +195,9 @@ def _start(
         guest.check_parts(vm, facts, attachments_of(services, vm))
     guest.check_display(vm, leases, facts)
     steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
+    if services.goes_on:
+        _note_running(services, vm, leases, ())
+        return vm
     taken, was_started = [lease for lease in leases if lease.id not in before], False
     # Undone last: what a guest may have used comes back like any other share.
     undoing.push("health of the GPUs", lambda: release_shares(services, host, taken) if was_started else None)

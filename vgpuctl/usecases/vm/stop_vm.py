@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """stop-vm: shut a VM down; its shares are kept for it, or go back to the pool."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import StateError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.cluster.leave_cluster import RESTARTED, STOPPED, leave_cluster
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.network.detached_ports import detached_ports
 from vgpuctl.usecases.share.quarantine import quarantine_killed
-from vgpuctl.usecases.share.release import release_shares
+from vgpuctl.usecases.share.release import as_off, release_shares
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.detach_nic import free_left_ports
 from vgpuctl.usecases.vm.pending_gpus import is_pending
@@ -68,13 +68,7 @@ def stop_vm(
                 services, vm, RESTARTED if is_moving else STOPPED, 0 if is_forced else drain_s, detail=problem or ""
             )
             host = services.host(vm.host)
-            if is_forced:
-                services.say(f"{vm.printed_name}: forcing off")
-                host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid)
-            else:
-                services.say(f"{vm.printed_name}: shutting down")
-                host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
-                has_shut_down = host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid)
+            has_shut_down = _end_guest(services, host, vm, leases, timeout_s=None if is_forced else timeout_s)
             quarantine_killed(services, host, leases)
         if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
             changed = changed or keep_s is not None
@@ -87,7 +81,8 @@ def stop_vm(
                 for lease in leases:
                     if hold is Hold.RELEASE or not is_pending(lease, was_running=vm.state is VmState.RUNNING):
                         session.set_lease_state(lease.id, kept)
-            drop_answers(services, vm)
+            if not services.goes_on:
+                drop_answers(services, vm)
         if detached_ports(services, vm):
             free_left_ports(services, vm)
         leaving = [one for one in leases if hold is Hold.RELEASE or one.state is LeaseState.RELEASING]
@@ -103,3 +98,19 @@ def stop_vm(
             services.say(f"{vm.printed_name}: stopped, shares {'released' if hold is Hold.RELEASE else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at
         return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed
+
+
+def _end_guest(
+    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], *, timeout_s: float | None
+) -> bool:
+    """End a guest, by force without timeout_s. Returns True if it has shut down by itself."""
+    if services.goes_on:
+        as_off(services, vm, leases)
+        return False
+    if timeout_s is None:
+        services.say(f"{vm.printed_name}: forcing off")
+        host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid)
+        return False
+    services.say(f"{vm.printed_name}: shutting down")
+    host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+    return host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid)

@@ -14,8 +14,7 @@ from vgpuctl.usecases.vm.create_vm import CreateOptions
     [
         ({"is_gang": True, "reservation": "training"}, "--gang and --reservation"),
         ({"may_queue": True, "reservation": "training"}, "--queue and --reservation"),
-        ({"may_queue": True, "dry_run": True}, "--queue goes with neither"),
-        ({"may_queue": True, "waits_for_console": True}, "--queue goes with neither"),
+        ({"may_queue": True, "waits_for_console": True}, "--queue and --wait"),
     ],
 )
 def test_options_that_exclude_each_other_are_refused(given: dict[str, Any], said: str) -> None:
@@ -23,6 +22,5 @@ def test_options_that_exclude_each_other_are_refused(given: dict[str, Any], said
         CreateOptions(**given)
 
 
-def test_a_gang_may_wait_in_the_queue_and_a_reservation_may_be_tried_out() -> None:
+def test_a_gang_may_wait_in_the_queue() -> None:
     assert CreateOptions(is_gang=True, may_queue=True).may_queue
-    assert CreateOptions(reservation="training", dry_run=True).dry_run

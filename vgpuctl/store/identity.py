@@ -69,6 +69,11 @@ class StoreIdentity:
             self.remember(Commit(self._known.id or 0, self._known.token))
 
     @property
+    def sees_every_row(self) -> bool:
+        """False for a tenant's role, and before `learn`."""
+        return self._sees_commits
+
+    @property
     def newest(self) -> Commit:
         """The newest commit that this process has seen or made; read it before a transaction begins."""
         return self._newest

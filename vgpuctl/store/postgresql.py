@@ -2,11 +2,13 @@
 """A store in a PostgreSQL database, with the same manners as the SQLite file: one writer at a time, steady reads."""
 
 import os
+import sqlite3
 from dataclasses import dataclass
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.event import NOBODY, Actor
+from vgpuctl.store import sqlite
 from vgpuctl.store.address import PostgresqlAddress
 from vgpuctl.store.database import Database, StoreConnection
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, DatabaseError
@@ -76,6 +78,7 @@ _HOLDER = (
     f"JOIN pg_stat_activity a ON a.pid = l.pid WHERE w.name = '{INSTANCE}'"
 )
 
+_PAST = ("events", "commits")
 BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
@@ -102,6 +105,32 @@ def database(address: PostgresqlAddress, actor: Actor = NOBODY) -> Database:
     usual = {**USUAL, "application_name": name.encode("ascii", "replace").decode()[:_LONGEST_NAME]}
     parameters = {**usual, **address.parameters, "client_encoding": ENCODING}
     return Database(StoreKind.POSTGRESQL, lambda: connect(parameters), psycopg.Error)
+
+
+def copy_in_memory(source: StoreConnection) -> sqlite3.Connection:
+    """A copy of the store of a transaction, in a database of SQLite that ends with its connection.
+
+    Without events and commits, which are most of the rows: a dry run adds to them and asks nothing of them.
+    Raises DatabaseError, sqlite3.Error.
+    """
+    from sqlalchemy.dialects import sqlite as sqlite_dialect
+    from sqlalchemy.schema import CreateIndex, CreateTable
+
+    from vgpuctl.store.tables import complete_metadata
+
+    made, dialect = sqlite.in_memory(), sqlite_dialect.dialect()
+    for table in complete_metadata().sorted_tables:
+        made.execute(str(CreateTable(table).compile(dialect=dialect)))
+        for index in table.indexes:
+            made.execute(str(CreateIndex(index).compile(dialect=dialect)))
+        if table.name in _PAST:
+            continue
+        names = ", ".join(column.name for column in table.c)
+        places = ", ".join("?" for _column in table.c)
+        rows = [tuple(vars(row).values()) for row in source.run(f"SELECT {names} FROM {table.name}").rows]
+        made.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows)
+    made.execute("PRAGMA foreign_keys = ON")
+    return made
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,14 @@ def copy_to(database: Database, path: Path) -> None:
         made.close()
 
 
+def in_memory() -> sqlite3.Connection:
+    """An empty database that ends with its connection."""
+    return _connect(":memory:")
+
+
 def copy_in_memory(database: Database) -> sqlite3.Connection:
     """A copy of the database, as one state of it, that ends with its connection. Raises sqlite3.Error."""
-    made = _connect(":memory:")
+    made = in_memory()
     with contextlib.closing(database.open_driver()) as source:
         source.backup(made)
     made.execute("PRAGMA foreign_keys = ON")

@@ -144,15 +144,13 @@ class Store:
     def rehearse(self, *, of_reader: bool = False) -> None:
         """From now on commit nothing: every later transaction sees the earlier ones, and all are undone at `close`.
 
-        SQLite: they work on a copy in memory, so that a long dry run keeps nobody waiting. PostgreSQL: other writers
-        wait meanwhile. of_reader: the copy of a store that can only be read takes changes too. Raises StoreUnusable.
+        They work on a copy in memory, so that a long dry run keeps nobody waiting. of_reader: the copy of a store that
+        can only be read takes changes too, unless only a part of its rows is seen. Raises StoreUnusable.
         """
         if self._rehearsal is None:
-            try:
-                self._rehearsal = self._begin_rehearsal(of_reader=of_reader)
-                self._check_identity(self._rehearsal, self._identity.newest)
-            except DatabaseError as exc:
-                raise self._translated(exc) from exc
+            self._rehearsal = self._begin_rehearsal()
+            if of_reader and self._identity.sees_every_row:
+                self.read_only_reason = None
 
     @contextlib.contextmanager
     def forgetting(self) -> Iterator[None]:
@@ -169,16 +167,17 @@ class Store:
                 connection.run(_UNDO_PART)
                 connection.run(_END_PART)
 
-    def _begin_rehearsal(self, *, of_reader: bool) -> StoreConnection:
-        if self.kind is StoreKind.POSTGRESQL:
-            return self._connect(self._first_statement(writing=self.read_only_reason is None))
-        try:
-            connection = StoreConnection(sqlite.copy_in_memory(self._database), self.kind, sqlite3.Error)
-        except sqlite3.Error as exc:
-            raise DatabaseError(exc) from exc
+    def _begin_rehearsal(self) -> StoreConnection:
+        with self._begun(self._first_statement(writing=False)) as source:
+            try:
+                if self.kind is StoreKind.SQLITE:
+                    copied = sqlite.copy_in_memory(self._database)
+                else:
+                    copied = postgresql.copy_in_memory(source)
+            except sqlite3.Error as exc:
+                raise DatabaseError(exc) from exc
+        connection = StoreConnection(copied, StoreKind.SQLITE, sqlite3.Error)
         connection.run(sqlite.BEGIN_WRITING)
-        if of_reader:
-            self.read_only_reason = None
         return connection
 
     @property
@@ -231,7 +230,7 @@ class Store:
     def close(self) -> None:
         """Close every connection, and undo a rehearsal."""
         if self._rehearsal is not None:
-            self._database.give_back(self._rehearsal)
+            self._rehearsal.driver.close()
             self._rehearsal = None
         self._database.close()
 

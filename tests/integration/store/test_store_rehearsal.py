@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.store.conftest import READER, TENANT, Fleet
 from vgpuctl.errors import ConcurrentChange, StoreUnusable, VgpuctlError
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import Store, open_store
 
 
@@ -53,9 +55,8 @@ def test_a_part_of_a_rehearsal_is_forgotten_alone(url: str, store: Store) -> Non
             assert [one.name for one in session.tenants()] == ["acme"]
 
 
-def test_a_rehearsal_on_sqlite_keeps_nobody_waiting(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/store.db"
-    with open_store(url) as store, open_store(url) as rehearsed:
+def test_a_rehearsal_keeps_nobody_waiting(url: str, store: Store) -> None:
+    with open_store(url) as rehearsed:
         rehearsed.rehearse()
         with rehearsed.transaction() as session:
             session.add_tenant("acme")
@@ -63,6 +64,41 @@ def test_a_rehearsal_on_sqlite_keeps_nobody_waiting(tmp_path: Path) -> None:
             session.add_tenant("globex")
         with rehearsed.reading() as session:
             assert [one.name for one in session.tenants()] == ["acme"]
+    with store.reading() as session:
+        assert [one.name for one in session.tenants()] == ["globex"]
+
+
+def test_a_rehearsal_on_postgresql_knows_every_row_but_the_past(fleet: Fleet) -> None:
+    with open_store(fleet.url) as store, open_store(fleet.url) as rehearsed:
+        rehearsed.rehearse()
+        found = []
+        for one in (store, rehearsed):
+            with one.reading() as session:
+                leases = session.leases()
+                facts = [session.facts(host) for host in sorted({lease.host for lease in leases})]
+                found.append((session.vms(), leases, session.tenants(), session.intervals(0, 1e12), facts))
+        assert found[0] == found[1]
+        assert all(found[0][:3])
+        with rehearsed.transaction() as session:
+            session.add_event(EventKind.TENANT_CREATED, "acme", tenant="acme")
+            assert len(session.events(None)) == 1
+
+
+def test_who_may_only_read_asks_on_a_copy_and_who_sees_a_part_does_not(fleet: Fleet) -> None:
+    for rights, why in ((READER, "may only read"), (TENANT, "sees the rows of one tenant only")):
+        with open_store(fleet.new_role(rights)) as rehearsed:
+            rehearsed.rehearse()
+            with pytest.raises(StoreUnusable, match=why), rehearsed.transaction() as session:
+                session.add_tenant("third")
+    with open_store(fleet.new_role(READER)) as rehearsed:
+        rehearsed.rehearse(of_reader=True)
+        with rehearsed.transaction() as session:
+            session.add_tenant("third")
+            assert "third" in [one.name for one in session.tenants()]
+    with open_store(fleet.new_role(TENANT)) as rehearsed:
+        rehearsed.rehearse(of_reader=True)
+        with pytest.raises(StoreUnusable, match="sees the rows"), rehearsed.transaction() as session:
+            session.add_tenant("third")
 
 
 def test_the_rehearsal_of_a_reader_works_on_a_sqlite_store_that_cannot_be_written(tmp_path: Path) -> None:

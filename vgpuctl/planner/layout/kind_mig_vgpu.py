@@ -21,6 +21,7 @@ def plan(work: GpuWork, layout: MigVgpuLayout) -> None:
     virtual_functions.ensure(work, count)
     if work.obstacles:
         return
+    vgpu_settings.refuse_contradiction(work, layout)
     starts = instances.ensure(work, layout.instances, compute_instance=False)
     vgpu_settings.ensure_instance_size_modes(work, layout.size_mode, starts)
     vgpu_settings.ensure_scheduler(work, layout.scheduler)

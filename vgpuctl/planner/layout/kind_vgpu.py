@@ -16,6 +16,7 @@ def plan(work: GpuWork, layout: VgpuLayout) -> None:
     driver.ensure_vendor_driver(work)
     mig_mode.ensure(work, enabled=False)
     virtual_functions.ensure(work, count)
+    vgpu_settings.refuse_contradiction(work, layout)
     vgpu_settings.ensure_size_mode(work, layout.size_mode)
     vgpu_settings.ensure_scheduler(work, layout.scheduler)
     vgpu_settings.check_types(work, layout.types)

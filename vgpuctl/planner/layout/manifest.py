@@ -77,12 +77,13 @@ def _steps(gpu: Gpu, layout: object) -> list[Step]:
         steps.append(SetVirtualFunctions(gpu.address, len(gpu.vfs)))
     for one in gpu.mig.instances if gpu.mig else ():
         steps.append(made_again(gpu.address, one))
+    if isinstance(layout, VgpuLayout | MigVgpuLayout) and layout.scheduler is not None:
+        declared = layout.scheduler
+        steps.append(SetVgpuScheduler(gpu.address, str(declared.policy), declared.time_slice_us))
+    # After the scheduler, for a module's options may have begun with one that refuses mixed sizes.
     if gpu.heterogeneous:
         steps.append(SetHeterogeneousMode(gpu.address, True))
     for one in gpu.mig.instances if gpu.mig else ():
         if one.heterogeneous:
             steps.append(SetHeterogeneousMode(gpu.address, True, one.start))
-    if isinstance(layout, VgpuLayout | MigVgpuLayout) and layout.scheduler is not None:
-        declared = layout.scheduler
-        steps.append(SetVgpuScheduler(gpu.address, str(declared.policy), declared.time_slice_us))
     return steps

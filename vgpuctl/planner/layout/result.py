@@ -9,7 +9,11 @@ from vgpuctl.agent.wire.steps import ResetGpu, Step
 
 
 class Phase(IntEnum):
-    """When a step is taken, over all GPUs of a host (reference 9, boot order; tear-down goes the other way)."""
+    """When a step is taken, over all GPUs of a host (reference 9, boot order; tear-down goes the other way).
+
+    The driver refuses mixed sizes together with fixed-share (reference 3.3), so mixed sizes end before the scheduler
+    changes and begin after it.
+    """
 
     HOST = 0
     STOP_SERVICES = 1
@@ -18,11 +22,12 @@ class Phase(IntEnum):
     MIG_MODE = 4
     VIRTUAL_FUNCTIONS = 5
     INSTANCES = 6
-    SIZE_MODE = 7
+    EQUAL_SIZES = 7
     SCHEDULER = 8
-    START_SERVICES = 9
-    HAND_OVER = 10
-    SHARES = 11
+    MIXED_SIZES = 9
+    START_SERVICES = 10
+    HAND_OVER = 11
+    SHARES = 12
 
     def needs_driver_alone(self) -> bool:
         """True if a step of this phase fails while another program has the GPU open (reference 9, row 6)."""

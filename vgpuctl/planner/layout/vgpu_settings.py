@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVgpuScheduler, Step
 from vgpuctl.catalog import boards_with_type, short_name
-from vgpuctl.model.layout import SchedulerLayout, SizeMode
+from vgpuctl.model.layout import MigVgpuLayout, SchedulerLayout, SchedulerPolicy, SizeMode, VgpuLayout
 from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
@@ -32,7 +32,7 @@ def ensure_size_mode(work: GpuWork, mode: SizeMode | None) -> None:
     was_rebuilt = work.is_rebuilt
     shares.tear_down(work)
     work.add(
-        Phase.SIZE_MODE,
+        _phase(mixed=wanted),
         SetHeterogeneousMode(work.address, wanted),
         f"switch mixed-size mode of {work.address} {'on' if wanted else 'off'}",
         undo=(SetHeterogeneousMode(work.address, not wanted),),
@@ -54,12 +54,31 @@ def ensure_instance_size_modes(work: GpuWork, mode: SizeMode | None, starts: Seq
             shares.tear_down(work)
             work.differ("size-mode", mode, f"{_word(found[start])} in {profile} at {start}")
         work.add(
-            Phase.SIZE_MODE,
+            _phase(mixed=wanted),
             SetHeterogeneousMode(work.address, wanted, start),
             f"switch mixed-size mode of {profile} at {start} of {work.address} {'on' if wanted else 'off'}",
             undo=(SetHeterogeneousMode(work.address, not wanted, start),),
             disturbs=work.users if start in found else (),
         )
+
+
+def refuse_contradiction(work: GpuWork, layout: VgpuLayout | MigVgpuLayout) -> None:
+    """Block where mixed sizes and fixed-share would meet because the layout declares one and leaves the other as it is.
+
+    The driver refuses that for ever (reference 3.3). A layout that declares both ways is refused when it is read.
+    """
+    declared, found = layout.scheduler, work.gpu.scheduler
+    is_mixed = work.gpu.heterogeneous or any(one.heterogeneous for one in work.instances)
+    is_fixed = found is not None and not SchedulerPolicy(found.policy).works_with_mixed_size()
+    wants_fixed = declared is not None and not declared.policy.works_with_mixed_size()
+    if wants_fixed and is_mixed and layout.size_mode is None:
+        left, remedy = "mixed sizes", f"declare `size_mode: {SizeMode.EQUAL}` too"
+    elif layout.size_mode is SizeMode.MIXED and is_fixed and declared is None:
+        left, remedy = "its scheduler", "declare another `scheduler` too"
+    else:
+        return
+    reason = f"mixed sizes do not work with {SchedulerPolicy.FIXED_SHARE}, and the layout leaves {work.address} {left}"
+    work.block("mixed-with-fixed-share", reason, remedy=remedy)
 
 
 def ensure_scheduler(work: GpuWork, declared: SchedulerLayout | None) -> None:
@@ -122,6 +141,10 @@ def check_no_vgpus(work: GpuWork) -> None:
     if found:
         remedy = "they go with their VMs; vgpuctl does not delete them" if work.users else None
         work.differ("vgpus", "none", ", ".join(one.vfio_device for one in found), remedy=remedy)
+
+
+def _phase(*, mixed: bool) -> Phase:
+    return Phase.MIXED_SIZES if mixed else Phase.EQUAL_SIZES
 
 
 def _wanted(mode: SizeMode | None, found: bool | None) -> bool | None:

@@ -203,6 +203,8 @@ class SimulatedHost:
         elif isinstance(step, SetHeterogeneousMode):
             if not gpu.vf_count or gpu.mig != (step.gpu_instance_start is not None) or gpu.vf_types:
                 raise Refused("heterogeneous mode")
+            if step.enabled and gpu.scheduler.policy == "fixed-share":
+                raise Refused("mixed sizes under fixed-share")
             if step.gpu_instance_start is None:
                 gpu.heterogeneous = step.enabled
             else:
@@ -210,6 +212,8 @@ class SimulatedHost:
         elif isinstance(step, SetVgpuScheduler):
             if gpu.holders:
                 raise Refused("a VM runs")
+            if step.policy == "fixed-share" and (gpu.heterogeneous or any(gpu.instance_modes.values())):
+                raise Refused("fixed-share with mixed sizes")
             gpu.scheduler = SchedulerFacts(step.policy, step.time_slice_us)
         else:
             raise Refused(step.op)

@@ -72,6 +72,19 @@ BOARDS: dict[str, list[Layout]] = {
     ],
     "intel-flex-170": [VfLayout(4), VfLayout(7), PassthroughLayout("vfio-pci"), OffLayout()],
 }
+MODES: list[Layout] = [
+    VgpuLayout(size_mode=mode, scheduler=scheduler, shares=shares)
+    for mode in (None, *SizeMode)
+    for scheduler in (None, EQUAL_SHARE, FIXED_SHARE, SchedulerLayout(SchedulerPolicy.BEST_EFFORT))
+    for shares in ((), (("A40-8Q", 2),))
+    if (mode, scheduler) != (SizeMode.MIXED, FIXED_SHARE)
+]
+INSTANCE_MODES: list[Layout] = [
+    MigVgpuLayout((WantedInstance("1g.24gb+gfx"),) * 2, mode, scheduler)
+    for mode in (None, *SizeMode)
+    for scheduler in (None, EQUAL_SHARE, FIXED_SHARE)
+    if (mode, scheduler) != (SizeMode.MIXED, FIXED_SHARE)
+]
 WAYS = [
     pytest.param(board, before, after, id=f"{board}-{first}-{second}")
     for board, layouts in BOARDS.items()
@@ -152,3 +165,27 @@ def test_a_pending_change_that_nobody_declared_is_called_off() -> None:
 
 def _profiles(instances: Sequence[GpuInstance]) -> list[tuple[str, tuple[int, ...]]]:
     return sorted((one.profile, one.compute) for one in instances)
+
+
+@pytest.mark.parametrize(
+    ("board", "layouts"),
+    [("nvidia-a40", MODES), ("nvidia-rtx-pro-6000-blackwell-server", INSTANCE_MODES)],
+    ids=["a40", "instances"],
+)
+def test_from_every_size_mode_and_scheduler_to_every_other_the_driver_takes_each_step(
+    board: str, layouts: list[Layout]
+) -> None:
+    """What one layout leaves as it is and another one's scheduler or sizes contradict is named, and nothing is tried."""
+    blocked = 0
+    for before, after in itertools.permutations(layouts, 2):
+        host = SimulatedHost(SimulatedGpu(board))
+        reach(host, declare(before))
+        plan = plan_host(declare(after), host.facts(), made=host.shares())
+        if plan.obstacles:
+            assert [one.code for one in plan.obstacles] == ["mixed-with-fixed-share"]
+            assert not plan.is_in_layout and not any(one.gpu for one in plan.steps)
+            assert after.size_mode is None or after.scheduler is None  # type: ignore[union-attr]
+            blocked += 1
+            continue
+        reach(host, declare(after))
+    assert 0 < blocked < len(layouts) ** 2 / 4

@@ -18,6 +18,7 @@ from vgpuctl_lab.simulated.machine.drivers import Drivers
 GPU = "0000:41:00.0"
 EQUAL: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu"}]}
 WITH_SHARES: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu", "shares": {"A40-8Q": 2}}]}
+MIXED: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu", "size_mode": "mixed-size"}]}
 OFF: dict[str, Any] = {"gpus": [{"match": "all", "kind": "off"}]}
 
 
@@ -208,22 +209,91 @@ def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: Layou
     operator.does("create-tenant", "acme")
     operator.does("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--limit", "sim-001")
     held = layouts.states()
-    layouts.declare(sim_001=OFF)
+    layouts.declare(sim_001=MIXED)
     refused = applied(layouts)["sim-001"]
     assert refused["error"]["reference"] == "layout-refused" and refused["skipped"] == 1 and refused["writes"] == 0
     assert "VM web-1 of acme" in refused["lines"][1]["reason"]
-    assert refused["lines"][1]["hint"] == "--disrupt allows it"
+    assert refused["lines"][1]["hint"] == "--disrupt allows it" and refused["left"] == []
     assert layouts.states() == held
-    allowed = applied(layouts, "--disrupt")["sim-001"]
-    texts = [(line["outcome"], line["text"]) for line in allowed["lines"]]
-    assert ("changed", "stop VM web-1 of acme and release its shares") in texts
-    assert ("changed", f"disable the 32 VFs of {GPU}") in texts
-    # Nothing is left for it on this host, and the run reports it.
-    assert ("failed", "start VM web-1 of acme again") in texts
-    layouts.declare(sim_001=EQUAL)
-    back = applied(layouts)["sim-001"]
-    assert ("changed", "start VM web-1 of acme again") in [(line["outcome"], line["text"]) for line in back["lines"]]
+    checked, allowed = applied(layouts, "--disrupt", "--check")["sim-001"], applied(layouts, "--disrupt")["sim-001"]
+    changed = [line["text"] for line in allowed["lines"] if line["outcome"] == "changed"]
+    assert changed == [
+        "stop VM web-1 of acme and release its shares",
+        f"switch mixed-size mode of {GPU} on",
+        "start VM web-1 of acme again",
+        "vgpuctl-restore.service restores it at boot",
+    ]
+    assert [line["text"] for line in checked["lines"] if line["outcome"] == "changed"] == changed
     assert len(layouts.machine("sim-001").state().domains) == 1
+
+
+def test_a_vm_that_could_not_come_back_is_a_refusal_before_anything_stops(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    layouts.declare(sim_001=EQUAL)
+    operator.does("apply-hosts")
+    operator.does("create-tenant", "acme")
+    operator.does("create-vm", "web-2", "--tenant", "acme", "--gpu", "A40-8Q", "--limit", "sim-001")
+    held = layouts.states()
+    layouts.declare(sim_001=OFF)
+    for options in (("--check",), ("--check", "--disrupt"), ("--disrupt",), ("--disrupt", "--undo")):
+        done = operator.run("apply-hosts", "--limit", "sim-001", *options)
+        assert done.code == 4 and "changed=0" in done.out and "failed=1" in done.out
+        assert "acme/web-2 could not start again in the new layout" in done.out
+        assert layouts.states() == held
+    (planned,) = operator.json("plan-hosts", "--limit", "sim-001")
+    assert [one["code"] for one in planned["plan"]["obstacles"]] == ["vm-cannot-return"]
+    assert planned["plan"]["steps"] == [] and planned["plan"]["installs"] == []
+    operator.does("stop-vm", "web-2", "--tenant", "acme", "--hold", "release", "--timeout", "0")
+    assert applied(layouts, "--limit", "sim-001")["sim-001"]["error"] is None
+    assert layouts.vfs("sim-001") == {}
+
+
+def test_a_host_with_a_failed_line_never_ends_with_0(layouts: LayoutFleet) -> None:
+    """The host reaches its layout, and then the VM does not start again."""
+    operator = layouts.operator
+    layouts.declare(sim_001=EQUAL)
+    operator.does("apply-hosts", "--limit", "sim-001")
+    operator.does("create-tenant", "acme")
+    operator.does("create-vm", "web-3", "--tenant", "acme", "--gpu", "A40-8Q", "--limit", "sim-001")
+    layouts.declare(sim_001=MIXED)
+    lab.faults.begin("sim-001", "vf-wedged", value=1, folder=layouts.folder)
+    machine = layouts.machine("sim-001")
+    with machine.change() as state:
+        state.wedged = list(state.vfs_of(machine.shape.cards[0]))
+    done = operator.run("apply-hosts", "--limit", "sim-001", "--disrupt")
+    lab.faults.clear("sim-001", folder=layouts.folder)
+    assert "failed: [sim-001] host: start VM web-3 of acme again" in done.out, done.out
+    assert "failed=1" in done.out and done.code == 4
+    planned = operator.json("plan-hosts", "--limit", "sim-001")[0]["plan"]
+    assert planned["restarts"] == ["start VM web-3 of acme again"] and not planned["is_in_layout"]
+    assert "start VM web-3 of acme again" in operator.run("apply-hosts", "--limit", "sim-001", "--check").out
+
+
+def test_the_plan_has_the_files_that_a_run_installs(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
+    out = layouts.operator.does("plan-hosts", "--limit", "sim-004").out
+    assert "sim-004: 0 differences, 1 steps" in out and "1 install: vgpuctl-restore.service restores it at boot" in out
+    applied(layouts, "--limit", "sim-004")
+    assert layouts.operator.does("plan-hosts", "--limit", "sim-004").out == "sim-004: as declared\n"
+    manifest = layouts.machine("sim-004").root / "etc/vgpuctl/manifest.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    (planned,) = layouts.operator.json("plan-hosts", "--limit", "sim-004")
+    assert planned["plan"]["installs"] == [
+        {"summary": "vgpuctl-restore.service restores it at boot", "before": "older", "after": "installed"}
+    ]
+
+
+def test_a_failed_run_names_what_it_left(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SHARES)
+    lab.faults.begin("sim-001", "refuse", folder=layouts.folder)
+    try:
+        left = applied(layouts, "--no-boot", "--limit", "sim-001")["sim-001"]
+        shown = layouts.operator.run("apply-hosts", "--no-boot", "--limit", "sim-001").out
+    finally:
+        lab.faults.clear("sim-001", folder=layouts.folder)
+    assert {"gpu": GPU, "subject": "vfs", "before": "0", "after": "32"} in left["left"]
+    # Nothing was done the second time: the VFs were there before.
+    assert "not as before this run" not in shown
 
 
 def test_a_foreign_vgpu_is_never_disturbed(layouts: LayoutFleet) -> None:

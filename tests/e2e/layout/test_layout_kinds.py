@@ -91,18 +91,34 @@ def run(layouts: LayoutFleet, *arguments: str) -> dict[str, Any]:
     return {one["host"]: one for one in (found["hosts"] if isinstance(found, dict) else found)}
 
 
-def test_a_gpu_is_reset_for_a_pending_mode_only_when_that_is_allowed(layouts: LayoutFleet) -> None:
+def test_a_gpu_that_a_program_has_open_is_refused_before_anything_is_changed(layouts: LayoutFleet) -> None:
     machine = layouts.machine("sim-003")
     with machine.change() as state:
         usage.start_service(machine.shape, state, "nvidia-dcgm.service")
+    before = layouts.states()
+    checked = layouts.operator.run("apply-hosts", "--limit", "sim-003", "--check", "--json")
     held = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot")["sim-003"]
+    assert checked.code == 4 and held["error"]["reference"] == "layout-refused" and held["writes"] == 0
+    for one in (held, json.loads(checked.out)["hosts"][0]):
+        (failed,) = [line for line in one["lines"] if line["outcome"] == "failed"]
+        assert "nv-hostengine (pid " in failed["reason"] and "stop_services" in failed["hint"]
+    assert layouts.states() == before
+    with machine.change() as state:
+        usage.stop_service(state, "nvidia-dcgm.service")
+
+
+def test_a_gpu_is_reset_for_a_pending_mode_only_when_that_is_allowed(layouts: LayoutFleet) -> None:
+    """Somebody uses it whom the host does not show."""
+    machine = layouts.machine("sim-003")
+    lab.faults.begin("sim-003", "busy", folder=layouts.folder)
+    held = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot")["sim-003"]
+    lab.faults.clear("sim-003", folder=layouts.folder)
     assert held["error"]["reference"] == "layout-refused"
     said = [(line["outcome"], line["reason"], line["hint"]) for line in held["lines"]]
     assert ("changed", "it waits for a reset", None) in said
     assert ("failed", "--reset allows it") in [(outcome, hint) for outcome, _, hint in said]
     assert list(machine.state().mig_modes[GPU]) == [False, True]
-    with machine.change() as state:
-        usage.stop_service(state, "nvidia-dcgm.service")
+    assert {"gpu": GPU, "subject": "pending-mig", "before": "False", "after": "True"} in held["left"]
 
 
 def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None:

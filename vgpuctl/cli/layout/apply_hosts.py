@@ -69,14 +69,16 @@ def command(
     """Bring every host into its declared layout, and read it again as proof.
 
     Prints a line per step and a recap per host. A failed step ends the run on its host; the other hosts go on.
-    Steps that would disturb a VM are skipped without --disrupt. A second run changes nothing.
+    What a failed run leaves otherwise than it was is named. Steps that would disturb a VM are skipped without
+    --disrupt, and with it where the VM could not start again. A second run changes nothing.
     """
     from vgpuctl.cli.support.layout_output import applied_object, event_lines, longest, recap_text
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.layout.apply_hosts import apply_hosts
-    from vgpuctl.usecases.layout.layout_run import RunOptions, describe_step
+    from vgpuctl.usecases.layout.layout_run import describe_step
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts
     from vgpuctl.usecases.layout.rollout import parse_serial
+    from vgpuctl.usecases.layout.run_options import RunOptions
 
     sizes = parse_serial(serial)
     run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo, boot=not no_boot)
@@ -92,6 +94,11 @@ def command(
         _JSON.print({"check": check, "hosts": [applied_object(one) for one in done]})
     else:
         for one in done:
+            if one.left:
+                print_line()
+                print_line(f"{one.host}: not as before this run:")
+                for thing in one.left:
+                    print_line(f"  {thing}")
             if one.error is not None and one.undo:
                 print_line()
                 print_line(f"{one.host}: these steps roll back what was done:")

@@ -8,17 +8,17 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
 from vgpuctl.cli.support.output import print_line
-from vgpuctl.planner.layout import HostPlan
 
 if TYPE_CHECKING:
-    from vgpuctl.cli.support.layout_output import JsonPlan
+    from vgpuctl.cli.support.layout_output import JsonWholePlan
+    from vgpuctl.usecases.layout.plan_hosts import PlannedHost
 
 
 class JsonPlannedHost(TypedDict):
     """A host's plan, or why it did not answer."""
 
     host: str
-    plan: "JsonPlan | None"
+    plan: "JsonWholePlan | None"
     error: JsonError | None
 
 
@@ -36,9 +36,9 @@ _JSON: "JsonOutput[list[JsonPlannedHost]]" = JsonOutput()
 def command(diff: bool, as_json: bool, **where: Any) -> None:
     """Show the steps that bring hosts into their declared layout, the VMs they disturb and the steps that undo them.
 
-    Every host is read now; nothing is written.
+    These are all steps of `apply-hosts`, with the files that it installs. Every host is read now; nothing is written.
     """
-    from vgpuctl.cli.support.layout_output import plan_object
+    from vgpuctl.cli.support.layout_output import whole_plan_object
     from vgpuctl.cli.support.services import report_hosts, services_of_hosts
 
     with services_of_hosts(**where) as opened:
@@ -50,7 +50,7 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
             [
                 {
                     "host": result.name,
-                    "plan": plan_object(result.value.plan) if result.value else None,
+                    "plan": whole_plan_object(result.value) if result.value else None,
                     "error": error_json(result.error),
                 }
                 for result in found
@@ -59,21 +59,25 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
     else:
         for result in found:
             if result.value is not None:
-                _print_plan(result.name, result.value.plan, diff=diff)
+                _print_plan(result.value, diff=diff)
             elif result.error is not None:
                 print_line(result.error.line_of(result.name))
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(found) - len(failures), what="did not answer")
 
 
-def _print_plan(host: str, plan: HostPlan, *, diff: bool) -> None:
+def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
     from vgpuctl.cli.support.layout_output import difference_lines
     from vgpuctl.usecases.layout.layout_run import describe_step
+    from vgpuctl.usecases.support.layout_records import restarts_in_words
 
-    if plan.is_in_layout:
+    host, plan = planned_host.host, planned_host.plan
+    further = [("start again", text) for text in restarts_in_words(planned_host.restarts)]
+    further += [("install", one.summary) for one in planned_host.installs]
+    if planned_host.is_done:
         print_line(f"{host}: as declared")
     else:
-        print_line(f"{host}: {len(plan.differences)} differences, {len(plan.steps)} steps")
+        print_line(f"{host}: {len(plan.differences)} differences, {len(plan.steps) + len(further)} steps")
     for difference in plan.differences if diff else ():
         for line in difference_lines(difference):
             print_line(line)
@@ -84,13 +88,13 @@ def _print_plan(host: str, plan: HostPlan, *, diff: bool) -> None:
             print_line(f"     disturbs {one}")
         for process in planned.processes:
             print_line(f"     waits for {process.command} (pid {process.pid}), which has the GPU open")
-    for text in plan.later:
+    for number, (kind, text) in enumerate(further, len(plan.steps) + 1):
+        print_line(f"  {number:2} {kind}: {text}")
+    for text in planned_host.later:
         print_line(f"   - then: {text}")
     for obstacle in plan.obstacles:
         where = f" ({obstacle.origin})" if obstacle.origin else ""
         print_line(f"   ! {obstacle.gpu or 'host'}: {obstacle.reason}{where} [{obstacle.code}]")
-        for one in obstacle.disturbs:
-            print_line(f"     waits for {one}")
         if obstacle.remedy:
             print_line(f"     hint: {obstacle.remedy}")
     for difference in plan.differences:

@@ -9,10 +9,14 @@ from vgpuctl.cli.support.json_output import JsonError, JsonStep, error_json
 from vgpuctl.cli.support.output import Styled
 from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
+from vgpuctl.usecases.layout.plan_hosts import PlannedHost
+from vgpuctl.usecases.support.layout_records import restarts_in_words
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import Holder
     from vgpuctl.planner.layout import Disturbed, LayoutObstacle
+    from vgpuctl.usecases.layout.installs import PlannedInstall
+    from vgpuctl.usecases.layout.layout_lines import LeftBehind
 
 _COLOURS = {
     LineOutcome.OK: "green",
@@ -81,8 +85,22 @@ class JsonPlan(TypedDict):
     notes: Sequence[str]
 
 
+class JsonWholePlan(JsonPlan):
+    """Everything that apply-hosts does on a host; is_in_layout: nothing is to be done, and nothing differs.
+
+    installs: files that are written after the steps. restarts: services and VMs that an interrupted run stopped and
+    that are started again.
+    """
+
+    installs: "Sequence[PlannedInstall]"
+    restarts: Sequence[str]
+
+
 class JsonAppliedHost(TypedDict):
-    """The run on a host. ok, changed, skipped, failed: numbers of lines. undo: steps that roll back what was done."""
+    """The run on a host. ok, changed, skipped, failed: numbers of lines. undo: steps that roll back what was done.
+
+    left: what a run that failed left otherwise than it was; null where the host could not be read afterwards.
+    """
 
     host: str
     is_begun: bool
@@ -94,8 +112,20 @@ class JsonAppliedHost(TypedDict):
     lines: Sequence[Line]
     differences: Sequence[Difference]
     undo: list[JsonStep]
+    left: "Sequence[LeftBehind] | None"
     writes: int
     error: JsonError | None
+
+
+def whole_plan_object(planned: PlannedHost) -> JsonWholePlan:
+    """The plan of everything that a run does, as --json has it."""
+    return {
+        **plan_object(planned.plan),
+        "is_in_layout": planned.is_done,
+        "later": planned.later,
+        "installs": planned.installs,
+        "restarts": restarts_in_words(planned.restarts),
+    }
 
 
 def plan_object(plan: HostPlan) -> JsonPlan:
@@ -136,6 +166,7 @@ def applied_object(done: AppliedHost) -> JsonAppliedHost:
         "lines": done.lines,
         "differences": done.differences,
         "undo": [step_to_json(step) for step in done.undo],
+        "left": done.left,
         "writes": done.writes,
         "error": error_json(done.error),
     }

@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.facts import GpuInstance
 from vgpuctl.agent.wire.steps import CreateGpuInstance, DestroyGpuInstance, Step
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.layout import shares
-from vgpuctl.planner.layout.result import Phase
+from vgpuctl.planner.layout.result import Disturbed, Phase
 from vgpuctl.planner.layout.work import GpuWork, made_again
 from vgpuctl.planner.mig_geometry import (
     GeometryPlan,
@@ -40,9 +40,15 @@ def ensure(work: GpuWork, wanted: Sequence[WantedInstance], *, compute_instance:
         return ()
     wanted = [replace(one, profile=name_in(table, work.board, one.profile)) for one in wanted]
     _note_difference(work, wanted)
-    plan = plan_geometry(table, [WantedInstance(one.profile, one.start) for one in wanted], work.instances)
+    places = [WantedInstance(one.profile, one.start) for one in wanted]
+    plan = plan_geometry(table, places, work.instances)
+    disturbs: tuple[Disturbed, ...] = ()
+    if isinstance(plan, Impossible) and plan.in_use:
+        shares.tear_down(work)
+        disturbs = work.users
+        plan = plan_geometry(table, places, work.instances)
     if isinstance(plan, Impossible):
-        work.block(plan.code, str(plan), disturbs=work.users if plan.in_use else ())
+        work.block(plan.code, str(plan))
         return ()
     if mig is None:  # its driver does not have it yet
         return ()
@@ -57,6 +63,7 @@ def ensure(work: GpuWork, wanted: Sequence[WantedInstance], *, compute_instance:
             DestroyGpuInstance(work.address, one.profile, one.start),
             f"destroy the GPU instance {one.profile} at {one.start}:{one.size} of {work.address}",
             undo=(made_again(work.address, one),),
+            disturbs=disturbs,
         )
     kept, created = _shared_out(wanted, plan)
     if compute_instance:
@@ -114,7 +121,7 @@ def _ensure_compute(work: GpuWork, one: GpuInstance, wanted: tuple[int, ...]) ->
     work.differ("mig-compute", f"{declared} at {one.start}", told)
     if one.in_use:
         reason = f"the compute instances of {one.profile} at {one.start}:{one.size} cannot change while it is in use"
-        work.block("mig-in-use", reason, disturbs=work.users)
+        work.block("mig-in-use", reason)
         return
     undo: tuple[Step, ...] = (made_again(work.address, one),)
     if found is None:

@@ -24,7 +24,6 @@ def plan(work: GpuWork, layout: VfLayout) -> None:
             "vfs-by-module",
             f"{GIM} makes the VFs of {work.address} when it is loaded",
             remedy=f"set vf_num={layout.count} in /etc/modprobe.d or /etc/gim_config, and load {GIM} again",
-            disturbs=work.users,
         )
         return
     driver.ensure_vendor_driver(work)

@@ -6,11 +6,15 @@ VFs, GPU instances, mixed sizes and the scheduler do not outlive a boot; a step 
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import get_args
 
 from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
-from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts, VirtualFunction
 from vgpuctl.agent.wire.steps import (
     BindDriver,
+    CreateGpuInstance,
+    DestroyGpuInstance,
+    ResetGpu,
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
@@ -18,15 +22,20 @@ from vgpuctl.agent.wire.steps import (
     SetVirtualFunctions,
     Step,
 )
-from vgpuctl.model.layout import HostLayout, MigVgpuLayout, PassthroughLayout, VgpuLayout
+from vgpuctl.agent.wire.vf_health import PF_STUB
+from vgpuctl.model.layout import HostLayout, MigLayout, MigVgpuLayout, PassthroughLayout, VgpuLayout
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.network import network_steps
 from vgpuctl.planner.layout.work import made_again
+from vgpuctl.planner.mig_geometry import slices_of
 from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.sharing.type_names import numbered_now
+
+_GpuStep = SetVirtualFunctions | SetMigMode | ResetGpu | CreateGpuInstance | DestroyGpuInstance | SetHeterogeneousMode
+_ON_GPU = get_args(_GpuStep)
 
 
 def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
@@ -87,3 +96,62 @@ def _steps(gpu: Gpu, layout: object) -> list[Step]:
         if one.heterogeneous:
             steps.append(SetHeterogeneousMode(gpu.address, True, one.start))
     return steps
+
+
+def manifest_after(layout: HostLayout, facts: HostFacts, steps: Sequence[Step]) -> Manifest | None:
+    """The manifest once the steps are taken; None where only the host can tell then what it stands in.
+
+    That is so for a card that comes back to its driver, for GPU instances whose place the driver chooses, and where a
+    part of the layout can be planned only later.
+    """
+    if layout.network is not None and (facts.ovn is None or facts.ovn.chassis is None):
+        return None
+    gpus = {gpu.address: gpu for gpu in facts.gpus}
+    for step in steps:
+        if isinstance(step, BindDriver):
+            if step.driver != VFIO_PCI:
+                return None
+            for address in set(step.addresses) & set(gpus):
+                gpus[address] = replace(gpus[address], driver=VFIO_PCI, uuid=None, mig=None, vfs=())
+        elif isinstance(step, _ON_GPU):
+            after = _after(gpus[step.address], step)
+            if after is None:
+                return None
+            gpus[step.address] = after
+    for gpu in gpus.values():
+        entries = entries_for(gpu, layout.gpus)
+        declared = entries[0].layout if len(entries) == 1 else None
+        if isinstance(declared, MigLayout | MigVgpuLayout) and (
+            gpu.mig is None or len(gpu.mig.instances) != len(declared.instances)
+        ):
+            return None
+    return manifest_of(layout, replace(facts, gpus=tuple(gpus[gpu.address] for gpu in facts.gpus)))
+
+
+def _after(gpu: Gpu, step: _GpuStep) -> Gpu | None:
+    """The parts of a GPU that a manifest has, after one step."""
+    mig = gpu.mig
+    if isinstance(step, SetVirtualFunctions):
+        if gpu.driver == PF_STUB:
+            return None
+        functions = tuple(VirtualFunction(str(number), number, None, None) for number in range(step.count))
+        mig = None if mig is None else replace(mig, instances=())
+        return replace(gpu, vfs=functions, heterogeneous=None, mig=mig)
+    if isinstance(step, SetHeterogeneousMode) and step.gpu_instance_start is None:
+        return replace(gpu, heterogeneous=step.enabled)
+    if mig is None:
+        return None
+    if isinstance(step, SetMigMode):
+        return replace(gpu, mig=replace(mig, current=step.enabled, pending=step.enabled))
+    if isinstance(step, ResetGpu):
+        return replace(gpu, vfs=(), mig=replace(mig, current=mig.pending, instances=()))
+    start = step.gpu_instance_start if isinstance(step, SetHeterogeneousMode) else step.start
+    if start is None:
+        return None
+    kept = [one for one in mig.instances if one.start != start]
+    if isinstance(step, SetHeterogeneousMode):
+        kept += [replace(one, heterogeneous=step.enabled) for one in mig.instances if one.start == start]
+    elif isinstance(step, CreateGpuInstance):
+        compute = step.compute or ((slices_of(step.profile),) if step.compute_instance else ())
+        kept.append(GpuInstance(0, step.profile, start, 0, False, len(compute), compute=compute))
+    return replace(gpu, mig=replace(mig, instances=tuple(sorted(kept, key=lambda one: one.start))))

@@ -44,17 +44,9 @@ def ensure(work: GpuWork, *, enabled: bool) -> None:
 
 def _tear_down(work: GpuWork) -> None:
     """Take away GPU instances and VFs: the driver refuses a change of MIG over them (reference 3.1, 5.3)."""
-    in_use = [one for one in work.instances if one.in_use]
-    if in_use:
-        named = ", ".join(f"{one.profile} at {one.start}:{one.size}" for one in in_use)
-        work.block(
-            "mig-in-use",
-            f"MIG cannot change while GPU instances are in use: {named}",
-            remedy="stop what uses them",
-            disturbs=work.users,
-        )
-        return
     shares.tear_down(work)
+    if work.refuse_use("a change of MIG would destroy"):
+        return
     if work.vf_count:
         virtual_functions.tear_down(work)
         return
@@ -64,6 +56,7 @@ def _tear_down(work: GpuWork) -> None:
             DestroyGpuInstance(work.address, one.profile, one.start),
             f"destroy the GPU instance {one.profile} at {one.start}:{one.size} of {work.address}",
             undo=(made_again(work.address, one),),
+            disturbs=work.users,
         )
     work.instances = ()
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host's plan, put together from its GPUs', kind by kind, and ordered as a boot would do it (reference 9)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
-from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu, shares
+from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle
 from vgpuctl.planner.layout.work import GpuWork
@@ -34,13 +35,15 @@ def plan_host(
     made: Collection[str] = (),
     promised: Collection[str] = (),
     doubles: Sequence[LayoutObstacle] = (),
+    stranded: Mapping[str, str] = MappingProxyType({}),
 ) -> HostPlan:
     """Plan the way from the host as read to its declared layout. Equal input, equal plan.
 
     leases: those of this host, so that what a step disturbs can be named. made: mdev UUIDs and VF addresses of shares
     that a layout made before; of these, and of no other vGPU, idle ones are deleted where they are too many or in
     the way. promised: functions whose vGPUs a boot took, and which no share of the layout gets.
-    doubles: values of the host that another host of the fleet has too.
+    doubles: values of the host that another host of the fleet has too. stranded: why VMs on a GPU could not start
+    again after its steps, by address; such a GPU keeps them, and gets no steps.
     A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
     A GPU that no entry matches is left alone; a GPU with an obstacle gets no steps, while the other GPUs do. Steps are
     ordered by phase, then by GPU. Where `later` is not empty, read the host and plan again after the steps.
@@ -52,7 +55,7 @@ def plan_host(
         for gpu in sorted(facts.gpus, key=lambda one: one.address)
         if gpu.address not in hidden
     ]
-    gpus = [work for work in found if work is not None]
+    gpus = [_kept_for_vms(work, stranded) for work in found if work is not None]
     gpu_steps = [planned for work in gpus if not work.obstacles for planned in work.steps]
     services = plan_services(layout, facts, gpu_steps)
     accounted = {entry for entries in hidden.values() for entry in entries}
@@ -118,18 +121,17 @@ def _plan_gpu(
         remedy = "look at the host: `vgpuctl inspect-host`"
         work.block("unread", f"{gpu.address} could not be read: {'; '.join(gpu.unread)}", remedy=remedy)
         return work
-    idle = list(work.idle_shares)
     _KINDS[work.entry.layout.kind](work, work.entry.layout)
-    if idle and work.obstacles and all(one.code == "mig-in-use" for one in work.obstacles):
-        return _only_tear_down(work, GpuWork(gpu, entries[0], leases, made, promised, hostname=hostname))
     return work
 
 
-def _only_tear_down(blocked: GpuWork, work: GpuWork) -> GpuWork:
-    """Take the idle shares away first: they may be all that uses the GPU instances that stand in the way."""
-    shares.tear_down(work)
-    work.differences = blocked.differences
-    work.later.append(f"{work.address}: its GPU instances, once no share sits in them")
+def _kept_for_vms(work: GpuWork, stranded: Mapping[str, str]) -> GpuWork:
+    reason = stranded.get(work.address)
+    if reason is not None:
+        work.obstacles = []
+        work.block(
+            "vm-cannot-return", reason, remedy="move or delete it, or stop it with --hold release, then run again"
+        )
     return work
 
 

@@ -104,8 +104,7 @@ class Difference:
 class LayoutObstacle:
     """Why a declared thing cannot be done now. A GPU with an obstacle gets no steps at all.
 
-    code: stable, kebab-case. origin: `FILE:LINE` of the declaration. disturbs: who would have to go first; once they
-    are gone, the host read and planned again, the obstacle is gone too.
+    code: stable, kebab-case. origin: `FILE:LINE` of the declaration.
     """
 
     gpu: str | None
@@ -113,7 +112,6 @@ class LayoutObstacle:
     reason: str
     remedy: str | None = None
     origin: str = ""
-    disturbs: tuple[Disturbed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,12 +139,13 @@ class HostPlan:
         """The undo of all steps, the last one first."""
         return tuple(step for planned in reversed(self.steps) for step in planned.undo)
 
-    @property
-    def disturbs(self) -> tuple[Disturbed, ...]:
-        """Everyone whom a step disturbs or an obstacle waits for, each once."""
-        found = [one for planned in self.steps for one in planned.disturbs]
-        found += [one for obstacle in self.obstacles for one in obstacle.disturbs]
-        return tuple(dict.fromkeys(found))
+    def disturbed_by_gpu(self) -> dict[str, tuple[Disturbed, ...]]:
+        """Everyone whom a step disturbs, each once, by GPU in the order of the steps."""
+        found: dict[str, dict[Disturbed, None]] = {planned.gpu: {} for planned in self.steps if planned.gpu}
+        for planned in self.steps:
+            if planned.gpu is not None:
+                found[planned.gpu].update(dict.fromkeys(planned.disturbs))
+        return {gpu: tuple(one) for gpu, one in found.items()}
 
     @property
     def needs_reset(self) -> bool:

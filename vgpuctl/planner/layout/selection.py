@@ -8,11 +8,20 @@ from vgpuctl.planner.layout.result import Disturbed, HostPlan, Phase, PlannedSte
 
 @dataclass(frozen=True)
 class SkippedGpu:
-    """Why a GPU's steps are not taken. option: what gives leave, None where nothing does."""
+    """Why a GPU's steps are not taken. option: what gives leave, None where nothing does. is_held: a program of the
+    host has the GPU open, which may end."""
 
     gpu: str
     reason: str
     option: str | None
+    is_held: bool = False
+
+    @property
+    def remedy(self) -> str:
+        """What to do, in words."""
+        if self.is_held:
+            return "stop it, or name its service in `stop_services`"
+        return f"{self.option} allows it" if self.option else "it is not vgpuctl's to stop"
 
 
 @dataclass(frozen=True)
@@ -28,16 +37,13 @@ class Selection:
 def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool) -> Selection:
     """Choose. Vgpus and VMs that the store does not know are never disturbed, whatever is allowed.
 
+    A GPU that a program of the host has open gets no steps that need its driver alone, unless services are stopped for
+    them: they would fail after the steps before.
     Services are stopped only where a step is left that needs the driver alone.
     """
-    gpus = dict.fromkeys(
-        [planned.gpu for planned in plan.steps if planned.gpu]
-        + [obstacle.gpu for obstacle in plan.obstacles if obstacle.gpu and obstacle.disturbs]
-    )
     refusals: list[SkippedGpu] = []
     make_way: list[Disturbed] = []
-    for gpu in gpus:
-        disturbed = _disturbed(plan, gpu)
+    for gpu, disturbed in plan.disturbed_by_gpu().items():
         refusal = _refuse(plan, gpu, disturbed, may_disrupt=may_disrupt, may_reset=may_reset)
         if refusal is None:
             make_way += disturbed
@@ -52,12 +58,6 @@ def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool) -> Selec
     return Selection(tuple(taken), left_out, tuple(refusals), tuple(dict.fromkeys(make_way)))
 
 
-def _disturbed(plan: HostPlan, gpu: str) -> tuple[Disturbed, ...]:
-    found = [one for planned in plan.steps if planned.gpu == gpu for one in planned.disturbs]
-    found += [one for obstacle in plan.obstacles if obstacle.gpu == gpu for one in obstacle.disturbs]
-    return tuple(dict.fromkeys(found))
-
-
 def _refuse(
     plan: HostPlan, gpu: str, disturbed: tuple[Disturbed, ...], *, may_disrupt: bool, may_reset: bool
 ) -> SkippedGpu | None:
@@ -66,6 +66,10 @@ def _refuse(
         return SkippedGpu(gpu, f"would disturb {'; '.join(map(str, foreign))}", None)
     if disturbed and not may_disrupt:
         return SkippedGpu(gpu, f"would disturb {'; '.join(map(str, disturbed))}", "--disrupt")
+    held = {process for planned in plan.steps if planned.gpu == gpu for process in planned.processes}
+    if held and all(planned.phase is not Phase.STOP_SERVICES for planned in plan.steps):
+        who = ", ".join(f"{one.command} (pid {one.pid})" for one in sorted(held, key=lambda one: one.pid))
+        return SkippedGpu(gpu, f"{who} has it open", None, is_held=True)
     if not may_reset and any(planned.gpu == gpu and planned.needs_reset for planned in plan.steps):
         return SkippedGpu(gpu, "needs a reset of the GPU", "--reset")
     return None

@@ -52,11 +52,8 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
             work.later.append(f"{work.address}: {wanted} x {name}, once the others are gone")
             continue
         if offer.creatable < missing:
-            work.block(
-                "no-room",
-                f"{work.address} can create {offer.creatable} more {name}, the layout needs {missing}",
-                disturbs=work.users,
-            )
+            reason = f"{work.address} can create {offer.creatable} more {name}, the layout needs {missing}"
+            work.block("no-room", reason)
             continue
         for number in range(missing):
             if not _make(work, offer, name, found + number, free, uuids, params):
@@ -95,6 +92,7 @@ def tear_down(work: GpuWork) -> None:
         _take_away(work, vgpu, Phase.TEAR_DOWN)
         work.is_rebuilt = True
     work.idle_shares = []
+    work.free_instances()
 
 
 def share_uuid(hostname: str, address: str, name: str, number: int, taken: Collection[str | None]) -> str:
@@ -143,7 +141,7 @@ def _make(
     kind = vgpu_kind_on(work.gpu)
     function = next(free, None) if kind is None or kind.is_on_vf else work.address
     if kind is None or function is None:
-        work.block("no-free-vf", f"{work.address} has no free VF for {name}", disturbs=work.users)
+        work.block("no-free-vf", f"{work.address} has no free VF for {name}")
         return False
     identity = None
     if kind.has_uuid:

@@ -36,17 +36,9 @@ def _change(work: GpuWork, count: int, phase: Phase) -> None:
     is_sick = bool(work.sick_vfs) and not work.users
     if work.vf_count == count and not is_stranded and not is_sick:
         return
-    in_use = [one for one in work.instances if one.in_use]
-    if in_use and work.vf_count != count:
-        named = ", ".join(f"{one.profile} at {one.start}:{one.size}" for one in in_use)
-        work.block(
-            "mig-in-use",
-            f"a change of the VFs would destroy GPU instances in use: {named}",
-            remedy="stop what uses them",
-            disturbs=work.users,
-        )
-        return
     shares.tear_down(work)
+    if work.vf_count != count and work.refuse_use("a change of the VFs would destroy"):
+        return
     before = work.vf_count
     undo: list[Step] = [SetVirtualFunctions(work.address, before)]
     undo += [made_again(work.address, one) for one in work.instances]

@@ -2,6 +2,7 @@
 """The plan in progress for one GPU: its state after the steps so far, and the findings."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, Holder
@@ -53,6 +54,7 @@ class GpuWork:
         users = _users_of(gpu, leases)
         free = {one.device for one in users if one.is_foreign and not one.is_running}
         self.idle_shares = [one for one in existing_vgpus(gpu) if one.device in free and one.vfio_device in made]
+        self.has_vgpus = bool(users)
         idle = {one.device for one in self.idle_shares}
         self.users = tuple(one for one in users if one.device not in idle)
 
@@ -81,9 +83,28 @@ class GpuWork:
         """Note that something is not as declared."""
         self.differences.append(Difference(self.address, subject, str(declared), str(found), remedy))
 
-    def block(self, code: str, reason: str, *, remedy: str | None = None, disturbs: Sequence[Disturbed] = ()) -> None:
+    def block(self, code: str, reason: str, *, remedy: str | None = None) -> None:
         """Note that the layout cannot be reached now."""
-        self.obstacles.append(LayoutObstacle(self.address, code, reason, remedy, self.entry.origin, tuple(disturbs)))
+        self.obstacles.append(LayoutObstacle(self.address, code, reason, remedy, self.entry.origin))
+
+    def free_instances(self) -> None:
+        """Take the GPU instances as free of vGPUs: idle shares are deleted before, and users are disturbed.
+
+        One that a process of the host works in stays in use.
+        """
+        of_vms = {holder.pid for user in self.users for holder in user.holders}
+        self.instances = tuple(
+            replace(one, in_use=any(holder.pid not in of_vms for holder in one.holders)) if self.has_vgpus else one
+            for one in self.instances
+        )
+
+    def refuse_use(self, verb: str) -> bool:
+        """Block where processes of the host work in GPU instances that would go. Returns whether any do."""
+        in_use = [one for one in self.instances if one.in_use]
+        if in_use:
+            named = ", ".join(f"{one.profile} at {one.start}:{one.size}" for one in in_use)
+            self.block("mig-in-use", f"{verb} GPU instances in use: {named}", remedy="stop what uses them")
+        return bool(in_use)
 
 
 def made_again(address: str, one: GpuInstance) -> CreateGpuInstance:

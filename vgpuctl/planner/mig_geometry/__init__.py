@@ -7,6 +7,7 @@ from vgpuctl.planner.mig_geometry.devices import (
     instances_of,
     part_problem,
     parts_of,
+    slices_of,
     split_name,
 )
 from vgpuctl.planner.mig_geometry.fit import Misfit, Placed, check, describe, place
@@ -31,6 +32,7 @@ __all__ = [
     "parts_of",
     "place",
     "plan_geometry",
+    "slices_of",
     "split_name",
     "table_of",
     "table_of_board",

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line
-from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
+from vgpuctl.usecases.layout.layout_run import LayoutRun
 from vgpuctl.usecases.layout.rollout import FailureBudget, batches
+from vgpuctl.usecases.layout.run_options import RunOptions
 from vgpuctl.usecases.support import interruptions
 from vgpuctl.usecases.support.at_work import AtWork
 from vgpuctl.usecases.support.fleet_values import read_fleet_values

@@ -48,11 +48,25 @@ class Line:
 
 
 @dataclass(frozen=True)
+class LeftBehind:
+    """One thing that a failed run left otherwise than it was. gpu: None for the host's own."""
+
+    gpu: str | None
+    subject: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.gpu or 'host'}: {self.subject} is {self.after}, was {self.before}"
+
+
+@dataclass(frozen=True)
 class AppliedHost:
     """How the run went on one host.
 
     is_begun: False when earlier failures kept the run from it. undo: what rolls the done steps back, the last one
-    first. differences: what was found at first. writes: how often the agent has written to the host.
+    first. differences: what was found at first. writes: how often the agent has written to the host. left: what a run
+    that failed left otherwise than it was; None where the host could not be read afterwards.
     """
 
     host: str
@@ -62,6 +76,7 @@ class AppliedHost:
     writes: int = 0
     error: VgpuctlError | None = None
     is_begun: bool = True
+    left: tuple[LeftBehind, ...] | None = ()
 
     @property
     def is_unreachable(self) -> bool:

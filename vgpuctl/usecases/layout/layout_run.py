@@ -2,23 +2,16 @@
 """One host's way into its layout: step after step, each read back, until the host read again is as declared."""
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
-from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
-from vgpuctl.agent.wire.textfile import TIMER_NAME
-from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
-from vgpuctl.guests.boot_unit import render_boot_unit
-from vgpuctl.guests.textfile_units import render_textfile_files
+from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.model.vm import Hold, VmState
-from vgpuctl.ovn.authority import OWN_NAME
+from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.planner.adoption import shares_of_devices
 from vgpuctl.planner.layout import (
     Difference,
@@ -28,13 +21,15 @@ from vgpuctl.planner.layout import (
     Selection,
     manifest_of,
     select_steps,
-    shares_of,
 )
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.host.check_hosts import note_state
-from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
-from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan
+from vgpuctl.usecases.layout.installs import Install, certificate_of, files_of
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, LeftBehind, Line, LineOutcome
+from vgpuctl.usecases.layout.left_behind import left_behind
+from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan, with_installs
+from vgpuctl.usecases.layout.run_options import RunOptions
 from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
 from vgpuctl.usecases.share.release import release_strays
 from vgpuctl.usecases.support.find_vm import find_vm
@@ -46,9 +41,11 @@ from vgpuctl.usecases.support.layout_records import (
     note_pending_restart,
     note_share,
     pending_restarts,
-    shares_made,
+    restarts_in_words,
+    service_restart,
+    vm_restart,
 )
-from vgpuctl.usecases.support.observations import note_facts
+from vgpuctl.usecases.support.observations import note_facts, read_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
@@ -56,23 +53,7 @@ from vgpuctl.usecases.vm.stop_vm import stop_vm
 _NOTED = {LineOutcome.CHANGED: EventKind.LAYOUT_STEP_DONE, LineOutcome.FAILED: EventKind.LAYOUT_STEP_FAILED}
 _MOST_ROUNDS = 8
 _SHUTDOWN_TIMEOUT_S = 60.0
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """Permissions of a run.
-
-    check: plan and write nothing. disrupt: stop known VMs that are in the way, and start them again. reset: reset
-    GPUs whose pending mode needs it. undo: roll back what was done on a host whose run failed. boot: install what
-    restores the layout at boot. after_boot: the host was just booted, and the shares of its VMs come after the layout.
-    """
-
-    check: bool = False
-    disrupt: bool = False
-    reset: bool = False
-    undo: bool = False
-    boot: bool = True
-    after_boot: bool = False
+_PAUSE_S = 2.0
 
 
 class LayoutRun:
@@ -101,13 +82,19 @@ class LayoutRun:
         self._lines: list[Line] = []
         self._done: list[PlannedStep] = []
         self._differences: tuple[Difference, ...] = ()
+        self._first: HostFacts | None = None
+        self._broken: PlannedStep | None = None
+        self._has_begun = False
+        self._has_paid = False
+        self._stranded: Mapping[str, str] = {}
+        self._patience_s = options.patience_s
+        self._unable: set[tuple[str, str]] = set()
 
     def take(self) -> AppliedHost:
         """Run; whatever goes wrong is the result's `error`, after services and VMs were started again."""
         error: VgpuctlError | None = None
         try:
             if self._options.check:
-                self._install_certificate()
                 self._show(self._read())
             else:
                 with self._services.store.operation("apply-hosts", f"host/{self._host}", self._host, exclusive=True):
@@ -117,9 +104,24 @@ class LayoutRun:
             error = failure
             if not self._is_told(failure):
                 self._line(LineOutcome.FAILED, None, "not as declared", reason=failure.message, hint=failure.hint)
+        failed = [f"{line.text}: {line.reason}" for line in self._lines if line.outcome is LineOutcome.FAILED]
+        if error is None and failed:
+            error = LayoutDiffers(f"{self._host}: in its layout, but not all of its work was done", context=failed)
         undo = tuple(step for planned in reversed(self._done) for step in planned.undo)
+        left = self._find_left() if error is not None else ()
         writes = self._services.host(self._host).agent.writes
-        return AppliedHost(self._host, tuple(self._lines), self._differences, undo, writes, error)
+        return AppliedHost(self._host, tuple(self._lines), self._differences, undo, writes, error, left=left)
+
+    def _find_left(self) -> tuple[LeftBehind, ...] | None:
+        """What a run that failed left on the host otherwise than it was; None where the host cannot be read now."""
+        if self._first is None or not self._has_begun:
+            return ()
+        try:
+            now = read_facts(self._services, self._host)
+        except VgpuctlError as error:
+            self._line(LineOutcome.FAILED, None, "what the run left is not known", reason=error.message)
+            return None
+        return left_behind(self._first, now)
 
     def _is_told(self, failure: VgpuctlError) -> bool:
         """True if lines say it already: those of a step that failed, or of what stands in the layout's way."""
@@ -128,7 +130,6 @@ class LayoutRun:
 
     def _apply(self) -> None:
         try:
-            self._install_certificate()
             self._take_rounds()
         except BaseException:
             if self._options.undo:
@@ -146,25 +147,42 @@ class LayoutRun:
             note_state(self._services, self._host, self._services.host(self._host).agent.facts())
 
     def _take_rounds(self) -> None:
+        """Steps, the host read again, and so on until none is left.
+
+        The shares that no VM has come last: VMs that made way are started before, and find their room free.
+        """
         before: tuple[PlannedStep, ...] = ()
         is_expected = True
         for number in range(_MOST_ROUNDS):
             planned = self._read()
             if number == 0:
+                self._first = planned.facts
+                certificate = certificate_of(self._services, self._host, self._layout, self._fleet)
+                if [one for one in certificate if self._install(one)]:
+                    planned = self._read()
                 self._begin(planned)
-            chosen = self._select(planned.plan)
-            if self._make_way(chosen):
+            planned, chosen = self._wait_for_holders(planned)
+            if not self._has_paid and self._make_way(chosen):
+                is_expected = True
                 continue
-            if not chosen.steps:
+            steps = chosen.steps
+            if planned.restarts.vms and not self._has_paid:
+                steps = tuple(one for one in steps if one.phase is not Phase.SHARES)
+                if not steps:
+                    self._pay_debts()
+                    # VMs stand on the steps so far, which are not rolled back any more.
+                    self._done, self._has_paid, is_expected = [], True, True
+                    continue
+            if not steps:
                 break
-            if not is_expected or chosen.steps == before:
+            if not is_expected or steps == before:
                 raise LayoutDiffers(
                     f"{self._host}: the steps were taken, but the host is not as declared",
                     context=[str(difference) for difference in planned.plan.differences],
                     hint="see what else changes this host, then run again",
                 )
-            before = chosen.steps
-            is_pending = self._take_steps(chosen.steps, planned.facts)
+            before = steps
+            is_pending = self._take_steps(steps, planned.facts)
             is_expected = bool(planned.plan.later) or is_pending
         else:
             raise LayoutDiffers(f"{self._host}: not as declared after {_MOST_ROUNDS} rounds of steps")
@@ -172,28 +190,53 @@ class LayoutRun:
             note_facts(session, self._host, planned.facts)
             note_guest_mtu(session, self._host, self._layout.network)
         self._end(planned, chosen)
-        self._install_boot(planned)
-        self._install_textfile()
+        manifest = manifest_of(self._layout, planned.facts)
+        for one in files_of(self._services, self._host, self._layout, planned.facts, manifest, boot=self._options.boot):
+            self._install(one)
 
     def _read(self) -> PlannedHost:
-        return read_and_plan(self._services, self._host, self._layout, self._fleet, after_boot=self._options.after_boot)
+        planned = read_and_plan(
+            self._services,
+            self._host,
+            self._layout,
+            self._fleet,
+            after_boot=self._options.after_boot,
+            stranded=self._stranded,
+        )
+        self._stranded = planned.stranded
+        return planned
 
     def _select(self, plan: HostPlan) -> Selection:
         return select_steps(plan, may_disrupt=self._options.disrupt, may_reset=self._options.reset)
 
+    def _wait_for_holders(self, planned: PlannedHost) -> tuple[PlannedHost, Selection]:
+        """The plan and what is chosen of it, once nobody has a GPU open or the patience is over, which counts once."""
+        chosen = self._select(planned.plan)
+        while self._patience_s > 0 and any(one.is_held for one in chosen.refusals) and not self._stop.is_set():
+            self._stop.wait(_PAUSE_S)
+            self._patience_s -= _PAUSE_S
+            planned = self._read()
+            chosen = self._select(planned.plan)
+        return planned, chosen
+
     def _show(self, planned: PlannedHost) -> None:
         """The lines of a run that changes nothing."""
-        self._begin(planned)
         chosen = self._select(planned.plan)
-        for one in chosen.make_way:
-            self._line(LineOutcome.CHANGED, None, f"stop {one}, and start it again")
+        planned = with_installs(self._services, planned, self._fleet, chosen.steps, boot=self._options.boot)
+        self._begin(planned)
+        vms = self._in_the_way(chosen)
+        for vm in vms:
+            self._line(LineOutcome.CHANGED, None, _stopping(vm))
         for step in chosen.steps:
             self._line(LineOutcome.CHANGED, step.gpu, step.summary)
-        for text in planned.plan.later:
+        names = [_name(vm) for vm in vms if vm.state is VmState.RUNNING]
+        for text in restarts_in_words(planned.restarts, names):
+            self._line(LineOutcome.CHANGED, None, text)
+        for text in planned.later:
             self._line(LineOutcome.SKIPPED, None, text, reason="known only once the steps before are done")
         self._end(planned, chosen)
-        self._install_boot(planned)
-        self._install_textfile()
+        for one in planned.installs:
+            self._line(LineOutcome.CHANGED, None, one.summary, before=one.before, after=one.after)
 
     def _begin(self, planned: PlannedHost) -> None:
         plan = planned.plan
@@ -212,8 +255,7 @@ class LayoutRun:
         plan = planned.plan
         refused = {refusal.gpu for refusal in chosen.refusals}
         for refusal in chosen.refusals:
-            hint = f"{refusal.option} allows it" if refusal.option else "it is not vgpuctl's to stop"
-            self._line(LineOutcome.FAILED, refusal.gpu, "not changed", reason=refusal.reason, hint=hint)
+            self._line(LineOutcome.FAILED, refusal.gpu, "not changed", reason=refusal.reason, hint=refusal.remedy)
         for step in chosen.left_out:
             self._line(LineOutcome.SKIPPED, step.gpu, step.summary, reason="not allowed")
         for obstacle in plan.obstacles:
@@ -234,53 +276,17 @@ class LayoutRun:
             verb = "would not be" if self._options.check else "is not"
             raise LayoutRefused(f"{self._host}: the declared layout {verb} reached", context=reasons)
         left = [one for one in plan.differences if one.remedy is None]
-        if left and not self._options.check:
+        if left and not (self._options.check and (chosen.steps or planned.later)):
             raise LayoutDiffers(f"{self._host}: not as declared", context=[str(one) for one in left])
 
-    def _install_certificate(self) -> None:
-        """Give the host what OVN's databases ask of it, where they are reached over TLS and we are the authority."""
-        network, authority = self._layout.network, self._services.authority
-        if network is None or not network.uses_tls or authority is None:
-            return
-        if self._fleet.obstacles_of(self._host, self._layout, None):
-            return  # Another host has the name; the plan says so, and neither gets a certificate for it.
-        if network.chassis == OWN_NAME:
-            raise UsageError(
-                f"{self._host} cannot be OVN's chassis {OWN_NAME}: operators have that name in their certificate",
-                hint="give the host another `chassis` in the inventory",
-            )
-        issued = authority.issue(network.chassis)
-        files = CertificateFiles(issued.certificate, issued.authority, issued.key)
-        agent = self._services.host(self._host).agent
-        change = agent.install_certificate(files, dry_run=self._options.check)
-        if change.changed:
-            text = f"certificate of {network.chassis} for OVN's databases"
-            self._line(LineOutcome.CHANGED, None, text, before=change.before, after=change.after)
-
-    def _install_boot(self, planned: PlannedHost) -> None:
-        """Install the manifest of the state that was reached; with --check, say whether it would be another."""
-        if not self._options.boot:
-            return
-        facts, host = planned.facts, self._services.host(self._host)
-        with self._services.store.reading() as session:
-            leases = session.leases(host=self._host)
-        shares = shares_of(facts, leases, shares_made(self._services, self._host, facts))
-        manifest = manifest_of(self._layout, facts)
-        unit = render_boot_unit(host.agent.python, self._layout.stop_services, cards=len(manifest.gpus))
-        files = BootFiles(manifest, shares, unit)
-        change = host.agent.install_boot(files, dry_run=self._options.check)
-        outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK
-        self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)
-
-    def _install_textfile(self) -> None:
-        """Install the timer of the readings, or remove it where the layout has none any more."""
-        layout, agent = self._layout.telemetry, self._services.host(self._host).agent
-        files = render_textfile_files(self._host, layout, python=agent.python)
-        change = agent.install_textfile(files, dry_run=self._options.check)
-        if change.changed or layout is not None:
+    def _install(self, one: Install) -> bool:
+        """Install files. Those that the layout declares get a line in any case. Returns whether any differed."""
+        self._has_begun = True
+        change = one.ensure(False)
+        if change.changed or one.is_declared:
             outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK
-            text = f"{TIMER_NAME} writes the readings for node_exporter"
-            self._line(outcome, None, text, before=change.before, after=change.after)
+            self._line(outcome, None, one.summary, before=change.before, after=change.after)
+        return change.changed
 
     def _take_steps(self, steps: Sequence[PlannedStep], facts: HostFacts) -> bool:
         """Take them one by one and stop at the first that fails. Returns whether a mode now waits for a reset.
@@ -301,6 +307,7 @@ class LayoutRun:
             if self._stop.is_set():
                 raise Interrupted(f"{self._host}: interrupted before: {planned.summary}")
             step = planned.step
+            self._has_begun = True
             if planned.phase is Phase.STOP_SERVICES and isinstance(step, SetServiceActive):
                 note_pending_restart(self._services, self._host, service=step.name)
             if makes_share(step):
@@ -314,6 +321,7 @@ class LayoutRun:
                     self._line(LineOutcome.CHANGED, planned.gpu, planned.summary, reason="it waits for a reset")
                     return True
                 self._line(LineOutcome.FAILED, planned.gpu, planned.summary, reason=problem.message, hint=problem.hint)
+                self._broken = planned
                 raise
             if change.changed:
                 self._done.append(planned)
@@ -325,44 +333,41 @@ class LayoutRun:
                     deleted.append(step.device)
         return False
 
-    def _make_way(self, chosen: Selection) -> bool:
-        """Stop the VMs that a step would disturb and release their shares. Returns whether there were any.
-
-        Raises LayoutRefused, before any is stopped, when one was adopted: its definition names its shares.
-        """
+    def _in_the_way(self, chosen: Selection) -> list[Vm]:
+        """The VMs that a step would disturb. The plan has none that could not come back (`find_stranded`)."""
         names = dict.fromkeys((one.tenant, one.vm) for one in chosen.make_way if one.tenant and one.vm)
-        vms = [find_vm(self._services, tenant or "", vm or "")[0] for tenant, vm in names]
-        adopted = [vm.domain_name for vm in vms if vm.is_adopted]
-        if adopted:
-            raise LayoutRefused(
-                f"{self._host}: {', '.join(adopted)} cannot be stopped: an adopted domain names its shares itself",
-                hint="delete its VM, or leave the GPU as it is",
-            )
+        return [find_vm(self._services, tenant or "", vm or "")[0] for tenant, vm in names]
+
+    def _make_way(self, chosen: Selection) -> bool:
+        """Stop the VMs that a step would disturb and release their shares. Returns whether there were any."""
+        vms = self._in_the_way(chosen)
         for vm in vms:
-            tenant, name = vm.request.tenant, vm.request.name
+            self._has_begun = True
             if vm.state is VmState.RUNNING:
-                note_pending_restart(self._services, self._host, vm=(tenant, name))
+                note_pending_restart(self._services, self._host, vm=_name(vm))
             stop_vm(self._services, vm, hold=Hold.RELEASE, timeout_s=_SHUTDOWN_TIMEOUT_S)
-            self._line(LineOutcome.CHANGED, None, f"stop VM {name} of {tenant} and release its shares")
+            self._line(LineOutcome.CHANGED, None, _stopping(vm))
         return bool(vms)
 
     def _pay_debts(self) -> None:
-        """Start again what this run, or an interrupted one before it, stopped."""
+        """Start again what this run, or an interrupted one before it, stopped. What fails is tried once and noted."""
         pending = pending_restarts(self._services, self._host)
         if pending == PendingRestarts():
             return
         services = [name for name in pending.services if not self._try_start_service(name)]
-        vms = [vm for vm in pending.vms if not self._try_start_vm(vm)]
+        self._unable |= {vm for vm in pending.vms if vm not in self._unable and not self._try_start_vm(vm)}
+        vms = [vm for vm in pending.vms if vm in self._unable]
         keep_pending_restarts(self._services, self._host, PendingRestarts(tuple(services), tuple(vms)))
 
     def _try_start_service(self, name: str) -> bool:
         try:
             (change,) = self._services.host(self._host).agent.apply([SetServiceActive(name, True)])
         except VgpuctlError as error:
-            self._line(LineOutcome.FAILED, None, f"start {name} again", reason=error.message, hint=error.hint)
+            self._line(LineOutcome.FAILED, None, service_restart(name), reason=error.message, hint=error.hint)
             return False
         if change.changed:
-            self._line(LineOutcome.CHANGED, None, f"start {name} again", before=change.before, after=change.after)
+            text = service_restart(name)
+            self._line(LineOutcome.CHANGED, None, text, before=change.before, after=change.after)
         return True
 
     def _try_start_vm(self, name: tuple[str, str]) -> bool:
@@ -370,29 +375,35 @@ class LayoutRun:
             vm, _leases = find_vm(self._services, *name)
             ((_vm, changed),) = start_vm(self._services, [vm])
         except VgpuctlError as error:
-            text = f"start VM {name[1]} of {name[0]} again"
-            self._line(LineOutcome.FAILED, None, text, reason=error.message, hint=error.hint)
+            self._line(LineOutcome.FAILED, None, vm_restart(name), reason=error.message, hint=error.hint)
             return False
         if changed:
-            self._line(LineOutcome.CHANGED, None, f"start VM {name[1]} of {name[0]} again")
+            self._line(LineOutcome.CHANGED, None, vm_restart(name))
         return True
 
     def _roll_back(self) -> None:
-        """Undo the done steps in reverse, each whatever became of the others; what fails stays in the host's undo."""
+        """Undo the steps in reverse, each whatever became of the others; what fails stays in the host's undo.
+
+        The step that failed comes first: it may have done a part of its work.
+        """
+        if self._broken is not None and self._broken not in self._done:
+            self._undo(self._broken, is_told=False)
         left = [planned for planned in reversed(self._done) if not self._undo(planned)]
         self._done = left[::-1]
 
-    def _undo(self, planned: PlannedStep) -> bool:
+    def _undo(self, planned: PlannedStep, *, is_told: bool = True) -> bool:
+        """Undo a step. is_told: False to say nothing where the host was as before already."""
         is_undone = True
         for step in planned.undo:
             try:
-                self._services.host(self._host).agent.apply([step])
+                (change,) = self._services.host(self._host).agent.apply([step])
+                is_told = is_told or change.changed
             except Exception as error:  # noqa: BLE001 (reported, and the other steps are undone all the same)
                 hint = error.hint if isinstance(error, VgpuctlError) else None
                 text = f"roll back: {planned.summary}"
                 self._line(LineOutcome.FAILED, planned.gpu, text, reason=str(error), hint=hint)
                 is_undone = False
-        if is_undone:
+        if is_undone and is_told:
             self._line(LineOutcome.CHANGED, planned.gpu, f"rolled back: {planned.summary}")
         return is_undone
 
@@ -421,6 +432,14 @@ class LayoutRun:
         detail = f"{line.text}: {line.reason}" if line.reason else line.text
         with self._services.store.transaction() as session:
             session.add_event(kind, self._host, detail, host=self._host, before=before, after=after)
+
+
+def _name(vm: Vm) -> tuple[str, str]:
+    return vm.request.tenant, vm.request.name
+
+
+def _stopping(vm: Vm) -> str:
+    return f"stop VM {vm.request.name} of {vm.request.tenant} and release its shares"
 
 
 def describe_step(step: Step) -> str:

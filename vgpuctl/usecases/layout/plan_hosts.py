@@ -1,29 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-hosts: what would bring every host into its declared layout, whom that disturbs, and how to roll it back."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import HostPlan, leases_in_the_way, plan_host
+from vgpuctl.planner.layout import HostPlan, PlannedStep, leases_in_the_way, manifest_after, plan_host
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.usecases.layout.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
+from vgpuctl.usecases.layout.returning import find_stranded
 from vgpuctl.usecases.support.fleet_values import read_fleet_values
-from vgpuctl.usecases.support.layout_records import shares_made
+from vgpuctl.usecases.support.layout_records import PendingRestarts, pending_restarts, shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
 
 
 @dataclass(frozen=True)
 class PlannedHost:
-    """One host as it is and the way to its declared layout."""
+    """One host as it is and the way to its declared layout: everything that a run does on it, in its order.
+
+    installs: files that differ. later: what can be told only once the steps are taken. restarts: services and VMs that
+    an interrupted run stopped and that are to be started. stranded: GPUs that keep their VMs, which could not come
+    back, and why.
+    """
 
     host: str
     layout: HostLayout
     facts: HostFacts
     plan: HostPlan
+    installs: tuple[PlannedInstall, ...] = ()
+    later: tuple[str, ...] = ()
+    stranded: Mapping[str, str] = field(default_factory=dict)
+    restarts: PendingRestarts = field(default_factory=PendingRestarts)
+
+    @property
+    def is_done(self) -> bool:
+        """True if a run would do nothing, and nothing differs."""
+        return self.plan.is_in_layout and not self.installs and self.restarts == PendingRestarts()
 
 
 def plan_hosts(services: Services, layouts: Mapping[str, HostLayout]) -> list[HostResult[PlannedHost]]:
@@ -31,9 +48,27 @@ def plan_hosts(services: Services, layouts: Mapping[str, HostLayout]) -> list[Ho
     fleet = read_fleet_values(services)
 
     def work(name: str) -> PlannedHost:
-        return read_and_plan(services, name, layouts[name], fleet)
+        planned = read_and_plan(services, name, layouts[name], fleet)
+        return with_installs(services, planned, fleet, planned.plan.steps)
 
     return services.on_hosts(list(layouts), work)
+
+
+def with_installs(
+    services: Services, planned: PlannedHost, fleet: FleetValues, steps: Sequence[PlannedStep], *, boot: bool = True
+) -> PlannedHost:
+    """The plan with the files that a run would install after `steps`; none but the certificate where it would end
+    before, refused. boot: whether the layout is to be restored at boot.
+    """
+    host, layout, facts, later = planned.host, planned.layout, planned.facts, planned.plan.later
+    installs = list(certificate_of(services, host, layout, fleet))
+    if not planned.plan.obstacles:
+        manifest = manifest_after(layout, facts, [one.step for one in steps])
+        installs += files_of(services, host, layout, facts, manifest, boot=boot)
+        later += (BOOT_SUMMARY,) if boot and manifest is None else ()
+    changes = ((one, one.ensure(True)) for one in installs)
+    found = tuple(PlannedInstall(one.summary, it.before, it.after) for one, it in changes if it.changed)
+    return replace(planned, installs=found, later=later)
 
 
 def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
@@ -54,12 +89,19 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
 
 
 def read_and_plan(
-    services: Services, name: str, layout: HostLayout, fleet: FleetValues, *, after_boot: bool = False
+    services: Services,
+    name: str,
+    layout: HostLayout,
+    fleet: FleetValues,
+    *,
+    after_boot: bool = False,
+    stranded: Mapping[str, str] = MappingProxyType({}),
 ) -> PlannedHost:
     """Read one host now and plan it. Shares that a boot took are not in the way of the layout.
 
     fleet: the values of all hosts that must be unique.
     after_boot: it was just booted, so that the boot took also what is promised and not noted as made.
+    stranded: GPUs that keep their VMs by an earlier plan of the same run.
     """
     facts = read_facts(services, name)
     with services.store.reading() as session:
@@ -67,5 +109,12 @@ def read_and_plan(
     in_the_way = leases_in_the_way(layout, facts, leases, after_boot=after_boot)
     promised = {one.share.function for one in leases if one not in in_the_way}
     doubles = fleet.obstacles_of(name, layout, facts)
-    plan = plan_host(layout, facts, in_the_way, shares_made(services, name, facts), promised, doubles)
-    return PlannedHost(name, layout, facts, plan)
+    made = shares_made(services, name, facts)
+    stranded = dict(stranded)
+    while True:
+        plan = plan_host(layout, facts, in_the_way, made, promised, doubles, stranded)
+        more = find_stranded(services, name, layout, facts, plan)
+        if not more:
+            restarts = pending_restarts(services, name)
+            return PlannedHost(name, layout, facts, plan, restarts=restarts, stranded=stranded)
+        stranded = {**more, **stranded}

@@ -14,7 +14,8 @@ from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
-from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
+from vgpuctl.usecases.layout.layout_run import LayoutRun
+from vgpuctl.usecases.layout.run_options import RunOptions
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.observation_record import Seen

@@ -107,6 +107,22 @@ def pending_restarts(services: Services, host: str) -> PendingRestarts:
         return _read_pending(session, host)
 
 
+def service_restart(name: str) -> str:
+    """A service that is started again, in words."""
+    return f"start {name} again"
+
+
+def vm_restart(name: tuple[str, str]) -> str:
+    """A VM that is started again, in words. name: its tenant and its own."""
+    return f"start VM {name[1]} of {name[0]} again"
+
+
+def restarts_in_words(pending: PendingRestarts, vms: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Everything that is to be started again. vms: further ones."""
+    names = dict.fromkeys((*pending.vms, *vms))
+    return [*map(service_restart, pending.services), *map(vm_restart, names)]
+
+
 def keep_pending_restarts(services: Services, host: str, left: PendingRestarts) -> None:
     """Keep only what could not be started again."""
     with services.store.transaction() as session:

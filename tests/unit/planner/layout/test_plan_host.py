@@ -167,8 +167,8 @@ def test_a_change_of_vfs_names_the_vms_it_disturbs_and_strangers() -> None:
         (second, None, True, False),
         (third, None, True, False),
     ]
-    assert plan.disturbs == step.disturbs
-    assert str(plan.disturbs[0]) == f"VM web-1 of acme on {first}, held by qemu-system-x86 (pid 4711)"
+    assert plan.disturbed_by_gpu() == {GPU: step.disturbs}
+    assert str(step.disturbs[0]) == f"VM web-1 of acme on {first}, held by qemu-system-x86 (pid 4711)"
 
 
 def with_sick_vf(gpu: SimulatedGpu, **state: object) -> HostFacts:
@@ -404,7 +404,7 @@ def test_shares_that_a_boot_took_are_not_in_the_way_of_the_layout_that_serves_th
     assert facts.gpus[0].vfs == ()
     kept = [lease("gpu1", Share(GPU, Sharing.VF_PROFILE, "A40-2Q", "0000:41:00.4", "559"))]
     served, other = declare(VgpuLayout()), declare(PassthroughLayout())
-    assert plan_host(served, facts, kept).disturbs != ()
+    assert any(plan_host(served, facts, kept).disturbed_by_gpu().values())
     assert leases_in_the_way(served, facts, kept) == []
     assert leases_in_the_way(other, facts, kept) == kept
     coming = [replace(one, state=LeaseState.RESERVED) for one in kept]

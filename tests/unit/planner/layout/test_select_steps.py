@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The permitted steps: a GPU in use, or one that needs a reset, waits for permission; the others do not."""
 
+from dataclasses import replace
+
+from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.agent.wire.steps import ResetGpu, SetServiceActive, SetVirtualFunctions
-from vgpuctl.planner.layout import Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep, select_steps
+from vgpuctl.planner.layout import Disturbed, HostPlan, Phase, PlannedStep, select_steps
 
 A, B = "0000:41:00.0", "0000:81:00.0"
 VM = Disturbed(f"{A[:-1]}4", "lease-1", "web-1", "acme")
@@ -46,7 +49,11 @@ def test_a_reset_needs_leave_of_its_own() -> None:
     assert select_steps(plan, may_disrupt=False, may_reset=True).steps == plan.steps
 
 
-def test_who_an_obstacle_waits_for_makes_way_too() -> None:
-    plan = HostPlan(obstacles=(LayoutObstacle(A, "mig-in-use", "in use", disturbs=(VM,)),))
-    assert select_steps(plan, may_disrupt=True, may_reset=False).make_way == (VM,)
-    assert [one.gpu for one in select_steps(plan, may_disrupt=False, may_reset=False).refusals] == [A]
+def test_a_gpu_that_a_program_has_open_waits_unless_services_are_stopped_for_it() -> None:
+    held = replace(vfs(A), processes=(Holder(4711, "nv-hostengine"),))
+    chosen = select_steps(HostPlan((held, vfs(B))), may_disrupt=True, may_reset=True)
+    assert chosen.steps == (vfs(B),)
+    assert [(one.gpu, one.reason, one.is_held) for one in chosen.refusals] == [
+        (A, "nv-hostengine (pid 4711) has it open", True)
+    ]
+    assert select_steps(HostPlan((STOP, held, START)), may_disrupt=False, may_reset=False).steps == (STOP, held, START)

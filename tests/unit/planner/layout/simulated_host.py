@@ -133,7 +133,8 @@ class SimulatedGpu:
         if self.card is None:
             return None
         instances = [
-            replace(one, heterogeneous=self.instance_modes.get(one.start, False)) for one in self.card.instances
+            replace(one, heterogeneous=self.instance_modes.get(one.start, False))
+            for one in sorted(self.card.instances, key=lambda one: one.start)
         ]
         return MigFacts(self.mig, self.mig_pending, tuple(instances))
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
 from vgpuctl.agent.wire.facts import GpuInstance
-from vgpuctl.agent.wire.steps import ResetGpu, SetMigMode, SetServiceActive
+from vgpuctl.agent.wire.steps import BindDriver, ResetGpu, SetMigMode, SetServiceActive
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -26,7 +26,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.planner.layout import HostPlan, plan_host
+from vgpuctl.planner.layout import HostPlan, manifest_after, manifest_of, plan_host
 
 EQUAL_SHARE = SchedulerLayout(SchedulerPolicy.EQUAL_SHARE, 2000)
 FIXED_SHARE = SchedulerLayout(SchedulerPolicy.FIXED_SHARE)
@@ -107,8 +107,12 @@ def reach(host: SimulatedHost, layout: HostLayout) -> list[HostPlan]:
             break
         assert not plan.is_in_layout
         plans.append(plan)
+        manifest = manifest_after(layout, host.facts(), [planned.step for planned in plan.steps])
         for planned in plan.steps:
             host.take(planned.step)
+        assert manifest in (None, manifest_of(layout, host.facts()))
+        is_the_hosts = [isinstance(one.step, BindDriver) or getattr(one.step, "start", 0) is None for one in plan.steps]
+        assert manifest is not None or any(is_the_hosts)
         assert plan.later or not plan_host(layout, host.facts(), made=host.shares()).steps
     assert plan_host(layout, host.facts(), made=host.shares()) == HostPlan()
     assert host.services["dcgm.service"]

@@ -105,7 +105,8 @@ def _layout(chance: random.Random, mix: str, *, first: bool = False) -> dict[str
         if chance.random() < 0.5:
             layout["uplinks"] = {"provider": "eno2"}
     if chance.random() < 0.2:
-        layout["telemetry"] = {"textfile": "/var/lib/prometheus/node-exporter"}
+        folder = chance.choice(("/var/lib/prometheus/node-exporter",) * 3 + ("/var/lib/nowhere",))
+        layout["telemetry"] = {"textfile": folder}
     return layout
 
 

@@ -74,12 +74,16 @@ class Trial:
         self._end_fault()
         case.lines = [str(dataclasses.astuple(one)[1:]) for one in (*checked.lines, *done.lines)]
         case.seen[f"run {code}{' after a fault' if has_fault else ''}"] += 1
+        self._count(done)
         failed = [line for line in done.lines if line.outcome is LineOutcome.FAILED]
         self._expect(not (failed and code == 0), f"{failed} and exit code 0")
         if not has_fault:
             self._expect(code == check_code, f"check ended with {check_code}, the run with {code}: {done.error}")
             self._compare_run(checked, done)
-        if code == 0:
+        if code == 0 and case.card_fault is not None:
+            gone = sorted(set(vms) - set(self.running()))  # The end of the fault may have changed the machine.
+            self._expect(not gone, f"the run ended with 0, and {gone} do not run any more")
+        elif code == 0:
             self._expect_nothing_left(vms)
         else:
             self._expect_named(before, after, vms, done)
@@ -132,6 +136,18 @@ class Trial:
         if "vf" in gpu.sharing:
             return "vf"
         return "passthrough" if "passthrough" in gpu.sharing else None
+
+    def _count(self, done: AppliedHost) -> None:
+        for line in done.lines:
+            if line.text.startswith("start VM ") and line.outcome is LineOutcome.CHANGED:
+                self.case.seen["VMs stopped and started again"] += 1
+            if line.text == "vm-cannot-return":
+                self.case.seen["GPUs kept for a VM"] += 1
+            if line.outcome is LineOutcome.CHANGED:
+                self.case.seen["steps rolled back" if line.text.startswith("rolled back") else "steps done"] += 1
+        with self.host.services() as services, services.store.reading() as session:
+            for lease in session.leases():
+                self.case.seen[f"share: {lease.share.sharing}"] += 1
 
     def _begin_fault(self) -> None:
         case = self.case
@@ -230,7 +246,11 @@ class Trial:
 
     def _expect_nothing_left(self, vms: list[str]) -> None:
         planned = self.plan()
-        rest = [*(one.summary for one in planned.plan.steps), *(one.summary for one in planned.installs), *planned.later]
+        rest = [
+            *(one.summary for one in planned.plan.steps),
+            *(one.summary for one in planned.installs),
+            *planned.later,
+        ]
         if not self.case.options.boot:
             rest = [one for one in rest if "restores it at boot" not in one]
         open_ends = [str(one) for one in planned.plan.differences if one.remedy is None]
@@ -246,7 +266,7 @@ class Trial:
         differing = sorted(key for key in before if before[key] != after[key])
         gone = sorted(set(vms) - set(self.running()))
         told = " ".join(line.text for line in done.lines if line.outcome is LineOutcome.FAILED)
-        unnamed = [name for name in gone if f"VM {name.partition('-')[2]} of" not in told and name not in told]
+        unnamed = [name for name in gone if f"VM {name.partition('.')[2]} of acme" not in told]
         self._expect(not unnamed, f"{unnamed} do not run any more, and no line says so: {told}")
         if gone or self.running():
             differing = [key for key in differing if key != "domains"]

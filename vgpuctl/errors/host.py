@@ -141,3 +141,9 @@ class LayoutDiffers(HostError):
     """The steps were taken, and the host read again is not in its declared layout."""
 
     reference = "layout-differs"
+
+
+class RestartFailed(HostError):
+    """The host is in its layout, and a service or VM that was stopped for it did not start again."""
+
+    reference = "restart-failed"

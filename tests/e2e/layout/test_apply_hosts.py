@@ -263,7 +263,7 @@ def test_a_host_with_a_failed_line_never_ends_with_0(layouts: LayoutFleet) -> No
     done = operator.run("apply-hosts", "--limit", "sim-001", "--disrupt")
     lab.faults.clear("sim-001", folder=layouts.folder)
     assert "failed: [sim-001] host: start VM web-3 of acme again" in done.out, done.out
-    assert "failed=1" in done.out and done.code == 4
+    assert "failed=1" in done.out and done.code == 4 and "not all that was stopped runs" in done.err
     planned = operator.json("plan-hosts", "--limit", "sim-001")[0]["plan"]
     assert planned["restarts"] == ["start VM web-3 of acme again"] and not planned["is_in_layout"]
     assert "start VM web-3 of acme again" in operator.run("apply-hosts", "--limit", "sim-001", "--check").out

@@ -153,6 +153,10 @@ def test_a_folder_that_is_missing_is_told(layouts: LayoutFleet) -> None:
     assert done.code != 0
     assert "/var/lib/nowhere is not there" in done.out + done.err
     assert "install prometheus-node-exporter" in done.out + done.err
+    checked = layouts.operator.run("apply-hosts", "--limit", "sim-001", "--check")
+    assert checked.code == done.code and "/var/lib/nowhere is not there" in checked.out
+    (planned,) = layouts.operator.json("plan-hosts", "--limit", "sim-001")
+    assert [one["code"] for one in planned["plan"]["obstacles"]] == ["not-found"]
 
 
 def test_a_layout_without_it_removes_everything(layouts: LayoutFleet) -> None:

@@ -30,10 +30,11 @@ _JSON: "JsonOutput[list[JsonPlannedHost]]" = JsonOutput()
 @options.limit
 @options.forks
 @click.option("--diff", is_flag=True, help="Show the declared and the found value of each difference.")
+@click.option("--no-boot", is_flag=True, help="Plan for `apply-hosts --no-boot`.")
 @options.database
 @options.ssh
 @options.as_json
-def command(diff: bool, as_json: bool, **where: Any) -> None:
+def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
     """Show the steps that bring hosts into their declared layout, the VMs they disturb and the steps that undo them.
 
     These are all steps of `apply-hosts`, with the files that it installs. Every host is read now; nothing is written.
@@ -44,7 +45,7 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
     with services_of_hosts(**where) as opened:
         from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
 
-        found = plan_hosts(opened, declared_layouts(opened))
+        found = plan_hosts(opened, declared_layouts(opened), boot=not no_boot)
     if as_json:
         _JSON.print(
             [

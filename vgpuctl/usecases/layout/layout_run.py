@@ -8,7 +8,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
-from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, VgpuctlError
+from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, RestartFailed, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, Vm, VmState
@@ -106,7 +106,7 @@ class LayoutRun:
                 self._line(LineOutcome.FAILED, None, "not as declared", reason=failure.message, hint=failure.hint)
         failed = [f"{line.text}: {line.reason}" for line in self._lines if line.outcome is LineOutcome.FAILED]
         if error is None and failed:
-            error = LayoutDiffers(f"{self._host}: in its layout, but not all of its work was done", context=failed)
+            error = RestartFailed(f"{self._host}: in its layout, but not all that was stopped runs", context=failed)
         undo = tuple(step for planned in reversed(self._done) for step in planned.undo)
         left = self._find_left() if error is not None else ()
         writes = self._services.host(self._host).agent.writes
@@ -189,7 +189,7 @@ class LayoutRun:
         with self._services.store.transaction() as session:
             note_facts(session, self._host, planned.facts)
             note_guest_mtu(session, self._host, self._layout.network)
-        self._end(planned, chosen)
+        self._end(with_installs(self._services, planned, self._fleet, (), boot=self._options.boot), chosen)
         manifest = manifest_of(self._layout, planned.facts)
         for one in files_of(self._services, self._host, self._layout, planned.facts, manifest, boot=self._options.boot):
             self._install(one)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import AgentProblem, InventoryError
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import HostPlan, PlannedStep, leases_in_the_way, manifest_after, plan_host
+from vgpuctl.planner.layout import HostPlan, LayoutObstacle, PlannedStep, leases_in_the_way, manifest_after, plan_host
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.usecases.layout.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
 from vgpuctl.usecases.layout.returning import find_stranded
@@ -43,13 +43,18 @@ class PlannedHost:
         return self.plan.is_in_layout and not self.installs and self.restarts == PendingRestarts()
 
 
-def plan_hosts(services: Services, layouts: Mapping[str, HostLayout]) -> list[HostResult[PlannedHost]]:
-    """Read every host of `layouts` and plan it, in their order; nothing is written."""
+def plan_hosts(
+    services: Services, layouts: Mapping[str, HostLayout], *, boot: bool = True
+) -> list[HostResult[PlannedHost]]:
+    """Read every host of `layouts` and plan it, in their order; nothing is written.
+
+    boot: whether the layouts are to be restored at boot.
+    """
     fleet = read_fleet_values(services)
 
     def work(name: str) -> PlannedHost:
         planned = read_and_plan(services, name, layouts[name], fleet)
-        return with_installs(services, planned, fleet, planned.plan.steps)
+        return with_installs(services, planned, fleet, planned.plan.steps, boot=boot)
 
     return services.on_hosts(list(layouts), work)
 
@@ -58,7 +63,8 @@ def with_installs(
     services: Services, planned: PlannedHost, fleet: FleetValues, steps: Sequence[PlannedStep], *, boot: bool = True
 ) -> PlannedHost:
     """The plan with the files that a run would install after `steps`; none but the certificate where it would end
-    before, refused. boot: whether the layout is to be restored at boot.
+    before, refused. What the host would refuse of them is an obstacle. boot: whether the layout is to be restored at
+    boot.
     """
     host, layout, facts, later = planned.host, planned.layout, planned.facts, planned.plan.later
     installs = list(certificate_of(services, host, layout, fleet))
@@ -66,9 +72,16 @@ def with_installs(
         manifest = manifest_after(layout, facts, [one.step for one in steps])
         installs += files_of(services, host, layout, facts, manifest, boot=boot)
         later += (BOOT_SUMMARY,) if boot and manifest is None else ()
-    changes = ((one, one.ensure(True)) for one in installs)
-    found = tuple(PlannedInstall(one.summary, it.before, it.after) for one, it in changes if it.changed)
-    return replace(planned, installs=found, later=later)
+    found, obstacles = [], list(planned.plan.obstacles)
+    for one in installs:
+        try:
+            change = one.ensure(True)
+        except AgentProblem as problem:
+            obstacles.append(LayoutObstacle(None, str(problem.code), problem.message, problem.hint, layout.origin))
+        else:
+            found += [PlannedInstall(one.summary, change.before, change.after)] if change.changed else []
+    plan = replace(planned.plan, obstacles=tuple(obstacles))
+    return replace(planned, plan=plan, installs=tuple(found), later=later)
 
 
 def declared_layouts(services: Services) -> Mapping[str, HostLayout]:

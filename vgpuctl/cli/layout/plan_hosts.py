@@ -69,7 +69,7 @@ def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
 
 def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
     from vgpuctl.cli.support.layout_output import difference_lines
-    from vgpuctl.usecases.layout.layout_run import describe_step
+    from vgpuctl.usecases.layout.layout_lines import describe_step
     from vgpuctl.usecases.support.layout_records import restarts_in_words
 
     host, plan = planned_host.host, planned_host.plan

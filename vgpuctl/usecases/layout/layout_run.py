@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
-from vgpuctl.agent.wire.steps import SetServiceActive, Step
+from vgpuctl.agent.wire.steps import SetServiceActive
 from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, RestartFailed, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.layout import HostLayout
@@ -98,7 +98,14 @@ class LayoutRun:
                 self._show(self._read())
             else:
                 with self._services.store.operation("apply-hosts", f"host/{self._host}", self._host, exclusive=True):
-                    self._apply()
+                    try:
+                        self._take_rounds()
+                    except BaseException:
+                        if self._options.undo:
+                            self._roll_back()
+                        raise
+                    finally:
+                        self._pay_debts()
                     self._take_snapshot()
         except VgpuctlError as failure:
             error = failure
@@ -128,16 +135,6 @@ class LayoutRun:
         told = {line.reason for line in self._lines if line.outcome is LineOutcome.FAILED}
         return failure.message in told or (isinstance(failure, LayoutRefused) and bool(failure.context))
 
-    def _apply(self) -> None:
-        try:
-            self._take_rounds()
-        except BaseException:
-            if self._options.undo:
-                self._roll_back()
-            raise
-        finally:
-            self._pay_debts()
-
     def _take_snapshot(self) -> None:
         """Remember the state that a reboot must bring back, when it is a new one."""
         if self._options.after_boot:
@@ -152,6 +149,7 @@ class LayoutRun:
         The shares that no VM has come last: VMs that made way are started before, and find their room free.
         """
         before: tuple[PlannedStep, ...] = ()
+        wanted: tuple[PlannedStep, ...] = ()
         is_expected = True
         for number in range(_MOST_ROUNDS):
             planned = self._read()
@@ -163,9 +161,10 @@ class LayoutRun:
                 self._begin(planned)
             planned, chosen = self._wait_for_holders(planned)
             if not self._has_paid and self._make_way(chosen):
-                is_expected = True
+                wanted, is_expected = chosen.steps, True
                 continue
-            steps = chosen.steps
+            self._tell_settled(wanted, chosen.steps)
+            steps, wanted = chosen.steps, ()
             if planned.restarts.vms and not self._has_paid:
                 steps = tuple(one for one in steps if one.phase is not Phase.SHARES)
                 if not steps:
@@ -193,6 +192,13 @@ class LayoutRun:
         manifest = manifest_of(self._layout, planned.facts)
         for one in files_of(self._services, self._host, self._layout, planned.facts, manifest, boot=self._options.boot):
             self._install(one)
+
+    def _tell_settled(self, wanted: Sequence[PlannedStep], left: Sequence[PlannedStep]) -> None:
+        """Say of the steps that the end of the VMs in the way has taken already, such as a card's way to its driver."""
+        summaries = {planned.summary for planned in left}
+        for planned in wanted:
+            if planned.summary not in summaries:
+                self._line(LineOutcome.OK, planned.gpu, planned.summary)
 
     def _read(self) -> PlannedHost:
         planned = read_and_plan(
@@ -237,6 +243,8 @@ class LayoutRun:
         self._end(planned, chosen)
         for one in planned.installs:
             self._line(LineOutcome.CHANGED, None, one.summary, before=one.before, after=one.after)
+        for text in planned.installed:
+            self._line(LineOutcome.OK, None, text)
 
     def _begin(self, planned: PlannedHost) -> None:
         plan = planned.plan
@@ -440,9 +448,3 @@ def _name(vm: Vm) -> tuple[str, str]:
 
 def _stopping(vm: Vm) -> str:
     return f"stop VM {vm.request.name} of {vm.request.tenant} and release its shares"
-
-
-def describe_step(step: Step) -> str:
-    """A step in one line: `sriov.set address=0000:41:00.0 count=0`."""
-    fields = " ".join(f"{key}={value}" for key, value in vars(step).items() if value is not None)
-    return f"{step.op} {fields}"

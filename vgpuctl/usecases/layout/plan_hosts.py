@@ -23,9 +23,9 @@ from vgpuctl.usecases.support.services import Services
 class PlannedHost:
     """One host as it is and the way to its declared layout: everything that a run does on it, in its order.
 
-    installs: files that differ. later: what can be told only once the steps are taken. restarts: services and VMs that
-    an interrupted run stopped and that are to be started. stranded: GPUs that keep their VMs, which could not come
-    back, and why.
+    installs: files that differ. installed: declared ones that do not. later: what can be told only once the steps are
+    taken. restarts: services and VMs that an interrupted run stopped and that are to be started. stranded: GPUs that
+    keep their VMs, which could not come back, and why.
     """
 
     host: str
@@ -33,6 +33,7 @@ class PlannedHost:
     facts: HostFacts
     plan: HostPlan
     installs: tuple[PlannedInstall, ...] = ()
+    installed: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     stranded: Mapping[str, str] = field(default_factory=dict)
     restarts: PendingRestarts = field(default_factory=PendingRestarts)
@@ -72,7 +73,7 @@ def with_installs(
         manifest = manifest_after(layout, facts, [one.step for one in steps])
         installs += files_of(services, host, layout, facts, manifest, boot=boot)
         later += (BOOT_SUMMARY,) if boot and manifest is None else ()
-    found, obstacles = [], list(planned.plan.obstacles)
+    found, fine, obstacles = [], [], list(planned.plan.obstacles)
     for one in installs:
         try:
             change = one.ensure(True)
@@ -80,8 +81,9 @@ def with_installs(
             obstacles.append(LayoutObstacle(None, str(problem.code), problem.message, problem.hint, layout.origin))
         else:
             found += [PlannedInstall(one.summary, change.before, change.after)] if change.changed else []
+            fine += [one.summary] if one.is_declared and not change.changed else []
     plan = replace(planned.plan, obstacles=tuple(obstacles))
-    return replace(planned, plan=plan, installs=tuple(found), later=later)
+    return replace(planned, plan=plan, installs=tuple(found), installed=tuple(fine), later=later)
 
 
 def declared_layouts(services: Services) -> Mapping[str, HostLayout]:

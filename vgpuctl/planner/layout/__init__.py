@@ -4,7 +4,15 @@
 from vgpuctl.planner.layout.manifest import manifest_after, manifest_of, shares_of
 from vgpuctl.planner.layout.plan import leases_in_the_way, plan_host
 from vgpuctl.planner.layout.reached import reached
-from vgpuctl.planner.layout.result import Difference, Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep
+from vgpuctl.planner.layout.result import (
+    Difference,
+    Disturbed,
+    HostPlan,
+    LayoutObstacle,
+    Phase,
+    PlannedStep,
+    Stranded,
+)
 from vgpuctl.planner.layout.selection import Selection, SkippedGpu, select_steps
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "PlannedStep",
     "Selection",
     "SkippedGpu",
+    "Stranded",
     "leases_in_the_way",
     "manifest_after",
     "manifest_of",

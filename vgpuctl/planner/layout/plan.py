@@ -10,7 +10,7 @@ from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu
 from vgpuctl.planner.layout.host import plan_around, plan_services
-from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle
+from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Stranded
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.kinds import kind_of, takes_card
@@ -35,15 +35,15 @@ def plan_host(
     made: Collection[str] = (),
     promised: Collection[str] = (),
     doubles: Sequence[LayoutObstacle] = (),
-    stranded: Mapping[str, str] = MappingProxyType({}),
+    stranded: Mapping[str, Stranded] = MappingProxyType({}),
 ) -> HostPlan:
     """Plan the way from the host as read to its declared layout. Equal input, equal plan.
 
     leases: those of this host, so that what a step disturbs can be named. made: mdev UUIDs and VF addresses of shares
     that a layout made before; of these, and of no other vGPU, idle ones are deleted where they are too many or in
     the way. promised: functions whose vGPUs a boot took, and which no share of the layout gets.
-    doubles: values of the host that another host of the fleet has too. stranded: why VMs on a GPU could not start
-    again after its steps, by address; such a GPU keeps them, and gets no steps.
+    doubles: values of the host that another host of the fleet has too. stranded: GPUs whose steps
+    would lead VMs or shares nowhere, by address; they get none.
     A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
     A GPU that no entry matches is left alone; a GPU with an obstacle gets no steps, while the other GPUs do. Steps are
     ordered by phase, then by GPU. Where `later` is not empty, read the host and plan again after the steps.
@@ -125,13 +125,11 @@ def _plan_gpu(
     return work
 
 
-def _kept_for_vms(work: GpuWork, stranded: Mapping[str, str]) -> GpuWork:
-    reason = stranded.get(work.address)
-    if reason is not None:
+def _kept_for_vms(work: GpuWork, stranded: Mapping[str, Stranded]) -> GpuWork:
+    found = stranded.get(work.address)
+    if found is not None:
         work.obstacles = []
-        work.block(
-            "vm-cannot-return", reason, remedy="move or delete it, or stop it with --hold release, then run again"
-        )
+        work.block(found.code, found.reason, remedy=found.remedy)
     return work
 
 

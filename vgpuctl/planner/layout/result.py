@@ -115,6 +115,15 @@ class LayoutObstacle:
 
 
 @dataclass(frozen=True)
+class Stranded:
+    """Why a GPU gets no steps although each could be taken: where they lead its VMs or shares find no room."""
+
+    code: str
+    reason: str
+    remedy: str = "move or delete a VM of it, or stop it with --hold release, then run again"
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """Everything about one host and its declared layout.
 

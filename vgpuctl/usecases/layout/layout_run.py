@@ -19,6 +19,7 @@ from vgpuctl.planner.layout import (
     Phase,
     PlannedStep,
     Selection,
+    Stranded,
     manifest_of,
     select_steps,
 )
@@ -86,7 +87,7 @@ class LayoutRun:
         self._broken: PlannedStep | None = None
         self._has_begun = False
         self._has_paid = False
-        self._stranded: Mapping[str, str] = {}
+        self._stranded: Mapping[str, Stranded] = {}
         self._patience_s = options.patience_s
         self._unable: set[tuple[str, str]] = set()
 

@@ -9,7 +9,15 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import AgentProblem, InventoryError
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import HostPlan, LayoutObstacle, PlannedStep, leases_in_the_way, manifest_after, plan_host
+from vgpuctl.planner.layout import (
+    HostPlan,
+    LayoutObstacle,
+    PlannedStep,
+    Stranded,
+    leases_in_the_way,
+    manifest_after,
+    plan_host,
+)
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.usecases.layout.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
 from vgpuctl.usecases.layout.returning import find_stranded
@@ -25,7 +33,7 @@ class PlannedHost:
 
     installs: files that differ. installed: declared ones that do not. later: what can be told only once the steps are
     taken. restarts: services and VMs that an interrupted run stopped and that are to be started. stranded: GPUs that
-    keep their VMs, which could not come back, and why.
+    stay as they are, and why.
     """
 
     host: str
@@ -35,7 +43,7 @@ class PlannedHost:
     installs: tuple[PlannedInstall, ...] = ()
     installed: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
-    stranded: Mapping[str, str] = field(default_factory=dict)
+    stranded: Mapping[str, Stranded] = field(default_factory=dict)
     restarts: PendingRestarts = field(default_factory=PendingRestarts)
 
     @property
@@ -110,13 +118,13 @@ def read_and_plan(
     fleet: FleetValues,
     *,
     after_boot: bool = False,
-    stranded: Mapping[str, str] = MappingProxyType({}),
+    stranded: Mapping[str, Stranded] = MappingProxyType({}),
 ) -> PlannedHost:
     """Read one host now and plan it. Shares that a boot took are not in the way of the layout.
 
     fleet: the values of all hosts that must be unique.
     after_boot: it was just booted, so that the boot took also what is promised and not noted as made.
-    stranded: GPUs that keep their VMs by an earlier plan of the same run.
+    stranded: GPUs that stay as they are by an earlier plan of the same run.
     """
     facts = read_facts(services, name)
     with services.store.reading() as session:

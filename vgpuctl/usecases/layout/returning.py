@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError
 from vgpuctl.model.gpu_request import GpuRequest
@@ -13,7 +14,7 @@ from vgpuctl.model.layout import HostLayout, MigVgpuLayout, VgpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.planner.layout import HostPlan, reached
+from vgpuctl.planner.layout import HostPlan, Stranded, reached
 from vgpuctl.scheduler.capacity import PlacedVm, without_vms
 from vgpuctl.scheduler.gang import promised_leases_of
 from vgpuctl.scheduler.guest_place import footprint_of, footprint_of_vm
@@ -23,25 +24,28 @@ from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.start_vm import open_to_its_own, refuse_closed
 
+CANNOT_RETURN = "vm-cannot-return"
 _STATES = (VmState.RUNNING, VmState.STOPPED)
 
 
 def find_stranded(
     services: Services, host: str, layout: HostLayout, facts: HostFacts, plan: HostPlan
-) -> dict[str, str]:
-    """The GPUs whose steps stop a VM that could not start again on its host, and why, by address.
+) -> dict[str, Stranded]:
+    """The GPUs whose steps lead nowhere, by address: they stop a VM that could not start again, or leave no room for
+    the shares that the layout keeps ready.
 
     The VMs are placed by the rules and in the order in which the run starts them, on the host as the steps leave it;
-    then the shares that the layout keeps ready. VMs that the store does not know are never stopped, and a GPU with a
-    vGPU of theirs is taken as it is.
+    then the layout's shares. VMs that the store does not know are never stopped, and a GPU with a vGPU of theirs is
+    taken as it is.
     """
     users = {gpu: [one for one in found if not one.is_foreign] for gpu, found in plan.disturbed_by_gpu().items()}
-    names = dict.fromkeys((one.tenant or "", one.vm or "") for found in users.values() for one in found)
-    if not names:
+    if not users:
         return {}
+    names = dict.fromkeys((one.tenant or "", one.vm or "") for found in users.values() for one in found)
     with services.store.reading() as session:
         vms = [vm for vm in (session.vm(*name) for name in names) if vm is not None]
         own = {vm.uuid: session.leases(vm_uuid=vm.uuid) for vm in vms}
@@ -49,11 +53,11 @@ def find_stranded(
         capacity = capacity_of(host, facts, session.generation(host), read_promises(session), services.inventory)
         promised = {vm.uuid: with_promises(session, every, vm.request, vm) for vm in vms}
     leased = {one.share.vfio_device for one in every if one.host == host}
+    made = shares_made(services, host, facts)
     changing = [
         gpu.address
         for gpu in facts.gpus
-        if users.get(gpu.address)
-        or (gpu.address in users and all(one.vfio_device in leased for one in existing_vgpus(gpu)))
+        if gpu.address in users and all(one.vfio_device in {*leased, *made} for one in existing_vgpus(gpu))
     ]
     placed = [
         PlacedVm(vm.uuid, vm.request.name, vm.request, vm.host, footprint_of_vm(vm, own[vm.uuid]), tuple(own[vm.uuid]))
@@ -68,9 +72,9 @@ def find_stranded(
             capacity, taken = _return(services, vm, capacity, [*others, *returned], number)
         except (NoCapacity, StateError) as error:
             reason = "; ".join(error.context[:1]) if isinstance(error, NoCapacity) and error.context else error.message
-            why = f"{vm.printed_name} could not start again in the new layout: {reason}"
+            stranded = Stranded(CANNOT_RETURN, f"{vm.printed_name} could not start again in the new layout: {reason}")
             name = (vm.request.tenant, vm.request.name)
-            return {gpu: why for gpu, found in users.items() if name in {(one.tenant, one.vm) for one in found}}
+            return {gpu: stranded for gpu, found in users.items() if name in {(one.tenant, one.vm) for one in found}}
         returned += taken
     staying = [one for one in every if one.host == host and one.vm_uuid not in own]
     return _without_room_for_shares(capacity, layout, changing, [*staying, *returned])
@@ -92,9 +96,9 @@ def _return(
 
 def _without_room_for_shares(
     capacity: HostCapacity, layout: HostLayout, addresses: Collection[str], leases: Sequence[Lease]
-) -> dict[str, str]:
-    """The GPUs on which the VMs would leave no room for the shares that the layout keeps ready."""
-    found: dict[str, str] = {}
+) -> dict[str, Stranded]:
+    """The GPUs on which the VMs leave no room for the shares that the layout keeps ready."""
+    found: dict[str, Stranded] = {}
     for gpu in capacity.facts.gpus:
         declared = entries_for(gpu, layout.gpus)[0].layout if gpu.address in addresses else None
         if not isinstance(declared, VgpuLayout | MigVgpuLayout):
@@ -103,15 +107,16 @@ def _without_room_for_shares(
         alone = replace(capacity, facts=facts, constraints=NO_HOST_CONSTRAINTS, restrictions=())
         here = [one for one in leases if one.share.gpu == gpu.address]
         counts = Counter(one.share.profile for one in here)
+        offered = {catalog.short_name(one.name) for one in gpu.types}
         for name, wanted in declared.shares:
             request = VmRequest("share", "", (GpuRequest(name, profile=name),), vcpus=0, memory_mib=0)
-            for number in range(wanted - counts[name]):
+            for number in range(counts[name], wanted if name in offered else 0):
                 try:
                     placement = place(request, [alone], here)
                 except NoCapacity:
-                    found[gpu.address] = (
-                        f"beside the VMs that come back there would be no room for {wanted} x {name} of the layout"
-                    )
+                    beside = f" beside {', '.join(sorted(counts))}" if counts else ""
+                    reason = f"{gpu.address} has no room for {wanted} x {name}{beside}"
+                    found[gpu.address] = Stranded("no-room", reason)
                     break
-                here += promised_leases_of(placement, 1000 * len(here) + number)
+                here += promised_leases_of(placement, 1000 * (len(here) + 1) + number)
     return found

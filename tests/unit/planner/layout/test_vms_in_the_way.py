@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import Layout, MigVgpuLayout, OffLayout, SizeMode, VgpuLayout, WantedInstance
 from vgpuctl.model.lease import Share
-from vgpuctl.planner.layout import plan_host, reached
+from vgpuctl.planner.layout import Stranded, plan_host, reached
 
 
 def test_instances_that_known_users_and_idle_shares_alone_use_are_planned_as_free() -> None:
@@ -42,7 +42,9 @@ def test_instances_that_known_users_and_idle_shares_alone_use_are_planned_as_fre
 def test_a_gpu_whose_vms_could_not_return_keeps_them_and_has_no_steps() -> None:
     gpu = SimulatedGpu(A40)
     host = SimulatedHost(gpu)
-    plan = plan_host(declare(VgpuLayout()), host.facts(), stranded={GPU: "web-1 could not start again"})
+    plan = plan_host(
+        declare(VgpuLayout()), host.facts(), stranded={GPU: Stranded("vm-cannot-return", "web-1 could not start again")}
+    )
     assert [(one.gpu, one.code, one.reason) for one in plan.obstacles] == [
         (GPU, "vm-cannot-return", "web-1 could not start again")
     ]

@@ -9,14 +9,13 @@ from vgpuctl.cli.support.json_output import JsonError, JsonStep, error_json
 from vgpuctl.cli.support.output import Styled
 from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
-from vgpuctl.usecases.layout.plan_hosts import PlannedHost
-from vgpuctl.usecases.support.layout_records import restarts_in_words
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import Holder
     from vgpuctl.planner.layout import Disturbed, LayoutObstacle
     from vgpuctl.usecases.layout.installs import PlannedInstall
     from vgpuctl.usecases.layout.layout_lines import LeftBehind
+    from vgpuctl.usecases.layout.plan_hosts import PlannedHost
 
 _COLOURS = {
     LineOutcome.OK: "green",
@@ -117,8 +116,10 @@ class JsonAppliedHost(TypedDict):
     error: JsonError | None
 
 
-def whole_plan_object(planned: PlannedHost) -> JsonWholePlan:
+def whole_plan_object(planned: "PlannedHost") -> JsonWholePlan:
     """The plan of everything that a run does, as --json has it."""
+    from vgpuctl.usecases.support.layout_records import restarts_in_words
+
     return {
         **plan_object(planned.plan),
         "is_in_layout": planned.is_done,

@@ -45,7 +45,7 @@ def ensure(work: GpuWork, *, enabled: bool) -> None:
 def _tear_down(work: GpuWork) -> None:
     """Take away GPU instances and VFs: the driver refuses a change of MIG over them (reference 3.1, 5.3)."""
     shares.tear_down(work)
-    if work.refuse_use("a change of MIG would destroy"):
+    if work.block_busy_instances("a change of MIG would destroy"):
         return
     if work.vf_count:
         virtual_functions.tear_down(work)

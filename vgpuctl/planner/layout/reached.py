@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, MigFacts, VgpuType, VirtualFunction
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import (
     HostLayout,
     MigLayout,
@@ -19,10 +18,12 @@ from vgpuctl.model.layout import (
 )
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.mig_geometry import name_in, table_of_board
-from vgpuctl.sharing.kinds import VGPU_KINDS
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import KINDS, VGPU_KINDS
 from vgpuctl.sharing.matching import entries_for
 
-_VGPU_KINDS = frozenset(str(kind.sharing) for kind in VGPU_KINDS)
+_AS_CARD = tuple(str(kind.sharing) for kind in KINDS if kind.takes is Takes.CARD)
+_BY_FUNCTION = tuple(str(kind.sharing) for kind in KINDS if kind.takes is Takes.FUNCTION)
 
 
 def reached(facts: HostFacts, layout: HostLayout, addresses: Collection[str]) -> HostFacts:
@@ -38,7 +39,7 @@ def _reached(gpu: Gpu, layout: HostLayout) -> Gpu:
     empty = replace(
         gpu,
         driver=gpu.driver if gpu.driver != VFIO_PCI else "nvidia",
-        sharing=(str(Sharing.PASSTHROUGH),),
+        sharing=_AS_CARD,
         vfs=(),
         types=(),
         mdevs=(),
@@ -55,7 +56,7 @@ def _reached(gpu: Gpu, layout: HostLayout) -> Gpu:
     if isinstance(declared, MigLayout):
         return replace(_with_mig(empty), sharing=())
     if isinstance(declared, VfLayout):
-        return replace(empty, sharing=(str(Sharing.VF),), vfs=_functions(gpu, declared.count))
+        return replace(empty, sharing=_BY_FUNCTION, vfs=_functions(gpu, declared.count))
     if isinstance(declared, PassthroughLayout) and declared.driver is not None:
         return replace(empty, driver=declared.driver)
     return empty
@@ -67,13 +68,14 @@ def _with_mig(gpu: Gpu) -> Gpu:
 
 def _with_vgpus(empty: Gpu, gpu: Gpu, instances: Sequence[WantedInstance]) -> Gpu:
     """The GPU with its VFs and the types that it offers: time-sliced ones, or those of MIG instances."""
-    on_card = str(Sharing.MDEV) in gpu.sharing or not gpu.total_vfs
-    kind = next((one for one in gpu.sharing if one in _VGPU_KINDS), None)
-    if kind is None or (kind == Sharing.MDEV) != on_card:
-        kind = str(Sharing.MDEV if on_card else Sharing.VF_PROFILE)
-    functions = () if on_card else _functions(gpu, gpu.total_vfs)
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    interface = board.interface if board is not None else None
+    on_vfs = interface == "sriov-vf" or (interface is None and gpu.total_vfs > 0)
+    kinds = [str(kind.sharing) for kind in VGPU_KINDS if kind.is_on_vf == on_vfs]
+    kind = next((one for one in kinds if one in gpu.sharing), kinds[0])
+    functions = _functions(gpu, gpu.total_vfs) if on_vfs else ()
     types = [one for one in _types(gpu) if catalog.is_mig_backed(one.name) == (empty.mig_mode == "enabled")]
-    offered = [_offered(one, empty, instances, most=None if on_card else len(functions)) for one in types]
+    offered = [_offered(one, empty, instances, most=len(functions) if on_vfs else None) for one in types]
     return replace(
         empty, sharing=(kind,), vfs=functions, types=tuple(one for one in offered if one.creatable or not instances)
     )

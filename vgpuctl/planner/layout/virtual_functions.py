@@ -37,7 +37,7 @@ def _change(work: GpuWork, count: int, phase: Phase) -> None:
     if work.vf_count == count and not is_stranded and not is_sick:
         return
     shares.tear_down(work)
-    if work.vf_count != count and work.refuse_use("a change of the VFs would destroy"):
+    if work.vf_count != count and work.block_busy_instances("a change of the VFs would destroy"):
         return
     before = work.vf_count
     undo: list[Step] = [SetVirtualFunctions(work.address, before)]

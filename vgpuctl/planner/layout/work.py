@@ -98,7 +98,7 @@ class GpuWork:
             for one in self.instances
         )
 
-    def refuse_use(self, verb: str) -> bool:
+    def block_busy_instances(self, verb: str) -> bool:
         """Block where processes of the host work in GPU instances that would go. Returns whether any do."""
         in_use = [one for one in self.instances if one.in_use]
         if in_use:

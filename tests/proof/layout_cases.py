@@ -12,6 +12,7 @@ from vgpuctl_lab.boards import one_board
 
 Entry = dict[str, Any]
 DCGM = "nvidia-dcgm.service"
+NOWHERE = "/var/lib/nowhere"
 BOARDS = {
     "t4": "T4",
     "a40": "A40",
@@ -105,7 +106,7 @@ def _layout(chance: random.Random, mix: str, *, first: bool = False) -> dict[str
         if chance.random() < 0.5:
             layout["uplinks"] = {"provider": "eno2"}
     if chance.random() < 0.2:
-        folder = chance.choice(("/var/lib/prometheus/node-exporter",) * 3 + ("/var/lib/nowhere",))
+        folder = chance.choice(("/var/lib/prometheus/node-exporter",) * 3 + (NOWHERE,))
         layout["telemetry"] = {"textfile": folder}
     return layout
 
@@ -152,4 +153,7 @@ def _entry(chance: random.Random, name: str, *, first: bool) -> Entry:
             if kind == "mig-vgpu":
                 room = entry["geometry"][chosen.gi_profile] * (chosen.max_per_gi or 1)
             entry["shares"] = {chosen.name: chance.randint(1, max(1, min(3, room)))}
+            others = [one for one in types if one.fb_mib < chosen.fb_mib and 4 * one.fb_mib <= chosen.fb_mib]
+            if size == "mixed-size" and others and room > 1:
+                entry["shares"] = {chosen.name: 1, chance.choice(others).name: 1}
     return entry

@@ -5,6 +5,7 @@ A case is a simulated machine in this process (the product's own client, agent a
 layout, with VMs that run, VMs that keep shares while they are off, or vGPUs of others, then another layout, options,
 and perhaps a fault in a step. Every case shows:
 
+- a layout that a fresh machine can have is reached;
 - plan and check write nothing; check has the steps of the plan that the options allow, and the run has those of check,
   and what the plan said would be known later;
 - check and run end with the same exit code, but for a fault; a run with a failed line never ends with 0;
@@ -26,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.proof.layout_cases import DCGM, Case, make_case
+from tests.proof.layout_cases import DCGM, NOWHERE, Case, make_case
 from tests.proof.machine_in_process import MachineInProcess
 from vgpuctl.catalog import read_gpu_request
 from vgpuctl.errors import VgpuctlError
@@ -54,8 +55,10 @@ class Trial:
         """Show what the module says."""
         case = self.case
         self.host.declare(case.before)
-        _, code = self.apply(RunOptions(reset=True, patience_s=0))
+        first, code = self.apply(RunOptions(reset=True, patience_s=0))
         case.seen[f"first layout {code}"] += 1
+        is_possible = case.before.get("telemetry", {}).get("textfile") != NOWHERE
+        self._expect(code == 0 or not is_possible, f"a fresh machine does not reach its first layout: {first.error}")
         self._make_users()
         self.host.declare(case.after)
         before, vms = self.state(), self.running()

@@ -92,10 +92,10 @@ def _offered(one: VgpuType, gpu: Gpu, instances: Sequence[WantedInstance], *, mo
         names = [one.profile if table is None else name_in(table, board, one.profile) for one in instances]
         count = names.count(known.gi_profile) * (known.max_per_gi or 1)
     elif gpu.heterogeneous:
-        table_of_sizes = None if board is None else catalog.mixed_size_table(board)
-        if known is not None and known.placement_size is not None and table_of_sizes is not None:
-            size = known.placement_size
-            starts = table_of_sizes.sizes.get(size, ())
+        places = None if board is None else catalog.mixed_size_table(board)
+        # Without the places of a size the count of equal sizes is the best that is known.
+        if known is not None and places is not None and known.placement_size in places.sizes:
+            size, starts = known.placement_size, places.sizes[known.placement_size]
             count = len(starts)
     return replace(
         one,

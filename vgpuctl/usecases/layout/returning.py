@@ -10,7 +10,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS
-from vgpuctl.model.layout import HostLayout, MigVgpuLayout, VgpuLayout
+from vgpuctl.model.layout import HostLayout, MigVgpuLayout, SizeMode, VgpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -107,7 +107,10 @@ def _without_room_for_shares(
         alone = replace(capacity, facts=facts, constraints=NO_HOST_CONSTRAINTS, restrictions=())
         here = [one for one in leases if one.share.gpu == gpu.address]
         counts = Counter(one.share.profile for one in here)
-        offered = {catalog.short_name(one.name) for one in gpu.types}
+        offered = {catalog.short_name(one.name): one.framebuffer_mib for one in gpu.types}
+        sizes = {offered[name] for name in {*counts, *dict(declared.shares)} & offered.keys()}
+        if isinstance(declared, MigVgpuLayout) and declared.size_mode is not SizeMode.EQUAL and len(sizes) > 1:
+            continue  # Where sizes mix within an instance, only the driver knows its places.
         for name, wanted in declared.shares:
             request = VmRequest("share", "", (GpuRequest(name, profile=name),), vcpus=0, memory_mib=0)
             for number in range(counts[name], wanted if name in offered else 0):

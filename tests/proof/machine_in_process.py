@@ -62,6 +62,7 @@ class _Connection:
     def __init__(self, machine: "MachineInProcess") -> None:
         self.target = HostTarget(HOST, "192.0.2.1")
         self.is_open = True
+        self.way = None
         self._machine = machine
 
     def open_process(self, argv: Sequence[str]) -> _Process:

@@ -69,8 +69,8 @@ def command(
     """Bring every host into its declared layout, and read it again as proof.
 
     Prints a line per step and a recap per host. A failed step ends the run on its host; the other hosts go on.
-    What a failed run leaves otherwise than it was is named. Steps that would disturb a VM are skipped without
-    --disrupt, and with it where the VM could not start again. A second run changes nothing.
+    A failed run names the differences that it leaves. Steps that would disturb a VM are skipped without --disrupt,
+    and with it if the VM could not start again. A second run changes nothing.
     """
     from vgpuctl.cli.support.layout_output import applied_object, event_lines, longest, recap_text
     from vgpuctl.cli.support.services import report_hosts, services

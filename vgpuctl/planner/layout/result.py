@@ -113,6 +113,11 @@ class LayoutObstacle:
     remedy: str | None = None
     origin: str = ""
 
+    @property
+    def follows_from_use(self) -> bool:
+        """True if the GPU may be able to take its layout once it has no vGPUs and no users."""
+        return self.code in ("mig-in-use", "no-free-vf", "no-room")
+
 
 @dataclass(frozen=True)
 class Stranded:

@@ -18,7 +18,7 @@ class SkippedGpu:
 
     @property
     def remedy(self) -> str:
-        """What to do, in words."""
+        """The next action of the operator, in words."""
         if self.is_held:
             return "stop it, or name its service in `stop_services`"
         return f"{self.option} allows it" if self.option else "it is not vgpuctl's to stop"

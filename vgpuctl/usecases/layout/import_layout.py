@@ -14,6 +14,7 @@ from vgpuctl.inventory.exchange.kubernetes import read_tool_file
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import plan_host
+from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
@@ -77,7 +78,14 @@ def import_layout(
 
 def list_remarks(layout: HostLayout, facts: "HostFacts", host: str) -> list[str]:
     """Sentences about entries that the host has no GPU for, and about those that it would refuse with no VM on it."""
-    refused = [one for one in plan_host(layout, facts).obstacles if one.gpu is not None and not one.disturbs]
+    used = {
+        gpu.address for gpu in facts.gpus if existing_vgpus(gpu) or gpu.holders or any(vf.holders for vf in gpu.vfs)
+    }
+    refused = [
+        one
+        for one in plan_host(layout, facts).obstacles
+        if one.gpu is not None and not (one.follows_from_use and one.gpu in used)
+    ]
     return [*list_missing(layout, facts.gpus, host), *(f"{host} would refuse it: {one.reason}" for one in refused)]
 
 

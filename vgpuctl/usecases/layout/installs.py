@@ -44,10 +44,10 @@ class PlannedInstall:
 
 
 def certificate_of(services: Services, host: str, layout: HostLayout, fleet: FleetValues) -> Iterator[Install]:
-    """What OVN's databases ask of the host, where they are reached over TLS and we are the authority.
+    """The host's certificate for OVN's databases, if they are reached over TLS and we are the authority.
 
-    It is installed before the host is planned. None where another host has the name: the plan says so, and neither gets
-    a certificate for it. Raises UsageError for a name that no chassis may have.
+    It is installed before the host is planned. If another host has the name, there is none, and the plan says so.
+    Raises UsageError for a name that no chassis may have.
     """
     network, authority = layout.network, services.authority
     if network is None or not network.uses_tls or authority is None or fleet.obstacles_of(host, layout, None):
@@ -70,8 +70,10 @@ def certificate_of(services: Services, host: str, layout: HostLayout, fleet: Fle
 def files_of(
     services: Services, host: str, layout: HostLayout, facts: HostFacts, manifest: Manifest | None, *, boot: bool
 ) -> Iterator[Install]:
-    """What is installed once the host is in its layout. manifest: of the layout that is reached, None where it is not
-    known yet. boot: whether the layout is to be restored at boot."""
+    """The files that are installed once the host is in its layout.
+
+    manifest: of the layout that is reached, None if it is not known yet. boot: False to leave the boot as it is.
+    """
     agent = services.host(host).agent
     if boot and manifest is not None:
         with services.store.reading() as session:

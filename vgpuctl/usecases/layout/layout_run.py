@@ -121,7 +121,7 @@ class LayoutRun:
         return AppliedHost(self._host, tuple(self._lines), self._differences, undo, writes, error, left=left)
 
     def _find_left(self) -> tuple[LeftBehind, ...] | None:
-        """What a run that failed left on the host otherwise than it was; None where the host cannot be read now."""
+        """The differences that a failed run left on the host; None if the host cannot be read now."""
         if self._first is None or not self._has_begun:
             return ()
         try:
@@ -196,9 +196,8 @@ class LayoutRun:
 
     def _tell_settled(self, wanted: Sequence[PlannedStep], left: Sequence[PlannedStep]) -> None:
         """Say of the steps that the end of the VMs in the way has taken already, such as a card's way to its driver."""
-        summaries = {planned.summary for planned in left}
         for planned in wanted:
-            if planned.summary not in summaries:
+            if all(one.summary != planned.summary for one in left):
                 self._line(LineOutcome.OK, planned.gpu, planned.summary)
 
     def _read(self) -> PlannedHost:
@@ -359,7 +358,7 @@ class LayoutRun:
         return bool(vms)
 
     def _pay_debts(self) -> None:
-        """Start again what this run, or an interrupted one before it, stopped. What fails is tried once and noted."""
+        """Start again what this run, or an interrupted one before it, stopped; a failure is kept for the next run."""
         pending = pending_restarts(self._services, self._host)
         if pending == PendingRestarts():
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that failed left on a host otherwise than it was before."""
+"""The differences between a host before and after a run that failed."""
 
 from collections.abc import Iterator
 

@@ -72,7 +72,7 @@ def with_installs(
     services: Services, planned: PlannedHost, fleet: FleetValues, steps: Sequence[PlannedStep], *, boot: bool = True
 ) -> PlannedHost:
     """The plan with the files that a run would install after `steps`; none but the certificate where it would end
-    before, refused. What the host would refuse of them is an obstacle. boot: whether the layout is to be restored at
+    before, refused. A refusal of the host is an obstacle. boot: whether the layout is to be restored at
     boot.
     """
     host, layout, facts, later = planned.host, planned.layout, planned.facts, planned.plan.later

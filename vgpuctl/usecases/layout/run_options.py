@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that brings hosts into their layouts may do."""
+"""The permissions of a run that brings hosts into their layouts."""
 
 from dataclasses import dataclass
 

@@ -179,7 +179,7 @@ def _profiles(instances: Sequence[GpuInstance]) -> list[tuple[str, tuple[int, ..
 def test_from_every_size_mode_and_scheduler_to_every_other_the_driver_takes_each_step(
     board: str, layouts: list[Layout]
 ) -> None:
-    """What a layout leaves as it is and contradicts by its other key is named, and nothing is tried."""
+    """A mode that the layout leaves and contradicts by its other key is named, and nothing is tried."""
     blocked = 0
     for before, after in itertools.permutations(layouts, 2):
         host = SimulatedHost(SimulatedGpu(board))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a failed run left otherwise than it was, between two readings."""
+"""The differences that a failed run left, between two readings."""
 
 from dataclasses import replace
 

@@ -81,6 +81,7 @@ def ensure(work: GpuWork, wanted: Sequence[WantedInstance], *, compute_instance:
             undo=(DestroyGpuInstance(work.address, placed.profile, start, count - 1),),
         )
     work.is_rebuilt = work.is_rebuilt or bool(plan.destroy or plan.create)
+    work.instances = plan.keep
     if not table.knows_placements:
         return ()
     starts = [(one.profile, one.start) for one in plan.keep] + [(one.profile, one.start) for one in plan.create]

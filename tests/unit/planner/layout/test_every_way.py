@@ -80,7 +80,8 @@ MODES: list[Layout] = [
     if (mode, scheduler) != (SizeMode.MIXED, FIXED_SHARE)
 ]
 INSTANCE_MODES: list[Layout] = [
-    MigVgpuLayout((WantedInstance("1g.24gb+gfx"),) * 2, mode, scheduler)
+    MigVgpuLayout((WantedInstance(profile),) * 2, mode, scheduler)
+    for profile in ("1g.24gb+gfx", "2g.48gb+gfx")
     for mode in (None, *SizeMode)
     for scheduler in (None, EQUAL_SHARE, FIXED_SHARE)
     if (mode, scheduler) != (SizeMode.MIXED, FIXED_SHARE)

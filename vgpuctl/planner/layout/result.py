@@ -25,8 +25,8 @@ class Phase(IntEnum):
     EQUAL_SIZES = 7
     SCHEDULER = 8
     MIXED_SIZES = 9
-    START_SERVICES = 10
-    HAND_OVER = 11
+    HAND_OVER = 10
+    START_SERVICES = 11
     SHARES = 12
 
     def needs_driver_alone(self) -> bool:

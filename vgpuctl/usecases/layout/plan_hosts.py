@@ -71,9 +71,10 @@ def plan_hosts(
 def with_installs(
     services: Services, planned: PlannedHost, fleet: FleetValues, steps: Sequence[PlannedStep], *, boot: bool = True
 ) -> PlannedHost:
-    """The plan with the files that a run would install after `steps`; none but the certificate where it would end
-    before, refused. A refusal of the host is an obstacle. boot: whether the layout is to be restored at
-    boot.
+    """The plan with the files that a run would install after `steps`.
+
+    Of a plan that is refused only the certificate, which a run installs first. A refusal of the host is an obstacle.
+    boot: whether the layout is to be restored at boot.
     """
     host, layout, facts, later = planned.host, planned.layout, planned.facts, planned.plan.later
     installs = list(certificate_of(services, host, layout, fleet))

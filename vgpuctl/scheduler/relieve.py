@@ -57,8 +57,10 @@ def _without_holders(gpu: Gpu, vm_uuids: Collection[str]) -> Gpu:
 
 def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Share], vm_uuids: Collection[str]) -> Gpu:
     emptied = _without_holders(gpu, vm_uuids)
-    if any(map(takes_card, given_back)):
-        return emptied
+    card = next(filter(takes_card, given_back), None)
+    if card is not None:  # what its driver offers beside, once libvirt has given the card back, is not known
+        is_free = not emptied.holders and card.sharing not in emptied.sharing
+        return replace(emptied, sharing=(str(card.sharing), *emptied.sharing)) if is_free else emptied
     for kind in KINDS:
         emptied = kind.freed(emptied, [one for one in given_back if kind_of(one.sharing) is kind])
     before = read_gpu(NO_RULES, facts, gpu).with_leases(())

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
-from tests.unit.fleet_factory import emulated_a40, emulated_t4, host, lease, taking, vm
+from tests.unit.fleet_factory import emulated_a40, emulated_t4, host, lease, passthrough_host, taking, vm
+from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.scheduler import explain
+from vgpuctl.planner.plan import check_share
+from vgpuctl.scheduler import explain, place
 from vgpuctl.scheduler.candidates import Candidate, parties_of
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import choose_victims
@@ -157,6 +159,20 @@ def test_many_candidates_still_give_a_set_of_which_none_could_stay() -> None:
     assert found is not None
     assert len(found.victims) == 12
     assert len({one.leases[0].share.gpu for one in found.victims}) == 2
+
+
+def test_a_whole_card_that_was_given_back_can_be_given_again() -> None:
+    """While a VM has it, the agent reads a card that offers nothing (libvirt has bound it to vfio-pci)."""
+    fleet = passthrough_host()
+    placement = place(vm("passthrough:nvidia-geforce-rtx-3090"), [fleet], [])
+    (card,) = fleet.facts.gpus
+    held = replace(card, sharing=(), driver="vfio-pci", holders=(Holder(1, "qemu", "uuid-of-web"),))
+    facts = replace(fleet.facts, gpus=(held,))
+    after = relieve(facts, placement.shares, {"uuid-of-web"}, ())
+    assert check_share(placement.shares[0], facts) is not None
+    assert check_share(placement.shares[0], after) is None
+    still = relieve(facts, placement.shares, {"uuid-of-another"}, ())
+    assert check_share(placement.shares[0], still) is not None
 
 
 @pytest.mark.parametrize("gone", [(), (0,), (1, 2), (0, 1, 2, 3)])

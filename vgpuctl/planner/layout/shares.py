@@ -10,7 +10,7 @@ from dataclasses import replace
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.vf_health import is_usable
-from vgpuctl.catalog import short_name
+from vgpuctl.catalog import is_mig_backed, short_name
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of, vgpu_kind_on
@@ -48,11 +48,13 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
             work.block("type-not-offered", not_offered(work, name))
             continue
         missing = wanted - found
-        if offer.creatable < missing and gone:
+        if offer.creatable < missing and gone and not _is_full(work, offer, missing, counts):
             work.later.append(f"{work.address}: {wanted} x {name}, once the others are gone")
             continue
         if offer.creatable < missing:
-            reason = f"{work.address} can create {offer.creatable} more {name}, the layout needs {missing}"
+            stays = ", ".join(sorted(one for one, count in counts.items() if count and one != name))
+            beside = f" beside {stays}" if gone and stays else ""
+            reason = f"{work.address} can create {offer.creatable} more {name}{beside}, the layout needs {missing}"
             work.block("no-room", reason)
             continue
         for number in range(missing):
@@ -121,6 +123,20 @@ def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str
             counts[name] -= 1
             gone += 1
     return gone
+
+
+def _is_full(work: GpuWork, offer: VgpuType, missing: int, staying: Counter[str]) -> bool:
+    """True if what stays leaves no room once the others are gone, as far as that is known before.
+
+    staying: how many of each type. Time-sliced vGPUs of one size only unless sizes may mix (reference 3.3).
+    """
+    sizes = {short_name(one.name): one.framebuffer_mib for one in work.gpu.types}
+    there = {name: count for name, count in staying.items() if count and sizes.get(name) is not None}
+    if not work.heterogeneous and not is_mig_backed(offer.name):
+        if any(sizes[name] != offer.framebuffer_mib for name in there):
+            return True
+        return offer.max_instances is not None and sum(there.values()) + missing > offer.max_instances
+    return False
 
 
 def _take_away(work: GpuWork, vgpu: ExistingVgpu, phase: Phase) -> None:

@@ -77,7 +77,9 @@ _OPTION = re.compile(
 )
 _DRIVER = re.compile(r'"(?:driver|qom-type)":\s*"(?P<json>[^"]+)"|^(?P<plain>[\w-]+)')
 _JSON = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]")
+_LONGEST = 4096
+"""Characters of a message that are looked at: the longest known one has some hundreds."""
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^][]*\]")
 _PATH = re.compile(r"(?<![\w/])/[^\s'\",:;\]]+")
 
 _CPUSET = re.compile(r"for 'cpu(set)?\.[a-z_.]+'")
@@ -156,7 +158,7 @@ _CAUSES = (
         r"incompatible with host cpu|missing features|no drm render node|opengl not av",
     ),
     (Cause.UNSUPPORTED, r"\bnot support|unsupported machine|requires vfio support|is not supported"),
-    (Cause.NOT_FOUND, r"\bnot found\b|unable to find|no usable|could not find"),
+    (Cause.NOT_FOUND, r"\bnot found\b|filesystem is not mounted|unable to find|no usable|could not find"),
     (Cause.RUN, r"could not run|died and reported|died unexpectedly|cannot check qemu|unable to add (port|bridge)"),
     (Cause.BUSY, r"in use by|device or resource busy|resource busy"),
     (Cause.IO, r"input/output error"),
@@ -270,11 +272,13 @@ _ROWS: dict[tuple[About | None, Cause | None], str] = {
     (About.GPU, Cause.INCOMPATIBLE): _RENDER,
     (About.TPM, None): _TPM,
     (About.FIRMWARE, Cause.NOT_FOUND): _FIRMWARE,
-    (About.FIRMWARE, Cause.MISSING): _FIRMWARE,
+    (About.FIRMWARE, Cause.MISSING): "the firmware's build, or the file of the VM's variables in"
+    " /var/lib/libvirt/qemu/nvram, is gone: bring it back from a backup, or " + _FIRMWARE,
     (About.FIRMWARE, Cause.UNSUPPORTED): "this QEMU has no serial console for its BIOS, as on RHEL 9 and its kin: "
     "create the VM with --firmware uefi",
     (About.MEMORY, Cause.NOT_FOUND): _HUGE,
     (About.MEMORY, Cause.PREALLOCATION): _HUGE_FREE,
+    (About.MEMORY, Cause.NO_SPACE): _HUGE_FREE,
     (About.MEMORY, Cause.PINNING): _LIMIT,
     (About.NETWORK, Cause.NOT_FOUND): _NETWORKS,
     (About.NETWORK, Cause.INACTIVE): _NET_START,
@@ -342,6 +346,7 @@ _ROWS: dict[tuple[About | None, Cause | None], str] = {
 
 def hint_for(answer: str) -> str | None:
     """Give what helps against a message of libvirt or QEMU, None when nothing is known."""
+    answer = answer[:_LONGEST]
     lines = answer.split("; ")
     found = [_hints_of(line) for line in lines]
     by_subject = next((one for one, _by_cause in found if one is not None), None)

@@ -330,7 +330,8 @@ class Connection:
                 self._login = login.log_in(there, self.statistics, self._budget, self._jump_hosts)
             key = self._login.transport.get_remote_server_key()
             shown = PublicKey(key.get_name(), key.asbytes())
-            self.way = replace(self.way, host_key=(shown.kind, shown.fingerprint))
+            if not there.accepts_unknown_key:  # else it may be anybody's
+                self.way = replace(self.way, host_key=(shown.kind, shown.fingerprint))
             return self._login.transport
 
     def _dropped(self, doing: str, exc: BaseException | None = None) -> HostError:

@@ -7,7 +7,7 @@ import subprocess
 import threading
 from collections.abc import Collection
 
-from vgpuctl.errors import WayFailed
+from vgpuctl.errors import HostUnreachable
 from vgpuctl.hosts.bounds import KeptErrors
 from vgpuctl.model.secret import ProgramLine
 from vgpuctl.trusted_programs import judge_shell_line
@@ -48,8 +48,8 @@ class ProxyCommand:
             while data := os.read(pipe.fileno(), _CHUNK):
                 self._errors.add(data)
 
-    def failure(self, name: str, timeout_s: float) -> WayFailed:
-        """Say how the program failed to give us an SSH server."""
+    def failure(self, name: str, timeout_s: float) -> HostUnreachable:
+        """Say how the program failed to give us an SSH server: it may fail itself, or the host behind it."""
         try:
             status = self._process.wait(timeout=_SOON_S)
             ended = f"ended with exit status {status}"
@@ -57,7 +57,7 @@ class ProxyCommand:
             ended = f"led to no SSH server within {timeout_s:g} s"
         self._reader.join(_SOON_S)
         said = self._line.clean(self._errors.read().decode("utf-8", "replace"), known=self._known).splitlines()
-        return WayFailed(
+        return HostUnreachable(
             f"{name}: ProxyCommand {self._line.shown} {ended}",
             context=said[-10:],
             hint="try it by hand: an SSH server's first line, SSH-2.0-..., must come out",

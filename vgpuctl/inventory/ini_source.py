@@ -121,6 +121,8 @@ def _add_host_line(line: str, group: str, origin: Origin, tree: InventoryTree) -
         raise malformed(origin, "the line begins with a variable, not with the name of a host", hint=_VARIABLES)
     if "=" in pattern or assignments[:1] == ["="]:
         raise malformed(origin, "the line is a setting, not a host with variables", hint=_SETTING)
+    if pattern.endswith(":") and assignments and "=" not in assignments[0]:
+        raise malformed(origin, "the line is a setting, not a host with variables", hint=_SETTING)
     if pattern.endswith(":") or pattern == "---":
         raise malformed(origin, f"{pattern!r} is not a host name", hint="is this a YAML file? Then name it *.yml")
     variables: dict[str, Any] = {}

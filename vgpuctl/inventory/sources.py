@@ -147,9 +147,7 @@ def _add_file(path: str, tree: InventoryTree, trust: Trust) -> bool:
     if not stat.S_ISREG(mode):
         raise InventoryError(f"inventory {path}: not a regular file")
     content = read_bytes(path, trust)
-    if content.startswith(b"#!"):
-        if not os.access(path, os.X_OK):
-            raise _needs_ansible(path, "this is a script, and it is not executable")
+    if content.startswith(b"#!") and os.access(path, os.X_OK):
         raise _needs_ansible(path, "this is an inventory script, which vgpuctl does not run")
     extension = Path(path).suffix
     if extension == ".toml":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Way:
     """One way to a host. words: login, address, jump hosts, interpreter and sudo; equal words are the same way.
 
-    host_key: kind and fingerprint of the key that the host showed at a login that worked; None before it.
+    host_key: kind and fingerprint of the key that the host showed at a login that worked and checked it; else None.
     """
 
     words: str

@@ -62,6 +62,7 @@ class Store:
         self._facts_reader = FactsReader()
         self._rehearsal: StoreConnection | None = None
         self._rehearsing = threading.RLock()
+        self._only_asks = False
 
     def now(self) -> float:
         """The store's time in seconds since the epoch, UTC. Use cases decide by it."""
@@ -145,10 +146,12 @@ class Store:
         """From now on commit nothing: every later transaction sees the earlier ones, and all are undone at `close`.
 
         They work on a copy in memory, so that a long dry run keeps nobody waiting. of_reader: the copy of a store that
-        can only be read takes changes too, unless only a part of its rows is seen. Raises StoreUnusable.
+        can only be read, or that is not reconciled, takes changes too, unless only a part of its rows is seen. Raises
+        StoreUnusable.
         """
         if self._rehearsal is None:
             self._rehearsal = self._begin_rehearsal()
+            self._only_asks = of_reader
             if of_reader and self._identity.sees_every_row:
                 self.read_only_reason = None
 
@@ -256,7 +259,7 @@ class Store:
                 key_file=self._key_file,
                 actor=self._actor,
             )
-            if writing and reason is None:
+            if writing and reason is None and not self._only_asks:
                 session.refuse_unreconciled()
             yield session
             if session.failure is not None:

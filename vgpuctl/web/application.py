@@ -8,7 +8,7 @@ from flask import Flask, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from vgpuctl import __version__
-from vgpuctl.errors import Unexpected, UsageError, VgpuctlError
+from vgpuctl.errors import NotFound, Unexpected, UsageError, VgpuctlError
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.web import PageSources
@@ -103,7 +103,7 @@ def _http_problem(error: HTTPException) -> tuple[str, int] | HTTPException:
 
 
 def _problem(error: VgpuctlError) -> tuple[str, int]:
-    code = 400 if error.exit_code == 2 else 503
+    code = 400 if error.exit_code == 2 else 404 if isinstance(error, NotFound) else 503
     return render_template("problem.html", heading="This cannot be shown", message=error.message, hint=error.hint), code
 
 

@@ -164,11 +164,11 @@ def test_a_host_is_adopted_as_it_is(layouts: LayoutFleet, tmp_path: Path) -> Non
     assert not again["changed"] and summary(again) == summary(adopted)
     assert operator.json("repair") == []
     layouts.declare(sim_001=adopted["vgpu"])
-    (planned,) = operator.json("plan-hosts")
+    (planned,) = operator.json("plan-hosts", "--no-boot")
     assert planned["plan"]["is_in_layout"] and planned["plan"]["steps"] == []
     layouts.declare(sim_001={"gpus": [{"match": {"address": A40}, "kind": "off"}]})
     applied = operator.run("apply-hosts", "--disrupt", "--no-boot")
-    assert applied.code == 4 and "render, copy cannot be stopped" in applied.out, applied.out
+    assert applied.code == 4 and "render was adopted and names its shares itself" in applied.out, applied.out
     operator.does("set-quota", "acme", "--guaranteed", "framebuffer=0")
     operator.does("set-quota", "globex", "--guaranteed", "framebuffer=64GiB")
     reclaims = (word if word != "acme" else "globex" for word in whole)

@@ -237,6 +237,17 @@ def _share(operator: Operator, uuid: str, host: str) -> None:
             storage.create_disk("default", one.name, one.capacity_bytes // 2**20)
 
 
+def test_a_command_that_looks_in_the_wrong_place_finds_nobody_dead(operator: Operator, tmp_path: Path) -> None:
+    operator.does("list-hosts")
+    fenced = operator.json("list-events", "--kind", "host-fenced")
+    for address in ("gpu1.exmaple.invalid", "127.0.0.2"):
+        (tmp_path / "wrong.yml").write_text(f"all: {{hosts: {{{HOST}: {{ansible_host: {address}}}}}}}\n")
+        both = ("-i", str(operator.inventory), "-i", str(tmp_path / "wrong.yml"))
+        refused = operator.is_refused("evacuate-host", HOST, *DEAD, *both)
+        assert (refused["reference"], "is dead is not known" in refused["message"]) == ("state", True), refused
+    assert operator.json("list-events", "--kind", "host-fenced") == fenced
+
+
 def test_a_vm_on_shared_storage_starts_where_its_data_is(operator: Operator, fleet: lab.LabFolder) -> None:
     for host in (OTHER, THIRD):
         operator.does("cordon-host", host, "--reason", "the test wants the first")

@@ -106,6 +106,37 @@ def test_a_vm_in_huge_pages_goes_where_they_are_free(operator: Operator, fleet: 
             state.hugepages.clear()
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        ("--base-image", "nosuch"),
+        ("--iso", "nosuch"),
+        ("--kernel", "nosuch"),
+        ("--licence-pool", "nosuch"),
+        ("--security-group", "nosuch", "--network", "default"),
+        ("--host", "nosuch"),
+    ],
+)
+def test_what_the_store_does_not_know_is_refused_by_questions_as_by_the_run(
+    operator: Operator, named: tuple[str, ...]
+) -> None:
+    words = ("--tenant", "explained", "--gpu", "A40-8Q", *SMALL, *named)
+    said = [
+        operator.is_refused(*command, *words, *more)["message"].replace("VM any of", "VM x of")
+        for command, more in ((("capacity",), ()), (("explain-vm", "x"), ()), (("create-vm", "x"), ("--dry-run",)))
+    ]
+    assert said[0] == said[1] == said[2], said
+    assert operator.run("create-vm", "x", *words).code != 0
+
+
+def test_what_only_a_host_can_tell_is_said(operator: Operator) -> None:
+    words = ("--gpu", "A40-8Q", *SMALL[:4], "--network", "elsewhere", "--disk", "1GiB", "--pool", "fast")
+    (explained,) = operator.json("explain-vm", "x", "--tenant", "explained", *words)
+    counted = operator.json("capacity", *words)
+    assert explained["not_looked_at"] == counted["not_looked_at"] == ["network elsewhere", "storage pool fast"]
+    assert "not looked at: whether the hosts have network elsewhere" in operator.does("capacity", *words).err
+
+
 def test_a_type_that_nobody_knows_is_named_with_near_ones(operator: Operator) -> None:
     for command in (("capacity",), ("explain-vm", "web", "--tenant", "explained")):
         refused = operator.is_refused(*command, "--gpu", "A40-9Q")

@@ -168,7 +168,7 @@ def test_a_vm_whose_victims_host_fails_goes_to_another(operator: Operator, fleet
     for host in ("sim-001", "sim-002"):
         for number in (1, 2):
             operator.does("create-vm", f"{host}-{number}", *LOW, "--preemptible", "stop", *HALF, "--host", host)
-    (planned,) = operator.json(*URGENT, "--dry-run")
+    (planned,) = operator.json(*URGENT, "--preempt", "--dry-run")
     first = planned["vm"]["host"]
     lab.faults.begin(first, "libvirtd", folder=fleet)
     done = operator.does(*URGENT, *AT_ONCE)
@@ -189,7 +189,7 @@ def test_a_gang_with_a_member_on_a_failed_host_is_no_victim(
     for number in (1, 2):
         later = ("--preemptible", "stop", "--priority", "200", "--gpu", "A40-16Q", *SMALL, "--host", "sim-002")
         operator.does("create-vm", f"other-{number}", "--tenant", "acme", *later)
-    (planned,) = operator.json(*URGENT, "--dry-run")
+    (planned,) = operator.json(*URGENT, "--preempt", "--dry-run")
     assert {one["vm"] for one in planned["victims"]} == {"acme/near", "acme/west"}
     lab.faults.begin("sim-003", "libvirtd", folder=fleet)
     done = operator.does(*URGENT, *AT_ONCE)

@@ -48,6 +48,7 @@ class _Line:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
+        self.way = None
 
     @contextlib.contextmanager
     def libvirt_uri(self) -> Iterator[str]:

@@ -70,6 +70,13 @@ def test_a_restored_store_has_what_the_backup_has_and_takes_no_change(place: Sto
             session.add_tenant("globex")
         with pytest.raises(StoreNotReconciled), store.operation("create-vm", "x"):
             pass
+        with open_store(place.url) as asks, open_store(place.url) as rehearses:
+            asks.rehearse(of_reader=True)  # render-vm, and the plan of a drain
+            with asks.transaction() as session:
+                session.add_tenant("globex")
+            rehearses.rehearse()
+            with pytest.raises(StoreNotReconciled), rehearses.transaction() as session:
+                session.add_tenant("globex")
         with store.reading() as session:
             assert [one.kind for one in session.events(5)][-1] == "store-restored"
             assert session.store_id() == manifest.store_id

@@ -351,6 +351,14 @@ def test_a_warning_beside_the_error_does_not_decide() -> None:
     assert "smartctl" in (hint_for(f"{tainted}; {WITH_TWINS[0][0]}") or "")
 
 
+def test_the_end_of_a_message_without_end_is_not_looked_at() -> None:
+    """The table's patterns are of no more than quadratic cost, and a host can send megabytes."""
+    answer = "Storage pool not found: no storage pool with matching name 'x'"
+    assert hint_for(answer) is not None
+    assert hint_for(f"{'-device ' * 1000}; {answer}") is None
+    assert hint_for(f"{answer}; {'[' * 4_000_000}") == hint_for(answer)
+
+
 def test_an_unknown_answer_has_none() -> None:
     assert hint_for("the moon is full") is None
     assert hint_for("Domain not found: no domain with matching name 'network-vfio: Input/output error'") is None

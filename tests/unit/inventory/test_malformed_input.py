@@ -67,6 +67,7 @@ MALFORMED = {
     "an inventory plugin": ("hosts.yml", "plugin: constructed\n", 1, "inventory plugin 'constructed'"),
     "settings of a script": ("ec2.ini", "[ec2]\nregions = all\n", 2, "settings of an inventory script"),
     "settings without blanks": ("vmware.ini", "[vmware]\nserver=vcenter\n", 2, "--inventory-reader ansible"),
+    "settings with a colon": ("openstack.ini", "[openstack]\nurl: http://x\n", 2, "settings of an inventory script"),
     "settings in no section": ("azure.ini", "include_powerstate=no\n", 1, "a setting, not a host"),
     "what a script printed": ("out.json", '{"gpu": {"hosts": ["h1"]}}', 1, "name the script, not what it printed"),
     "broken JSON": ("hosts.json", '{"all": {"hosts": {"h1": {}}\n', 2, "not valid JSON: Expecting ',' delimiter"),

@@ -245,7 +245,7 @@ def test_odd_numbers_in_an_address_do_no_harm(pages: Pages, path: str) -> None:
 
 
 def test_an_unknown_tenant_in_a_filter_is_told(pages: Pages) -> None:
-    assert "no tenant" in pages.get("/vms?tenant=none", 503).lower()
+    assert "no tenant" in pages.get("/vms?tenant=none", 404).lower()
 
 
 def test_pages_have_what_keyboards_and_screen_readers_need(pages: Pages) -> None:

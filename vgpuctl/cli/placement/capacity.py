@@ -75,6 +75,8 @@ def command(after_defrag: bool, refresh: bool, shows_all: bool, as_json: bool, *
             say(f"tenant {request.tenant}: {limits or 'no quota limits them'}")
         else:
             say("no tenant, so hosts of every pool count; quotas are not checked")
+        if found.not_looked_at:
+            say(f"not looked at: whether the hosts have {', '.join(found.not_looked_at)}")
         for line in summarise(found.refusals, is_whole=shows_all):
             say(line)
         for move in found.moves:

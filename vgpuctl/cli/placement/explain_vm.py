@@ -43,6 +43,7 @@ class JsonExplainedVm(TypedDict):
     would admit it. victims: VMs that `create-vm --preempt` would preempt. failures: hosts that gave no answer. seen: by
     host, its last answer in words. loads: of GPUs, where the policy looks at them. predictions: throughput on each GPU
     that takes it; model_at: when the model was fitted. queued: null for a VM that does not wait in the queue.
+    not_looked_at: what only the host that gets the VM is asked for.
     """
 
     fits: bool
@@ -65,6 +66,7 @@ class JsonExplainedVm(TypedDict):
     model_at: float | None
     model_problem: str | None
     queued: JsonQueued | None
+    not_looked_at: Sequence[str]
 
 
 _JSON: "JsonOutput[list[JsonExplainedVm]]" = JsonOutput()
@@ -133,6 +135,7 @@ def _object(explained: "ExplainedVm") -> JsonExplainedVm:
         "model_at": explained.model_at,
         "model_problem": explained.model_problem,
         "queued": _queued(explained.queued),
+        "not_looked_at": explained.not_looked_at,
     }
 
 
@@ -166,6 +169,8 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")
         if placement.nodes is not None:
             print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))
+    if explained.not_looked_at:
+        print_line(f"unseen  whether the hosts have {', '.join(explained.not_looked_at)}")
     if not explained.is_quota_checked:
         print_line("quota   not checked, since no tenant is given")
     if explained.quota is not None:

@@ -63,7 +63,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "resize-vm": (
         Example("resize-vm acme/web-2 --memory 6GiB --restart", "more memory; the VM restarts"),
-        Example("resize-vm acme/web-2 --vcpus 4 --dry-run", "what would change"),
+        Example("resize-vm acme/web-2 --vcpus 4 --restart --dry-run", "what would change"),
     ),
     "attach-gpu": (
         Example("attach-gpu acme/db-1 A40-8Q --dry-run", "where the share would come from"),

@@ -34,6 +34,7 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
     offered = {short_name(one.name): one for one in work.gpu.types}
     uuids = {vgpu.mdev_uuid for vgpu in existing}
     free = _free_functions(work)
+    changes_mode = bool(work.heterogeneous) != bool(work.gpu.heterogeneous)
     for name, wanted in shares:
         offer = offered.get(name)
         found = counts[name]
@@ -41,7 +42,7 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
             continue
         if found < wanted:
             work.differ("shares", f"{wanted} x {name}", found)
-        if work.is_rebuilt or not work.gpu.types:
+        if work.is_rebuilt or changes_mode or not work.gpu.types:
             work.later.append(f"{work.address}: {wanted} x {name}, once the steps before are done")
             continue
         if offer is None:

@@ -15,7 +15,8 @@ from vgpuctl.model.secret import ProgramLine
 from vgpuctl.trusted_programs import judge_command
 from vgpuctl.usecases.maintenance.restricted import set_restriction
 from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.observations import read_facts
+from vgpuctl.usecases.support.observation_record import is_of_host
+from vgpuctl.usecases.support.observations import is_seen_by_controller, read_facts, read_record
 from vgpuctl.usecases.support.services import Services
 
 _SAID_AT_MOST = 200
@@ -48,6 +49,21 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
     with services.store.transaction() as session:
         set_restriction(session, host, WHOLE_HOST, RestrictionKind.FENCE, reason, evidence=evidence)
     services.say(f"{host}: fenced")
+
+
+def _refuse_unseen(services: Services, host: str, error: HostError) -> None:
+    """Raise StateError where silence is no sign of death: this command looks elsewhere, or another sees the host."""
+    with services.store.reading() as session:
+        is_seen = is_seen_by_controller(session, host)
+        if not is_seen and is_of_host(read_record(session, host), error, services.way_to(host)):
+            return
+    reason = "a controller has just read it" if is_seen else "the way to it fails, or is not one that has worked before"
+    raise StateError(
+        f"whether {host} is dead is not known: {reason}",
+        context=[error.said_of(host)],
+        hint="see that `vgpuctl list-hosts` reaches the other hosts, and that its address, login, jump hosts and"
+        " known_hosts are right; then run this again",
+    )
 
 
 def _run(host: str, command: ProgramLine, timeout_s: int) -> Values:
@@ -95,8 +111,9 @@ def _refuse_living(services: Services, host: str) -> None:
     answer = "it can be read"
     try:
         read_facts(services, host)
-    except _SILENCE:
+    except _SILENCE as error:
         services.forget_host(host)
+        _refuse_unseen(services, host, error)
         return
     except HostError as error:
         services.forget_host(host)

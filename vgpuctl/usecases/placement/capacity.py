@@ -20,9 +20,10 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
-from vgpuctl.usecases.network.ports import with_networks
+from vgpuctl.usecases.placement.named_things import look_up
 from vgpuctl.usecases.placement.quota import quota_room
 from vgpuctl.usecases.placement.reservations import promises_to_others
+from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import free_seats
 from vgpuctl.usecases.support.observations import readings_in_words
@@ -55,7 +56,7 @@ class Capacity:
     after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why
     no host takes one, where none does. free_licences: for such VMs; None where licences are not counted. quota: how
     many more each quota of the tenant allows, of those that limit such VMs. Both limit the sums, not the hosts'
-    numbers, whose sum is hosts_take.
+    numbers, whose sum is hosts_take. not_looked_at: what only the host that gets a VM is asked for.
     """
 
     now: int
@@ -68,6 +69,7 @@ class Capacity:
     free_licences: int | None = None
     quota: Mapping[str, int] = field(default_factory=dict)
     hosts_take: int = 0
+    not_looked_at: tuple[str, ...] = ()
 
 
 def capacity(
@@ -82,7 +84,8 @@ def capacity(
 
     may_contact: whether hosts that the store has no facts of are read.
 
-    Raises NotFound for the tenant, InventoryError without any host, UsageError for an unknown type.
+    Raises NotFound for the tenant and for what the request names, InventoryError without any host, UsageError for an
+    unknown type.
     """
     closed: dict[str, str] = {}
     if request.tenant:
@@ -92,8 +95,10 @@ def capacity(
     with services.store.reading() as session:
         request = with_image_driver(session, request)
         carried = session.vms_in(Backend.OVN) if after_defrag else frozenset()
-    request = with_networks(services, request)
-    seen = survey(services, services.hosts(), refresh=refresh, may_contact=may_contact)
+    request, not_looked_at = look_up(services, request)
+    names = services.hosts()
+    refuse_unknown_host(services, request.host, names)
+    seen = survey(services, names, refresh=refresh, may_contact=may_contact)
     refuse_unknown(request, [one.facts for one in seen.capacities])
     usable = [one for one in seen.capacities if one.name not in closed]
     with services.store.reading() as session:
@@ -153,7 +158,7 @@ def capacity(
     if most < math.inf:
         fit, total = min(fit, int(most)), min(total, max(0, int(most) - fit))
         after = None if after is None else min(after, int(most))
-    return Capacity(fit, total, after, hosts, moves, seen.failures, refusals, seats, quota, now.total())
+    return Capacity(fit, total, after, hosts, moves, seen.failures, refusals, seats, quota, now.total(), not_looked_at)
 
 
 def _first_begins(promises: Sequence[Booking], now: float, duration_s: float | None) -> dict[str, float]:

@@ -25,6 +25,7 @@ from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.network.ports import with_networks
+from vgpuctl.usecases.placement.named_things import look_up
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
@@ -83,6 +84,7 @@ class ExplainedVm:
     licence: str | None = None
     is_quota_checked: bool = True
     queued: QueueEntry | None = None
+    not_looked_at: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -129,7 +131,7 @@ def explain_vm(
         )
     names = services.hosts()
     refuse_unknown_host(services, request.host, names)
-    request = with_networks(services, request)
+    request, unseen = look_up(services, request) if vm is None else (with_networks(services, request), ())
     seen = survey(services, names, refresh=refresh)
     refuse_unknown(request, [one.facts for one in seen.capacities])
     measured = read_measurements(services, request, seen.capacities)
@@ -180,6 +182,7 @@ def explain_vm(
         model_problem=measured.model_problem,
         licence=_ask_licence(services, request, vm, placement) if has_tenant else None,
         is_quota_checked=has_tenant,
+        not_looked_at=unseen,
         queued=queued,
     )
 

@@ -17,6 +17,8 @@ from vgpuctl.usecases.support.services import Services
 
 _SHARES = "layout-shares"
 _PENDING = "pending-restarts"
+OWED = (_PENDING,)
+"""Records of what a run that was cut short still owes its host."""
 
 
 @dataclass(frozen=True)

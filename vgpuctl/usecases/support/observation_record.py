@@ -219,11 +219,12 @@ def is_of_host(record: Record, error: VgpuctlError, way: Way | None) -> bool:
     """
     if way is None or isinstance(error, _OF_THE_COMMAND) or not isinstance(error, HostError | GuestError):
         return False
-    if isinstance(error, HostKeyChanged):
-        kind, fingerprint = error.shown or ("", "")
-        if record.host_keys.get(kind, fingerprint) == fingerprint:
-            return False
-    is_new = not record.ways and not isinstance(error, _BEFORE_A_LOGIN)
+    if isinstance(error, HostKeyChanged) and (
+        error.shown is None or record.host_keys.get(error.shown[0]) == error.shown[1]
+    ):
+        return False
+    # A record from before ways were kept has none, and the host was read.
+    is_new = not record.ways and (record.read_at is not None or not isinstance(error, _BEFORE_A_LOGIN))
     return is_new or way.words in record.ways
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.layout_records import OWED
 
 UNLISTED_KEPT_S = 7 * 86_400.0
 """As long as a GPU that is missing. An inventory beside this one, whose hosts these are, reads them more often."""
@@ -22,7 +23,7 @@ def forget_unlisted(session: Session, listed: Collection[str]) -> list[str]:
 
 
 def has_objects(session: Session, host: str) -> bool:
-    """True if VMs, shares, disks, networks, reservations or restrictions are on a host."""
+    """True if VMs, shares, disks, networks, reservations, restrictions or services to be started are on a host."""
     return bool(
         session.vms(host=host)
         or session.leases(host=host)
@@ -31,6 +32,7 @@ def has_objects(session: Session, host: str) -> bool:
         or any(one.request.host == host for one in session.networks())
         or any(one.host == host for one in session.reservations())
         or any(one.host == host for one in session.restrictions())
+        or any(one.host == host for kind in OWED for one in session.host_records(kind))
     )
 
 

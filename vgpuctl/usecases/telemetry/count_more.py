@@ -71,6 +71,8 @@ def read_request(given: Mapping[str, str]) -> VmRequest | None:
     has = {name: value.strip() for name, value in given.items() if value.strip()}
     if "gpu" not in has:
         return None
+    if unknown := sorted(has.keys() - {_name(field) for field in asked_fields()}):
+        raise UsageError(f"{unknown[0][:40]!a} is no field of this form", hint="see the form for what it asks")
     values = {field.parameter: _value(field, has[_name(field)]) for field in asked_fields() if _name(field) in has}
     return read_hypothetical_vm(values, _no_file)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.specs.vm import list_differences
-from vgpuctl.usecases.image.image_gate import refuse_unregistered
+from vgpuctl.usecases.placement.named_things import refuse_unknown_names
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.created_vm import CreatedVm
@@ -20,8 +20,8 @@ def find_existing(
     """All of these VMs if they exist with the same specifications; None if none of them exists.
 
     is_reserved: their time and host follow from a reservation, and are not compared.
-    Raises NotFound for the tenant, ImageUnregistered, VmDiffers, and StateError when only some of them exist or an
-    earlier run did not finish.
+    Raises what refuse_unknown_names raises, NotFound for the tenant, VmDiffers, and StateError when only some of them
+    exist or an earlier run did not finish.
     """
     there = [_find(services, request, is_reserved=is_reserved) for request in requests]
     existing = tuple(one for one in there if one is not None)
@@ -38,7 +38,7 @@ def find_existing(
 def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> CreatedVm | None:
     with services.store.reading() as session:
         session.tenant(request.tenant)
-        refuse_unregistered(session, request)
+        refuse_unknown_names(session, request)
         vm = session.vm(request.tenant, request.name)
         if vm is None:
             return None

@@ -15,6 +15,7 @@ from vgpuctl.errors import (
     BecomeFailed,
     CommandTimedOut,
     FileNotTrusted,
+    HostError,
     HostKeyChanged,
     HostKeyUnknown,
     HostUnreachable,
@@ -137,10 +138,9 @@ OWN_FAILURES: list[tuple[VgpuctlError, Way | None]] = [
     (HostUnreachable("connection refused"), replace(ELSEWHERE, words="root@10.0.0.1 port 2222; python auto")),
     (WayFailed("the name gpu1 cannot be resolved"), WAY),
     (WayFailed("Network is unreachable"), WAY),
-    (WayFailed("ProxyCommand ended with exit status 1"), WAY),
+    (HostUnreachable("ProxyCommand ended with exit status 1"), ELSEWHERE),
     (HostKeyUnknown("not in known_hosts"), WAY),
     (HostKeyChanged("another than in known_hosts:3", shown=("ssh-ed25519", "SHA256:of-gpu1")), WAY),
-    (HostKeyChanged("another than in known_hosts:3", shown=("ssh-rsa", "SHA256:never-seen")), WAY),
     (HostKeyChanged("of a jump host"), WAY),
     (AuthenticationFailed("refused to log in root"), WAY),
     (BecomeFailed("sudo wants a password"), WAY),
@@ -156,6 +156,23 @@ OWN_FAILURES: list[tuple[VgpuctlError, Way | None]] = [
 @pytest.mark.parametrize(("error", "way"), OWN_FAILURES, ids=lambda one: getattr(one, "message", None))
 def test_an_own_failure_changes_nothing_that_is_known_of_a_host(error: VgpuctlError, way: Way | None) -> None:
     assert without_answer(seen(), error, 1020.0, way=way) == seen()
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (HostKeyChanged("another key", shown=("ssh-ed25519", "SHA256:of-somebody")), "host-key-changed"),
+        (HostKeyChanged("another key", shown=("ssh-rsa", "SHA256:never-seen")), "host-key-changed"),
+        (HostUnreachable("ProxyCommand ended with exit status 1"), "unreachable"),
+    ],
+)
+def test_a_failure_on_a_way_that_has_worked_is_the_hosts(error: HostError, state: str) -> None:
+    assert without_answer(seen(), error, 1020.0, way=WAY).state == state
+
+
+def test_a_host_that_was_read_before_ways_were_kept_can_die() -> None:
+    before = msgspec.structs.replace(seen(), ways=(), host_keys={})
+    assert without_answer(before, HostUnreachable("no answer"), 1020.0, way=ELSEWHERE).state == "unreachable"
 
 
 def test_a_host_that_nobody_has_reached_yet_is_not_unreachable_but_never_observed() -> None:

@@ -83,5 +83,12 @@ PLACING = [
         "refuse_unknown_host",
         "usecases/placement/usable_hosts.py",
         "usecases/placement/explain_vm.py:explain_vm",
+        "usecases/placement/capacity.py:capacity",
+    ),
+    guarded(
+        "what a request names and nobody knows is refused by questions as by the run",
+        "refuse_unknown_references",
+        "usecases/placement/named_things.py",
+        "usecases/vm/find_existing.py:_find",
     ),
 ]

@@ -114,8 +114,9 @@ VOLUMES = [
     guarded(
         "requests with unregistered images are refused before anything is done",
         "refuse_unregistered",
-        "usecases/image/image_gate.py",
+        "usecases/support/registered_images.py",
         "usecases/vm/find_existing.py:_find",
+        "usecases/placement/named_things.py:refuse_unknown_references",
         "usecases/tenant/onboard.py:onboard",
         "usecases/node/create_node_pool.py:check_pool_in",
         "usecases/node/declared_pools.py:refuse_unusable",

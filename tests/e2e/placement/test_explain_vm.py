@@ -122,7 +122,7 @@ def test_what_the_store_does_not_know_is_refused_by_questions_as_by_the_run(
 ) -> None:
     words = ("--tenant", "explained", "--gpu", "A40-8Q", *SMALL, *named)
     said = [
-        operator.is_refused(*command, *words, *more)["message"].replace("VM any of", "VM x of")
+        operator.is_refused(*command, *words, *more)["message"].replace("VM any ", "VM x ")
         for command, more in ((("capacity",), ()), (("explain-vm", "x"), ()), (("create-vm", "x"), ("--dry-run",)))
     ]
     assert said[0] == said[1] == said[2], said

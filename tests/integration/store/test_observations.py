@@ -64,5 +64,6 @@ def test_a_controller_that_has_just_read_a_host_knows_better_than_a_command_with
             session._update("controllers", {"id": "watch"}, pid=pid, machine="another machine")
         clock.now += age_s
         assert is_seen_by_controller(session, "gpu1") is is_seen
+        note_answers(session, "gpu1", facts=FACTS, way=Way("root@gpu1 port 2222"))
         note_answers(session, "gpu1", errors=[HostUnreachable("no route")], way=Way("root@gpu1 port 22"))
         assert observed_hosts(session)["gpu1"].state == "up", "nobody has logged in that way"

@@ -8,8 +8,8 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import Image
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.image.image_gate import named_images
 from vgpuctl.usecases.image.register_image import values_of
+from vgpuctl.usecases.support.registered_images import named_images
 from vgpuctl.usecases.support.services import Services
 
 

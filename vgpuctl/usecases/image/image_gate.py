@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only way from a VM's request to a file of a host: by a name of the catalogue, verified on that host.
 
-`refuse_unregistered` asks the store alone and runs before anything else. `images_on` asks the host too, and volumes and
-domains are made from its answer only.
+`support.registered_images` asks the store alone and runs before anything else. `images_on` asks the host too, and
+volumes and domains are made from its answer only.
 """
 
 import contextlib
@@ -11,33 +11,13 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.errors import AgentProblem, ImageMissing, ImageRejected, ImageUnregistered
+from vgpuctl.errors import AgentProblem, ImageMissing, ImageRejected
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import UNREGISTERED, BaseImage, HostImages, Image, ImageCopy, ImageFormat, ImageKind
-from vgpuctl.model.vm import DirectKernel, Vm, VmRequest
-from vgpuctl.store.store import Session
+from vgpuctl.model.vm import DirectKernel, Vm
 from vgpuctl.usecases.image.volumes import paths_of
+from vgpuctl.usecases.support.registered_images import named_images, registered
 from vgpuctl.usecases.support.services import HostSession, Services
-
-
-def refuse_unregistered(session: Session, request: VmRequest) -> None:
-    """Accept a request whose images are all in the catalogue. Raises ImageUnregistered with what registers them."""
-    for kind, name in named_images(request):
-        _registered(session, request, kind, name)
-
-
-def named_images(request: VmRequest) -> Iterator[tuple[ImageKind, str]]:
-    """The images that a request names, with the kind that each must have."""
-    if request.disk is not None and request.disk.base_image is not None:
-        yield ImageKind.DISK, request.disk.base_image
-    if request.direct_kernel is not None:
-        yield ImageKind.KERNEL, request.direct_kernel.kernel
-        if request.direct_kernel.initrd is not None:
-            yield ImageKind.INITRD, request.direct_kernel.initrd
-    if request.install is not None:
-        yield ImageKind.ISO, request.install.iso
-        if request.install.drivers is not None:
-            yield ImageKind.ISO, request.install.drivers
 
 
 def images_on(services: Services, host: HostSession, vm: Vm, *, remember: bool) -> HostImages:
@@ -53,7 +33,7 @@ def images_on(services: Services, host: HostSession, vm: Vm, *, remember: bool) 
     base = None
     for kind, name in named_images(request):
         with services.store.reading() as session:
-            image = _registered(session, request, kind, name)
+            image = registered(session, request, kind, name)
             known = next((copy for copy in session.image_copies(name) if copy.host == vm.host), None)
         file = inspect(host, image, path_on(host, image))
         if known is None or _copy(image, vm.host, file, known.verified_at) != known:
@@ -186,29 +166,6 @@ def virtual_bytes(image: Image, file: ImageFile) -> int:
     if image.format is ImageFormat.RAW or file.qcow2 is None:
         return file.size_bytes
     return file.qcow2.virtual_bytes
-
-
-def _registered(session: Session, request: VmRequest, kind: ImageKind, name: str) -> Image:
-    image = session.find_image(name)
-    if image is not None and image.kind is kind:
-        return image
-    what = {"disk": "base image", "iso": "installation medium"}.get(kind, str(kind))
-    vm = f"VM {request.name} of tenant {request.tenant}"
-    if image is not None:
-        raise ImageUnregistered(
-            f"{vm}: {name} is registered as {image.kind} image and cannot be the {what}",
-            hint="see `vgpuctl list-images`",
-        )
-    place = name.removeprefix(UNREGISTERED)
-    new_name, option = ("NAME", f"--path {place}") if "/" in place else (place, f"--volume {place}")
-    flags = "" if kind is ImageKind.DISK else f" --kind {kind}"
-    known = [f"registered: {one.name}" for one in session.images() if one.kind is kind][:20]
-    raise ImageUnregistered(
-        f"{vm}: the {what} {place[:200]!a} is not in the catalogue of images",
-        context=known,
-        hint="the operator registers images: vgpuctl register-image "
-        f"{new_name} {option}{flags} --format {'qcow2' if kind is ImageKind.DISK else 'raw'} --checksum sha256:…",
-    )
 
 
 def _missing(host: HostSession, image: Image, answer: str) -> ImageMissing:

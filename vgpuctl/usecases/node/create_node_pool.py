@@ -9,10 +9,10 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.specs.node_pool import list_pool_differences
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.image.image_gate import refuse_unregistered
 from vgpuctl.usecases.node.wanted_nodes import want_more_in
 from vgpuctl.usecases.placement.quota import refuse_for_ever
 from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.support.registered_images import refuse_unregistered
 from vgpuctl.usecases.support.services import Services
 
 

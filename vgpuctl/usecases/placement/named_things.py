@@ -7,12 +7,12 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.session import Session
-from vgpuctl.usecases.image.image_gate import refuse_unregistered
 from vgpuctl.usecases.network.ports import check_groups, network_of, networks_of, on_its_host
+from vgpuctl.usecases.support.registered_images import refuse_unregistered
 from vgpuctl.usecases.support.services import Services
 
 
-def refuse_unknown_names(session: Session, request: VmRequest) -> None:
+def refuse_unknown_references(session: Session, request: VmRequest) -> None:
     """Accept a request whose images, security groups and licence pool are all known.
 
     request.tenant: empty for a hypothetical VM of nobody, who has no groups. Raises ImageUnregistered, NotFound, and
@@ -27,16 +27,18 @@ def refuse_unknown_names(session: Session, request: VmRequest) -> None:
             hint="give --network too, or leave them out",
         )
     for interface in interfaces_of(request) if request.tenant else ():
-        check_groups(session, request.tenant, interface)
+        if interface.security_groups:
+            network_of(session, request, interface)
+            check_groups(session, request.tenant, interface)
 
 
 def look_up(services: Services, request: VmRequest) -> tuple[VmRequest, tuple[str, ...]]:
     """The request of a hypothetical VM with what its networks ask of a host, and what only hosts know.
 
-    Raises what refuse_unknown_names and the networks raise.
+    Raises what refuse_unknown_references and the networks raise.
     """
     with services.store.reading() as session:
-        refuse_unknown_names(session, request)
+        refuse_unknown_references(session, request)
         unseen = tuple(only_hosts_know(session, request))
     return on_its_host(request, networks_of(services, request).values()), unseen
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.specs.vm import list_differences
-from vgpuctl.usecases.placement.named_things import refuse_unknown_names
+from vgpuctl.usecases.placement.named_things import refuse_unknown_references
 from vgpuctl.usecases.support.operations import refuse_while_busy
+from vgpuctl.usecases.support.registered_images import refuse_unregistered
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.resize_words import resize_command
@@ -20,8 +21,8 @@ def find_existing(
     """All of these VMs if they exist with the same specifications; None if none of them exists.
 
     is_reserved: their time and host follow from a reservation, and are not compared.
-    Raises what refuse_unknown_names raises, NotFound for the tenant, VmDiffers, and StateError when only some of them
-    exist or an earlier run did not finish.
+    Raises what refuse_unknown_references raises, NotFound for the tenant, VmDiffers, and StateError when only some of
+    them exist or an earlier run did not finish.
     """
     there = [_find(services, request, is_reserved=is_reserved) for request in requests]
     existing = tuple(one for one in there if one is not None)
@@ -38,9 +39,10 @@ def find_existing(
 def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> CreatedVm | None:
     with services.store.reading() as session:
         session.tenant(request.tenant)
-        refuse_unknown_names(session, request)
+        refuse_unregistered(session, request)
         vm = session.vm(request.tenant, request.name)
         if vm is None:
+            refuse_unknown_references(session, request)
             return None
         leases = session.leases(vm_uuid=vm.uuid)
     if is_reserved:

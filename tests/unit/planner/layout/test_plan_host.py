@@ -239,34 +239,6 @@ def test_an_idle_share_of_ours_goes_and_a_strangers_stays() -> None:
     assert [planned.summary for planned in plan.steps] == ["delete the idle share 11111111-0000-4000-8000-000000000000"]
 
 
-def test_what_stays_is_told_before_idle_shares_make_way_for_what_has_no_room() -> None:
-    ours, others = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
-    gpu = SimulatedGpu(T4)
-    gpu.mdevs = {ours: (GPU, "230"), others: (GPU, "230")}
-    facts = SimulatedHost(gpu).facts()
-    (card,) = facts.gpus
-    taken = [one if one.framebuffer_mib == 1024 else replace(one, creatable=0) for one in card.types]
-    facts = replace(facts, gpus=(replace(card, types=tuple(taken)),))
-    plan = plan_host(declare(VgpuLayout(shares=(("T4-16Q", 1),))), facts, made=[ours])
-    assert ([one.code for one in plan.obstacles], plan.steps) == (["no-room"], ())
-    assert "more T4-16Q beside" in plan.obstacles[0].reason
-    alone = plan_host(declare(VgpuLayout(shares=(("T4-16Q", 1),))), facts, made=[ours, others])
-    assert (alone.obstacles, len(alone.steps), len(alone.later)) == ((), 2, 1)
-
-
-def test_shares_of_another_size_are_judged_by_the_size_mode_that_comes() -> None:
-    gpu = SimulatedGpu("nvidia-l40s")
-    gpu.vf_count = gpu.total_vfs
-    gpu.vf_types = {gpu.functions[0]: "1152"}
-    facts = SimulatedHost(gpu).facts()
-    (card,) = facts.gpus
-    facts = replace(facts, gpus=(replace(card, types=tuple(replace(one, creatable=0) for one in card.types)),))
-    plan = plan_host(declare(VgpuLayout(size_mode=SizeMode.MIXED, shares=(("L40S-4Q", 2),))), facts)
-    assert ([one.code for one in plan.obstacles], len(plan.later)) == ([], 1)
-    equal = plan_host(declare(VgpuLayout(size_mode=SizeMode.EQUAL, shares=(("L40S-4Q", 2),))), facts)
-    assert [one.code for one in equal.obstacles] == ["no-room"]
-
-
 def test_types_that_are_not_allowed_are_a_difference_and_are_left_alone() -> None:
     gpu = SimulatedGpu(A40)
     gpu.vf_count = 32

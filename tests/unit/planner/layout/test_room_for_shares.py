@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the shares of a layout have room is told by the GPU as it will be."""
+
+from dataclasses import replace
+
+from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
+from tests.unit.planner.layout.test_plan_host import GPU, T4, declare
+from vgpuctl.model.layout import SizeMode, VgpuLayout
+from vgpuctl.planner.layout import plan_host
+
+
+def test_what_stays_is_told_before_idle_shares_make_way_for_what_has_no_room() -> None:
+    ours, others = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
+    gpu = SimulatedGpu(T4)
+    gpu.mdevs = {ours: (GPU, "230"), others: (GPU, "230")}
+    facts = SimulatedHost(gpu).facts()
+    (card,) = facts.gpus
+    taken = [one if one.framebuffer_mib == 1024 else replace(one, creatable=0) for one in card.types]
+    facts = replace(facts, gpus=(replace(card, types=tuple(taken)),))
+    plan = plan_host(declare(VgpuLayout(shares=(("T4-16Q", 1),))), facts, made=[ours])
+    assert ([one.code for one in plan.obstacles], plan.steps) == (["no-room"], ())
+    assert "more T4-16Q beside" in plan.obstacles[0].reason
+    alone = plan_host(declare(VgpuLayout(shares=(("T4-16Q", 1),))), facts, made=[ours, others])
+    assert (alone.obstacles, len(alone.steps), len(alone.later)) == ((), 2, 1)
+
+
+def test_shares_of_another_size_are_judged_by_the_size_mode_that_comes() -> None:
+    gpu = SimulatedGpu("nvidia-l40s")
+    gpu.vf_count = gpu.total_vfs
+    gpu.vf_types = {gpu.functions[0]: "1152"}
+    facts = SimulatedHost(gpu).facts()
+    (card,) = facts.gpus
+    facts = replace(facts, gpus=(replace(card, types=tuple(replace(one, creatable=0) for one in card.types)),))
+    plan = plan_host(declare(VgpuLayout(size_mode=SizeMode.MIXED, shares=(("L40S-4Q", 2),))), facts)
+    assert ([one.code for one in plan.obstacles], len(plan.later)) == ([], 1)
+    equal = plan_host(declare(VgpuLayout(size_mode=SizeMode.EQUAL, shares=(("L40S-4Q", 2),))), facts)
+    assert [one.code for one in equal.obstacles] == ["no-room"]

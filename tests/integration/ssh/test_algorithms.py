@@ -57,3 +57,4 @@ def test_one_algorithm_that_is_shared_is_enough(option: str, tmp_path: Path) -> 
 def _open(sshd: LoopbackSshd) -> None:
     with Connection(sshd.target(), settings=sshd.settings()) as connection:
         connection.open()
+        assert connection.run(["/bin/echo", "reached"], timeout_s=10).stdout == b"reached\n"

@@ -134,6 +134,9 @@ def test_what_only_a_host_can_tell_is_said(operator: Operator) -> None:
     (explained,) = operator.json("explain-vm", "x", "--tenant", "explained", *words)
     counted = operator.json("capacity", *words)
     assert explained["not_looked_at"] == counted["not_looked_at"] == ["network elsewhere", "storage pool fast"]
+    operator.does("create-vm", "there", "--tenant", "explained", "--gpu", "A40-8Q", *SMALL[:4], "--network", "default")
+    (itself,) = operator.json("explain-vm", "there", "--tenant", "explained")
+    assert itself["not_looked_at"] == ["network default"]
     assert "not looked at: whether the hosts have network elsewhere" in operator.does("capacity", *words).err
 
 

@@ -25,7 +25,7 @@ from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.network.ports import with_networks
-from vgpuctl.usecases.placement.named_things import look_up
+from vgpuctl.usecases.placement.named_things import look_up, only_hosts_know
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
@@ -131,7 +131,12 @@ def explain_vm(
         )
     names = services.hosts()
     refuse_unknown_host(services, request.host, names)
-    request, unseen = look_up(services, request) if vm is None else (with_networks(services, request), ())
+    if vm is None:
+        request, unseen = look_up(services, request)
+    else:
+        with services.store.reading() as session:
+            unseen = tuple(only_hosts_know(session, request))
+        request = with_networks(services, request)
     seen = survey(services, names, refresh=refresh)
     refuse_unknown(request, [one.facts for one in seen.capacities])
     measured = read_measurements(services, request, seen.capacities)

@@ -235,51 +235,48 @@ def test_an_object_that_an_interrupt_left_half_made_goes_without_a_traceback(cas
 
 
 _STORM = """
-import os, signal, threading, time
+import os, signal
 from vgpuctl.usecases.support import interruptions
 from vgpuctl.usecases.support.undo import Undo
 
 interruptions.install()
-undone = []
-settled = []
 
-def work():
-    undos = [Undo(lambda text: None, settle=lambda undo: settled.append(not undo.failures)) for _ in range(3)]
+def work(told):
+    tell = lambda mark: os.write(told, mark) and sum(range(5000))
+    undos = [Undo(lambda text: None, settle=lambda undo: tell(b"f" if undo.failures else b"s")) for _ in range(3)]
     try:
         with undos[0], undos[1], undos[2]:
-            for index, undo in enumerate(undos):
+            for undo in undos:
                 for number in range(5):
-                    undo.push("x", lambda: undone.append(sum(range(200))))
-            ready.append(True)
+                    undo.push("x", lambda: tell(b"x"))
+            tell(b".")
             raise RuntimeError
     except BaseException as error:
         for undo in reversed(undos):
             undo.finish(error)
         raise
 
-# No threading.Event: a signal within its set() would leave its lock taken, and hang the next round.
-ready = []
-
-def send():
-    while not ready:
-        time.sleep(0.0001)
-    for _ in range(60):
-        os.kill(os.getpid(), 15)
-
-os.close(2)
+# The signals come from another process: threads and their locks do not survive an interrupt between any two steps.
+# They begin after the block's end is told, or after that many of the 18 inverses and rows.
 for round in range(40):
-    undone.clear(); settled.clear(); ready.clear()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sender = threading.Thread(target=send)
-    sender.start()
-    while sender.is_alive() or not undone:
+    read, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(2)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            if not undone:
-                work()
-            sender.join()
-        except (KeyboardInterrupt, RuntimeError):
-            pass
-    assert (len(undone), settled) == (15, [True] * 3), (round, len(undone), settled)
+            work(told)
+        finally:
+            os._exit(0)
+    os.close(told)
+    marks = b"".join(os.read(read, 1) for _ in range(1 + round % 19))
+    for _ in range(60):
+        os.kill(child, signal.SIGTERM)
+    while more := os.read(read, 100):
+        marks += more
+    os.close(read)
+    os.waitpid(child, 0)
+    assert sorted(marks) == sorted(b"." + b"x" * 15 + b"s" * 3), (round, marks)
 print("all rolled back")
 """
 

@@ -34,6 +34,12 @@ class Answer:
         )
 
 
-def run(operator: Operator, *words: str, signals: Sequence[tuple[float, int]] = (), timeout_s: float = 400) -> Answer:
+def run(
+    operator: Operator,
+    *words: str,
+    module: str = "vgpuctl",
+    signals: Sequence[tuple[float, int]] = (),
+    timeout_s: float = 400,
+) -> Answer:
     """Run a command in a process of its own. signals: (seconds after its start, signal) that it gets."""
-    return Answer(*warm_start().run("vgpuctl", words, operator.environment, timeout_s, signals))
+    return Answer(*warm_start().run(module, words, operator.environment, timeout_s, signals))

@@ -27,6 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests import next_version
 from tests.bench.day_checks import Seen, faults, look
 from tests.postgres_fixture import LocalPostgres, find_programs
 from tests.proof.answers import Answer, run
@@ -42,10 +43,8 @@ from tests.proof.guest_commands import (
     prepare,
 )
 from tests.proof.node_commands import NODE_KINDS, NODE_REFUSALS, delete_pools, node_words, settle, without_nodes
-from tests.proof.old_store import build_old_store, old_revisions
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.vm import VmState
-from vgpuctl.store.schema import SCHEMA_VERSION
 
 SOON = ("--shutdown-timeout", "0")
 REFUSALS = {"no-capacity", "no-licence", "quota-exceeded", "concurrent-change"}
@@ -287,18 +286,17 @@ class KillTest:
             return look_at_guests(services.store)
 
     def _upgrade(self) -> None:
-        """A store of an earlier version whose upgrade is killed: the next command finds every row."""
-        revision = self._dice.choice(old_revisions())
+        """The next version upgrades a store and is killed: its next command finds every row."""
         with tempfile.TemporaryDirectory(dir=self._home) as folder:
-            url = f"sqlite:///{folder}/store.db"
-            wanted = build_old_store(url, revision)
-            operator = replace(self._fleet.operator, database=url)
+            operator = replace(self._fleet.operator, database=f"sqlite:///{folder}/store.db")
+            wanted = next_version.fill_store(operator.database)
             for _try in range(self._dice.randint(1, 3)):
-                done = run(operator, "list-vms", signals=[(self._dice.uniform(0.02, 0.7), signal.SIGKILL)])
+                kill = [(self._dice.uniform(0.01, 0.3), signal.SIGKILL)]
+                done = run(operator, "list-vms", module="tests.next_version", signals=kill)
                 self.counts[f"upgrade {'killed' if done.code == -9 else 'done'}"] += 1
-            rows = [f"{one['tenant']}/{one['name']}" for one in operator.json("list-vms")]
-            if sorted(rows) != sorted(wanted):
-                self._blame(f"the upgrade from {revision} to {SCHEMA_VERSION} was killed: {rows} of {wanted} are left")
+            listed = json.loads(run(operator, "list-vms", "--json", module="tests.next_version").out)
+            if sorted(f"{one['tenant']}/{one['name']}" for one in listed) != wanted:
+                self._blame(f"an upgrade was killed: {listed} of {wanted} are left")
 
     def _look(self) -> Seen:
         with self._fleet.services() as services:

@@ -9,9 +9,6 @@ from pathlib import PurePosixPath
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import DirectKernel
 
-UNREGISTERED = "unregistered:"
-"""Before the path or volume of a VM that was created before there was a catalogue. No image's name begins so."""
-
 _CHECKSUM = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 
 

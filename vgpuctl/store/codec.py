@@ -25,15 +25,14 @@ if TYPE_CHECKING:  # what few commands read is imported with the first row of it
     from vgpuctl.model.node_pool import NodePool
     from vgpuctl.model.reservation import Reservation
 
-REQUEST_VERSION = 9
-SHARE_VERSION = 2
+REQUEST_VERSION = 1
+SHARE_VERSION = 1
 RESERVATION_VERSION = 1
 NODE_POOL_VERSION = 1
 _ROWS_KEPT = 4096
 """Values that stay decoded: a command that creates many VMs reads the rows of all others again for each."""
 
 _Value = TypeVar("_Value")
-_OfGpus = TypeVar("_OfGpus", "VmRequest", "Reservation")
 
 
 def encode(value: object) -> str:
@@ -46,14 +45,14 @@ def decode_request(text: str, version: int, *, what: str) -> VmRequest:
     """Read a VM's request. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, REQUEST_VERSION, what=what)
     _check_fields(text, VmRequest, what=what)
-    return _with_normal_names(_decode(text, VmRequest, what=what))
+    return _decode(text, VmRequest, what=what)
 
 
 def decode_requests(text: str, version: int, *, what: str) -> tuple[VmRequest, ...]:
     """Read requests that were written together. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, REQUEST_VERSION, what=what)
     _check_fields(text, tuple[VmRequest, ...], what=what)
-    return tuple(map(_with_normal_names, _decode(text, tuple[VmRequest, ...], what=what)))
+    return _decode(text, tuple[VmRequest, ...], what=what)
 
 
 def decode_values(text: str | None, *, what: str) -> Values:
@@ -74,7 +73,7 @@ def decode_reservation(text: str, version: int, *, what: str) -> "Reservation":
     from vgpuctl.model.reservation import Reservation
 
     _check_version(version, RESERVATION_VERSION, what=what)
-    return _with_normal_names(_decode(text, Reservation, what=what))
+    return _decode(text, Reservation, what=what)
 
 
 def decode_node_pool(text: str, version: int, *, what: str) -> "NodePool":
@@ -83,8 +82,7 @@ def decode_node_pool(text: str, version: int, *, what: str) -> "NodePool":
 
     _check_version(version, NODE_POOL_VERSION, what=what)
     _check_fields(text, NodePool, what=what)
-    pool = _decode(text, NodePool, what=what)
-    return dataclasses.replace(pool, request=_with_normal_names(pool.request))
+    return _decode(text, NodePool, what=what)
 
 
 def decode_texts(text: str | None, *, what: str) -> tuple[str, ...]:
@@ -133,18 +131,6 @@ def facts_shape() -> str:
 def plain_text(text: str) -> str:
     """Text that every database takes: NUL and undecodable bytes of a host's answer are written as escapes."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
-
-
-def _with_normal_names(value: _OfGpus) -> _OfGpus:
-    """The value with the names of its GPUs' types in normal form.
-
-    Until vgpuctl read names by one reader, the only other form that was placed had the model before the type.
-    """
-    if not any(" " in (gpu.profile or "") for gpu in value.gpus):
-        return value
-    from vgpuctl.catalog.profile_names import normal_gpu
-
-    return dataclasses.replace(value, gpus=tuple(map(normal_gpu, value.gpus)))
 
 
 def _decode(text: str, kind: type[_Value], *, what: str) -> _Value:

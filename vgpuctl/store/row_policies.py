@@ -11,11 +11,6 @@ from collections.abc import Iterator, Sequence
 from vgpuctl.store.schema import VERSION_TABLE
 
 POLICY = "vgpuctl_rows"
-OF_EARLIER_VERSIONS = (
-    "SELECT tablename AS name, policyname AS policy, roles::text[] AS roles FROM pg_policies "
-    "WHERE schemaname = current_schema() AND (policyname IN ('vgpuctl_every_row', 'vgpuctl_rows') "
-    "OR (permissive = 'RESTRICTIVE' AND starts_with(policyname, 'of ')))"
-)
 
 # A name of a table in a policy is its number, so that no other table of the name comes before it.
 _SEES_EVERY_ROW = "(SELECT has_table_privilege('role_tenants'::regclass, 'SELECT'))"
@@ -46,8 +41,9 @@ def columns_of_tables() -> dict[str, list[str]]:
 
 
 def policy_statements() -> Iterator[str]:
-    """Make the policies of all tables, which have none yet."""
+    """Make the policies of all tables anew."""
     for name, columns in columns_of_tables().items():
+        yield f"DROP POLICY IF EXISTS {POLICY} ON {name}"
         yield f"CREATE POLICY {POLICY} ON {name} USING ({_SEES_EVERY_ROW} OR {_rule(name, columns)})"
         yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
 

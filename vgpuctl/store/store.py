@@ -406,7 +406,7 @@ class Store:
                 sqlite.ensure_wal(self._address)
             except sqlite3.Error as exc:
                 raise translate(DatabaseError(exc), store_name=self.name) from exc
-        upgrade.migrate(self._database, store_name=self.name, key_file=self._key_file)
+        upgrade.migrate(self._database, store_name=self.name)
         with self._begin(writing=False) as connection:
             self._identity.learn(connection, sees_every_row=True)  # only the owner can migrate
 

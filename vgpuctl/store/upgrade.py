@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema's version: read at each open, brought up to date when older, refused when newer.
 
-SQLAlchemy and alembic are imported only when there is something to migrate.
+A new store is made from the tables as they are. SQLAlchemy and alembic are imported only for that and for upgrades.
 """
 
+import uuid
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import StoreTooNew, StoreUnusable
 from vgpuctl.model.backup import StoreKind
-from vgpuctl.store import postgresql, row_policies, sqlite, table_locks
+from vgpuctl.store import guards, postgresql, row_policies, sqlite, table_locks
 from vgpuctl.store.database import Database, StoreConnection
 from vgpuctl.store.failures import DatabaseError, translate
+from vgpuctl.store.identity import INSTANCE
 from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
-from vgpuctl.store.sealed import NO_KEY, KeyFile
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -40,8 +41,8 @@ def is_current(connection: StoreConnection, *, store_name: str) -> bool:
     return version is not None and not _is_older(str(version), store_name=store_name)
 
 
-def migrate(database: Database, *, store_name: str, key_file: KeyFile = NO_KEY) -> None:
-    """Bring the schema up to date in one transaction, which holds the writers' lock.
+def migrate(database: Database, *, store_name: str) -> None:
+    """Make the store, or bring its schema up to date, in one transaction, which holds the writers' lock.
 
     Does nothing when another run did it meanwhile. Raises StoreUnusable.
     """
@@ -54,14 +55,19 @@ def migrate(database: Database, *, store_name: str, key_file: KeyFile = NO_KEY) 
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql(begin)
-            if inspect(connection).has_table(VERSION_TABLE):
-                version = connection.exec_driver_sql(_READ_VERSION).scalar()
-                if version is not None and not _is_older(str(version), store_name=store_name):
-                    return
+            is_there = inspect(connection).has_table(VERSION_TABLE)
+            version = connection.exec_driver_sql(_READ_VERSION).scalar() if is_there else None
+            if version is not None and not _is_older(str(version), store_name=store_name):
+                return
             driver = StoreConnection(connection.connection.driver_connection, database.kind, database.errors)
             if database.kind is StoreKind.POSTGRESQL:
                 table_locks.take(driver, store_name=store_name)
-            command.upgrade(config(connection, key_file), "head")
+            if version is None:
+                _make(connection)
+            else:
+                command.upgrade(config(connection), "head")
+            for statement in guards.statements(database.kind):
+                driver.run(statement)
             if database.kind is StoreKind.POSTGRESQL:
                 _make_policies(driver)
             connection.commit()
@@ -72,22 +78,24 @@ def migrate(database: Database, *, store_name: str, key_file: KeyFile = NO_KEY) 
         raise translate(error, store_name=store_name) from exc
 
 
-def _make_policies(connection: StoreConnection) -> None:
-    """Make PostgreSQL's policies of rows for this schema, and grant tenants' roles the tables that are new.
+def _make(connection: "sqlalchemy.Connection") -> None:
+    """Make every table of a new store, and give it its name, by which processes that live on know it."""
+    from alembic import command
 
-    An earlier version let them read the whole table of roles, also after their tenant was offboarded. Its policies
-    name them.
-    """
-    roles = {row.role for row in connection.run("SELECT role FROM role_tenants JOIN pg_roles ON rolname = role").rows}
-    for row in connection.run(row_policies.OF_EARLIER_VERSIONS).rows:
-        connection.run(f"DROP POLICY {row_policies.quoted(row.policy)} ON {row.name}")
-        roles |= set(row.roles) - {"public"}
+    from vgpuctl.store.tables import complete_metadata
+
+    tables = complete_metadata()
+    tables.create_all(connection, checkfirst=False)  # a table of another program is no table of ours
+    connection.execute(tables.tables["settings"].insert().values(name=INSTANCE, value=str(uuid.uuid4())))
+    command.stamp(config(connection), "head")
+
+
+def _make_policies(connection: StoreConnection) -> None:
+    """Make PostgreSQL's policies of rows for this schema, and grant tenants' roles the tables that are new."""
     for statement in row_policies.policy_statements():
         connection.run(statement)
-    for role in sorted(roles):
-        who = row_policies.quoted(role)
-        connection.run(f"REVOKE ALL ON role_tenants FROM {who}")
-        for statement in row_policies.tenant_grants(who):
+    for row in connection.run("SELECT role FROM role_tenants JOIN pg_roles ON rolname = role ORDER BY role").rows:
+        for statement in row_policies.tenant_grants(row_policies.quoted(row.role)):
             connection.run(statement)
 
 
@@ -101,7 +109,7 @@ def refuse_stranger(connection: StoreConnection, *, store_name: str) -> None:
         )
 
 
-def config(connection: "sqlalchemy.Connection | None" = None, key_file: KeyFile = NO_KEY) -> "Config":
+def config(connection: "sqlalchemy.Connection | None" = None) -> "Config":
     """alembic's configuration: the packaged migrations, on the caller's connection."""
     from alembic.config import Config
 
@@ -109,7 +117,6 @@ def config(connection: "sqlalchemy.Connection | None" = None, key_file: KeyFile 
     made.set_main_option("script_location", "vgpuctl.store:migrations")
     made.set_main_option("path_separator", "os")
     made.attributes["connection"] = connection
-    made.attributes["key_file"] = key_file
     return made
 
 

@@ -11,6 +11,7 @@ import pytest
 from psycopg import errors
 from sqlalchemy import make_url
 
+from tests import next_version
 from tests.integration.store.conftest import OPERATOR, READER, TENANT, Fleet
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreUnusable
@@ -140,15 +141,6 @@ def test_an_open_transaction_holds_up_no_grant(fleet: Fleet, rights: Rights, giv
             fleet.new_role(given)
 
 
-def _make_older(url: str) -> None:
-    """As a store of the version before: without what the last migrations made, and with its policies."""
-    with psycopg.connect(url) as connection:
-        connection.execute("DROP TABLE commits")
-        connection.execute("UPDATE vgpuctl_version SET version_num = '0028'")
-        connection.execute("DROP POLICY vgpuctl_rows ON vms")
-        connection.execute("CREATE POLICY vgpuctl_every_row ON vms USING (true)")
-
-
 @pytest.mark.parametrize("rights", [READER, Rights(Access.TENANT, "acme")])
 def test_an_upgrade_ends_sessions_that_only_read(
     fleet: Fleet, rights: Rights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -157,7 +149,7 @@ def test_an_upgrade_ends_sessions_that_only_read(
     url = fleet.new_role(rights)
     with psycopg.connect(url, application_name="a report") as slow:
         slow.execute("SELECT count(*) FROM tenants")
-        _make_older(fleet.url)
+        next_version.become(monkeypatch.setattr)
         with open_store(fleet.url) as store, store.reading() as session:
             assert len(session.vms()) == 2
         with pytest.raises(psycopg.OperationalError):
@@ -170,33 +162,13 @@ def test_who_holds_up_an_upgrade_is_named(fleet: Fleet, monkeypatch: pytest.Monk
     operator = fleet.new_role(OPERATOR)
     with psycopg.connect(operator, application_name="a report") as slow:
         slow.execute("SELECT * FROM tenants")
-        _make_older(fleet.url)
+        next_version.become(monkeypatch.setattr)
         with pytest.raises(StoreUnusable, match="were in use for") as caught:
             open_store(fleet.url)
         assert slow.execute("SELECT 1").fetchone() == (1,)
     assert [one.partition(" (pid")[0] for one in caught.value.context] == [
         f"a report of the role {make_url(operator).username}"
     ]
-
-
-@pytest.mark.parametrize("is_offboarded", [False, True])
-def test_an_upgrade_keeps_a_tenants_role_to_its_rows(fleet: Fleet, is_offboarded: bool) -> None:
-    """A role that was granted its rights by the version before could read the whole table of roles."""
-    url = fleet.new_role(Rights(Access.TENANT, "acme"))
-    name = make_url(url).username
-    with psycopg.connect(fleet.url) as connection:
-        connection.execute(f'GRANT SELECT ON role_tenants TO "{name}"'.encode())
-        rule = "tenant = (SELECT tenant FROM role_tenants WHERE role = current_user)"
-        policy = f'CREATE POLICY "of {name}" ON vms AS RESTRICTIVE FOR SELECT TO "{name}" USING ({rule})'
-        connection.execute(policy.encode())
-        if is_offboarded:
-            connection.execute("DELETE FROM role_tenants")
-    _make_older(fleet.url)
-    open_store(fleet.url).close()
-    with open_store(url) as store, store.reading() as session:
-        assert "one tenant" in (store.read_only_reason or "")
-        assert [one.name for one in session.tenants()] == ([] if is_offboarded else ["acme"])
-        assert len(session.vms()) == (0 if is_offboarded else 1)
 
 
 def test_who_may_not_write_holds_up_no_new_store(postgres: LocalPostgres) -> None:

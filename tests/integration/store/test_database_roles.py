@@ -51,7 +51,7 @@ def test_an_operator_changes_the_store_and_the_database_says_who(fleet: Fleet) -
         "ALTER TABLE events ALTER COLUMN database_role DROP DEFAULT",
         "INSERT INTO events (at, kind, subject, detail, database_role) VALUES (1, 'x', 'x', 'x', 'mallory')",
         "INSERT INTO events (id, at, kind, subject, detail) VALUES (1000, 1, 'x', 'x', 'x')",
-        "UPDATE vgpuctl_version SET version_num = '0001'",
+        "UPDATE vgpuctl_version SET version_num = '0000'",
         "CREATE TABLE mine (x int)",
         "TRUNCATE vms",
         "ALTER TABLE vms DISABLE ROW LEVEL SECURITY",
@@ -198,7 +198,7 @@ def test_only_the_owner_prunes_events(fleet: Fleet) -> None:
 def test_an_older_store_is_brought_up_to_date_by_its_owner_only(fleet: Fleet) -> None:
     operator = fleet.new_role(OPERATOR)
     with psycopg.connect(fleet.url) as connection:
-        connection.execute("UPDATE vgpuctl_version SET version_num = '0001'")
+        connection.execute("UPDATE vgpuctl_version SET version_num = '0000'")
     with pytest.raises(StoreUnusable, match="does not own it") as caught:
         open_store(operator)
     assert LocalPostgres.user in (caught.value.hint or "")

@@ -147,11 +147,11 @@ def _statement(store: Store, sql: str) -> None:
     [
         ("UPDATE settings SET value = 'x' WHERE name = 'instance'", StoreReplaced, "another one, or was restored"),
         ("DELETE FROM settings WHERE name = 'instance'", StoreReplaced, "another one, or was restored"),
-        ("UPDATE vgpuctl_version SET version_num = '0026'", StoreReplaced, "has the schema version 0026, and had 00"),
+        ("UPDATE vgpuctl_version SET version_num = '0000'", StoreReplaced, "has the schema version 0000, and had 00"),
         (
-            "UPDATE vgpuctl_version SET version_num = '0027'; DROP TABLE commits",
+            "UPDATE vgpuctl_version SET version_num = '0000'; DROP TABLE commits",
             StoreReplaced,
-            "has the schema version 0027, and had",
+            "has the schema version 0000, and had",
         ),
         ("UPDATE vgpuctl_version SET version_num = '9999'", StoreTooNew, "9999"),
     ],

@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, event, inspect, text
 
+from tests import next_version
 from tests.postgres_fixture import LocalPostgres
-from tests.proof.old_store import build_old_store
+from vgpuctl.store.database import Answer, StoreConnection
 from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.store import open_store
-
-OLDEST = {"sqlite": "0001", "postgresql": "0013"}
-"""The version to upgrade from. PostgreSQL needs seconds for what SQLite does at once."""
-
 
 _CONTEXT = multiprocessing.get_context("forkserver")  # the process of the tests may have threads
 _CONTEXT.set_forkserver_preload(["vgpuctl.store.store", "alembic.command"])
@@ -36,7 +33,7 @@ def _upgrade_until(url: str, last: int) -> int:
 
 
 def upgrade_until(url: str, last: int) -> None:
-    """Run in a process of its own."""
+    """Upgrade to the next version. Run in a process of its own."""
     count = 0
 
     def step(*_arguments: Any) -> None:
@@ -45,9 +42,17 @@ def upgrade_until(url: str, last: int) -> None:
         if count == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def run(connection: StoreConnection, sql: str, /, **values: object) -> Answer:
+        step()
+        return of_store(connection, sql, **values)
+
+    of_store = StoreConnection.run
     event.listen(Engine, "before_cursor_execute", step)
     event.listen(Engine, "commit", step)
-    open_store(url).close()
+    with pytest.MonkeyPatch.context() as patched:
+        next_version.become(patched.setattr)
+        patched.setattr(StoreConnection, "run", run)
+        open_store(url).close()
 
 
 def _shape(url: str) -> tuple[str, dict[str, list[str]]]:
@@ -77,9 +82,9 @@ Copies = Callable[[], str]
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def copies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Copies]:
-    """Gives the URL of a new copy of an oldest store each time; the one before is gone then."""
+    """Gives the URL of a new copy of a store of this version each time; the one before is gone then."""
     if request.param == "sqlite":
-        build_old_store(f"sqlite:///{tmp_path}/old.db", OLDEST["sqlite"])
+        next_version.fill_store(f"sqlite:///{tmp_path}/old.db")
 
         def copied() -> str:
             for path in tmp_path.glob("store.db*"):
@@ -91,7 +96,7 @@ def copies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Copies]:
         return
     server: LocalPostgres = request.getfixturevalue("postgres")
     with server.create_database() as old:
-        build_old_store(old, OLDEST["postgresql"])
+        next_version.fill_store(old)
         name = f"{old.rpartition('/')[2]}_copy"
 
         def made() -> str:
@@ -103,19 +108,20 @@ def copies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Copies]:
         server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
-EVERY = 1 if os.environ.get("VGPUCTL_TESTS_ALL_KILL_POINTS") else 6
-"""Each store takes every sixth statement: on SQLite from the first, on PostgreSQL from the second."""
+ALL = bool(os.environ.get("VGPUCTL_TESTS_ALL_KILL_POINTS"))
+EVERY = {"sqlite": 1 if ALL else 5, "postgresql": 1 if ALL else 15}
+"""Of how many statements one is tried. Three of four on PostgreSQL are its policies of rows."""
 
 
 def test_an_upgrade_that_is_killed_anywhere_is_not_begun_or_done(copies: Copies) -> None:
     url = copies()
     old = _shape(url)
-    assert old[0] in OLDEST.values()
-    open_store(url).close()
+    assert old[0] == SCHEMA_VERSION
+    assert _upgrade_until(url, 0) == 0
     new = _shape(url)
-    assert new[0] == SCHEMA_VERSION
-    ends = {old[0]: 0, SCHEMA_VERSION: 0}
-    for number in itertools.count(1 if url.startswith("sqlite") else 2, EVERY):
+    assert new[0] == next_version.SCHEMA
+    ends = {old[0]: 0, new[0]: 0}
+    for number in itertools.count(2, EVERY[url.partition(":")[0]]):
         url = copies()
         status = _upgrade_until(url, number)
         if status == 0:
@@ -124,8 +130,8 @@ def test_an_upgrade_that_is_killed_anywhere_is_not_begun_or_done(copies: Copies)
         shape = _shape(url)
         assert shape in (old, new), f"killed before statement {number}"
         ends[shape[0]] += 1
-        if number % 8 == 0:
-            open_store(url).close()
+        if number % 4 == 0:
+            assert _upgrade_until(url, 0) == 0
             assert _shape(url) == new
-    assert ends[old[0]] > 7
+    assert ends[old[0]] > 7, ends
     assert _shape(url) == new

@@ -9,31 +9,37 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, inspect
 
+from tests import next_version
 from tests.integration.store.samples import bare, host_facts, lease, vm
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreUnusable, UsageError
+from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.queue import QueueKind
-from vgpuctl.model.vm import VmState
-from vgpuctl.store import codec, tables, upgrade
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.store import tables, upgrade
 from vgpuctl.store.address import default_path
+from vgpuctl.store.failures import DatabaseError
 from vgpuctl.store.metadata import metadata
 from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.store import Store, default_url, open_store
 
 NOBODY = 65534
+_AGAINST_THE_RULES = (
+    "UPDATE events SET os_user = 'mallory'",
+    "DELETE FROM events",
+    "UPDATE usage SET ended_at = begun_at - 1",
+)
+"""On PostgreSQL rights keep the events."""
 
 
 def fill(store: Store) -> None:
@@ -89,7 +95,7 @@ def open_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             parent.chmod(stat.S_IMODE(mode))
 
 
-def test_tables_are_what_the_migrations_build(url: str) -> None:
+def test_a_new_store_has_the_tables_and_the_version(url: str) -> None:
     open_store(url).close()
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
@@ -102,37 +108,6 @@ def test_tables_are_what_the_migrations_build(url: str) -> None:
             key = found.get_pk_constraint(table.name)["name"]
             assert key == table.primary_key.name or (key is None and url.startswith("sqlite"))  # AUTOINCREMENT
     engine.dispose()
-
-
-def test_an_upgrade_drops_queue_entries_that_wait_for_a_deleted_vm(url: str) -> None:
-    there = replace(vm(), state=VmState.STOPPED)
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.begin() as connection:
-        command.upgrade(upgrade.config(connection), "0008")
-        connection.exec_driver_sql("INSERT INTO tenants (name, created_at) VALUES ('acme', 1)")
-        request = codec.encode(there.request)
-        connection.execute(
-            text(
-                "INSERT INTO vms (uuid, tenant, name, host, state, request, request_version, created_at) "
-                "VALUES (:uuid, 'acme', 'web-1', 'gpu1', 'stopped', :request, 7, 1)"
-            ),
-            {"uuid": there.uuid, "request": request},
-        )
-        for kind, name in (("start", "web-1"), ("start", "gone"), ("create", "new")):
-            connection.execute(
-                text(
-                    "INSERT INTO queue (kind, tenant, name, request, request_version, queued_at) "
-                    "VALUES (:kind, 'acme', :name, :request, 7, 1)"
-                ),
-                {"kind": kind, "name": name, "request": codec.encode(replace(there.request, name=name))},
-            )
-    engine.dispose()
-    with open_store(url) as store, store.reading() as session:
-        assert session.vms() == [there]
-        assert [(one.kind, one.name, one.may_preempt) for one in session.queue()] == [
-            (QueueKind.START, "acme/web-1", False),
-            (QueueKind.CREATE, "acme/new", False),
-        ]
 
 
 def test_newest_migration_is_the_version_of_the_code() -> None:
@@ -148,19 +123,45 @@ def test_newer_store_is_refused_with_both_versions(url: str, store: Store) -> No
 
 
 def test_failed_migration_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from alembic.operations import Operations
-
     def fail(*_arguments: object, **_options: object) -> None:
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Operations, "create_index", fail)
+        patched.setattr("vgpuctl.store.guards.statements", fail)
         with pytest.raises(RuntimeError):
             open_store(url)
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     assert inspect(engine).get_table_names() == []
     engine.dispose()
-    open_store(url).close()
+    with open_store(url) as store:
+        fill(store)
+    with monkeypatch.context() as patched:
+        next_version.become(patched.setattr)
+        patched.setattr("alembic.operations.Operations.create_index", fail)
+        with pytest.raises(RuntimeError):
+            open_store(url)
+    with open_store(url) as store, store.reading() as session:
+        assert len(session.vms()) == 1
+
+
+def test_an_upgrade_keeps_the_rows_and_the_rules_of_the_database(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(url) as store:
+        fill(store)
+        with store.transaction() as session:
+            session.set_lease_state(session.leases()[0].id, LeaseState.RUNNING)
+        with store.reading() as session:
+            before = [(vm.uuid, vm.request) for vm in session.vms()], session.leases(), len(session.events(None))
+    next_version.become(monkeypatch.setattr)
+    with open_store(url) as store:
+        with store.reading() as session:
+            assert before == (
+                [(vm.uuid, vm.request) for vm in session.vms()], session.leases(), len(session.events(None))
+            )  # fmt: skip
+        with bare(store) as connection:
+            assert connection.value("SELECT vms FROM made_up WHERE tenant = 'acme'") == 1
+        for statement in _AGAINST_THE_RULES if store.kind is StoreKind.SQLITE else _AGAINST_THE_RULES[-1:]:
+            with pytest.raises(DatabaseError, match=r"only ever added|ended once"), bare(store) as connection:
+                connection.run(statement)
 
 
 def test_opening_a_current_sqlite_store_imports_its_driver_alone(tmp_path: Path) -> None:

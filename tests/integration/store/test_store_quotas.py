@@ -72,17 +72,6 @@ def test_the_ledger_tells_two_models_with_one_type_apart(filled: Store) -> None:
         assert session.used("acme")["shares:DC-16Q"] == 1
 
 
-def test_a_vm_of_before_names_had_one_form_has_it_now(filled: Store) -> None:
-    created = vm()
-    asked = (parse_gpu_request("2*RTX Pro 6000 Blackwell DC-24Q"),)
-    with filled.transaction() as session:
-        session.add_vm(replace(created, request=replace(created.request, gpus=asked)))
-    with filled.reading() as session:
-        found = session.vm("acme", created.request.name)
-    assert found is not None
-    assert found.request.gpus == (parse_gpu_request("2*DC-24Q"),)
-
-
 def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock: Clock) -> None:
     created = vm()
     created = replace(created, request=VmRequest("web-1", "acme", vcpus=3, memory_mib=100))

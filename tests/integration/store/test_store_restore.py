@@ -216,8 +216,8 @@ def test_a_server_process_that_is_about_to_end_is_waited_for(tmp_path: Path, pos
 
 def test_a_newer_backup_is_refused_in_words(place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _backup(place, tmp_path / "backup")
-    monkeypatch.setattr("vgpuctl.store.restore.SCHEMA_VERSION", "0001")
-    with pytest.raises(UsageError, match="this vgpuctl knows up to 0001"):
+    monkeypatch.setattr("vgpuctl.store.restore.SCHEMA_VERSION", "0000")
+    with pytest.raises(UsageError, match="this vgpuctl knows up to 0000"):
         restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "old", dry_run=False)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secret documents and the store: digests of VMs, encrypted documents of the queue, and what older stores had."""
+"""Secret documents and the store: digests of VMs, encrypted documents of the queue."""
 
-import json
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.integration.store.samples import full_request, some_uuid, vm
+from tests.integration.store.samples import full_request, vm
 from vgpuctl.errors import FileNotTrusted, StateError, StoreUnusable
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
-from vgpuctl.store import upgrade
 from vgpuctl.store.sealed import KeyFile
 from vgpuctl.store.store import open_store
 
@@ -96,41 +94,3 @@ def test_a_key_file_that_cannot_be_used_is_told(tmp_path: Path, content: str, mo
     assert caught.value.hint is not None
     with pytest.raises(StoreUnusable, match="No such file"):
         KeyFile(tmp_path / "none", makes_key=False).seal({"a": {"user_data": "x"}})
-
-
-def test_documents_of_an_older_store_leave_it(url: str, key: Path) -> None:
-    from alembic import command
-
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-    seed = {"user_data": SECRET, "network_config": None, "licence_token_file": "acme.tok"}
-    rows = [
-        ("vms", "uuid, tenant, name, host, state, request, request_version, created_at",
-         f"'{some_uuid()}', 'acme', 'web-1', 'gpu1', 'running', :request, 7, 1", "web-1"),
-        ("queue", "kind, tenant, name, request, request_version, queued_at",
-         "'create', 'acme', 'web-2', :request, 7, 1", "web-2"),
-        ("queue", "kind, tenant, name, request, request_version, queued_at",
-         "'start', 'acme', 'web-1', :request, 7, 2", "web-1"),
-    ]  # fmt: skip
-    with engine.begin() as connection:
-        command.upgrade(upgrade.config(connection), "0011")
-        connection.execute(text("INSERT INTO tenants (name, created_at) VALUES ('acme', 1)"))
-        for table, columns, values, name in rows:
-            request = json.dumps({"name": name, "tenant": "acme", "cloud_init": seed})
-            connection.execute(text(f"INSERT INTO {table} ({columns}) VALUES ({values})"), {"request": request})
-    engine.dispose()
-    assert "hunter2" in _everything(url)
-    if url.startswith("postgresql"):
-        with pytest.raises(StoreUnusable, match="no key to encrypt"):
-            open_store(url)
-        assert "hunter2" in _everything(url)
-    with open_store(url, key_file=key) as store, store.reading() as session:
-        kept = session.vm("acme", "web-1")
-        create, start = map(session.with_secrets, session.queue())
-    assert "hunter2" not in _everything(url)
-    assert kept is not None
-    assert kept.request.cloud_init.user_data == SecretText.of(SECRET)
-    assert create.request.cloud_init.user_data is not None and start.request.cloud_init.user_data is not None
-    assert create.request.cloud_init.user_data.reveal() == SECRET
-    assert not start.request.cloud_init.user_data.has_content()
-    now = CloudInit((), SecretText.of(SECRET), licence_token=SecretText.of("dG9rZW4="))
-    assert kept.request.cloud_init.with_known_digests(now) == now

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded volumes, recorded names, and how an older store gets them."""
+"""Recorded volumes and recorded names."""
 
-import json
 from dataclasses import replace
 
 import pytest
-from alembic import command
-from sqlalchemy import create_engine, text
 
 from tests.integration.store.samples import network, some_uuid, vm
 from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.disk import DiskRequest
-from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
+from vgpuctl.model.vm import CloudInit, Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
-from vgpuctl.store import upgrade
-from vgpuctl.store.store import Store, open_store
+from vgpuctl.store.store import Store
 
 
 def _vm() -> Vm:
@@ -90,86 +86,3 @@ def test_recorded_names_of_hosts_come_back(store: Store) -> None:
         assert [one.domain_name for one in session.vms()] == ["a.b.c", "a..b.d"]
         assert session.vm("a.b", "c") == old
         assert [one.host_name for one in session.networks()] == ["a.b.front"]
-
-
-def _insert(connection: object, uuid: str, request: VmRequest, state: VmState, at: float) -> None:
-    encoded: dict[str, object] = {
-        "disk": None if request.disk is None else {"size_mib": 1, "base_image": None, "pool": request.disk.pool},
-        "cloud_init": {"ssh_authorized_keys": [], "hostname": request.cloud_init.hostname},
-        "domain": request.domain,
-    }
-    connection.execute(  # type: ignore[attr-defined]
-        text(
-            "INSERT INTO vms (uuid, tenant, name, host, state, request, request_version, created_at)"
-            " VALUES (:uuid, :tenant, :name, 'gpu1', :state, :request, 7, :at)"
-        ),
-        {
-            "uuid": uuid,
-            "tenant": request.tenant,
-            "name": request.name,
-            "state": state.value,
-            "request": json.dumps({"name": request.name, "tenant": request.tenant, **encoded}),
-            "at": at,
-        },
-    )
-
-
-def test_an_older_store_keeps_the_names_that_its_vms_have(url: str) -> None:
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-    disk, seed = DiskRequest(1, pool="fast"), CloudInit(hostname="h")
-    with engine.begin() as connection:
-        command.upgrade(upgrade.config(connection), "0009")
-        for tenant in ("a", "a.b"):
-            connection.execute(text("INSERT INTO tenants (name, created_at) VALUES (:name, 1)"), {"name": tenant})
-        _insert(connection, "first", VmRequest("c", "a.b", disk=disk, cloud_init=seed), VmState.RUNNING, 1.0)
-        _insert(connection, "same", VmRequest("b.c", "a", disk=disk), VmState.STOPPED, 2.0)
-        _insert(connection, "half", VmRequest("half", "a", disk=disk), VmState.CREATING, 3.0)
-        _insert(connection, "theirs", VmRequest("desk", "a", domain="desk-7"), VmState.RUNNING, 4.0)
-        connection.execute(
-            text(
-                "INSERT INTO networks (id, tenant, name, backend, host, state, request, created_at) VALUES"
-                " ('n', 'a.b', 'front', 'libvirt', 'gpu1', 'ready', :request, 1)"
-            ),
-            {"request": json.dumps({"name": "front", "tenant": "a.b", "cidr": "10.0.0.0/24"})},
-        )
-    engine.dispose()
-    with open_store(url) as store, store.reading() as session:
-        assert {one.uuid: one.domain_name for one in session.vms()} == {
-            "first": "a.b.c",
-            "same": "a.b.c",
-            "half": "a.half",
-            "theirs": "desk-7",
-        }
-        assert [one.host_name for one in session.networks()] == ["a.b.front"]
-        made = VolumeState.MADE
-        assert session.volumes() == [
-            Volume("first", "a.b", "c", "gpu1", VolumeKind.SEED, "default", "a.b.c-seed.iso", made),
-            Volume("first", "a.b", "c", "gpu1", VolumeKind.DISK, "fast", "a.b.c.qcow2", made),
-        ]
-
-
-def test_the_seed_of_a_vm_that_was_installed_unattended_becomes_its_answers(url: str) -> None:
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.begin() as connection:
-        command.upgrade(upgrade.config(connection), "0022")
-        row = {"host": "gpu1", "state": "stopped", "request_version": 9, "created_at": 0.0}
-        connection.execute(text("INSERT INTO tenants (name, created_at) VALUES ('acme', 0)"))
-        for name, install in (("first", '{"iso": "x", "unattended": true}'), ("second", '{"iso": "x"}')):
-            connection.execute(
-                text(
-                    "INSERT INTO vms (uuid, tenant, name, host, state, request, request_version, created_at)"
-                    " VALUES (:name, 'acme', :name, :host, :state, :request, :request_version, :created_at)"
-                ),
-                row | {"name": name, "request": f'{{"name": "{name}", "tenant": "acme", "install": {install}}}'},
-            )
-            connection.execute(
-                text(
-                    "INSERT INTO volumes (host, pool, name, vm_uuid, tenant, vm_name, kind, state, created_at)"
-                    " VALUES ('gpu1', 'default', :file, :name, 'acme', :name, 'seed', 'made', 0)"
-                ),
-                {"file": f"{name}-seed.iso", "name": name},
-            )
-        command.upgrade(upgrade.config(connection), "head")
-        kinds = connection.execute(text("SELECT vm_uuid, kind FROM volumes ORDER BY vm_uuid")).all()
-    engine.dispose()
-    assert [tuple(one) for one in kinds] == [("first", "answers"), ("second", "seed")]

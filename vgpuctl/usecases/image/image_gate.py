@@ -13,7 +13,7 @@ from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, ImageMissing, ImageRejected
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.model.image import UNREGISTERED, BaseImage, HostImages, Image, ImageCopy, ImageFormat, ImageKind
+from vgpuctl.model.image import BaseImage, HostImages, Image, ImageCopy, ImageFormat, ImageKind
 from vgpuctl.model.vm import DirectKernel, Vm
 from vgpuctl.usecases.image.volumes import paths_of
 from vgpuctl.usecases.support.registered_images import named_images, registered
@@ -62,13 +62,8 @@ def images_again(services: Services, host: HostSession, vm: Vm) -> HostImages:
         with services.store.reading() as session:
             image = session.find_image(request.disk.base_image)
         base_format = None if image is None else image.format
-    kernel = request.direct_kernel
-    if kernel is None and request.install is None:
+    if request.direct_kernel is None and request.install is None:
         return HostImages(base_format=base_format)
-    if kernel is not None and kernel.kernel.startswith(UNREGISTERED):
-        initrd = None if kernel.initrd is None else kernel.initrd.removeprefix(UNREGISTERED)
-        older = replace(kernel, kernel=kernel.kernel.removeprefix(UNREGISTERED), initrd=initrd)
-        return HostImages(kernel=older, base_format=base_format)
     alone = replace(vm, request=replace(request, disk=None))
     with naming_ejection(vm):
         return replace(images_on(services, host, alone, remember=True), base_format=base_format)

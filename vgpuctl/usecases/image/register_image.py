@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """register-image: add an image to the operator's catalogue, with the checksum of a host's copy where none is given."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vgpuctl.catalog.vgpu_versions import parse_driver
 from vgpuctl.errors import ImageDiffers, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.image import UNREGISTERED, Image, ImageFormat, ImageKind, ImageLocation
-from vgpuctl.store.store import Session
+from vgpuctl.model.image import Image, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.usecases.image.image_gate import check_digest, inspect, path_on, refuse_used_volume
 from vgpuctl.usecases.support.services import Services
 
@@ -33,7 +31,6 @@ def register_image(
     """Add an image to the catalogue. Returns it, and False when the same image was there already.
 
     host: read the copy of this host now; its checksum is compared with the given one, or taken where none is given.
-    VMs that were made from this place before there was a catalogue get the name into their request.
     Raises ImageDiffers for another image of this name, ImageRejected for a copy that cannot be used.
     """
     if wanted.sha256 is None and host is None:
@@ -55,7 +52,6 @@ def register_image(
     if not dry_run:
         with services.store.transaction() as session:
             session.add_image(image)
-            _adopt_older(session, image)
             session.add_event(EventKind.IMAGE_REGISTERED, image.name, after=values_of(image))
     return image, True
 
@@ -105,27 +101,3 @@ def _refuse_other(there: Image, wanted: Image) -> None:
             context=differences,
             hint="register the other content under another name; VMs keep the image they were made from",
         )
-
-
-def _adopt_older(session: Session, image: Image) -> None:
-    """Write the name of the new image into the requests of VMs that were made from its place before."""
-    for vm in session.vms():
-        request = vm.request
-        if image.kind is ImageKind.DISK and request.disk is not None:
-            older = _older_places(image, request.disk.pool)
-            if request.disk.base_image in older:
-                request = replace(request, disk=replace(request.disk, base_image=image.name))
-        kernel = request.direct_kernel
-        if kernel is not None and image.kind is ImageKind.KERNEL and kernel.kernel in _older_places(image):
-            request = replace(request, direct_kernel=replace(kernel, kernel=image.name))
-        if kernel is not None and image.kind is ImageKind.INITRD and kernel.initrd in _older_places(image):
-            request = replace(request, direct_kernel=replace(kernel, initrd=image.name))
-        if request != vm.request:
-            session.set_vm_request(vm.uuid, request)
-
-
-def _older_places(image: Image, pool: str | None = None) -> Sequence[str]:
-    location = image.location
-    if location.path is not None:
-        return [UNREGISTERED + location.path]
-    return [f"{UNREGISTERED}{location.volume}"] if pool is not None and location.pool == pool else []

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from vgpuctl.errors import ImageUnregistered
-from vgpuctl.model.image import UNREGISTERED, Image, ImageKind
+from vgpuctl.model.image import Image, ImageKind
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.session import Session
 
@@ -41,12 +41,11 @@ def registered(session: Session, request: VmRequest, kind: ImageKind, name: str)
             f"{vm}: {name} is registered as {image.kind} image and cannot be the {what}",
             hint="see `vgpuctl list-images`",
         )
-    place = name.removeprefix(UNREGISTERED)
-    new_name, option = ("NAME", f"--path {place}") if "/" in place else (place, f"--volume {place}")
+    new_name, option = ("NAME", f"--path {name}") if "/" in name else (name, f"--volume {name}")
     flags = "" if kind is ImageKind.DISK else f" --kind {kind}"
     known = [f"registered: {one.name}" for one in session.images() if one.kind is kind][:20]
     raise ImageUnregistered(
-        f"{vm}: the {what} {place[:200]!a} is not in the catalogue of images",
+        f"{vm}: the {what} {name[:200]!a} is not in the catalogue of images",
         context=known,
         hint="the operator registers images: vgpuctl register-image "
         f"{new_name} {option}{flags} --format {'qcow2' if kind is ImageKind.DISK else 'raw'} --checksum sha256:…",

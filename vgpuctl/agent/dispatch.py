@@ -2,14 +2,17 @@
 """The calls of the protocol. The modules behind a call are imported on its first use, so the start is quick."""
 
 from contextlib import nullcontext
-from typing import List, Tuple, Union
+from importlib import import_module
+from typing import Any, Callable, Dict, List, Tuple, Type
 
 from vgpuctl import __version__
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.guest_state import GuestState
+from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, VgpuStep
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -32,65 +35,52 @@ from vgpuctl.agent.wire.steps import (
 )
 
 RECORDED_CALLS = ("facts", "health", "diagnostics", "readings")
+_INSTALLED = ("boot", "certificate", "textfile")
+"""Calls that bring files of the host to what the request's field of the same name says."""
+_TAKERS: Dict[Type[Step], str] = {
+    SetVirtualFunctions: "sriov.ensure",
+    BindDriver: "driver.ensure",
+    HashRom: "rom.ensure",
+    ResetFunction: "reset.ensure",
+    SetMigMode: "mig_mode.ensure",
+    ResetGpu: "gpu_reset.ensure",
+    CreateGpuInstance: "gpu_instance.ensure_created",
+    DestroyGpuInstance: "gpu_instance.ensure_destroyed",
+    SetHeterogeneousMode: "heterogeneous.ensure",
+    SetVgpuScheduler: "scheduler.ensure",
+    SetServiceActive: "services.ensure",
+    SetHugepages: "hugepages.ensure",
+    SetOvnDaemon: "ovn.ensure_daemon",
+    SetOvnChassis: "ovn.ensure_chassis",
+    SetUplinkBridge: "ovn.ensure_uplink",
+    TakeOutUplink: "ovn.ensure_no_uplink",
+    # `mdev.create` is taken by changes/mdev.py, and so on.
+    **{step: f"{step.op.partition('.')[0].replace('-', '_')}.ensure" for step in VGPU_STEPS},
+}
+"""Each step and the function of vgpuctl.agent.changes that takes it."""
 
 
 def answer(host: Host, request: Request) -> Reply:
     """Do what a request asks; a Problem becomes part of the reply."""
     changes: List[Change] = []
     try:
-        if request.call == "facts":
-            return Reply(__version__, host.writes, facts=read_facts(host))
-        if request.call == "holders":
-            return Reply(__version__, host.writes, holders=read_holders(host, request.target or ""))
-        if request.call == "boot" and request.boot is not None:
-            from vgpuctl.agent.changes import boot
-
-            with nullcontext() if request.dry_run else host.lock():
-                changes.append(boot.ensure(host, request.boot, dry_run=request.dry_run))
-        if request.call == "certificate" and request.certificate is not None:
-            from vgpuctl.agent.changes import certificate
-
-            with nullcontext() if request.dry_run else host.lock():
-                changes.append(certificate.ensure(host, request.certificate, dry_run=request.dry_run))
-        if request.call == "textfile" and request.textfile is not None:
-            from vgpuctl.agent.changes import textfile
-
-            with nullcontext() if request.dry_run else host.lock():
-                changes.append(textfile.ensure(host, request.textfile, dry_run=request.dry_run))
-        if request.call == "guest-state" and request.state is not None:
-            from vgpuctl.agent.changes import guest_state
-
-            with host.lock() if request.state.action.changes() else nullcontext():
-                return Reply(__version__, host.writes, state=guest_state.handle(host, request.state))
-        if request.call == "diagnostics":
-            from vgpuctl.agent.facts import diagnostics
-
-            return Reply(__version__, host.writes, diagnostics=diagnostics.read(host))
-        if request.call in ("health", "facts-and-health"):
-            from vgpuctl.agent.facts import health
-
-            facts = read_facts(host) if request.call == "facts-and-health" else None
-            return Reply(__version__, host.writes, facts=facts, health=health.read(host))
-        if request.call == "readings":
-            from vgpuctl.agent.readings import host as host_readings
-
-            return Reply(__version__, host.writes, readings=host_readings.read(host))
-        if request.call == "record":
-            return Reply(__version__, host.writes, recording=record(host))
-        if request.call == "tunnels":
-            from vgpuctl.agent.facts import tunnels
-
-            return Reply(__version__, host.writes, tunnels=tunnels.probe(host))
-        if request.call == "image":
-            from vgpuctl.agent.facts import image
-
-            found = image.read(host, request.target or "", with_digest=request.with_digest)
-            return Reply(__version__, host.writes, image=found)
         if request.call == "apply":
             apply(host, request.steps, changes, dry_run=request.dry_run)
-        return Reply(__version__, host.writes, changes=tuple(changes))
+        elif request.call in _INSTALLED:
+            ensure = _function(f"changes.{request.call}.ensure")
+            with nullcontext() if request.dry_run else host.lock():
+                changes.append(ensure(host, getattr(request, request.call), dry_run=request.dry_run))
+        found = {field: _READERS[field](host, request) for field in _ANSWERS.get(request.call, ())}
+        return Reply(__version__, host.writes, changes=tuple(changes), **found)
     except Problem as problem:
         return Reply(__version__, host.writes, changes=tuple(changes), problem=problem)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """The function `room.module.function` of the agent; its module is imported at the first use."""
+    module, _, function = name.rpartition(".")
+    found: Callable[..., Any] = getattr(import_module(f"vgpuctl.agent.{module}"), function)
+    return found
 
 
 def read_facts(host: Host) -> HostFacts:
@@ -180,83 +170,49 @@ def _needed_alone(step: Step) -> Tuple[str, ...]:
 
 
 def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
-    if isinstance(step, SetVirtualFunctions):
-        from vgpuctl.agent.changes import sriov
-
-        return sriov.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, VGPU_STEPS):
-        return _take_on_vgpu(host, step, dry_run=dry_run)
-    if isinstance(step, BindDriver):
-        from vgpuctl.agent.changes import driver
-
-        return driver.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, HashRom):
-        from vgpuctl.agent.changes import rom
-
-        return rom.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, ResetFunction):
-        from vgpuctl.agent.changes import reset
-
-        return reset.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, (SetMigMode, ResetGpu, CreateGpuInstance, DestroyGpuInstance)):
-        return _take_on_mig(host, step, dry_run=dry_run)
-    if isinstance(step, SetHeterogeneousMode):
-        from vgpuctl.agent.changes import heterogeneous
-
-        return heterogeneous.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, SetVgpuScheduler):
-        from vgpuctl.agent.changes import scheduler
-
-        return scheduler.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, SetServiceActive):
-        from vgpuctl.agent.changes import services
-
-        return services.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, SetHugepages):
-        from vgpuctl.agent.changes import hugepages
-
-        return hugepages.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink)):
-        return _take_on_ovn(host, step, dry_run=dry_run)
-    raise Problem(ProblemCode.UNKNOWN_STEP, f"the agent cannot take the step {step.op}")
-
-
-def _take_on_vgpu(host: Host, step: VgpuStep, *, dry_run: bool) -> Change:
-    """Take a step by the change module that its op names: `mdev.create` by changes/mdev.py."""
-    from importlib import import_module
-
-    module = import_module(f"vgpuctl.agent.changes.{step.op.partition('.')[0].replace('-', '_')}")
-    change: Change = module.ensure(host, step, dry_run=dry_run)
+    if type(step) not in _TAKERS:
+        raise Problem(ProblemCode.UNKNOWN_STEP, f"the agent cannot take the step {step.op}")
+    change: Change = _function(f"changes.{_TAKERS[type(step)]}")(host, step, dry_run=dry_run)
     return change
 
 
-def _take_on_ovn(
-    host: Host, step: Union[SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink], *, dry_run: bool
-) -> Change:
-    from vgpuctl.agent.changes import ovn
+def _read_image(host: Host, request: Request) -> ImageFile:
+    from vgpuctl.agent.facts import image
 
-    if isinstance(step, SetOvnDaemon):
-        return ovn.ensure_daemon(host, step, dry_run=dry_run)
-    if isinstance(step, SetOvnChassis):
-        return ovn.ensure_chassis(host, step, dry_run=dry_run)
-    if isinstance(step, TakeOutUplink):
-        return ovn.ensure_no_uplink(host, step, dry_run=dry_run)
-    return ovn.ensure_uplink(host, step, dry_run=dry_run)
+    return image.read(host, request.target or "", with_digest=request.with_digest)
 
 
-def _take_on_mig(
-    host: Host, step: Union[SetMigMode, ResetGpu, CreateGpuInstance, DestroyGpuInstance], *, dry_run: bool
-) -> Change:
-    if isinstance(step, SetMigMode):
-        from vgpuctl.agent.changes import mig_mode
+def _handle_state(host: Host, request: Request) -> GuestState:
+    from vgpuctl.agent.changes import guest_state
 
-        return mig_mode.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, ResetGpu):
-        from vgpuctl.agent.changes import gpu_reset
+    order = request.state
+    assert order is not None
+    with host.lock() if order.action.changes() else nullcontext():
+        return guest_state.handle(host, order)
 
-        return gpu_reset.ensure(host, step, dry_run=dry_run)
-    from vgpuctl.agent.changes import gpu_instance
 
-    if isinstance(step, CreateGpuInstance):
-        return gpu_instance.ensure_created(host, step, dry_run=dry_run)
-    return gpu_instance.ensure_destroyed(host, step, dry_run=dry_run)
+_ANSWERS = {
+    "facts": ("facts",),
+    "facts-and-health": ("facts", "health"),
+    "health": ("health",),
+    "diagnostics": ("diagnostics",),
+    "readings": ("readings",),
+    "holders": ("holders",),
+    "image": ("image",),
+    "tunnels": ("tunnels",),
+    "guest-state": ("state",),
+    "record": ("recording",),
+}
+"""Each question and the fields of its reply, in the order in which they are read."""
+_READERS: Dict[str, Callable[[Host, Request], Any]] = {
+    "facts": lambda host, _request: read_facts(host),
+    "health": lambda host, _request: _function("facts.health.read")(host),
+    "diagnostics": lambda host, _request: _function("facts.diagnostics.read")(host),
+    "readings": lambda host, _request: _function("readings.host.read")(host),
+    "holders": lambda host, request: read_holders(host, request.target or ""),
+    "image": _read_image,
+    "tunnels": lambda host, _request: _function("facts.tunnels.probe")(host),
+    "state": _handle_state,
+    "recording": lambda host, _request: record(host),
+}
+"""Each field of a reply and what reads it."""

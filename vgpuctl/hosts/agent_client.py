@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from vgpuctl.agent.wire.boot import BootFiles
 from vgpuctl.agent.wire.decode import WireError
@@ -46,6 +46,7 @@ _RECORD_FACTOR = 4
 # A network file system delivers an image of 100 GiB at 100 MiB/s in 17 minutes.
 DIGEST_TIMEOUT_S = 1800.0
 _CHANGES = ("apply", "boot", "certificate", "textfile", "guest-state")
+_Value = TypeVar("_Value")
 _SHOWN_LINES = 5
 _MOST_FOUND = 20
 _SHOWN_CHARACTERS = 200
@@ -138,7 +139,7 @@ class AgentClient:
     def facts_and_health(self) -> tuple[HostFacts, HostHealth]:
         """Read the whole host and the health of every GPU by one call. Raises as `facts`."""
         reply = self._ask(Request("facts-and-health"), self._timeout_s)
-        return self._facts_of(reply), self._health_of(reply)
+        return self._facts_of(reply), self._wanted(reply.health, "health")
 
     def apply(self, steps: Sequence[Step], *, dry_run: bool = False) -> list[Change]:
         """Take the steps in order and return one Change each; a dry run reads and compares only.
@@ -158,9 +159,7 @@ class AgentClient:
         """
         timeout_s = DIGEST_TIMEOUT_S if with_digest else self._timeout_s
         reply = self._ask(Request("image", target=path, with_digest=with_digest), max(timeout_s, self._timeout_s))
-        if reply.image is None:
-            raise self._broken("it answered `image` without any")
-        return reply.image
+        return self._wanted(reply.image, "image")
 
     def install_boot(self, files: BootFiles, *, dry_run: bool = False) -> Change:
         """Install what restores the host's layout at boot. Raises as `apply`."""
@@ -180,37 +179,27 @@ class AgentClient:
     def guest_state(self, order: StateOrder) -> GuestState:
         """List, read, write or remove guests' UEFI variables and TPMs. Raises as `apply`."""
         reply = self._ask(Request("guest-state", state=order), self._timeout_s)
-        if reply.state is None:
-            raise self._broken("it answered `guest-state` without any")
-        return reply.state
+        return self._wanted(reply.state, "guest-state")
 
     def record(self) -> dict[str, Any]:
         """Let the agent read everything that commands read, and return what the machine answered. Raises as `facts`."""
         reply = self._ask(Request("record"), self._timeout_s * _RECORD_FACTOR)
-        if reply.recording is None:
-            raise self._broken("it answered `record` without any")
         try:
-            return recording_from(reply.recording)
+            return recording_from(self._wanted(reply.recording, "record"))
         except WireError as error:
             raise self._broken(f"its recording cannot be read: {error}") from error
 
     def diagnostics(self) -> HostDiagnostics:
         """Read the diagnostics: logs, units, Secure Boot. Raises as `facts`."""
-        reply = self._ask(Request("diagnostics"), self._timeout_s)
-        if reply.diagnostics is None:
-            raise self._broken("it answered `diagnostics` without any")
-        return reply.diagnostics
+        return self._wanted(self._ask(Request("diagnostics"), self._timeout_s).diagnostics, "diagnostics")
 
     def health(self) -> HostHealth:
         """Read the health of every GPU. Raises as `facts`."""
-        return self._health_of(self._ask(Request("health"), self._timeout_s))
+        return self._wanted(self._ask(Request("health"), self._timeout_s).health, "health")
 
     def readings(self) -> HostReadings:
         """Read what is measured of the host, its GPUs, vGPUs and VMs. Raises as `facts`."""
-        reply = self._ask(Request("readings"), self._timeout_s)
-        if reply.readings is None:
-            raise self._broken("it answered `readings` without any")
-        return reply.readings
+        return self._wanted(self._ask(Request("readings"), self._timeout_s).readings, "readings")
 
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""
@@ -223,17 +212,17 @@ class AgentClient:
             process.close()
 
     def _facts_of(self, reply: Reply) -> HostFacts:
-        if reply.facts is None:
-            raise self._broken("it answered without any facts")
+        facts = self._wanted(reply.facts, "facts")
         if self._check is not None:
-            self._check(reply.facts)
+            self._check(facts)
             self._is_checked = True
-        return reply.facts if self._rehearsal is None else self._rehearsal.facts(self._target.name, reply.facts)
+        return facts if self._rehearsal is None else self._rehearsal.facts(self._target.name, facts)
 
-    def _health_of(self, reply: Reply) -> HostHealth:
-        if reply.health is None:
-            raise self._broken("it answered without any health")
-        return reply.health
+    def _wanted(self, value: _Value | None, question: str) -> _Value:
+        """The part of a reply that was asked for. Raises AgentBroken when it is not there."""
+        if value is None:
+            raise self._broken(f"it answered `{question}` without any")
+        return value
 
     def _ask(self, request: Request, timeout_s: float) -> Reply:
         if self._rehearsal is not None and request.call in _CHANGES and not request.dry_run:

@@ -13,6 +13,8 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
+MIB = 1 << 20
+"""NVML counts memory in bytes."""
 T = TypeVar("T")
 M = TypeVar("M")
 

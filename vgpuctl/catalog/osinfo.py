@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
+from vgpuctl.model.units import MIB
 from vgpuctl.trusted_files import FOUND, opened
 
 # A file of the administrator's folder replaces the package's (libosinfo, osinfo_loader.c).
 FOLDERS = ("/etc/osinfo", "/usr/share/osinfo")
 _ARCHITECTURES = ("x86_64", "all")
-_MIB = 2**20
 _MOST_BYTES = 1 << 20
 
 
@@ -62,7 +62,7 @@ def _sizes(resources: list[ElementTree.Element], kind: str) -> OsSizes:
         for one in resources:
             part = one.find(kind)
             if one.get("arch") == architecture and part is not None:
-                return OsSizes(_number(part, "ram", _MIB), _number(part, "n-cpus", 1), _number(part, "storage", _MIB))
+                return OsSizes(_number(part, "ram", MIB), _number(part, "n-cpus", 1), _number(part, "storage", MIB))
     return OsSizes()
 
 

@@ -8,6 +8,8 @@ from vgpuctl.errors import UsageError
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)")
 SIZE_HINT = "write for example 512MiB or 2GiB"
 _LONGEST = 40
+MIB = 2**20
+"""In bytes."""
 _LARGEST_MIB = 1 << 40
 _UNITS_MIB = {
     "": 1.0,

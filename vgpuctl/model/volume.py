@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm
 
 SEED_POOL = "default"
@@ -14,7 +15,6 @@ _DATA = "-data-"
 _OWN_NAME = re.compile(
     r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.qcow2|-seed\.iso|-answers\.iso|-data-.*\.qcow2)"
 )
-_MIB = 2**20
 
 
 class VolumeKind(StrEnum):
@@ -121,10 +121,10 @@ def wanted_volumes(vm: Vm) -> tuple[Volume, ...]:
     request = vm.request
     wanted = []
     if request.disk is not None:
-        wanted.append(_volume(vm, VolumeKind.DISK, request.disk.pool, request.disk.size_mib * _MIB))
+        wanted.append(_volume(vm, VolumeKind.DISK, request.disk.pool, request.disk.size_mib * MIB))
     for disk in request.data_disks:
         if disk.size_mib is not None:
-            wanted.append(_volume(vm, VolumeKind.DATA, disk.pool, disk.size_mib * _MIB, disk.name, keep=disk.keep))
+            wanted.append(_volume(vm, VolumeKind.DATA, disk.pool, disk.size_mib * MIB, disk.name, keep=disk.keep))
     if request.has_seed:
         wanted.append(_volume(vm, VolumeKind.SEED, SEED_POOL, None))
     if request.install is not None and request.install.unattended:

@@ -11,13 +11,13 @@ from decimal import Decimal
 
 from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.node_pool import NodePool, Taint
+from vgpuctl.model.units import MIB
 from vgpuctl.node_config.device_plugin import gpu_resource
 from vgpuctl.node_config.labels import template_labels
 
 MOST_PODS = 110
 """The kubelet's usual maxPods."""
-_MIB = 1024 * 1024
-_EVICTION_MEMORY = 100 * _MIB
+_EVICTION_MEMORY = 100 * MIB
 """The kubelet's usual evictionHard of memory.available (Kubernetes, pkg/kubelet/eviction/defaults_linux.go)."""
 _EVICTION_DISK = Decimal("0.1")
 """The same of nodefs.available."""
@@ -42,12 +42,12 @@ def template_node(pool: NodePool, least: Mapping[str, int]) -> TemplateNode:
     CPUs in thousandths, memory and storage in bytes. It counts in place of the estimate, up to the size of the VM.
     """
     request = pool.request
-    memory = request.memory_mib * _MIB
+    memory = request.memory_mib * MIB
     # Linux keeps a part for itself, and 64 MiB for its software IO TLB above 3 GiB. Source of the estimate:
     # kubernetes/autoscaler, cluster-autoscaler/cloudprovider/gce/reserved.go.
-    visible = max(0, memory - memory // 64 - 16 * _MIB - (64 * _MIB if memory > 3 * 1024 * _MIB else 0))
+    visible = max(0, memory - memory // 64 - 16 * MIB - (64 * MIB if memory > 3 * 1024 * MIB else 0))
     root_mib = DiskRequest.size_mib if request.disk is None else request.disk.size_mib
-    disk = int(root_mib * _MIB * (1 - _FILE_SYSTEM))
+    disk = int(root_mib * MIB * (1 - _FILE_SYSTEM))
     capacity = {
         "cpu": str(request.vcpus),
         "memory": f"{visible // 1024}Ki",
@@ -59,7 +59,7 @@ def template_node(pool: NodePool, least: Mapping[str, int]) -> TemplateNode:
         "memory": f"{max(0, visible - _EVICTION_MEMORY) // 1024}Ki",
         "ephemeral-storage": str(int(disk * (1 - _EVICTION_DISK))),
     }
-    most = {"cpu": request.vcpus * 1000, "memory": memory, "ephemeral-storage": root_mib * _MIB}
+    most = {"cpu": request.vcpus * 1000, "memory": memory, "ephemeral-storage": root_mib * MIB}
     for resource in sorted(most.keys() & least.keys()):
         amount = min(least[resource], most[resource])
         allocatable[resource] = f"{amount}m" if resource == "cpu" else str(amount)

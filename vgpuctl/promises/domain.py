@@ -10,14 +10,13 @@ from vgpuctl.model.interfaces import Interface, host_mac
 from vgpuctl.model.network import Attachment, Backend
 from vgpuctl.model.nic import limit_kib_s
 from vgpuctl.model.switch import Switch
-from vgpuctl.model.units import format_mib
+from vgpuctl.model.units import MIB, format_mib
 from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked, same
 from vgpuctl.promises.witnessed import NotLookedAt, Promised, SeenInterface, Witnessed
 
 _XML = "`virsh dumpxml` on the host shows the domain; a VM that is stopped and started again is defined as promised"
 _NETWORK = "`virsh net-list --all` on the host; `vgpuctl show-network`; `vgpuctl repair`"
 _BYTES_PER_MB = 1_000_000
-_MIB = 2**20
 _TPM = "2.0"
 
 
@@ -67,12 +66,12 @@ def disks(promised: Promised, seen: Witnessed) -> RowAnswers:
         if volume.capacity_bytes is None or isinstance(seen.sizes, NotLookedAt):
             continue
         size = seen.sizes.get(volume.path)
-        words = format_mib(volume.capacity_bytes // _MIB)
+        words = format_mib(volume.capacity_bytes // MIB)
         if size is None:
             yield not_looked(name, words, f"libvirt does not know {volume.path}")
         else:
             is_kept = size >= volume.capacity_bytes
-            yield RowAnswer(name, is_kept, words, format_mib(size // _MIB), remedy=_XML)
+            yield RowAnswer(name, is_kept, words, format_mib(size // MIB), remedy=_XML)
 
 
 def interfaces(promised: Promised, seen: Witnessed) -> RowAnswers:

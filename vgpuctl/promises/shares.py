@@ -10,6 +10,7 @@ from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.promise import Witness
+from vgpuctl.model.units import MIB
 from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked
 from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
 from vgpuctl.sharing.kinds import existing_vgpus, takes_card
@@ -18,7 +19,6 @@ from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.sharing.share_on_host import holders_of, is_unread, missing_card
 from vgpuctl.sharing.type_names import names_on
 
-_MIB = 2**20
 _KEPT_MEMORY = 0.8
 """A guest's driver keeps part of the framebuffer for itself: vGPU types of the catalogue show 81 to 100 percent."""
 _KEPT_COMPUTE = 0.8
@@ -106,7 +106,7 @@ def framebuffer(promised: Promised, seen: Witnessed) -> RowAnswers:
         if size is None or share.framebuffer_mib is None:
             yield not_looked(share.profile, wanted, _missing(one.measured, "framebuffer_size_bytes"))
             continue
-        yield _memory(lease, int(size) // _MIB, Witness.NVML)
+        yield _memory(lease, int(size) // MIB, Witness.NVML)
     for lease, gpu in _inside(promised, seen):
         if gpu is not None and gpu.memory_mib is not None and lease.share.framebuffer_mib is not None:
             answer = _memory(lease, gpu.memory_mib, Witness.GUEST)

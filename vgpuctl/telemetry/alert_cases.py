@@ -2,6 +2,7 @@
 """One case or more for every alert. They are written as tests of promtool, which ship with the rules."""
 
 from vgpuctl.model.faults import FaultId
+from vgpuctl.model.units import MIB
 from vgpuctl.telemetry.alert_case import DIP, GPU, HOST, OTHER, SHARE, AlertCase, series, state, steps
 from vgpuctl.telemetry.gpu_alert_cases import GPU_CASES
 
@@ -238,7 +239,6 @@ _OF_CAPACITY = (
         value="1",
     ),
 )
-_MIB = 2**20
 _LOST = {
     series("vgpuctl_vgpu_license_state", SHARE, state="licensed"): steps((1, 10), (0, 60), (1, 30)),
     series("vgpuctl_vgpu_license_state", SHARE, state="unlicensed-unrestricted"): steps((0, 10), (1, 20), (0, 70)),
@@ -384,11 +384,11 @@ _OF_SHARES = (
         "VgpuctlFramebufferRunsOut",
         "a framebuffer that is full and stays so is the tenant's own business",
         {
-            series("vgpuctl_vgpu_framebuffer_used_bytes", SHARE): f"{8000 * _MIB}x200",
-            series("vgpuctl_vgpu_framebuffer_size_bytes", SHARE): f"{8192 * _MIB}x200",
+            series("vgpuctl_vgpu_framebuffer_used_bytes", SHARE): f"{8000 * MIB}x200",
+            series("vgpuctl_vgpu_framebuffer_size_bytes", SHARE): f"{8192 * MIB}x200",
             # All framebuffer of the GPU is handed out: on a vGPU host that says nothing.
-            series("vgpuctl_gpu_framebuffer_used_bytes", GPU): f"{48 * 1024 * _MIB}x200",
-            series("vgpuctl_gpu_framebuffer_total_bytes", GPU): f"{48 * 1024 * _MIB}x200",
+            series("vgpuctl_gpu_framebuffer_used_bytes", GPU): f"{48 * 1024 * MIB}x200",
+            series("vgpuctl_gpu_framebuffer_total_bytes", GPU): f"{48 * 1024 * MIB}x200",
         },
         silent_at=(100, 180),
     ),

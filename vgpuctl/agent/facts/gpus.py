@@ -26,6 +26,7 @@ from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.vgpu_types import Description
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import guarded
+from vgpuctl.agent.nvml import MIB
 from vgpuctl.agent.wire import vf_health
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 M = TypeVar("M")
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ class _GpuReader:
             return self._nvml.memory_mib
         # amdgpu only.
         text = self._host.read_optional(f"{pci.folder(self._address)}/mem_info_vram_total")
-        return None if text is None else int(text) // _MIB
+        return None if text is None else int(text) // MIB
 
     def _read_utilisation(self) -> Optional[int]:
         if self._nvml is not None:

@@ -9,11 +9,9 @@ from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.facts.topology import NvmlTopology
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import Nvml, text
+from vgpuctl.agent.nvml import MIB, Nvml, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.values import dataclass, replace
-
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
     gpu = NvmlGpu(
         text(ask("its name", library.nvmlDeviceGetName)),
         text(ask("its UUID", library.nvmlDeviceGetUUID)),
-        None if memory is None else int(memory.total) // _MIB,
+        None if memory is None else int(memory.total) // MIB,
         nvml_vgpu.read_types(nvml, device, notes.append, with_placements=bool(heterogeneous)),
         nvml.part(problems.append, "its MIG mode and profiles", lambda: nvml_mig.read(nvml, device), None),
         heterogeneous,

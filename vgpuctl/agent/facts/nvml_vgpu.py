@@ -4,13 +4,12 @@
 from typing import Any, Callable, Optional, Tuple
 
 from vgpuctl.agent import nvml_scheduler
-from vgpuctl.agent.nvml import Nvml, text
+from vgpuctl.agent.nvml import MIB, Nvml, text
 from vgpuctl.agent.wire.facts import DisplayLimits, SchedulerFacts
 from vgpuctl.agent.wire.measure_states import POLICIES
 from vgpuctl.agent.wire.values import dataclass
 
 _NS_PER_US = 1000
-_MIB = 1 << 20
 _NO_PROFILE = 0xFFFFFFFF
 
 
@@ -87,7 +86,7 @@ def _read_type(nvml: Nvml, device: Any, type_id: Any, *, with_placements: bool) 
     return NvmlType(
         str(_number_of(type_id)),
         text(nvml.optional(library.nvmlVgpuTypeGetName, type_id)) or str(type_id),
-        None if size is None else int(size) // _MIB,
+        None if size is None else int(size) // MIB,
         None if maximum is None else int(maximum),
         None if profile_id is None else int(profile_id),
         None if per_instance is None else int(per_instance),

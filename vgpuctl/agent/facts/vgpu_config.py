@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Dict, Optional
 
 from vgpuctl.agent.facts.pci import Function
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.nvml import MIB
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def configured_types(config: "Element", gpu: Function) -> Dict[str, ConfiguredTy
         type_id = entry.get("id", "")
         if type_id in maxima:
             size = _number(entry.findtext("profileSize"))
-            framebuffer = size // _MIB if size else None
+            framebuffer = size // MIB if size else None
             found[type_id] = ConfiguredType(type_id, entry.get("name", type_id), framebuffer, maxima[type_id] or None)
     return found
 

@@ -18,7 +18,6 @@ from vgpuctl.agent.wire.readings import InstanceReadings
 # Between the two samples; NVML wants more than 100 ms.
 APART_S = 0.12
 _PERCENT = 100
-_MIB = 1 << 20
 # NVML_GPM_METRIC_*
 _METRICS = (
     ("utilization_ratio", 1),

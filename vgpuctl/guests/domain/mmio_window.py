@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.model.lease import Share
+from vgpuctl.model.units import MIB
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 
 _GIB = 2**30
-_MIB = 2**20
 
 # q35's `pci-hole64-size` when nobody sets it (QEMU hw/pci-host/q35.c, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
 DEFAULT_WINDOW_GIB = 32
@@ -38,7 +38,7 @@ def _bars_bytes(gpu: Gpu, share: Share) -> int:
     """
     limit = None
     if kind_of(share.sharing).takes is Takes.VGPU and share.framebuffer_mib is not None:
-        limit = _rounded_up(share.framebuffer_mib * _MIB)
+        limit = _rounded_up(share.framebuffer_mib * MIB)
     return sum(_rounded_up(bar if limit is None else min(bar, limit)) for bar in gpu.bars_bytes)
 
 

@@ -21,11 +21,10 @@ from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module,
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.image import BaseImage
-from vgpuctl.model.units import format_mib
+from vgpuctl.model.units import MIB, format_mib
 
 DEFAULT_POOL = "default"
 DEFAULT_POOL_PATH = "/var/lib/libvirt/images"
-_MIB = 2**20
 _CHUNK_BYTES = 256 * 1024
 _POLL_S = 0.2
 _REFRESH_LIMIT_S = 2.0
@@ -269,7 +268,7 @@ class Storage:
             "volume.xml.j2",
             name=volume,
             format="qcow2",
-            size=size_mib * _MIB,
+            size=size_mib * MIB,
             backing=base,
         )
         return volume_fact(self._create(pool, volume, xml), pool)
@@ -290,8 +289,8 @@ class Storage:
             error = translate(refused, action, VolumeRejected)
             with contextlib.suppress(library.libvirtError):
                 fact = pool_fact(self._pool(pool))
-                left = f"pool {pool} at {fact.path}: {format_mib(fact.available_bytes // _MIB)} of "
-                error.context = (left + f"{format_mib(fact.capacity_bytes // _MIB)} left",)
+                left = f"pool {pool} at {fact.path}: {format_mib(fact.available_bytes // MIB)} of "
+                error.context = (left + f"{format_mib(fact.capacity_bytes // MIB)} left",)
             raise error from refused
 
     def _exists(self, pool: str, volume: str, answer: str) -> VolumeExists:
@@ -378,8 +377,8 @@ class Storage:
 
 
 def _refuse_larger(base: BaseImage, size_mib: int) -> None:
-    if base.virtual_bytes > size_mib * _MIB:
-        needed = -(-base.virtual_bytes // _MIB)
+    if base.virtual_bytes > size_mib * MIB:
+        needed = -(-base.virtual_bytes // MIB)
         raise VolumeRejected(
             f"the base image {base.path} is {format_mib(needed)}, larger than the disk of {format_mib(size_mib)}",
             hint=f"ask for a disk of {needed} MiB or more",

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 
-from vgpuctl.model.units import format_mib
+from vgpuctl.model.units import MIB, format_mib
 from vgpuctl.scheduler.advice import framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, HOUR_S, MeasuredFleet, MeasuredVgpu
@@ -15,8 +15,6 @@ from vgpuctl.scheduler.capacity import PlacedVm
 FEWEST_HOURS = 3.0
 LIMIT, FEWEST_AT_LIMIT, LEAST_PART = 0.95, 3, 0.05
 """Part of the framebuffer that is the limit, and hours there: at least three, and one in twenty."""
-
-_MIB = 1 << 20
 
 
 def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
@@ -37,7 +35,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         layout = layout_of(fleet)
         rest = without(layout, [vm])
         for mib, profile in other_sizes(fleet, vgpu):
-            placement = rest.place(with_profile(vm.request, profile)) if mib > size / _MIB * HEADROOM else None
+            placement = rest.place(with_profile(vm.request, profile)) if mib > size / MIB * HEADROOM else None
             if placement is not None:
                 yield _advice(layout, vgpu, vm, profile, mib, at_limit if is_full else 0, placement.host)
                 break
@@ -47,7 +45,7 @@ def _advice(
     layout: Layout, vgpu: MeasuredVgpu, vm: PlacedVm, profile: str, mib: int, at_limit: int, host: str
 ) -> Advice:
     lease = vgpu.lease
-    peak_mib = round(peak_bytes(vgpu) / _MIB) if vgpu.hourly else 0
+    peak_mib = round(peak_bytes(vgpu) / MIB) if vgpu.hourly else 0
     if at_limit:
         text = f"{vgpu.vm} was at {LIMIT:.0%} of its framebuffer or above in {at_limit} of {len(vgpu.hourly)} hours"
         gain = Gain(
@@ -86,4 +84,4 @@ def _more_hours(vgpu: MeasuredVgpu, mib: int) -> float:
     predicted = framebuffer_runs_out.predict_exhaustion(vgpu, points[-1].at)
     assert predicted is not None
     slope = predicted[0].slope
-    return (mib * _MIB - (vgpu.size_bytes or 0.0)) / slope / HOUR_S
+    return (mib * MIB - (vgpu.size_bytes or 0.0)) / slope / HOUR_S

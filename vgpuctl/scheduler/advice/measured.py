@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.scheduler.advice.replayed_fleet import ReplayedFleet
 from vgpuctl.scheduler.capacity import PlacedVm
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
-_MIB = 1 << 20
 
 UTILIZATION, STEAL, SHARE, FRAMEBUFFER = (
     "utilization_ratio",
@@ -68,7 +68,7 @@ class MeasuredVgpu:
     def size_bytes(self) -> float | None:
         """The framebuffer that the profile promises."""
         size = self.lease.share.framebuffer_mib
-        return None if size is None else float(size * _MIB)
+        return None if size is None else float(size * MIB)
 
     @cached_property
     def measured_hours(self) -> float:

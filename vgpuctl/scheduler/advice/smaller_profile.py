@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from vgpuctl.model.units import exact_mib, format_mib
+from vgpuctl.model.units import MIB, exact_mib, format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
 from vgpuctl.scheduler.advice.measured import MeasuredFleet, MeasuredVgpu
@@ -20,7 +20,6 @@ from vgpuctl.scheduler.advice.room import (
 from vgpuctl.scheduler.capacity import PlacedVm
 
 FEWEST_HOURS = 24.0
-_MIB = 1 << 20
 
 
 def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
@@ -39,8 +38,8 @@ def _smaller(fleet: MeasuredFleet, vgpu: MeasuredVgpu) -> str | None:
     size, vm = vgpu.size_bytes, fleet.vms.get(vgpu.lease.vm_uuid)
     if size is None or vm is None or vgpu.measured_hours < FEWEST_HOURS or fleet.shares_of_vm[vm.vm_uuid] != 1:
         return None
-    need_mib = peak_bytes(vgpu) * HEADROOM / _MIB
-    return next((name for mib, name in other_sizes(fleet, vgpu) if need_mib <= mib < size / _MIB), None)
+    need_mib = peak_bytes(vgpu) * HEADROOM / MIB
+    return next((name for mib, name in other_sizes(fleet, vgpu) if need_mib <= mib < size / MIB), None)
 
 
 def peak_bytes(vgpu: MeasuredVgpu) -> float:
@@ -61,7 +60,7 @@ def _for(changes: Sequence[tuple[MeasuredVgpu, str]], fleet: MeasuredFleet) -> I
         return
     first = changes[0][0]
     hours = min(vgpu.measured_hours for vgpu, _profile in changes)
-    peaks = ", ".join(f"{vgpu.vm} at most {format_mib(round(peak_bytes(vgpu) / _MIB))}" for vgpu, _profile in changes)
+    peaks = ", ".join(f"{vgpu.vm} at most {format_mib(round(peak_bytes(vgpu) / MIB))}" for vgpu, _profile in changes)
     is_one = len(changes) == 1
     yield Advice(
         id=advice_id(

@@ -11,6 +11,7 @@ from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.disk_chain import MOST_SNAPSHOTS, DiskChain, overlay_on, snapshots_of
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import BaseImage, ImageFormat
+from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
 from vgpuctl.usecases.disk.snapshots import SnapshotChange, delete_command, fact_of, overlays_of, shown, values_of
@@ -21,8 +22,6 @@ from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
-
-_MIB = 2**20
 
 
 def create_snapshot(services: Services, vm: Vm, name: str, *, quiesce: bool = False) -> SnapshotChange:
@@ -76,7 +75,7 @@ def _make(services: Services, host: HostSession, chain: DiskChain, overlay: Volu
     storage, size = Storage(host.hypervisor), overlay.capacity_bytes or 0
     base = BaseImage(chain.active.path or "", ImageFormat.QCOW2, size)
     made = make_intended(
-        services, overlay, lambda: storage.create_overlay(overlay.pool, overlay.name, size // _MIB, base)
+        services, overlay, lambda: storage.create_overlay(overlay.pool, overlay.name, size // MIB, base)
     )
     return made.path
 

@@ -9,7 +9,7 @@ from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.live.disks import LiveDisks, grow_volume
 from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.units import format_mib
+from vgpuctl.model.units import MIB, format_mib
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.usecases.disk.snapshots import fact_of, refuse_snapshots
@@ -19,8 +19,6 @@ from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
-
-_MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,10 @@ def resize_disk(services: Services, vm: Vm, name: str | None, size_mib: int) -> 
         vm, _ = find_vm(services, vm.request.tenant, vm.request.name)
         host, volume = services.host(vm.host), _volume(services, vm, name)
         fact = fact_of(host, volume)
-        wanted = size_mib * _MIB
+        wanted = size_mib * MIB
         if wanted < fact.capacity_bytes:
             raise StateError(
-                f"{vm.printed_name}: {_shown(name)} has {format_mib(fact.capacity_bytes // _MIB)} and cannot shrink to"
+                f"{vm.printed_name}: {_shown(name)} has {format_mib(fact.capacity_bytes // MIB)} and cannot shrink to"
                 f" {format_mib(size_mib)}: its guest would lose data",
                 hint="make a smaller disk with `vgpuctl attach-disk`, and copy in the guest",
             )

@@ -17,14 +17,13 @@ from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.guests.seed.image import answers_image, seed_image
 from vgpuctl.model.image import BaseImage, HostImages
 from vgpuctl.model.network import Attachment
+from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.usecases.image.licence_token import with_licence_token
 from vgpuctl.usecases.image.node_join import join_of
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
-
-_MIB = 2**20
 
 
 def refuse_taken_volumes(host: HostSession, vm: Vm) -> None:
@@ -194,7 +193,7 @@ def _difference(found: VolumeFact, volume: Volume) -> str | None:
 
 def _disk_maker(storage: Storage, volume: Volume, base: BaseImage | None) -> Callable[[], VolumeFact]:
     """Data disks are empty, the first disk is an overlay on the VM's base image, where it has one."""
-    size_mib = (volume.capacity_bytes or 0) // _MIB
+    size_mib = (volume.capacity_bytes or 0) // MIB
     if base is None or volume.kind is VolumeKind.DATA:
         return lambda: storage.create_disk(volume.pool, volume.name, size_mib)
     return lambda: storage.create_overlay(volume.pool, volume.name, size_mib, base)

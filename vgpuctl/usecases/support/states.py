@@ -11,6 +11,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.promise import FRESH_S, LastFinding, PromiseVerdict
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
 from vgpuctl.model.states import SEAT_STATES, STATE_KINDS, UNKNOWN, StateKind, StateRow, TruthMismatch, state_kind
+from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeState
 from vgpuctl.quota.resources import Resource
@@ -36,10 +37,9 @@ from vgpuctl.usecases.support.promise_record import recorded_of_hosts
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
 
-_MIB = 2**20
 _UNITS: Mapping[str, tuple[str, int]] = {
-    Resource.MEMORY: ("bytes", _MIB),
-    Resource.FRAMEBUFFER: ("bytes", _MIB),
+    Resource.MEMORY: ("bytes", MIB),
+    Resource.FRAMEBUFFER: ("bytes", MIB),
     Resource.GPU_HOURS: ("seconds", 1),
 }
 """Unit of a resource's metric, and how many of it are one of the quota's; every other resource is counted."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 from vgpuctl.errors import StateError, VolumeRejected
 from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.model.units import format_mib
+from vgpuctl.model.units import MIB, format_mib
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Session
@@ -17,8 +17,6 @@ from vgpuctl.usecases.domain.guest import check_networks
 from vgpuctl.usecases.image.image_gate import images_on, naming_ejection
 from vgpuctl.usecases.image.volumes import is_recorded, make_volume, remove_volumes
 from vgpuctl.usecases.support.services import HostSession, Services
-
-_MIB = 2**20
 
 
 class VolumeWay(StrEnum):
@@ -106,7 +104,7 @@ def plan_volumes(
                     hint="put the image at the same path on both hosts, or flatten the disk with `virsh blockpull`",
                 )
         if copy is None and not there.has_pool(volume.pool):
-            there.check_disk(volume.pool, fact.capacity_bytes // _MIB, None)
+            there.check_disk(volume.pool, fact.capacity_bytes // MIB, None)
         found.append(VolumeMove(volume, target.name, VolumeWay.COPIED if copy is None else VolumeWay.SHARED))
     return tuple(found)
 
@@ -155,7 +153,7 @@ def _copy(services: Services, here: Storage, there: Storage, move: VolumeMove) -
     fact = here.find_volume(move.volume.pool, move.volume.name)
     if fact is None or not is_recorded(fact, move.volume):
         raise VolumeRejected(f"{move.volume} is not there as it was made")
-    services.say(f"{move.volume.vm_name}: copying {move.volume.kind}, {format_mib(fact.capacity_bytes // _MIB)}")
+    services.say(f"{move.volume.vm_name}: copying {move.volume.kind}, {format_mib(fact.capacity_bytes // MIB)}")
     new = replace(
         move.volume, host=move.host, state=VolumeState.INTENDED, capacity_bytes=fact.capacity_bytes, key=None,
         path=None, format=None, backing_path=None,

@@ -7,6 +7,7 @@ which has a default, needs no new version. A new field of a share does.
 """
 
 import dataclasses
+import enum
 import functools
 import typing
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -118,14 +119,30 @@ class FactsReader:
 
 @functools.cache
 def facts_shape() -> str:
-    """A fingerprint of the facts' classes and fields: cached facts of another shape are read again."""
+    """A fingerprint of the types in a host's facts: cached facts of another shape are read again."""
     import hashlib
 
-    from vgpuctl.agent.wire import facts as facts_module
+    from vgpuctl.agent.wire.facts import HostFacts
 
-    classes = [value for value in vars(facts_module).values() if dataclasses.is_dataclass(value)]
-    shape = [(getattr(cls, "__name__", ""), *(f.name for f in dataclasses.fields(cls))) for cls in classes]
-    return hashlib.sha256(repr(sorted(shape)).encode()).hexdigest()[:16]
+    shapes: dict[str, str] = {}
+    _add_shape(HostFacts, shapes)
+    return hashlib.sha256(repr(sorted(shapes.items())).encode()).hexdigest()[:16]
+
+
+def _add_shape(kind: Any, shapes: dict[str, str]) -> None:
+    """Note a type and those that it is made of, by fields of dataclasses and parts of collections."""
+    for part in typing.get_args(kind):
+        _add_shape(part, shapes)
+    if not isinstance(kind, type) or kind.__qualname__ in shapes:
+        return
+    if issubclass(kind, enum.Enum):
+        shapes[kind.__qualname__] = repr([one.value for one in kind])
+    elif dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+        shapes[kind.__qualname__] = repr(fields)
+        for hint in fields.values():
+            _add_shape(hint, shapes)
 
 
 def plain_text(text: str) -> str:

@@ -34,6 +34,7 @@ from vgpuctl.usecases.support import observation_record as record
                 record.KEY_CHANGED,
                 record.WRONG_HOST,
                 record.UNUSABLE,
+                record.NOT_REACHED,
                 UNKNOWN,
             },
         ),

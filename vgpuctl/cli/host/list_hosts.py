@@ -55,7 +55,9 @@ def _state(host: "ListedHost") -> str | None:
         if host.observed.state != "up":
             return host.observed.state
         is_silent = host.observed.libvirt.unknown_since is not None
-    return "libvirt: no answer" if is_silent else "ok"
+    if is_silent:
+        return "libvirt: no answer"
+    return "stale" if host.is_stale else "ok"
 
 
 def _colour(host: "ListedHost") -> str | None:
@@ -98,7 +100,8 @@ _LISTING: "Listing[ListedHost, JsonHost]" = Listing(
 def command(cached: bool, output: ListOutput, **where: Any) -> None:
     """Contact every host and list its software; a host that does not answer is a row with the reason.
 
-    SEEN is when the host last answered, and since when it is unknown. A host without an answer from libvirt is shown as
+    SEEN is when the host last answered, since when it is unknown, and what was tried since. With --cached, a host that
+    was up and has not answered for 10 minutes is `stale`. A host without an answer from libvirt is shown as
     `libvirt: no answer`; the reason follows the table.
     """
     from vgpuctl.cli.support.services import services_of_hosts

@@ -5,9 +5,9 @@ import re
 
 _COLOURS = {
     "red": "failed lost taken missing unreadable unreachable quarantine quarantined fenced silent down refused"
-    " invalid dead cut-short no-answer host-key-changed wrong-host unusable",
+    " invalid dead cut-short no-answer host-key-changed wrong-host not-reached unusable",
     "yellow": "waiting queued unknown declared cordon cordoned drained draining preempted creating deleting detaching"
-    " joining leaving not-ready",
+    " joining stale leaving not-ready",
     "green": "running ready ok up active present attached",
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of hosts and GPUs."""
 
+from vgpuctl.model.promise import FRESH_S
 from vgpuctl.model.states.kind import GPU, HOST, UNKNOWN, StateKind, number
 
 OF_HOSTS: tuple[StateKind, ...] = (
@@ -16,6 +17,7 @@ OF_HOSTS: tuple[StateKind, ...] = (
             "host-key-changed": "Another SSH host key answers than at the last login.",
             "wrong-host": "Another host of the inventory answers at its address.",
             "unusable": "The host answers, but its agent cannot be used.",
+            "not-reached": f"Every attempt of {FRESH_S:.0f} s or more failed by its own settings, such as a wrong key.",
             UNKNOWN: "The host was never asked.",
         },
     ),

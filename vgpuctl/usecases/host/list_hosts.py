@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError, VgpuctlError
 from vgpuctl.model.plural import counted
+from vgpuctl.model.promise import FRESH_S
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.full_survey import survey_fully
 from vgpuctl.usecases.support.layout_records import layout_differences
-from vgpuctl.usecases.support.observations import (
-    NEVER_OBSERVED,
-    ObservedHost,
-    describe_age,
-    observed_hosts,
-)
+from vgpuctl.usecases.support.observations import ObservedHost, observed_hosts, readings_in_words
 from vgpuctl.usecases.support.services import Services
 
 
@@ -29,7 +25,8 @@ class ListedHost:
     maintenance.
     layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
     answer on a host whose agent does. observed: its last observation, which this look has made. seen: the same of its
-    agent in words, with its age. is_asked: it was contacted now.
+    agent in words, with its age and what was tried since. is_asked: it was contacted now.
+    is_stale: it was not, and its last answer is old.
     """
 
     name: str
@@ -41,6 +38,7 @@ class ListedHost:
     closed: Refusal | None = None
     seen: str = ""
     is_asked: bool = True
+    is_stale: bool = False
 
 
 def list_hosts(services: Services, *, keep: bool = False) -> Sequence[ListedHost]:
@@ -68,15 +66,14 @@ def list_observed_hosts(services: Services) -> Sequence[ListedHost]:
 def _with_observations(services: Services, hosts: Sequence[ListedHost]) -> list[ListedHost]:
     with services.store.reading() as session:
         observed = observed_hosts(session)
+        words = readings_in_words(session, [host.name for host in hosts])
         now = session.now()
-    return [
-        replace(
-            host,
-            observed=observed.get(host.name),
-            seen=describe_age(observed[host.name].agent if host.name in observed else NEVER_OBSERVED, now),
-        )
-        for host in hosts
-    ]
+    listed = [replace(host, observed=observed.get(host.name), seen=words[host.name]) for host in hosts]
+    return [replace(host, is_stale=not host.is_asked and _is_old(host.observed, now)) for host in listed]
+
+
+def _is_old(observed: ObservedHost | None, now: float) -> bool:
+    return observed is not None and observed.agent.at is not None and now - observed.agent.at > FRESH_S
 
 
 def _completed(services: Services, host: ListedHost) -> ListedHost:

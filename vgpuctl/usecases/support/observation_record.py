@@ -39,6 +39,8 @@ PRESENT, UNREADABLE, MISSING = "present", "unreadable", "missing"
 HELD, FREE, TAKEN, LOST = "held", "free", "taken", "lost"
 UP, UNREACHABLE, KEY_CHANGED, UNUSABLE = "up", "unreachable", "host-key-changed", "unusable"
 WRONG_HOST = "wrong-host"
+NOT_REACHED = "not-reached"
+"""Every login fails for long, by settings and not by the host: attempts.py."""
 MISSING_KEPT_S = 7 * 86_400.0
 """A GPU that was not seen for so long leaves the record: its card was taken out for good."""
 
@@ -115,7 +117,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str | None:
-        """`up`, `unreachable`, `host-key-changed`, `wrong-host` or `unusable`; None for a host that was never asked."""
+        """`up`, `unreachable`, `host-key-changed`, `wrong-host`, `unusable` or `not-reached`; None if never asked."""
         if self.silence is not None:
             return self.silence.state
         return None if self.read_at is None else UP
@@ -226,6 +228,12 @@ def is_of_host(record: Record, error: VgpuctlError, way: Way | None) -> bool:
     # A record from before ways were kept has none, and the host was read.
     is_new = not record.ways and (record.read_at is not None or not isinstance(error, _BEFORE_A_LOGIN))
     return is_new or way.words in record.ways
+
+
+def answered_at(record: Record) -> float | None:
+    """When the host's agent or libvirt answered last; None if neither ever did."""
+    times = [seen.at for seen in record.vms.values()]
+    return max(times if record.read_at is None else [*times, record.read_at], default=None)
 
 
 def without_answer(

@@ -20,6 +20,13 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.way import Way
 from vgpuctl.store.liveness import is_running, this_process
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.attempts import (
+    as_known,
+    attempts_by_host,
+    attempts_on,
+    note_attempts,
+    tried_in_words,
+)
 from vgpuctl.usecases.support.host_identity import note_identity
 from vgpuctl.usecases.support.observation_events import add_events
 from vgpuctl.usecases.support.observation_record import (
@@ -74,7 +81,7 @@ NEVER_OBSERVED = Observation()
 @dataclass(frozen=True)
 class ObservedHost:
     """One host. state: `up`, `unreachable`, `host-key-changed`, `wrong-host` (another host of the inventory answers),
-    `unusable` (it answers, but not as is needed), or None.
+    `unusable` (it answers, but not as is needed), `not-reached` (all logins fail for long), or None.
 
     agent: `up` with the time of its last answer. libvirt: since when it does not answer. booted_at: when the present
     boot was first seen. layout: the differences to the declared layout, where the controller compared. gpus by address,
@@ -133,6 +140,8 @@ def note_answers(
         lambda record, _stored, error=error: without_answer(record, error, now, way=way, asked_at=asked_at)  # type: ignore[misc]
         for error in errors
     ]
+    if facts is None and domains is None:
+        note_attempts(session, host, read_record(session, host), errors, way, asked_at)
     if changes:
         _change(session, host, *changes)
 
@@ -204,7 +213,7 @@ def read_domains(services: Services, host: str) -> dict[str, NamedState]:
 def observations(session: Session, vms: Sequence[Vm]) -> dict[str, Observation]:
     """The last observation of each VM, by UUID."""
     hosts = {vm.host for vm in vms}
-    records = {host: read_record(session, host) for host in hosts} if len(hosts) < 2 else observation_records(session)
+    records = {host: _known(session, host) for host in hosts} if len(hosts) < 2 else observation_records(session)
     return {vm.uuid: _of_vm(records.get(vm.host, NEVER_LOOKED), vm.uuid) for vm in vms}
 
 
@@ -218,8 +227,10 @@ def observed_shares(session: Session, leases: Sequence[Lease]) -> dict[str, Obse
 
 
 def observation_records(session: Session) -> dict[str, Record]:
-    """The record of every host that was ever asked, by name."""
-    return {one.host: _decode(one.content) for one in session.host_records(_KIND)}
+    """The record of every host that was ever asked, by name, as it is known now."""
+    records = {one.host: _decode(one.content) for one in session.host_records(_KIND)}
+    tried = attempts_by_host(session, records)
+    return {host: as_known(record, tried.get(host)) for host, record in records.items()}
 
 
 def observed_hosts(session: Session) -> dict[str, ObservedHost]:
@@ -228,11 +239,11 @@ def observed_hosts(session: Session) -> dict[str, ObservedHost]:
 
 
 def readings_in_words(session: Session, hosts: Iterable[str]) -> dict[str, str]:
-    """The last answer of each host with its age: `up, 3m ago`."""
-    observed, now = observed_hosts(session), session.now()
-    return {
-        name: describe_age(observed[name].agent if name in observed else NEVER_OBSERVED, now) for name in sorted(hosts)
-    }
+    """The last answer of each host with its age, and what was tried since: `up, 3m ago; tried 1m ago: …`."""
+    records, now = observation_records(session), session.now()
+    tried = attempts_by_host(session, records)
+    known = {name: _observed(records.get(name, NEVER_LOOKED)).agent for name in sorted(hosts)}
+    return {name: describe_age(seen, now) + tried_in_words(tried.get(name), now) for name, seen in known.items()}
 
 
 def missing_gpus(session: Session) -> list[tuple[str, Gpu, Observation]]:
@@ -335,6 +346,11 @@ def _change(session: Session, host: str, *changes: _Change) -> None:
     if after is not before:
         add_events(session, host, before, after, stored)
         session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
+
+
+def _known(session: Session, host: str) -> Record:
+    record = read_record(session, host)
+    return as_known(record, attempts_on(session, host, record))
 
 
 def _of_vm(record: Record, uuid: str) -> Observation:

@@ -17,6 +17,7 @@ from vgpuctl.model.volume import VolumeState
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.attempts import Attempts, attempts_by_host
 from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.observation_record import (
     ABSENT,
@@ -77,6 +78,7 @@ class _Stored:
     now: float
     hosts: Sequence[str]
     records: Mapping[str, Record]
+    tried: Mapping[str, Attempts | None]
     vms: Sequence[Vm]
     leases: Sequence[Lease]
     restrictions: Sequence[Restriction]
@@ -110,6 +112,7 @@ def read_states(
         session.now(),
         sorted(known),
         records,
+        attempts_by_host(session, records),
         vms,
         leases,
         restrictions,
@@ -164,8 +167,9 @@ def _names_function(one: Restriction, records: Mapping[str, Record]) -> bool:
 def _of_hosts(stored: _Stored) -> _Rows:
     for host in stored.hosts:
         record, labels = stored.record(host), (host,)
-        silence = record.silence
-        text = "" if silence is None else silence.problem
+        silence, tried = record.silence, stored.tried.get(host)
+        text = "" if tried is None else f"tried in vain: {tried.problem}"
+        text = text if silence is None else silence.problem
         since = record.read_at if silence is None else silence.since
         yield "host_state", StateRow(labels, (record.state or UNKNOWN,), at=since, text=text)
         silence = record.libvirt_silence

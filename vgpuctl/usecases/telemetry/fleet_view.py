@@ -30,9 +30,9 @@ from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
     ObservedHost,
-    describe_age,
     missing_gpus,
     observed_hosts,
+    readings_in_words,
 )
 from vgpuctl.usecases.telemetry.map import map_missing
 from vgpuctl.usecases.telemetry.web import PageSources
@@ -204,6 +204,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
         leases = session.leases(host=one_host)
         vms = session.vms(host=one_host)
         observed = observed_hosts(session)
+        words = readings_in_words(session, wanted)
         missing = missing_gpus(session)
         queued = len(session.queue())
         health = None if one_host is None else last_health(session, one_host)
@@ -218,7 +219,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
             capacities[name] = capacity_of(name, facts, generation, promises, services.inventory)
         except InventoryError as error:
             problems[name] = error.message
-    build = _Build(sources, now, leases, vms, observed, missing, capacities, problems, health)
+    build = _Build(sources, now, leases, vms, observed, words, missing, capacities, problems, health)
     hosts = tuple(build.host(name) for name in wanted)
     return FleetOverview(now, hosts, _totals(hosts, queued))
 
@@ -256,6 +257,7 @@ class _Build:
         leases: Sequence[Lease],
         vms: Sequence[Vm],
         observed: Mapping[str, ObservedHost],
+        words: Mapping[str, str],
         missing: Sequence[tuple[str, Gpu, Observation]],
         capacities: Mapping[str, HostCapacity],
         problems: Mapping[str, str],
@@ -263,6 +265,7 @@ class _Build:
     ) -> None:
         self._health = health
         self._now, self._observed, self._capacities, self._problems = now, observed, capacities, problems
+        self._words = words
         self._snapshots = sources.snapshots()
         readings = sources.readings()
         self._leases: dict[tuple[str, str], list[Lease]] = defaultdict(list)
@@ -302,7 +305,7 @@ class _Build:
             tuple(sorted(gpus, key=lambda one: one.gpu.address)),
             tuple(self._vms[name]),
             observed,
-            describe_age(NEVER_OBSERVED if observed is None else observed.agent, self._now),
+            self._words[name],
             None if capacity is None else refuse_closed_host(capacity.rules),
             self._problems.get(name),
             Measured() if readings is None else readings.measured,

@@ -52,6 +52,10 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
         rows = sorted(found, key=lambda row: (row.host, row.tenant, row.vm_name, row.position, row.created_at, row.id))
         return [_lease(row) for row in rows]
 
+    def running_since(self) -> dict[str, float]:
+        """When each running share was last started or changed, by its lease's id; seconds since the epoch, UTC."""
+        return {row.id: row.changed_at for row in self._find("leases", state=LeaseState.RUNNING.value)}
+
     def set_lease_state(self, lease_id: str, state: LeaseState, problem: str | None = None) -> None:
         """Set a lease's state; the problem is replaced, by none too.
 

@@ -73,15 +73,20 @@ class PlacingMeasurements:
         )
 
     def seen(self, session: Session) -> dict[str, float]:
-        """The part of each share's load that the reading of its GPU has, of those that it has seen at all."""
+        """The part of each share's load that the reading of its GPU has, of those that it has seen at all.
+
+        A share that was kept while its VM was off is seen since the VM runs again.
+        """
         if self.kinds is None:
             return {}
         now, found = session.now(), {}
+        running_since = session.running_since()
         for one in session.intervals(now, now + 1):
             rolling = self.loads.get((one.host, one.gpu))
             cached = session.facts(one.host) if rolling is None else None
             read_at = now - rolling.age_s if rolling is not None else cached.read_at if cached is not None else now
-            found[one.lease_id] = seen_part(one.begun_at, read_at, is_rolling=rolling is not None)
+            begun_at = max(one.begun_at, running_since.get(one.lease_id, one.begun_at))
+            found[one.lease_id] = seen_part(begun_at, read_at, is_rolling=rolling is not None)
         return {lease: part for lease, part in found.items() if part}
 
     def loads_of(self, view: FleetView, leases: Sequence[Lease], capacities: Sequence[HostCapacity]) -> list[GpuLoad]:

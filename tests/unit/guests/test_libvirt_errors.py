@@ -313,6 +313,12 @@ def test_a_message_has_the_remedy_of_its_subject_and_its_twin_has_not(answer: st
     assert part not in (hint_for(twin) or "")
 
 
+_EXITED = "internal error: process exited while connecting to monitor: "
+_PROBING = "internal error: Failed to start QEMU binary /usr/bin/qemu-system-x86_64 for probing: "
+_LOADING = "error while loading shared libraries"
+_NO_OBJECT = "cannot open shared object file: No such file or directory"
+
+
 @pytest.mark.parametrize(
     ("answer", "part"),
     [
@@ -340,6 +346,38 @@ def test_a_message_has_the_remedy_of_its_subject_and_its_twin_has_not(answer: st
         ("error while loading state for instance 0x0 of device; load of migration failed: Invalid argument", ""),
         ("Could not refresh total sector count: Illegal seek", ""),
         ("Hook script execution failed: Child process unexpected exit status 1", ""),
+        (f"{_EXITED}/usr/bin/qemu-system-x86_64: {_LOADING}: libjemalloc.so.2: {_NO_OBJECT}", "ldd"),
+        (f"{_PROBING}/usr/bin/qemu-system-x86_64: {_LOADING}: libSDL2_image-2.0.so.0: {_NO_OBJECT}", "ldd"),
+        (f"{_PROBING}qemu-kvm: {_LOADING}: libvirt.so.0: cannot stat shared object: Permission denied", "ldd"),
+        (f"{_EXITED}qemu-system-x86_64: symbol lookup error: /usr/bin/qemu-kvm: undefined symbol: spice_server", "ldd"),
+        (f"{_PROBING}Failed to initialize module: /usr/lib/x86_64-linux-gnu/qemu/ui-gtk.so", "ldd"),
+        ("unsupported configuration: Emulator '/usr/bin/kvm-spice' does not support virt type 'kvm'", "/dev/kvm is"),
+        ("unsupported configuration: Emulator '/usr/bin/qemu-system-x86_64' does not support virt type 'hvf'", "macOS"),
+        ("unsupported configuration: Emulator '/usr/libexec/qemu-kvm' does not support virt type 'qemu'", "emulation"),
+        ("invalid argument: KVM is not supported by '/usr/libexec/qemu-kvm' on this host", "/dev/kvm is"),
+        ("invalid argument: could not find capabilities for arch=x86_64 domaintype=kvm ", "/dev/kvm is"),
+        ("invalid argument: could not find capabilities for domaintype=hvf ", "macOS"),
+        ("unsupported configuration: Domain requires KVM, but it is not available. Check that", "/dev/kvm is"),
+        ("internal error: Cannot find suitable emulator for x86_64", "no QEMU"),
+        ("internal error: no supported architecture for os type 'hvm'", "no QEMU"),
+        ("guest and host CPU are not compatible: Host CPU does not provide required features: sse4.1", "CPU lacks"),
+        (f"{_EXITED}2017-07-10T23:27:52.339856Z qemu-system-x86_64: CPU feature cmt not found", "CPU lacks"),
+        ("vfio 0000:00:14.0: no iommu_group found: No such file or directory", "IOMMU is off"),
+        ("-device vfio-pci,host=0000:01:00.1: vfio 0000:01:00.1: group 1 used in multiple address spaces", "<iommu>"),
+        (
+            "Failed to apply firewall command 'nft -ae insert rule': Error: Could not process rule: x",
+            "firewall_backend",
+        ),
+        ("Unable to find security driver for model selinux", "<seclabel>"),
+        ("libvirt:  error : cannot execute binary /usr/bin/qemu-system-x86_64: Permission denied", "noexec"),
+        ("libvirt:  error : cannot execute binary /usr/bin/qemu-system-x86_64: Exec format error", "architecture"),
+        ("Cannot check QEMU binary /usr/bin/qemu-system-x86_64: Permission denied", "noexec"),
+        ("internal error: cannot find any free port in range 5900-65535", "remote_display_port_max"),
+        ("unsupported configuration: vhost-net is not supported with this QEMU binary", "modprobe vhost_net"),
+        ("internal error: client socket is closed", "systemctl status"),
+        ("error creating macvtap interface macvtap0@eno1: No such device", "or interface"),
+        ("Cannot access storage file '/srv/domaintype=hvf': No such file or directory", "findmnt"),
+        ("can't apply global cortex-a15-arm-cpu.hv-relaxed=on: Property 'cortex-a15.hv-relaxed' not found", ""),
     ],
 )
 def test_messages_of_public_reports(answer: str, part: str) -> None:

@@ -9,6 +9,7 @@ import ast
 import re
 import shlex
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,11 @@ _SECTION = re.compile(r"\[(?P<group>[^:\]\s]+)(?::(?P<kind>\w+))?\]\s*(?:#.*)?")
 _GROUP_NAME = re.compile(r"(?P<group>[^:\]\s]+)\s*(?:#.*)?")
 _COMMENTS = ("#", ";")
 _VARIABLES = "write variables after a host's name, or under [GROUP:vars]"
-_SETTING = f"{_VARIABLES}; are these the settings of an inventory script? Then name the script: {READ_BY_ANSIBLE}"
+_LOGIN = "ansible_"
+_SETTING = (
+    f"{_VARIABLES}; a host with `=` in its name has ansible_host=ADDRESS on its line; are these the settings of an"
+    f" inventory script? Then name the script: {READ_BY_ANSIBLE}"
+)
 
 
 @dataclass
@@ -110,6 +115,11 @@ def _add_child_line(line: str, group: str, origin: Origin, tree: InventoryTree, 
         expected[child] = _Expected(origin, [group])
 
 
+def _is_named_with_equals(pattern: str, assignments: Sequence[str]) -> bool:
+    """True if `a=b` is a host's name, as it always is for Ansible: a setting or a password has no login beside it."""
+    return not pattern.startswith(_LOGIN) and any(one.startswith(_LOGIN) for one in assignments)
+
+
 def _add_host_line(line: str, group: str, origin: Origin, tree: InventoryTree) -> None:
     try:
         pattern, *assignments = shlex.split(line, comments=True)
@@ -119,7 +129,7 @@ def _add_host_line(line: str, group: str, origin: Origin, tree: InventoryTree) -
         ) from exc
     if is_secret_name(pattern.partition("=")[0]):
         raise malformed(origin, "the line begins with a variable, not with the name of a host", hint=_VARIABLES)
-    if "=" in pattern or assignments[:1] == ["="]:
+    if assignments[:1] == ["="] or ("=" in pattern and not _is_named_with_equals(pattern, assignments)):
         raise malformed(origin, "the line is a setting, not a host with variables", hint=_SETTING)
     if pattern.endswith(":") and assignments and "=" not in assignments[0]:
         raise malformed(origin, "the line is a setting, not a host with variables", hint=_SETTING)

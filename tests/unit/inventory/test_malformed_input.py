@@ -68,6 +68,10 @@ MALFORMED = {
     "settings of a script": ("ec2.ini", "[ec2]\nregions = all\n", 2, "settings of an inventory script"),
     "settings without blanks": ("vmware.ini", "[vmware]\nserver=vcenter\n", 2, "--inventory-reader ansible"),
     "settings with a colon": ("openstack.ini", "[openstack]\nurl: http://x\n", 2, "settings of an inventory script"),
+    "a login in the host's place": ("hosts.ini", "ansible_user=root ansible_port=22\n", 1, "a setting, not a host"),
+    "a password in the host's place": ("hosts.ini", "api_token=x ansible_host=h1\n", 1, "begins with a variable"),
+    "a host like a setting": ("hosts.ini", "[gpus]\na=b\n", 2, "ansible_host=ADDRESS on its line"),
+    "a host like a setting with a variable": ("hosts.ini", "a=b rack=7\n", 1, "a setting, not a host"),
     "settings in no section": ("azure.ini", "include_powerstate=no\n", 1, "a setting, not a host"),
     "what a script printed": ("out.json", '{"gpu": {"hosts": ["h1"]}}', 1, "name the script, not what it printed"),
     "broken JSON": ("hosts.json", '{"all": {"hosts": {"h1": {}}\n', 2, "not valid JSON: Expecting ',' delimiter"),
@@ -213,3 +217,20 @@ def test_groups_nested_without_end_are_refused(tmp_path: Path) -> None:
         path.write_text(f"x: {deep}\n")
         with pytest.raises(InventoryError, match="nested too deeply"):
             load_inventory([path])
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("a=b ansible_host=10.0.0.1", ["a=b"]),
+        ("rack=[1:2] ansible_user=root", ["rack=1", "rack=2"]),
+        ("a=b rack=7 ansible_port=2222", ["a=b"]),
+        ("a==b ansible_host=h1", ["a==b"]),
+    ],
+)
+def test_a_host_with_an_equals_sign_in_its_name_has_a_login_beside_it(
+    line: str, names: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text(f"[gpus]\n{line}\n")
+    assert load_inventory([path]).select(None) == names

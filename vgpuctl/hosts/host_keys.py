@@ -151,10 +151,13 @@ def _unknown(endpoint: Endpoint, lines: Sequence[KnownHost], shown: PublicKey) -
     ]
     if endpoint.known_hosts_command:
         context.append(f"KnownHostsCommand {endpoint.known_hosts_command.shown} does not know it either")
+    hint = f"compare the fingerprint with the host's own, then run `{_accept_command(endpoint, file)}`"
+    if not file.parent.is_dir():
+        hint = f"there is no folder {file.parent}: correct UserKnownHostsFile, or make the folder, and run this again"
+    elif not file.exists():
+        hint = f"{file} does not exist: is UserKnownHostsFile right? Then {hint}"
     return HostKeyUnknown(
-        f"{endpoint.name}: the host key of {_where(endpoint)} is not in {file}",
-        context=context,
-        hint=f"compare the fingerprint with the host's own, then run `{_accept_command(endpoint, file)}`",
+        f"{endpoint.name}: the host key of {_where(endpoint)} is not in {file}", context=context, hint=hint
     )
 
 

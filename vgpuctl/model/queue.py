@@ -7,6 +7,8 @@ from enum import StrEnum
 from vgpuctl.model.vm import VmRequest
 
 USUAL_AGEING_S = 3600.0
+NOT_LOOKED_AT = "not looked at yet"
+"""The reason of an entry that nobody has tried to start."""
 
 
 class QueuePolicy(StrEnum):
@@ -60,6 +62,11 @@ class QueueEntry:
     others: tuple[VmRequest, ...] = ()
     may_preempt: bool = False
     refusal: str | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason, also of an entry that has none yet."""
+        return self.reason or NOT_LOOKED_AT
 
     @property
     def requests(self) -> tuple[VmRequest, ...]:

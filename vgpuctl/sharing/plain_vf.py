@@ -13,6 +13,7 @@ from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
+from vgpuctl.model.plural import all_are
 from vgpuctl.sharing.bound_by_libvirt import BoundByLibvirt, bind_back, release_functions
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_use
@@ -46,7 +47,9 @@ class PlainVf(BoundByLibvirt):
         gpu = state.gpu
         free = [function for function in gpu.vfs if function.address not in state.functions]
         if not free:
-            return Refusal(Code.NO_FREE_VF, f"all {len(gpu.vfs)} VFs are in use or promised", "delete a VM on this GPU")
+            return Refusal(
+                Code.NO_FREE_VF, f"{all_are(len(gpu.vfs), 'VF')} in use or promised", "delete a VM on this GPU"
+            )
         if not state.facts.iommu_active or all(function.iommu_group is None for function in free):
             return Refusal(
                 Code.NO_IOMMU,

@@ -5,7 +5,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TypeVar
@@ -29,6 +29,10 @@ _KINDS = {
 }
 
 
+_QUOTE = {
+    "True": "quote it: `on`, `yes` and `true` are words of YAML",
+    "False": "quote it: `off`, `no` and `false` are words of YAML",
+}
 _LIKE_A_KEY = re.compile(r"[\w ./-]{1,64}")
 
 
@@ -83,7 +87,8 @@ class Value:
             raise self._wrong_type("a mapping")
         for key in self.content:
             if not isinstance(key, str):
-                raise self._child(key).refuse(f"is a key that is {kind_of(key)}, not text", hint="quote it")
+                place = replace(self._child(key), name=self.name)
+                raise place.refuse(f"has a key that is {kind_of(key)}, not text", hint=_QUOTE.get(str(key), "quote it"))
         return {str(key): self._child(key) for key in self.content}
 
     @contextlib.contextmanager

@@ -76,9 +76,21 @@ def make_application(sources: PageSources, access: PageAccess, exporter: Exporte
 
 
 def print_page(sources: PageSources, path: str) -> str:
-    """One page as HTML. Raises UsageError for an unknown path."""
+    """One page as HTML. Raises UsageError for an unknown path, and the error that the page would show."""
     access = PageAccess(None, has_tls=False, is_loopback=True, clock=sources.services.store.now)
-    answer = make_application(sources, access).test_client().get(path if path.startswith("/") else f"/{path}")
+    app = make_application(sources, access)
+    shown: list[VgpuctlError] = []
+
+    def keep(error: VgpuctlError) -> tuple[str, int]:
+        shown.append(error)
+        return _problem(error)
+
+    app.register_error_handler(VgpuctlError, keep)
+    answer = app.test_client().get(path if path.startswith("/") else f"/{path}")
+    if shown and answer.status_code >= 500:
+        raise shown[0]
+    if shown:
+        raise UsageError(f"--print {path!a} is no page: {answer.status}: {shown[0].message}", hint=shown[0].hint)
     if answer.status_code != 200 or answer.mimetype != "text/html":
         raise UsageError(f"--print {path!a} is no page: {answer.status}", hint="for example / or /hosts/HOST")
     return answer.text

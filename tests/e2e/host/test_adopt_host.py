@@ -209,7 +209,7 @@ def test_what_cannot_be_adopted_is_refused(fresh: Callable[[str], Operator]) -> 
     operator = fresh("refused")
     for arguments, exit_code, said in (
         (("--vm", "nobody=acme"), 2, "sim-001 has no domain 'nobody'"),
-        (("--vm", "plain=acme"), 6, "1 domains of sim-001 cannot be adopted"),
+        (("--vm", "plain=acme"), 6, "1 domain of sim-001 cannot be adopted"),
         (("--tenant", "umbrella"), 6, "umbrella"),
         (("--vm", "render"), 2, "names no owner"),
     ):

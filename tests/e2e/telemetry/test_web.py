@@ -162,3 +162,17 @@ def test_one_page_is_printed_without_a_server(fleet_operator: Operator) -> None:
     assert done.out.startswith("<!doctype html>") and "Host sim-001" in done.out
     done = fleet_operator.run("web", "--print", "/hosts/none")
     assert done.code == 2 and "404" in done.err
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ("/capacity?gpu=A40-8Q&memory=x", "--memory is 'x', which is not a size"),
+        ("/capacity?gpu=nonsense", "nonsense"),
+        ("/capacity?gpu=A40-8Q&vcpus=many", "many"),
+        ("/events?since=x", "since 'x' is no time"),
+    ],
+)
+def test_a_page_that_is_none_is_refused_with_its_reason(page: str, reason: str, fleet_operator: Operator) -> None:
+    done = fleet_operator.run("web", "--print", page)
+    assert done.code == 2 and "is no page: 4" in done.err and reason in done.err.partition("is no page")[2]

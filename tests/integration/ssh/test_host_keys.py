@@ -34,6 +34,16 @@ def test_an_unknown_key_gives_a_command_that_accepts_it(sshd: LoopbackSshd, tmp_
     log_in(sshd, known)
 
 
+def test_no_key_is_to_be_written_into_a_folder_that_is_not_there(sshd: LoopbackSshd, tmp_path: Path) -> None:
+    with pytest.raises(HostKeyUnknown) as caught:
+        log_in(sshd, tmp_path / "shh" / "known_hosts")
+    hint = str(caught.value.hint)
+    assert f"no folder {tmp_path / 'shh'}" in hint and "ssh-keyscan" not in hint
+    with pytest.raises(HostKeyUnknown) as caught:
+        log_in(sshd, tmp_path / "known_hots")
+    assert "is UserKnownHostsFile right? Then compare" in str(caught.value.hint)
+
+
 def test_a_changed_key_shows_both_fingerprints_and_the_line(sshd: LoopbackSshd, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(f"# mine\n[127.0.0.1]:{sshd.port} {other_key(tmp_path)}\n")

@@ -72,7 +72,7 @@ def test_a_seat_comes_back_at_once_after_a_shutdown_and_after_the_lease_else(sto
         session.set_vm_state(second.uuid, VmState.STOPPED)
         assert _taken(session) == [("web-2", False)]
         other, leases = _vm("web-3")
-        with pytest.raises(NoLicence, match="all 1 seats") as refused:
+        with pytest.raises(NoLicence, match="the only seat of licences of edition vws is taken") as refused:
             take_seat(session, other, leases)
         assert "comes back at" in refused.value.context[0]
         session.delete_vm(second.uuid)

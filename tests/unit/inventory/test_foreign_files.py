@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.unit.emulated_gpu import EmulatedGpu
+from tests.unit.fleet_factory import a40_host
 from vgpuctl import catalog
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory.exchange import import_vgpu_device_manager
+from vgpuctl.inventory.exchange import import_mig_parted, import_vgpu_device_manager
 from vgpuctl.inventory.exchange.kubernetes import read_tool_file
-from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, MigVgpuLayout, VgpuLayout, WantedInstance
+from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, MigLayout, MigVgpuLayout, VgpuLayout, WantedInstance
 from vgpuctl.planner.mig_geometry import name_in, table_of_board
 from vgpuctl.sharing.matching import fits
 from vgpuctl.specs.document import parse_document
-from vgpuctl.usecases.layout.import_layout import list_missing
+from vgpuctl.usecases.layout.import_layout import list_missing, list_remarks
 
 PAIRS = (
     ("1E78", "RTX8000P-24Q", 2),
@@ -147,3 +148,20 @@ def test_profiles_have_the_names_of_other_drivers_too() -> None:
 def test_the_id_of_a_type_that_a_later_driver_added_is_known() -> None:
     found = catalog.type_by_id(catalog.board("nvidia-l40s"), "2164")
     assert found is not None and found.name == "L40S-3B"
+
+
+def test_what_several_gpus_would_refuse_is_one_remark() -> None:
+    first = board("nvidia-t4").facts()
+    gpus = tuple(replace(first, address=f"0000:{number}:00.0") for number in (41, 42, 43))
+    facts = replace(a40_host("gpu1").facts, gpus=gpus)
+    remarks = list_remarks(HostLayout(gpus=(GpuLayout(GpuMatch(), MigLayout(())),)), facts, "gpu1")
+    assert len(remarks) == len(set(remarks)) == 1
+    assert all(gpu.address in remarks[0] for gpu in gpus) or not any(gpu.address in remarks[0] for gpu in gpus)
+
+
+@pytest.mark.parametrize(("word", "hint"), [("off", "`off`"), ("no", "`no`"), ("on", "`on`"), ("7", "quote it")])
+def test_a_name_that_yaml_takes_for_another_kind_is_named_as_such(word: str, hint: str) -> None:
+    text = f"version: v1\nmig-configs:\n  {word}:\n  - {{devices: all, mig-enabled: false}}\n"
+    with pytest.raises(InventoryError, match="mig-configs has a key that is") as refused:
+        import_mig_parted(parse_document("a.yml", text), None, None)
+    assert hint in str(refused.value.hint) and "False" not in refused.value.message

@@ -10,6 +10,7 @@ from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import WholeRange
 from vgpuctl.cli.support.output import say
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.model.licence import LicencePool
@@ -70,7 +71,7 @@ def command(
         _JSON.print({"changed": changed, "pool": pool})
     else:
         say(
-            f"licence pool {name}: {pool.seats} seats of {pool.edition}"
+            f"licence pool {name}: {counted(pool.seats, 'seat')} of {pool.edition}"
             if changed
             else f"licence pool {name}: no change"
         )

@@ -157,7 +157,7 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         print_line(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
     if explained.queued is not None:
         since = format_time(explained.queued.queued_at)
-        print_line(f"queue   waits since {since} UTC: {explained.queued.reason or 'not tried yet'}")
+        print_line(f"queue   waits since {since} UTC: {explained.queued.why}")
     if not explained.fits:
         refused = [name for name in ("quota", "licence") if getattr(explained, name) is not None]
         print_line("fits    nowhere" + (f": refused by {' and '.join(refused)}" if refused else ""))

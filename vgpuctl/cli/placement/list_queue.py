@@ -61,7 +61,7 @@ _LISTING: "Listing[_QueueRow, Waiting]" = Listing(
         Column("EXPECTED START (UTC)", _expected, key=lambda one: one.waiting.expected_at, drops=1),
         Column("NODE POOL", lambda one: one.waiting.node_pool, is_rare=True, drops=5),
         Column("CLUSTER", lambda one: one.waiting.cluster, is_rare=True, drops=6),
-        Column("REASON", lambda one: one.waiting.entry.reason, is_text=True),
+        Column("REASON", lambda one: one.waiting.entry.why, is_text=True),
     ),
     name=lambda one: f"{one.waiting.entry.request.tenant}/{one.waiting.entry.request.name}",
     in_order=True,

@@ -66,7 +66,7 @@ def _waiting(one: "Waiting") -> str:
     from vgpuctl.model.times import format_time
 
     expected = "" if one.expected_at is None else f", expected {format_time(one.expected_at)} UTC"
-    reason = "" if one.entry.reason is None else f": {one.entry.reason}"
+    reason = f": {one.entry.why}"
     return f"{one.position}. {one.entry.name}{expected}{reason}"
 
 

@@ -18,6 +18,7 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory.exchange.refusal import Left, host_reasons
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, Layout
+from vgpuctl.model.plural import counted
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.specs.document import YamlDocument
 from vgpuctl.specs.value import Value
@@ -185,7 +186,9 @@ def _by_address(selected: Sequence[_Selected], gpus: Sequence[Gpu]) -> tuple[Gpu
     for one in selected:
         for index in one.indexes or ():
             if index >= len(gpus):
-                raise one.value.refuse(f"is for GPU {index}", hint=f"the host has {len(gpus)} GPUs of NVIDIA, from 0")
+                raise one.value.refuse(
+                    f"is for GPU {index}", hint=f"the host has {counted(len(gpus), 'GPU')} of NVIDIA, from 0"
+                )
     entries: list[GpuLayout] = []
     for index, gpu in enumerate(gpus):
         fitting = [one for one in selected if one.fits(index, gpu)]

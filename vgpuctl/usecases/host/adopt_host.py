@@ -21,6 +21,7 @@ from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import NetworkState, Port
+from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.model.volume import Volume
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
@@ -209,7 +210,9 @@ class _Domains:
             else:
                 self.left.append(LeftAlone(domain.name, adopted))
         if refused:
-            raise StateError(f"{len(refused)} domains of {self._host.name} cannot be adopted", context=refused)
+            raise StateError(
+                f"{counted(len(refused), 'domain')} of {self._host.name} cannot be adopted", context=refused
+            )
         return vms
 
     def claimed(self, domains: Sequence[DomainFact]) -> set[str]:

@@ -76,8 +76,14 @@ def import_layout(
     return ImportedLayout(layout, layout_variable(layout), layout_yaml(layout), left.reasons, remarks)
 
 
+_GPUS = "{GPUS}"
+
+
 def list_remarks(layout: HostLayout, facts: "HostFacts", host: str) -> list[str]:
-    """Sentences about entries that the host has no GPU for, and about those that it would refuse with no VM on it."""
+    """Sentences about entries that the host has no GPU for, and about those that it would refuse with no VM on it.
+
+    A reason that several GPUs share is one sentence with all of them.
+    """
     used = {
         gpu.address for gpu in facts.gpus if existing_vgpus(gpu) or gpu.holders or any(vf.holders for vf in gpu.vfs)
     }
@@ -86,7 +92,11 @@ def list_remarks(layout: HostLayout, facts: "HostFacts", host: str) -> list[str]
         for one in plan_host(layout, facts).obstacles
         if one.gpu is not None and not (one.follows_from_use and one.gpu in used)
     ]
-    return [*list_missing(layout, facts.gpus, host), *(f"{host} would refuse it: {one.reason}" for one in refused)]
+    gpus_of: dict[str, list[str]] = {}
+    for one in refused:
+        gpus_of.setdefault(one.reason.replace(str(one.gpu), _GPUS), []).append(str(one.gpu))
+    reasons = [reason.replace(_GPUS, ", ".join(dict.fromkeys(gpus))) for reason, gpus in gpus_of.items()]
+    return [*list_missing(layout, facts.gpus, host), *(f"{host} would refuse it: {reason}" for reason in reasons)]
 
 
 def list_missing(layout: HostLayout, gpus: "Sequence[Gpu]", host: str) -> list[str]:

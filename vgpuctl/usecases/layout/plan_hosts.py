@@ -9,6 +9,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import AgentProblem, InventoryError
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.plural import counted
 from vgpuctl.planner.layout import (
     HostPlan,
     LayoutObstacle,
@@ -102,7 +103,7 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
     layouts = {name: layout for name, layout in found.items() if layout is not None}
     if not layouts:
         raise InventoryError(
-            f"none of the {len(names)} hosts has the variable vgpu",
+            f"none of {counted(len(names), 'host')} has the variable vgpu",
             hint="declare it in group_vars or host_vars (docs/layout.md)",
         )
     without = [name for name in names if name not in layouts]

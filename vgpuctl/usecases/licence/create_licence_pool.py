@@ -39,7 +39,7 @@ def create_licence_pool(services: Services, pool: LicencePool, token_file: Path 
                 return there, False
             raise StateError(
                 f"licence pool {pool.name} is there, with other values",
-                context=[f"{name}: {value}" for name, value in values_of_pool(there).items()],
+                context=[f"{name}: {value}" for name, value in values_of_pool(there).items() if value is not None],
                 hint=f"change it with `vgpuctl set-licence-pool {pool.name}`",
             )
         session.put_licence_pool(pool)

@@ -11,7 +11,7 @@ from vgpuctl.errors import NoLicence, QuotaExceeded, UsageError
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
 from vgpuctl.model.licence_token import TokenClaims, read_token
-from vgpuctl.model.plural import counted
+from vgpuctl.model.plural import all_are, counted
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.licences import WantedSeat, choose_pool, editions_of
@@ -220,7 +220,7 @@ def _no_pool(request: VmRequest, wanted: WantedSeat, pools: Sequence[LicencePool
     pool = "" if wanted.pool is None else f" named {wanted.pool}"
     return NoLicence(
         f"VM {request.name} needs a licence of edition {names}, and there is no pool{pool} of it",
-        context=[f"{one.name}: edition {one.edition}, {one.seats} seats" for one in pools],
+        context=[f"{one.name}: edition {one.edition}, {counted(one.seats, 'seat')}" for one in pools],
         hint=f"run `vgpuctl create-licence-pool NAME --edition {wanted.editions[0]} --seats NUMBER`",
         stays=True,
     )
@@ -237,7 +237,7 @@ def _all_taken(session: Session, need: SeatNeed, pools: Sequence[LicencePool]) -
     back = "" if not seats or seats[0].released_at is None else f"; {lines[0].partition(': ')[2]}"
     count = sum(pool.seats for pool in pools if pool.name in fitting)
     return NoLicence(
-        f"all {count} seats of licences of edition {names} are taken for VM {need.request.name}{back}",
+        f"{all_are(count, 'seat', f' of licences of edition {names}')} taken for VM {need.request.name}{back}",
         context=lines,
         hint="stop a VM that holds one, wait, or add --queue; `vgpuctl list-licence-pools` shows every seat",
         stays=True,

@@ -14,7 +14,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
-from vgpuctl.model.queue import QueueEntry
+from vgpuctl.model.queue import NOT_LOOKED_AT, QueueEntry
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.candidates import Candidate
@@ -123,7 +123,7 @@ def _create_or_queue(
         somebody_waits = bool(session.queue())
     if entry is not None:
         return [entry]
-    reason = "others wait before it"
+    reason = f"{NOT_LOOKED_AT}: others wait before it"
     if not somebody_waits:
         try:
             return create_together(services, requests, options, fleet)

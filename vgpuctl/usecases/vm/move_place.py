@@ -12,6 +12,7 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_parts import missing_parts, parts_needed
 from vgpuctl.model.lease import Lease, Share, without_leaving
 from vgpuctl.model.placement import Placement
+from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
@@ -161,7 +162,7 @@ def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> Vgpuc
     if len(refused) == 1:
         return next(iter(refused.values()))
     return NoCapacity(
-        f"none of {len(refused)} hosts can take {vm.printed_name}",
+        f"none of {counted(len(refused), 'host')} can take {vm.printed_name}",
         context=[error.line_of(host) for host, error in refused.items()],
         hint=next(iter(refused.values())).hint,
     )

@@ -155,7 +155,7 @@ def _read_store(
             unsure |= set() if is_fresh else {vm.host}
         if not is_met:
             _refuse_hopeless(vm, condition)
-        reason = vm.problem if entry is None else f"in the queue to start again: {entry.reason}"
+        reason = vm.problem if entry is None else f"in the queue to start again: {entry.why}"
         state = describe_state(vm, last, now)
         read[one] = Awaited(one.tenant, one.name, state, vm.host, is_met, None if is_met else reason)
     return read, unsure

@@ -158,7 +158,7 @@ class PromiseRow(StrEnum):
         Witness.OVN,
         _ALWAYS,
         "The port of each interface in a network that OVN carries.",
-        "the port is up, with the addresses and the rate that the store has",
+        "OVN's northbound database has it up on some host, with the addresses and the rate that the store has",
     )
     DISPLAY = (
         "display",

@@ -12,7 +12,11 @@ _CONTROLLER = "`vgpuctl list-controllers` shows which hosts nobody watches; star
 
 
 def ports(promised: Promised, seen: Witnessed) -> RowAnswers:
-    """Each port is carried by a host's ovn-controller, with the addresses and the rate that the store has."""
+    """OVN has each port up, with the addresses and the rate that the store has.
+
+    Its northbound database says that some host's ovn-controller carries a port, and not whose. That the domain on the
+    VM's host has the port's interface is the row about interfaces, which libvirt witnesses.
+    """
     interfaces = {one.position: one for one in promised.interfaces}
     for place in promised.attachments:
         interface = interfaces.get(place.port.position)

@@ -89,7 +89,9 @@ class SeenDomain:
 
 @dataclass(frozen=True)
 class PortSeen:
-    """A port in OVN. is_up: a host's ovn-controller carries it. mbps: its limit, None without one."""
+    """A port in OVN. is_up: some host's ovn-controller carries it; its database does not say whose.
+
+    mbps: its limit, None without one."""
 
     is_up: bool
     addresses: frozenset[str]

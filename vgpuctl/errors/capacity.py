@@ -9,7 +9,8 @@ from vgpuctl.errors.base import VgpuctlError
 class NoCapacity(VgpuctlError):
     """No GPU can take the request; `context` has one line per GPU or host looked at.
 
-    brief: the same in few lines, None where context is short. stays: reading the hosts again cannot change it.
+    brief: the same in few lines, None where context is short. short: the refusals that matter to one who waits.
+    stays: reading the hosts again cannot change it.
     """
 
     reference = "no-capacity"
@@ -22,13 +23,20 @@ class NoCapacity(VgpuctlError):
         context: Sequence[str] = (),
         hint: str | None = None,
         brief: Sequence[str] | None = None,
+        short: str = "",
         stays: bool = False,
     ) -> None:
         super().__init__(message, context=context, hint=hint)
         self.brief = None if brief is None else tuple(brief)
+        self.short = short
         self.stays = stays
         if brief is not None:  # without the advice of an option, which only the terminal shows
             self.details = tuple(one for one in brief if not one.startswith("--"))
+
+    @property
+    def reason_to_wait(self) -> str:
+        """The message, and what it waits for."""
+        return f"{self.message}; {self.short}" if self.short else self.message
 
 
 class PreemptionNeeded(NoCapacity):

@@ -18,7 +18,7 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.host_rules import left_on
-from vgpuctl.scheduler.refusals import stays_refused, summarise
+from vgpuctl.scheduler.refusals import in_short, stays_refused, summarise
 from vgpuctl.scheduler.request_class import share_requests_of
 from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
 from vgpuctl.scheduler.suggest import suggest_board, suggest_type
@@ -61,6 +61,7 @@ def place_all(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placement]:
         context=() if alone is None else alone.context,
         hint="ask for fewer, or see what each alone is refused for with `vgpuctl explain-vm`",
         brief=None if alone is None else alone.brief,
+        short="" if alone is None else alone.short,
         stays=alone is not None and alone.stays,
     )
 
@@ -79,6 +80,7 @@ def _refusal(fleet: Fleet, request: VmRequest, capacities: Sequence[HostCapacity
         context=describe(answer, capacities),
         hint=hint or _hint(answer),
         brief=summarise(answer),
+        short=in_short(answer),
         stays=stays_refused(answer),
     )
 

@@ -75,3 +75,13 @@ def test_a_board_that_the_fleet_lacks_and_a_board_that_nobody_knows_differ() -> 
     assert lacked.value.hint == "no host has a GPU H100; your hosts have NVIDIA A40"
     with pytest.raises(UsageError):
         place(vm("passthrough:Voodoo2"), [a40_host()], [])
+
+
+def test_the_reason_to_wait_names_what_may_end_and_no_other_boards() -> None:
+    fleet = [a40_host("gpu1", vgpus=["A40-8Q"]), *(t4_host(f"t{number}") for number in range(5))]
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-4Q"), fleet, [])
+    reason = caught.value.reason_to_wait
+    assert reason.startswith("no GPU can take A40-4Q for VM acme/web-1; gpu1 0000:41:00.0: it carries vGPUs of 8 GiB")
+    assert "T4" not in reason and "t1" not in reason
+    assert NoCapacity("no host was read").reason_to_wait == "no host was read"

@@ -227,7 +227,7 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         vm("vf"),
         intel_vf_host(vfs=1),
         leases_of(place(vm("vf"), [intel_vf_host(vfs=1)], [])),
-        "all 1 VFs",
+        "the only VF",
     ),
     (
         "VFs share a group",

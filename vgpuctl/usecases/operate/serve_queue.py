@@ -55,8 +55,9 @@ def serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout_
                 refuse_unjoinable(session, entry.requests)
             create_together(services, entry.requests, CreateOptions(consent=consent))
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
-        claim.note(refusal.message, refusal.reference)
-        return Served(entry.name, f"waits: {refusal.message}"), _waits_for_hosts(refusal)
+        why = refusal.reason_to_wait if isinstance(refusal, NoCapacity) else refusal.message
+        claim.note(why, refusal.reference)
+        return Served(entry.name, f"waits: {why}"), _waits_for_hosts(refusal)
     except VgpuctlError as error:
         claim.note(f"failed, tried again: {error.message}", error.reference)
         return Served(entry.name, f"failed: {error.message}"), False

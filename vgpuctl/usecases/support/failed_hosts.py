@@ -76,6 +76,7 @@ class FailedHosts:
             context=[*lines, *full.context],
             hint=full.hint,
             brief=None if full.brief is None else [*lines, *full.brief],
+            short=full.short,
             stays=full.stays,
         )
 

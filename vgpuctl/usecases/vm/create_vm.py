@@ -128,7 +128,7 @@ def _create_or_queue(
         try:
             return create_together(services, requests, options, fleet)
         except (NoCapacity, QuotaExceeded) as refusal:
-            reason = refusal.message
+            reason = refusal.reason_to_wait if isinstance(refusal, NoCapacity) else refusal.message
     with services.store.transaction() as session:
         return [wait_for_turn(session, requests, reason, may_preempt=options.consent.is_given)]
 

@@ -315,6 +315,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
             context=full.context,
             hint="stop or delete another VM there, or wait" + _way_out(services, vm, pinned),
             brief=full.brief,
+            short=full.short,
         ) from full
     again = check_leases(leases_of(vm, placement), facts, capacity.rules)
     with services.store.transaction() as session:

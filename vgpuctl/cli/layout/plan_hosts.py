@@ -8,6 +8,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
 from vgpuctl.cli.support.output import print_line
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.cli.support.layout_output import JsonWholePlan
@@ -78,7 +79,9 @@ def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
     if planned_host.is_done:
         print_line(f"{host}: as declared")
     else:
-        print_line(f"{host}: {len(plan.differences)} differences, {len(plan.steps) + len(further)} steps")
+        print_line(
+            f"{host}: {counted(len(plan.differences), 'difference')}, {counted(len(plan.steps) + len(further), 'step')}"
+        )
     for difference in plan.differences if diff else ():
         for line in difference_lines(difference):
             print_line(line)

@@ -116,7 +116,10 @@ def _add_child_line(line: str, group: str, origin: Origin, tree: InventoryTree, 
 
 
 def _is_named_with_equals(pattern: str, assignments: Sequence[str]) -> bool:
-    """True if `a=b` is a host's name, as it always is for Ansible: a setting or a password has no login beside it."""
+    """True if `a=b` is the name of a host. Ansible always reads it so; we do if a login follows.
+
+    Without one the line may be a setting or a password in the wrong place.
+    """
     return not pattern.startswith(_LOGIN) and any(one.startswith(_LOGIN) for one in assignments)
 
 

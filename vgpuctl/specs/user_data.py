@@ -143,7 +143,7 @@ def _kind_of(document: str) -> str | None:
 
 
 def _check_kind(document: str, kind: str, what: str) -> None:
-    """Accept one document of cloud-init. Of an empty cloud-config nothing can be lost, so it is no mistake."""
+    """Accept one document of cloud-init. An empty cloud-config is accepted: nothing can be lost."""
     if kind == _CONFIG and _read(document, what) is not None:
         _mapping(document, what)
     elif kind == _ARCHIVE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which shares a reading has seen: those whose VM was running long enough when it was made."""
+"""A reading has seen a share if its VM was running long enough by then."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempts on a host that failed by the command's own settings, such as a wrong key, address or known_hosts.
 
-They say nothing of the host, so they change nothing that was observed (observation_record.py). They are told beside
-it; and what nobody could reach for long is told as known no more. Times are the store's, in seconds since the epoch.
+They say nothing of the host, so they change nothing that was observed (observation_record.py). They are shown beside
+it, and after long make a host `not-reached`. Times are the store's, in seconds since the epoch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ def _since_answer(stored: HostRecord, record: Record) -> Attempts | None:
 
 
 def as_known(record: Record, tried: Attempts | None) -> Record:
-    """The record as it is told: what nobody has reached for long, although it was tried, is known no more.
+    """The record as it is shown: a host that all attempts have missed for long is `not-reached`.
 
     One command with a wrong key is not enough: all attempts of FRESH_S must have failed, as those of a controller do.
     """
@@ -82,5 +82,5 @@ def as_known(record: Record, tried: Attempts | None) -> Record:
 
 
 def tried_in_words(tried: Attempts | None, now: float) -> str:
-    """What was tried last, as the end of a sentence: `; tried 5m ago: gpu1 refuses to log in root`."""
+    """The last attempt, as the end of a sentence: `; tried 5m ago: gpu1 refuses to log in root`."""
     return "" if tried is None else f"; tried {format_duration(max(0.0, now - tried.at))} ago: {tried.problem}"

@@ -8,6 +8,7 @@ import pytest
 from tests.integration.store import samples
 from tests.integration.store.conftest import Clock
 from tests.unit.fleet_factory import a40_host
+from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import (
     AuthenticationFailed,
     BecomeFailed,
@@ -81,7 +82,7 @@ def test_one_attempt_in_vain_is_told_and_changes_nothing(
     fail(store, error, way)
     clock.now += 300
     assert words(store) == f"up, 3d ago; tried 5m ago: {error.message}"
-    assert host_state(store) == ("up", f"tried in vain: {error.message}")
+    assert host_state(store) == ("stale", f"tried in vain: {error.message}")
     with store.reading() as session:
         assert observed_hosts(session) == before
 
@@ -98,7 +99,7 @@ def test_a_host_that_every_attempt_has_missed_for_long_is_up_no_more(
     fail(store, error, way)
     clock.now += FRESH_S - 1
     fail(store, error, way)
-    assert host_state(store)[0] == "up"
+    assert host_state(store)[0] == "stale"
     clock.now += 1
     fail(store, error, way)
     assert host_state(store) == ("not-reached", error.message)
@@ -112,6 +113,19 @@ def test_a_host_that_every_attempt_has_missed_for_long_is_up_no_more(
     answer(store)
     assert host_state(store) == ("up", "")
     assert words(store) == "up, 0s ago"
+
+
+def test_a_host_that_nobody_asks_is_stale_and_not_up(store: Store, clock: Clock) -> None:
+    answer(store)
+    clock.now += FRESH_S
+    assert host_state(store) == ("up", "")
+    clock.now += 1
+    assert host_state(store) == ("stale", "")
+    with store.reading() as session:
+        read = read_states(session, of=("host",), readings={"gpu1": HostReadings("boot", clock.now, 1.0)})
+        assert [row.states for row in read.of("host_state")] == [("up",)], "the exporter has just read it"
+    answer(store)
+    assert host_state(store) == ("up", "")
 
 
 def test_an_answer_between_two_attempts_begins_the_time_anew(store: Store, clock: Clock) -> None:

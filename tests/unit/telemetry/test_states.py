@@ -35,6 +35,7 @@ from vgpuctl.usecases.support import observation_record as record
                 record.WRONG_HOST,
                 record.UNUSABLE,
                 record.NOT_REACHED,
+                record.STALE,
                 UNKNOWN,
             },
         ),

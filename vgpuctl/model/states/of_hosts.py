@@ -17,6 +17,7 @@ OF_HOSTS: tuple[StateKind, ...] = (
             "host-key-changed": "Another SSH host key answers than at the last login.",
             "wrong-host": "Another host of the inventory answers at its address.",
             "unusable": "The host answers, but its agent cannot be used.",
+            "stale": f"The agent answered when it was last asked, which was more than {FRESH_S:.0f} s ago.",
             "not-reached": f"Every attempt of {FRESH_S:.0f} s or more failed by its own settings, such as a wrong key.",
             UNKNOWN: "The host was never asked.",
         },

@@ -39,8 +39,8 @@ PRESENT, UNREADABLE, MISSING = "present", "unreadable", "missing"
 HELD, FREE, TAKEN, LOST = "held", "free", "taken", "lost"
 UP, UNREACHABLE, KEY_CHANGED, UNUSABLE = "up", "unreachable", "host-key-changed", "unusable"
 WRONG_HOST = "wrong-host"
-NOT_REACHED = "not-reached"
-"""Every login fails for long, by settings and not by the host: attempts.py."""
+NOT_REACHED, STALE = "not-reached", "stale"
+"""All logins fail for long by their settings (attempts.py); a host that was up, and was not asked for long."""
 MISSING_KEPT_S = 7 * 86_400.0
 """A GPU that was not seen for so long leaves the record: its card was taken out for good."""
 

@@ -25,10 +25,12 @@ from vgpuctl.usecases.support.observation_record import (
     LOST,
     MISSING,
     NEVER_LOOKED,
+    STALE,
     TAKEN,
     UP,
     Record,
     Seen,
+    answered_at,
 )
 from vgpuctl.usecases.support.observations import observation_records
 from vgpuctl.usecases.support.operations import may_run
@@ -171,7 +173,7 @@ def _of_hosts(stored: _Stored) -> _Rows:
         text = "" if tried is None else f"tried in vain: {tried.problem}"
         text = text if silence is None else silence.problem
         since = record.read_at if silence is None else silence.since
-        yield "host_state", StateRow(labels, (record.state or UNKNOWN,), at=since, text=text)
+        yield "host_state", StateRow(labels, (_host_state(stored, host, record),), at=since, text=text)
         silence = record.libvirt_silence
         seen_at = max((seen.at for seen in record.vms.values()), default=None)
         word = "no-answer" if silence is not None else UNKNOWN if seen_at is None and record.read_at is None else UP
@@ -184,6 +186,13 @@ def _of_hosts(stored: _Stored) -> _Rows:
             yield "host_layout_differences", StateRow(labels, value=len(record.layout), text=differences)
         if record.read_at is not None:
             yield "host_observed_timestamp_seconds", StateRow(labels, value=record.read_at)
+
+
+def _host_state(stored: _Stored, host: str, record: Record) -> str:
+    """The host's state. One that was up stays so while it is asked, also for readings alone."""
+    seen_at = answered_at(record)
+    is_old = seen_at is not None and stored.now - seen_at > FRESH_S and host not in stored.readings
+    return STALE if record.state == UP and is_old else record.state or UNKNOWN
 
 
 def _restricted(labels: tuple[str, ...], found: Sequence[Restriction]) -> StateRow:

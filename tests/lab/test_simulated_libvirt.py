@@ -98,3 +98,12 @@ def test_a_call_that_the_lab_cannot_carry_out_is_refused(folder: SimulatedFolder
         (answer,) = client.call(Procedure.DOMAIN_DEFINE_XML, text(DOMAIN))
     assert answer.status == Status.ERROR
     assert b"No such file or directory" in answer.body
+
+
+def test_every_cpu_of_the_node_is_told(folder: SimulatedFolder) -> None:
+    """With the eight that the test driver tells of, clients pin a VM to none of the others."""
+    with closing(Client(folder)) as client:
+        (counted,) = client.call(Procedure.NODE_GET_CPU_MAP, struct.pack(">iiI", 0, 0, 0))
+        (mapped,) = client.call(Procedure.NODE_GET_CPU_MAP, struct.pack(">iiI", 1, 1, 0))
+    assert counted.body == struct.pack(">IIi", 0, 64, 64)
+    assert mapped.body == struct.pack(">I", 8) + b"\xff" * 8 + struct.pack(">Ii", 64, 64)

@@ -31,6 +31,7 @@ from vgpuctl_lab.simulated.libvirt_wire import (
     Packet,
     Procedure,
     Status,
+    cpu_map,
     decode,
     read_domain,
     read_domains,
@@ -217,6 +218,7 @@ class LibvirtProxy:
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
             Procedure.AUTH_LIST: self._list_no_authentication,
             Procedure.CONNECT_GET_HOSTNAME: self._say_hostname,
+            Procedure.NODE_GET_CPU_MAP: self._say_cpus,
             Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
             Procedure.STORAGE_VOL_DELETE: self._delete_volume,
             Procedure.STORAGE_VOL_DOWNLOAD: self._say_ok if packet.is_copy else self._forward,
@@ -235,6 +237,11 @@ class LibvirtProxy:
     async def _say_hostname(self, packet: Packet) -> Packet:
         """The test driver would tell the name of the machine that runs the lab."""
         return packet.reply(text(self._machine.shape.hostname))
+
+    async def _say_cpus(self, packet: Packet) -> Packet:
+        """All CPUs of the node, online. The test driver tells of eight always, and its clients then pin to no other."""
+        count = int(ElementTree.parse(self._node).findtext("cpu/active", "0"))
+        return packet.reply(cpu_map(count, packet.body))
 
     async def _watch_domains(self, packet: Packet) -> Packet:
         """The daemon takes one registration of a connection; all clients share it, and its number."""

@@ -62,6 +62,7 @@ class Procedure(IntEnum):
     DOMAIN_DESTROY_FLAGS = 234
     DOMAIN_SHUTDOWN_FLAGS = 258
     CONNECT_LIST_ALL_DOMAINS = 273
+    NODE_GET_CPU_MAP = 293
     CONNECT_DOMAIN_EVENT_CALLBACK_REGISTER_ANY = 316
     CONNECT_DOMAIN_EVENT_CALLBACK_DEREGISTER_ANY = 317
     DOMAIN_EVENT_CALLBACK_LIFECYCLE = 318
@@ -174,3 +175,10 @@ def text(value: str) -> bytes:
     """Encode an XDR string."""
     data = value.encode()
     return struct.pack(">I", len(data)) + data + bytes(-len(data) % 4)
+
+
+def cpu_map(count: int, asked: bytes) -> bytes:
+    """The body of an answer to NODE_GET_CPU_MAP with so many CPUs, all online. asked: the body of the call."""
+    needs_map, _needs_online, _flags = struct.unpack(">iiI", asked)
+    cpus = ((1 << count) - 1).to_bytes((count + 7) // 8, "little") if needs_map else b""
+    return struct.pack(">I", len(cpus)) + cpus + bytes(-len(cpus) % 4) + struct.pack(">Ii", count, count)

@@ -64,6 +64,7 @@ RETURNS = [
         "usecases/share/health_gate.py:_with_rom",
         "usecases/share/shares.py:take_steps",
         "usecases/share/shares.py:build_shares",
+        "usecases/share/shares.py:rehearse_steps",
         "usecases/layout/layout_run.py:_take_each",
         "usecases/layout/layout_run.py:_try_start_service",
         "usecases/layout/layout_run.py:_undo",
@@ -73,7 +74,6 @@ RETURNS = [
         f"{_GATE}: steps for a share build it, or take back one that no guest had",
         "take_steps",
         "usecases/share/shares.py",
-        "usecases/vm/build_vm.py:_planned",
         "usecases/share/restore_shares.py:restore_shares",
     ),
     guarded(

@@ -18,7 +18,7 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
-from vgpuctl.agent.wire.guest_state import GuestState, StateOrder
+from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
@@ -235,19 +235,19 @@ class AgentClient:
         if request.state is not None:
             if not request.state.action.changes():
                 return self._send(request, timeout_s)
-            rehearsal.end(host, f"{request.state.action} the UEFI variables and the TPM of {request.state.vm_uuid}")
+            text = f"{request.state.action} the UEFI variables and the TPM of {request.state.vm_uuid}"
+            if request.state.action is not StateAction.REMOVE:
+                rehearsal.end(host, text)
+            rehearsal.would(host, text)
+            return Reply(agent="", state=GuestState())
         try:
             reply = self._send(replace(request, dry_run=True), timeout_s)
         except AgentProblem as problem:
-            changes = [one for one in problem.done if one.changed]
-            for one in changes:
-                rehearsal.would(host, _described(one))
-            if changes:
+            rehearsal.would_make(host, problem.done)
+            if any(one.changed for one in problem.done):
                 raise RehearsalEnds(f"{host}: {problem.message}") from problem
             raise
-        for one in reply.changes:
-            if one.changed:
-                rehearsal.would(host, _described(one))
+        rehearsal.would_make(host, reply.changes)
         return reply
 
     def _send(self, request: Request, timeout_s: float) -> Reply:
@@ -372,10 +372,6 @@ class AgentClient:
             hint=problem.hint,
             done=changes,
         )
-
-
-def _described(change: Change) -> str:
-    return f"{change.op} {change.target}: {change.before or 'none'} to {change.after or 'none'}"
 
 
 def _lines(data: bytes) -> list[str]:

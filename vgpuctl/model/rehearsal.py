@@ -8,12 +8,13 @@ case is one that goes on: it leaves the change out, and what follows sees the st
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import HostFacts
+    from vgpuctl.agent.wire.steps import Change
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ class Rehearsal:
         """Note a change that is not made; the run goes on."""
         self._steps().append(RehearsedStep(host, text))
         self._tell(f"{host}: would {text}")
+
+    def would_make(self, host: str, changes: "Iterable[Change]") -> None:
+        """Note the changes that the agent would make; the run goes on."""
+        for one in changes:
+            if one.changed:
+                self.would(host, f"{one.op} {one.target}: {one.before or 'none'} to {one.after or 'none'}")
 
     def end(self, host: str, text: str) -> NoReturn:
         """Note a change that is not made, and end the run. Raises RehearsalEnds."""

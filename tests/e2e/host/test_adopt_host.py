@@ -264,7 +264,7 @@ def test_what_is_closed_is_said_of_adopted_vms_and_a_fenced_host_is_not_adopted(
     own.does("cordon-host", "sim-001", "--reason", "rack work")
     adopt = ADOPT[:4]
     said = [line for line in own.does(*adopt, "--dry-run").err.splitlines() if "does not start again" in line]
-    named = {line.split(":")[0] for line in said}
+    named = {line.removeprefix("dry run: ").split(":")[0] for line in said}
     assert {"acme/render"} <= named <= {"acme/render", "acme/old", "acme/copy"}, "a cordon closes nothing to residents"
     assert all(line.endswith(": in quarantine: smells of smoke") for line in said)
     with open_store(own.database) as store, store.transaction() as session:

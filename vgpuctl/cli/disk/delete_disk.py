@@ -32,7 +32,7 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.disk.delete_disk import deletable_disk, delete_kept_or_disk, describe, name_of
 
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         found = find_each(tenant, names, partial(deletable_disk, opened, tenant), what="disk", if_exists=if_exists)
         delete_each(
             found,

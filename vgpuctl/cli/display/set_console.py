@@ -43,9 +43,9 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
     from vgpuctl.usecases.display.set_console import set_console
     from vgpuctl.usecases.support.find_vm import find_vm
 
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         vm, leases = find_vm(opened, tenant, name)
-        done = set_console(opened, vm, leases, ConsolePicture(console), dry_run=dry_run)
+        done = set_console(opened, vm, leases, ConsolePicture(console))
     display = done.vm.request.display
     if as_json:
         _JSON.print({"changed": done.changed, "pending_restart": done.is_pending, "vm": name, "display": display})

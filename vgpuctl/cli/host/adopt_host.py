@@ -85,8 +85,8 @@ def command(
             raise UsageError(f"--vm {text!r} names no owner", hint="write it as DOMAIN=TENANT or DOMAIN=TENANT/NAME")
         texts[domain] = owner
     wanted = {domain: parse_owner(text) for domain, text in texts.items()}
-    with services(**where) as opened:
-        found = adopt_host(opened, host, owners=wanted, tenant=tenant, dry_run=dry_run)
+    with services(rehearses=dry_run, **where) as opened:
+        found = adopt_host(opened, host, owners=wanted, tenant=tenant)
     written = layout_file is not None and not dry_run and save_layout(found, layout_file)
     if as_json:
         _JSON.print(

@@ -87,8 +87,8 @@ def command(
         os_name,
         guest_driver,
     )
-    with services(**where) as opened:
-        image, changed = register_image(opened, wanted, host=host, dry_run=dry_run)
+    with services(rehearses=dry_run, **where) as opened:
+        image, changed = register_image(opened, wanted, host=host)
     if as_json:
         _JSON.print({"changed": changed and not dry_run, "image": image})
     else:

@@ -37,8 +37,8 @@ def command(host: str, gpu: str | None, reason: str, dry_run: bool, as_json: boo
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.cordon_host import cordon_host
 
-    with services(**where) as opened:
-        changed = cordon_host(opened, host, gpu=gpu, reason=reason, dry_run=dry_run)
+    with services(rehearses=dry_run, **where) as opened:
+        changed = cordon_host(opened, host, gpu=gpu, reason=reason)
     if as_json:
         _JSON.print({"changed": changed, "host": host, "gpu": gpu, "reason": reason})
     else:

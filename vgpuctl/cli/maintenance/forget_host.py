@@ -44,18 +44,15 @@ def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.forget_host import forget_host, known_of
 
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         known = known_of(opened, host)
         what = f"{counted(len(known.vms), 'VM')}, {counted(len(known.volumes), 'volume')}"
         what += f", {counted(len(known.networks), 'network')} and {counted(len(known.reservations), 'reservation')}"
         for vm in known.vms:
             say(f"{vm.printed_name}: {vm.state} on {host}" + (", would be deleted" if dry_run else ""))
-        if not dry_run:
-            if not yes:
-                confirm(f"Forget {host} with {what} for good?")
-            forgotten = forget_host(opened, host, is_dead=is_dead, reason=reason)
-        else:
-            forgotten = known
+        if not (yes or dry_run):
+            confirm(f"Forget {host} with {what} for good?")
+        forgotten = forget_host(opened, host, is_dead=is_dead, reason=reason)
     if as_json:
         _JSON.print(
             {"host": host, "changed": forgotten is not None, "forgotten": forgotten or known, "dry_run": dry_run}

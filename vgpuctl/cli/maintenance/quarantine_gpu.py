@@ -28,8 +28,8 @@ def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, 
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.quarantine_gpu import quarantine_gpu
 
-    with services(**where) as opened:
-        changed = quarantine_gpu(opened, host, address, reason=reason, dry_run=dry_run)
+    with services(rehearses=dry_run, **where) as opened:
+        changed = quarantine_gpu(opened, host, address, reason=reason)
     if as_json:
         _JSON.print({"changed": changed, "host": host, "gpu": address, "reason": reason})
     else:

@@ -41,8 +41,8 @@ def command(host: str, address: str, reason: str, force: bool, dry_run: bool, as
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.release_gpu import release_gpu
 
-    with services(**where) as opened:
-        lifted = release_gpu(opened, host, address, reason=reason, force=force, dry_run=dry_run)
+    with services(rehearses=dry_run, **where) as opened:
+        lifted = release_gpu(opened, host, address, reason=reason, force=force)
     if as_json:
         _JSON.print({"changed": bool(lifted), "lifted": lifted})
     else:

@@ -56,9 +56,9 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.uncordon_host import start_drained, uncordon_host
 
-    with services(**where) as opened:
-        lifted = uncordon_host(opened, host, gpu=gpu, reason=reason, dry_run=dry_run, force=force)
-        started = start_drained(opened, host) if starts and not dry_run else []
+    with services(rehearses=dry_run, **where) as opened:
+        lifted = uncordon_host(opened, host, gpu=gpu, reason=reason, force=force)
+        started = start_drained(opened, host) if starts else []
     if as_json:
         _JSON.print({"changed": bool(lifted), "lifted": lifted, "started": dict(started)})
     else:

@@ -52,10 +52,10 @@ def command(
     from vgpuctl.model.network import Backend
     from vgpuctl.usecases.network.create_network import create_network
 
-    with services(**take_service_options(given)) as opened:
+    with services(rehearses=dry_run, **take_service_options(given)) as opened:
         default = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
         request = read_network_flags(name, tenant, given, default_backend=default)
-        created = create_network(opened, request, dry_run=dry_run)
+        created = create_network(opened, request)
     if as_json:
         _JSON.print({"changed": created.changed and not dry_run, "network": created.network})
     elif not created.changed:

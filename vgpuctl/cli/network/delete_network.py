@@ -31,7 +31,7 @@ def command(
     from vgpuctl.usecases.network.delete_network import delete_network
     from vgpuctl.usecases.network.show_network import show_network
 
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         found = find_each(tenant, names, partial(show_network, opened, tenant), what="network", if_exists=if_exists)
         delete_each(
             found,

@@ -59,7 +59,7 @@ def _create(name: str, text: str, kind: ObjectKind) -> click.Command:
         from vgpuctl.usecases.network.vpc_objects import create_object
 
         wanted = kind.read(given)
-        _change(lambda opened: create_object(opened, tenant, wanted, dry_run=dry_run), dry_run, database, as_json)
+        _change(lambda opened: create_object(opened, tenant, wanted), dry_run, database, as_json)
 
     flags = [
         field_option(one, default=kind.table.written_default(one), is_required=one.is_required)
@@ -84,7 +84,7 @@ def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
             raise UsageError("nothing to set", hint=f"see `vgpuctl {name} --help`")
         change = ObjectChange(values.pop(added.path, ()), values.pop(removed.path, ()), values)
         _change(
-            lambda opened: change_object(opened, tenant, kind, key, change, dry_run=dry_run),
+            lambda opened: change_object(opened, tenant, kind, key, change),
             *(dry_run, database, as_json),
             verb="changed",
         )
@@ -112,7 +112,7 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
             confirm(f"Delete {len(values)} of {kind.kind} {key} of tenant {tenant}?")
         change = ObjectChange(add=values) if is_added else ObjectChange(remove=values)
         _change(
-            lambda opened: change_object(opened, tenant, kind, key, change, dry_run=dry_run),
+            lambda opened: change_object(opened, tenant, kind, key, change),
             *(dry_run, database, as_json),
             verb="changed",
         )
@@ -140,15 +140,13 @@ def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
         from vgpuctl.usecases.network.vpc_objects import delete_objects, find_objects
 
         keys = [kind.name_in(one) for one in names] or [str(kind.kind)]
-        with services(database=database) as opened:
+        with services(rehearses=dry_run, database=database) as opened:
             found = find_objects(opened, tenant, kind.kind, keys, if_exists=if_exists)
             if found and not (dry_run or yes):
                 listed = ", ".join(one.name for one in found)
                 confirm(f"Delete {kind.kind} {listed} of tenant {tenant}?")
             if found:
-                delete_objects(opened, found, dry_run=dry_run)
-            for one in found if dry_run else ():
-                say(f"{kind.kind} {tenant}/{one.name}: would be deleted")
+                delete_objects(opened, found)
         if as_json:
             _DELETIONS.print({"deleted": [] if dry_run else [one.name for one in found], "dry_run": dry_run})
 
@@ -202,7 +200,7 @@ def _change(
     """Create or change one object and print the outcome."""
     from vgpuctl.cli.support.services import services
 
-    with services(database=database) as opened:
+    with services(rehearses=dry_run, database=database) as opened:
         created = do(opened)
     shown = created.object
     if as_json:

@@ -48,8 +48,8 @@ def command(name: str, tenant: str, dry_run: bool, database: str | None, as_json
     from vgpuctl.usecases.node.create_node_pool import create_node_pool
 
     wanted = read_pool_flags(tenant, {"name": name, **given}, read_text_file)
-    with services(database=database) as opened:
-        pool, changed = create_node_pool(opened, wanted, dry_run=dry_run)
+    with services(rehearses=dry_run, database=database) as opened:
+        pool, changed = create_node_pool(opened, wanted)
     if as_json:
         _JSON.print({"changed": changed and not dry_run, "pool": pool, "group": pool.group_id})
     elif not changed:

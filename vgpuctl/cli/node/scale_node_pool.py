@@ -40,8 +40,8 @@ def command(name: str, size: int, tenant: str, dry_run: bool, database: str | No
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.node.scale_node_pool import scale_node_pool
 
-    with services(database=database) as opened:
-        scaled = scale_node_pool(opened, tenant, name, size, dry_run=dry_run)
+    with services(rehearses=dry_run, database=database) as opened:
+        scaled = scale_node_pool(opened, tenant, name, size)
     if as_json:
         changed = bool(scaled.wanted or scaled.let_go) and not dry_run
         _JSON.print({"changed": changed, "size": scaled.size, "wanted": scaled.wanted, "let_go": scaled.let_go})

@@ -77,15 +77,16 @@ def delete_each(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Show what was found, ask, and delete one after the other. whose: the end of the question, for people."""
+    """Show what was found, ask, and delete one after the other. whose: the end of the question, for people.
+
+    dry_run: the services of `delete` rehearse, and nobody is asked."""
     for one in found:
-        say(describe(one) + (" would be deleted" * dry_run))
-    if found and not dry_run:
-        if not yes:
-            confirm(f"Delete {counted(len(found), what)}{whose}?")
-        for one in found:
-            delete(one)
-            say(f"{what} {name(one)}: deleted")
+        say(describe(one))
+    if found and not (yes or dry_run):
+        confirm(f"Delete {counted(len(found), what)}{whose}?")
+    for one in found:
+        delete(one)
+        say(f"{what} {name(one)}: {'would be deleted' if dry_run else 'deleted'}")
     if as_json:
         DELETIONS.print({"deleted": [] if dry_run else [name(one) for one in found], "dry_run": dry_run})
 

@@ -29,7 +29,24 @@ REHEARSED = frozenset(
 )
 """Commands whose dry run is a run that changes nothing."""
 
+GOES_ON = frozenset({"start-vm"})
+"""Those of them that leave changes of hosts out and go on: the next VM finds what this one would take."""
 
+
+OWN_DRY_RUN = {
+    "apply-hosts": "its check shares the reading, the plan, the choice and the refusals of the run",
+    "allow-config": "compares one file of this machine",
+    "drain-host": "rehearses within its use case, which also asks before the run",
+    "evacuate-host": "rehearses within its use case, which also asks before the run",
+    "export-monitoring": "compares files of this machine",
+    "fit-performance": "compares one file of this machine",
+    "gc": "lists what it finds; each thing is deleted by itself",
+    "grant-store": "shows SQL of the database's own roles, which no copy of the store has",
+    "prune-events": "counts rows of events, which the copy of a store on PostgreSQL leaves out",
+    "repair": "lists what it finds; each thing is repaired by itself",
+    "restore-store": "replaces the store that a rehearsal copies",
+}
+"""Commands with code of their own for the dry run, and why. All others give `rehearses=dry_run` to their services."""
 WITHOUT_DRY_RUN = {
     "backup-store": "writes one file, which the user names",
     "check-hosts": "reads hosts; with --snapshot it keeps what it read",
@@ -73,7 +90,7 @@ def offer_rehearsal(command: click.Command, *, say: Callable[[str], None], finis
         if given and not context.resilient_parsing:
             from vgpuctl.model.rehearsal import Rehearsal
 
-            running().rehearsal = Rehearsal(say)
+            running().rehearsal = Rehearsal(say, goes_on=command.name in GOES_ON)
 
     command.params.append(
         click.Option(

@@ -44,15 +44,14 @@ def command(
     from vgpuctl.model.plural import counted
     from vgpuctl.usecases.tenant.offboard_tenant import belongings, offboard_tenant
 
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         lines = belongings(opened, name).lines()
         for line in lines:
             say(line)
-        asked: tuple[str, ...] = ()
-        if not dry_run:
-            if not yes:
-                confirm(f"Delete all of this of {name}, with disks?")
-            asked = offboard_tenant(opened, name, timeout_s=timeout_s, deletes_disks=deletes_disks)
-            say(f"{name}: nothing is left on {counted(len(asked), 'host')}")
+        if not (yes or dry_run):
+            confirm(f"Delete all of this of {name}, with disks?")
+        asked = offboard_tenant(opened, name, timeout_s=timeout_s, deletes_disks=deletes_disks)
+    if not dry_run:
+        say(f"{name}: nothing is left on {counted(len(asked), 'host')}")
     if as_json:
         _JSON.print({"tenant": name, "deleted": lines, "hosts_asked": asked, "dry_run": dry_run})

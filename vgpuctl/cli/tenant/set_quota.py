@@ -54,15 +54,17 @@ def command(
     policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)
     if not limits and not guaranteed and not policy:
         raise UsageError("nothing to set", hint=f"vgpuctl set-quota {tenant} framebuffer=96GiB vms=10")
-    with services(database=database) as opened, preempt_options.telling_exposed(opened, tenant) as exposed:
+    with (
+        services(rehearses=dry_run, database=database) as opened,
+        preempt_options.telling_exposed(opened, tenant) as exposed,
+    ):
         changed = set_quota(
             opened,
             tenant,
             limits=quota_options.read_amounts(limits, what="quota"),
             guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
-            dry_run=dry_run,
         )
-        has_policy = set_policy(opened, tenant, **policy, dry_run=dry_run)
+        has_policy = set_policy(opened, tenant, **policy)
     changed = changed or has_policy
     if as_json:
         names = [vm.request.name for vm in exposed]

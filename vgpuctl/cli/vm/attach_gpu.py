@@ -53,15 +53,12 @@ def command(
 
     gpu = read_gpu_request(what, what="WHAT")
     wish = wish_of(live=live, next_start=next_start)
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
-        done = attach_gpu(opened, vm, gpu, wish=wish, dry_run=dry_run)
-        if not dry_run:
-            vm, leases = find_vm(opened, tenant, name)
-            done_lease = next((one for one in leases if one.index == done.position), None)
-        else:
-            done_lease = done.lease
-    is_live = done.is_live and (dry_run or (done_lease is not None and done_lease.problem is None))
+        done = attach_gpu(opened, vm, gpu, wish=wish)
+        vm, leases = find_vm(opened, tenant, name)
+    done_lease = next((one for one in leases if one.index == done.position), None)
+    is_live = done.is_live and done_lease is not None and done_lease.problem is None
     when = "now" if is_live or done_lease is None or done.vm.state == "stopped" else "at the next start"
     if as_json:
         _JSON.print(

@@ -58,26 +58,25 @@ def command(
     from vgpuctl.usecases.vm.delete_vm import check_keeping, delete_vm, refuse_kept_below
 
     keep_s = None if keep is None else parse_duration(keep, what="--keep-disk")
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         queued, chosen = chosen.queued(opened)
         found = chosen.find(opened, if_exists=if_exists)
         for one in queued:
-            say(f"{one.printed_name}: queued" + ("" if not dry_run else " would leave the queue"))
+            say(f"{one.printed_name}: queued" + " would leave the queue" * dry_run)
         for vm, leases in found:
             refuse_kept_below(opened, vm)
             if keep_s is not None:
                 check_keeping(opened, vm)
             devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
-            say(f"{vm.printed_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
-        doomed = [] if dry_run else [vm for vm, _leases in found]
+            say(f"{vm.printed_name}: {vm.state} on {vm.host}, {devices}" + " would be deleted" * dry_run)
+        doomed = [vm for vm, _leases in found]
         if not (dry_run or yes) and (doomed or queued):
             disks = "with disks" if keep is None else f"and keep the disks for {keep}"
             of_vms = f"{counted(len(doomed), 'VM')} {disks}" if doomed else ""
             waiting = f"{counted(len(queued), 'queued VM')}{' and ' if doomed else ''}" if queued else ""
             confirm(f"Delete {waiting}{of_vms}?")
 
-        if not dry_run:
-            leave_each(opened, queued)
+        leave_each(opened, queued)
 
         def delete(vm: "Vm") -> None:
             delete_vm(opened, vm, timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
@@ -85,7 +84,8 @@ def command(
         with leaving_together(opened, doomed if len(doomed) > 1 else [], "its VM is deleted"):
             done = on_each_vm(opened, doomed, delete)
     if as_json:
-        deleted = [one.vm.printed_name for one in done if one.error is None]
-        _JSON.print({"deleted": [*deleted, *(one.printed_name for one in queued if not dry_run)], "dry_run": dry_run})
+        gone = [one.vm.printed_name for one in done if one.error is None]
+        gone += [one.printed_name for one in queued]
+        _JSON.print({"deleted": [] if dry_run else gone, "dry_run": dry_run})
     if not chosen.is_empty:
-        chosen.finish(done, outcome=lambda _one: "deleted")
+        chosen.finish(done, outcome=lambda _one: "would be deleted" if dry_run else "deleted")

@@ -61,9 +61,9 @@ def command(
     from vgpuctl.usecases.vm.detach_gpu import detach_gpu
 
     wish = wish_of(live=live, next_start=next_start)
-    with services(**where) as opened:
+    with services(rehearses=dry_run, **where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
-        done = detach_gpu(opened, vm, index, wish=wish, timeout_s=timeout_s, dry_run=dry_run)
+        done = detach_gpu(opened, vm, index, wish=wish, timeout_s=timeout_s)
     state = "pending" if done.is_pending else "detached"
     if as_json:
         _JSON.print(

@@ -56,15 +56,15 @@ def command(
     from vgpuctl.model.times import format_time
     from vgpuctl.usecases.vm.restore_vm import find_kept, restore_vm
 
-    with services(**where) as opened:
-        consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
+    with services(rehearses=dry_run, **where) as opened:
+        consent = consent_of(
+            may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s, may_ask=not dry_run
+        )
         kept = find_kept(opened, tenant, name)
         with telling_exposed(opened, tenant):
-            restored = restore_vm(opened, kept, starts=not no_start, consent=consent, dry_run=dry_run)
+            restored = restore_vm(opened, kept, starts=not no_start, consent=consent)
     if dry_run:
         until = format_time(restored.kept_until)
         say(f"{tenant}/{name}: would be restored on {restored.vm.host}; its disks are kept until {until} UTC")
-        for why in restored.without:
-            say(f"{tenant}/{name}: {why}")
     if as_json:
         _JSON.print({"changed": not dry_run, "dry_run": dry_run, "vm": restored.vm, "without": restored.without})

@@ -30,9 +30,7 @@ class ConsoleChange:
     is_pending: bool
 
 
-def set_console(
-    services: Services, vm: Vm, leases: tuple[Lease, ...], console: ConsolePicture, *, dry_run: bool
-) -> ConsoleChange:
+def set_console(services: Services, vm: Vm, leases: tuple[Lease, ...], console: ConsolePicture) -> ConsoleChange:
     """Change what a VM shows. The next start defines the domain with it; a VM that runs does not change.
 
     Raises StateError for an adopted VM and for a vGPU whose parameters take its picture away, UsageError for a VM
@@ -49,7 +47,7 @@ def set_console(
     _refuse_on_host(services, vm, leases, wanted)
     changed = wanted.display != vm.request.display
     after = replace(vm, request=wanted)
-    if changed and not dry_run:
+    if changed:
         with services.store.transaction() as session:
             stored = session.vm(vm.request.tenant, vm.request.name)
             if stored is None or (stored.uuid, stored.request) != (vm.uuid, vm.request):

@@ -2,8 +2,7 @@
 """adopt-host: what runs on a host becomes VMs, leases and a declared layout. Nothing of the host is written."""
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,9 +98,7 @@ def parse_owner(text: str) -> Owner:
     return Owner(tenant, name if slash else None)
 
 
-def adopt_host(
-    services: Services, name: str, *, owners: Mapping[str, Owner], tenant: str | None, dry_run: bool = False
-) -> Adoption:
+def adopt_host(services: Services, name: str, *, owners: Mapping[str, Owner], tenant: str | None) -> Adoption:
     """Take over one host.
 
     owners: by name of the domain. tenant: whose the other domains with GPUs are, None to leave those alone.
@@ -111,7 +108,7 @@ def adopt_host(
     rules = rules_of(services, name)
     _refuse_fenced(rules)
     host = services.host(name)
-    with _working(services, name, dry_run=dry_run):
+    with services.store.operation("adopt-host", f"host/{name}", name, exclusive=True):
         facts, domains = host.agent.facts(), host.hypervisor.domains()
         unknown = sorted(set(owners) - {domain.name for domain in domains})
         if unknown:
@@ -130,9 +127,8 @@ def adopt_host(
         new = [one for one in vms if one.is_new]
         for one in new:
             _tell_closed(services, one, facts, rules)
-        if not dry_run:
-            _save(services, name, facts, new, idle, found.generation)
-            _note_shares(services, name, facts, idle)
+        _save(services, name, facts, new, idle, found.generation)
+        _note_shares(services, name, facts, idle)
     layout = HostLayout(gpus=described.entries)
     left = [*found.left, *(LeftAlone(gpu, reason) for gpu, reason in described.left)]
     return Adoption(
@@ -155,16 +151,6 @@ def _tell_closed(services: Services, adopted: AdoptedVm, facts: HostFacts, rules
         if refusal is not None:
             share = f"{lease.share.profile} on {lease.share.function}"
             services.say(f"{adopted.vm.printed_name}: it does not start again with {share}: {refusal}")
-
-
-@contextmanager
-def _working(services: Services, name: str, *, dry_run: bool) -> Iterator[None]:
-    """Tell the store that this run works on the host, as apply-hosts does."""
-    if dry_run:
-        yield
-        return
-    with services.store.operation("adopt-host", f"host/{name}", name, exclusive=True):
-        yield
 
 
 class _Domains:

@@ -25,9 +25,7 @@ class ImageRequest:
     guest_driver: str | None = None
 
 
-def register_image(
-    services: Services, wanted: ImageRequest, *, host: str | None, dry_run: bool = False
-) -> tuple[Image, bool]:
+def register_image(services: Services, wanted: ImageRequest, *, host: str | None) -> tuple[Image, bool]:
     """Add an image to the catalogue. Returns it, and False when the same image was there already.
 
     host: read the copy of this host now; its checksum is compared with the given one, or taken where none is given.
@@ -49,10 +47,9 @@ def register_image(
     if there is not None:
         _refuse_other(there, image)
         return there, False
-    if not dry_run:
-        with services.store.transaction() as session:
-            session.add_image(image)
-            session.add_event(EventKind.IMAGE_REGISTERED, image.name, after=values_of(image))
+    with services.store.transaction() as session:
+        session.add_image(image)
+        session.add_event(EventKind.IMAGE_REGISTERED, image.name, after=values_of(image))
     return image, True
 
 

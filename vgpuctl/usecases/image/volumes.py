@@ -141,16 +141,27 @@ def remove_volumes(services: Services, host: HostSession, volumes: Sequence[Volu
     """Delete recorded volumes and their records; repeatable. Returns a line for each that is still there.
 
     Their records stay then, and `gc` deletes them when it can. A volume that is not the recorded one is left alone
-    for good. Raises VolumeRejected when libvirt refuses to delete one.
+    for good. Raises VolumeRejected when libvirt refuses to delete one. A dry run that goes on ends the records
+    alone.
     """
     storage, left = Storage(host.hypervisor), []
-    users = users_of(host.hypervisor.domains())
+    users = users_of(_users_left(services, host))
     for volume in volumes:
         why = _remove(services, storage, volume, users)
         if why is not None:
             left.append(f"{volume} is left: {why}")
             services.say(f"{volume} is left: {why}; `vgpuctl gc` deletes it when that has changed")
     return left
+
+
+def _users_left(services: Services, host: HostSession) -> list[DomainFact]:
+    """The domains of a host; in a dry run that goes on without those of VMs that it has left out."""
+    domains = host.hypervisor.domains()
+    if not services.goes_on:
+        return domains
+    with services.store.reading() as session:
+        there = {vm.uuid for vm in session.vms()}
+    return [one for one in domains if one.metadata is None or one.uuid in there]
 
 
 def remove_recorded(services: Services, host: HostSession, volume: Volume) -> None:
@@ -256,7 +267,8 @@ def _remove(services: Services, storage: Storage, volume: Volume, users: Mapping
         user = users.get(found.path) or users.get(found.name)
         if user is not None:
             return f"domain {user.name} uses it"
-        storage.delete_volume(volume.pool, volume.name)
+        if not services.goes_on:
+            storage.delete_volume(volume.pool, volume.name)
     elif found is not None:
         why = _difference(found, volume) or "it holds other data"
         owner = f"{volume.tenant}/{volume.vm_name}"

@@ -2,11 +2,11 @@
 """cordon-host: no new VM on a host, or on one of its GPUs."""
 
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
-from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, set_restriction
+from vgpuctl.usecases.maintenance.restricted import find_gpu, set_restriction
 from vgpuctl.usecases.support.services import Services
 
 
-def cordon_host(services: Services, host: str, *, gpu: str | None, reason: str, dry_run: bool = False) -> bool:
+def cordon_host(services: Services, host: str, *, gpu: str | None, reason: str) -> bool:
     """Take a host, or one GPU of it by its PCI address, out of placement. VMs there go on, and may start again.
 
     The host is read only where a GPU is named and the store has no facts of the host. Returns whether that is new.
@@ -15,7 +15,5 @@ def cordon_host(services: Services, host: str, *, gpu: str | None, reason: str, 
     card = None if gpu is None else find_gpu(services, host, gpu)
     services.inventory.require(host)
     device = WHOLE_HOST if card is None else card.address
-    if dry_run:
-        return not is_set(services, host, device, RestrictionKind.CORDON, card)
     with services.store.transaction() as session:
         return set_restriction(session, host, device, RestrictionKind.CORDON, reason, card)

@@ -3,11 +3,11 @@
 
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.usecases.cluster.leave_cluster import SICK, leave_cluster
-from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, set_restriction
+from vgpuctl.usecases.maintenance.restricted import find_gpu, set_restriction
 from vgpuctl.usecases.support.services import Services
 
 
-def quarantine_gpu(services: Services, host: str, address: str, *, reason: str, dry_run: bool = False) -> bool:
+def quarantine_gpu(services: Services, host: str, address: str, *, reason: str) -> bool:
     """Put a GPU or VF in quarantine, by its PCI address. VMs that run on it go on, but do not start there again.
 
     Nodes of clusters on it are cordoned.
@@ -16,8 +16,6 @@ def quarantine_gpu(services: Services, host: str, address: str, *, reason: str, 
     a GPU that the host does not have.
     """
     gpu = find_gpu(services, host, address)
-    if dry_run:
-        return not is_set(services, host, address, RestrictionKind.QUARANTINE, gpu)
     with services.store.transaction() as session:
         changed = set_restriction(session, host, address, RestrictionKind.QUARANTINE, reason, gpu)
         users = {one.vm_uuid for one in session.leases(host=host) if address in (one.share.gpu, one.share.function)}

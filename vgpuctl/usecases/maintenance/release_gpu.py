@@ -9,9 +9,7 @@ from vgpuctl.usecases.support.gpu_health import describe_findings
 from vgpuctl.usecases.support.services import Services
 
 
-def release_gpu(
-    services: Services, host: str, address: str, *, reason: str, force: bool = False, dry_run: bool = False
-) -> list[Restriction]:
+def release_gpu(services: Services, host: str, address: str, *, reason: str, force: bool = False) -> list[Restriction]:
     """Lift the quarantines of a GPU or VF. Returns what was lifted, none when it is in no quarantine.
 
     The health of its GPU is read first, and a state that would put it into quarantine again is a StateError. force:
@@ -31,8 +29,6 @@ def release_gpu(
         if not force:
             _refuse_sick(services, host, gpu.address)
         found = restrictions_on(every, host, address, gpu.uuid if whole else None)
-    if dry_run:
-        return found
     with services.store.transaction() as session:
         for one in found:
             lift(session, one, reason)

@@ -27,7 +27,7 @@ from vgpuctl.usecases.vm.start_vm import start_vm
 
 
 def uncordon_host(
-    services: Services, host: str, *, gpu: str | None, reason: str, dry_run: bool = False, force: bool = False
+    services: Services, host: str, *, gpu: str | None, reason: str, force: bool = False
 ) -> list[Restriction]:
     """Lift the cordon, drain or fence of a host, or the cordon of one GPU by its PCI address. Returns what was lifted.
 
@@ -41,19 +41,19 @@ def uncordon_host(
     services.inventory.require(host)
     is_back = card is None and is_host_fenced(services, host)
     if is_back:
-        ending = _end_stale_vms(services, host, dry_run=dry_run)
-        _refuse_remains(services, host, ending if dry_run else (), force=force)
+        ended = _end_stale_vms(services, host)
+        _refuse_remains(services, host, ended if services.goes_on else (), force=force)
     if card is None and not force:
         _verify(services, host)
-    with services.store.reading() if dry_run else services.store.transaction() as session:
+    with services.store.transaction() as session:
         every = [one for one in session.restrictions() if one.kind is not RestrictionKind.QUARANTINE]
         if card is not None:
             found = restrictions_on(every, host, card.address, card.uuid)
         else:
             found = [one for one in every if (one.host, one.device) == (host, WHOLE_HOST)]
-        for one in () if dry_run else found:
+        for one in found:
             lift(session, one, reason)
-    if is_back and not dry_run:
+    if is_back:
         _give_back(services, host)
     return found
 
@@ -82,7 +82,7 @@ def _verify(services: Services, host: str) -> None:
         )
 
 
-def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]:
+def _end_stale_vms(services: Services, host: str) -> list[str]:
     """End and undefine the domains of VMs that are on other hosts by now: they would run twice. Returns their names.
 
     Domains of VMs that were lost go too, for they name shares that the VMs gave up, but only when they are off: such a
@@ -94,10 +94,11 @@ def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]
         stale = [vm for vm in session.vms() if vm.uuid in there and (vm.host != host or is_lost(vm))]
     running = [vm for vm in stale if vm.host == host and there[vm.uuid].state.is_active()]
     ending = [vm for vm in stale if vm not in running]
-    for vm in () if dry_run else ending:
+    for vm in ending:
         # A lost VM is still here, with its disk.
         is_here = vm.host == host
-        guest.remove_domain(here, vm, when_off=partial(release_cards_of, services, here), keeps_state=is_here)
+        if not services.goes_on:
+            guest.remove_domain(here, vm, when_off=partial(release_cards_of, services, here), keeps_state=is_here)
         if is_here:
             continue
         with services.store.transaction() as session:
@@ -116,7 +117,7 @@ def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]
 def _refuse_remains(services: Services, host: str, ending: Collection[str], *, force: bool) -> None:
     """Raise StateError while a host that was fenced has domains, volumes or vGPUs of VMs that the store settled.
 
-    ending: domains that the command ends before, except in a dry run. force: accept volumes that gc leaves alone.
+    ending: domains that a dry run has left where they are. force: accept volumes that gc leaves alone.
     """
     search = find_garbage(services, (GarbageKind.DOMAIN, GarbageKind.VOLUME, GarbageKind.VGPU), [host])
     for _name, error in search.failures:

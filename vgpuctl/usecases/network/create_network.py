@@ -26,7 +26,7 @@ class CreatedNetwork:
     changed: bool
 
 
-def create_network(services: Services, request: NetworkRequest, *, dry_run: bool = False) -> CreatedNetwork:
+def create_network(services: Services, request: NetworkRequest) -> CreatedNetwork:
     """Create a tenant's network, finish one that an earlier run began, or find that it is there.
 
     Raises NotFound (tenant), NetworkDiffers, NetworkInUse when addresses overlap, NetworkRejected.
@@ -36,11 +36,6 @@ def create_network(services: Services, request: NetworkRequest, *, dry_run: bool
     if existing is not None and existing.state is NetworkState.READY:
         return CreatedNetwork(existing, changed=False)
     network = existing or Network(str(uuid.uuid4()), request, NetworkState.CREATING)
-    if dry_run:
-        with services.store.reading() as session:
-            session.tenant(request.tenant)
-            refuse_overlap(network, session)
-        return CreatedNetwork(network, changed=True)
     if existing is None:
         with services.store.transaction() as session:
             refuse_overlap(network, session)

@@ -59,25 +59,11 @@ class Changed:
         return bool(self.rows) or any(one.outcome != UNCHANGED for one in self.outcomes)
 
 
-class _Rehearsed(Exception):
-    """Rolls back the transaction of a dry run."""
-
-
-def change_objects(
-    services: Services, tenant: str, decide: Callable[[Session], Decision], *, dry_run: bool = False
-) -> Changed:
+def change_objects(services: Services, tenant: str, decide: Callable[[Session], Decision]) -> Changed:
     """Let `decide` read the store and choose the objects, then apply its decision while no other run changes objects.
 
     Raises NotFound (tenant), NetworkInUse for objects that others need, and what `decide`, set_object and OVN raise.
     """
-    if dry_run:
-        changed = Changed((), ())
-        try:
-            with services.store.transaction() as session:
-                changed, _gone = _keep(services, session, tenant, decide)
-                raise _Rehearsed
-        except _Rehearsed:
-            return changed
     with locked(services, OVN_SUBJECT):
         with services.store.reading() as session:
             has_ovn = bool(carried(session, tenant))

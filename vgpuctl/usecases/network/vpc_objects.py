@@ -44,7 +44,7 @@ class ObjectChange:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def create_object(services: Services, tenant: str, wanted: VpcSpec, *, dry_run: bool = False) -> CreatedObject:
+def create_object(services: Services, tenant: str, wanted: VpcSpec) -> CreatedObject:
     """Create one object, finish an interrupted run, or find that the object exists.
 
     Raises NotFound, StateError without a gateway, VpcObjectDiffers. Also NetworkInUse and AddressesExhausted.
@@ -60,12 +60,10 @@ def create_object(services: Services, tenant: str, wanted: VpcSpec, *, dry_run: 
                 )
         return Decision((wanted,))
 
-    return _created(services, tenant, change_objects(services, tenant, decide, dry_run=dry_run))
+    return _created(services, tenant, change_objects(services, tenant, decide))
 
 
-def change_object(
-    services: Services, tenant: str, kind: ObjectKind, key: str, change: ObjectChange, *, dry_run: bool = False
-) -> CreatedObject:
+def change_object(services: Services, tenant: str, kind: ObjectKind, key: str, change: ObjectChange) -> CreatedObject:
     """Change an object that exists; it keeps its addresses.
 
     Raises NotFound for the object and for names in the change, UsageError for items that are both added and removed,
@@ -78,7 +76,7 @@ def change_object(
         (there,) = _find(session, tenant, kind.kind, (key,))
         return Decision((_changed(kind, there, change),))
 
-    return _created(services, tenant, change_objects(services, tenant, decide, dry_run=dry_run))
+    return _created(services, tenant, change_objects(services, tenant, decide))
 
 
 def find_objects(
@@ -94,7 +92,7 @@ def find_objects(
     return [ShownObject(tenant, kind, key, spec) for key, spec in found.items()]
 
 
-def delete_objects(services: Services, objects: Sequence[ShownObject], *, dry_run: bool = False) -> None:
+def delete_objects(services: Services, objects: Sequence[ShownObject]) -> None:
     """Delete objects of one tenant, all or none. Objects that another run has deleted meanwhile are ignored.
 
     Raises NetworkInUse when something that stays needs one of them.
@@ -105,10 +103,9 @@ def delete_objects(services: Services, objects: Sequence[ShownObject], *, dry_ru
     def decide(session: Session) -> Decision:
         return Decision(gone=[spec for spec in all_objects(session, tenant) if (spec.kind, spec.key) in places])
 
-    change_objects(services, tenant, decide, dry_run=dry_run)
-    if not dry_run:
-        for one in objects:
-            services.say(f"{one.kind} {tenant}/{one.name}: deleted")
+    change_objects(services, tenant, decide)
+    for one in objects:
+        services.say(f"{one.kind} {tenant}/{one.name}: deleted")
 
 
 def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:

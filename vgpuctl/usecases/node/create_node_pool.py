@@ -16,7 +16,7 @@ from vgpuctl.usecases.support.registered_images import refuse_unregistered
 from vgpuctl.usecases.support.services import Services
 
 
-def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = False) -> tuple[NodePool, bool]:
+def create_node_pool(services: Services, pool: NodePool) -> tuple[NodePool, bool]:
     """Create a pool and want its minimum of nodes. Returns it, and whether it changed anything.
 
     Raises NotFound (tenant), ImageUnregistered, StateError for a pool of this name with other values or for names of
@@ -33,8 +33,6 @@ def create_node_pool(services: Services, pool: NodePool, *, dry_run: bool = Fals
         refuse_unknown_gpus(session, pool.request)
         check_pool_in(session, pool, tell=services.say)
     services.check_cluster(pool)
-    if dry_run:
-        return pool, True
     with services.store.transaction() as session:
         if find_pool(session, pool.tenant, pool.name) is None:
             session.put_node_pool(pool)

@@ -7,7 +7,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.node.list_node_pools import pool_status
-from vgpuctl.usecases.node.wanted_nodes import is_wanted, let_go_in, next_names, want_more_in
+from vgpuctl.usecases.node.wanted_nodes import is_wanted, let_go_in, want_more_in
 from vgpuctl.usecases.support.node_states import NodeStatus
 from vgpuctl.usecases.support.services import Services
 
@@ -23,7 +23,7 @@ class Scaled:
     let_go: tuple[str, ...]
 
 
-def scale_node_pool(services: Services, tenant: str, name: str, size: int, *, dry_run: bool = False) -> Scaled:
+def scale_node_pool(services: Services, tenant: str, name: str, size: int) -> Scaled:
     """Want as many nodes as `size` says.
 
     Those without work are let go first, then those above a maximum that was lowered, then the newest.
@@ -37,11 +37,6 @@ def scale_node_pool(services: Services, tenant: str, name: str, size: int, *, dr
             f"node pool {pool.printed_name} has {pool.minimum} to {pool.maximum} nodes, not {size}",
             hint=f"change that with `vgpuctl set-node-pool {tenant}/{name} --min NUMBER --max NUMBER`",
         )
-    if dry_run:
-        with services.store.reading() as session:
-            living = _living(session, pool)
-            new = next_names(session, pool, max(0, size - len(living)))
-        return Scaled(size, tuple(new), tuple(one.name for one in _to_let_go(pool, living, size)))
     with services.store.transaction() as session:
         living = _living(session, pool)
         leaving = _to_let_go(pool, living, size)

@@ -126,6 +126,7 @@ def as_off(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     """In a dry run that goes on: from now on the facts of a VM's host are read as after its guest's end."""
     assert services.rehearsal is not None
     freed = [footprint_of_vm(vm, leases)]
+    services.rehearsal.would(vm.host, f"end domain {vm.domain_name}")
     services.rehearsal.leave_out(vm.host, lambda facts: with_guests_off(facts, {vm.uuid}, freed))
 
 

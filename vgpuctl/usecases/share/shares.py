@@ -157,10 +157,20 @@ def say_about_terms(services: Services, vm: Vm, leases: Sequence[Lease], facts: 
         services.say(f"{vm.printed_name}: {', '.join(names)} keeps its vGPUs from live migration")
 
 
-def take_steps(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:
+def take_steps(host: HostSession, steps: Sequence[Step]) -> None:
     """Have the agent do the steps; without any, the host is not asked."""
     if steps:
-        host.agent.apply(steps, dry_run=dry_run)
+        host.agent.apply(steps)
+
+
+def rehearse_steps(services: Services, host: HostSession, steps: Sequence[Step]) -> None:
+    """In a dry run that goes on: note what the agent would do, unless the devices are not yet as these steps find them.
+
+    Raises AgentProblem for a step that it would refuse.
+    """
+    assert services.rehearsal is not None
+    if steps and not services.rehearsal.is_changed(host.name):
+        services.rehearsal.would_make(host.name, host.agent.apply(steps, dry_run=True))
 
 
 def build_shares(host: HostSession, steps: Sequence[Step], undo: Sequence[Step], undoing: Undo) -> None:

@@ -17,7 +17,7 @@ from vgpuctl.usecases.support.services import Services
 Amounts = Mapping[str, int | None]
 
 
-def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amounts, dry_run: bool = False) -> bool:
+def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amounts) -> bool:
     """Set some quotas of a tenant, or with None remove them; the others stay. Returns whether anything changed.
 
     A limit below what is used already refuses what comes, releases nothing, and is said. Raises NotFound, and
@@ -32,8 +32,6 @@ def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amo
     for quota in wanted:
         if quota.resource in limits and quota.limit is not None and used.get(quota.resource, 0) > quota.limit:
             services.say(f"warning: {_below_use(name, quota, used[quota.resource])}")
-    if dry_run:
-        return wanted != there
     with services.store.transaction() as session:
         return record_quotas(session, name, limits, guaranteed)
 
@@ -60,13 +58,12 @@ def set_policy(
     reclaim: Reclaim | None = None,
     preempt: PreemptMode | None = None,
     grace_s: float | None = None,
-    dry_run: bool = False,
 ) -> bool:
     """Change the preemption policy of a tenant; None leaves a part as it is. Returns whether anything changed.
 
     Raises NotFound.
     """
-    with services.store.reading() if dry_run else services.store.transaction() as session:
+    with services.store.transaction() as session:
         before = session.tenant(name).policy
         policy = TenantPolicy(
             before.reclaim if reclaim is None else reclaim,
@@ -75,9 +72,8 @@ def set_policy(
         )
         if policy == before:
             return False
-        if not dry_run:
-            session.set_policy(name, policy)
-            note_policy(session, name, before, policy)
+        session.set_policy(name, policy)
+        note_policy(session, name, before, policy)
         return True
 
 

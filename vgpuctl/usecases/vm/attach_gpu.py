@@ -21,7 +21,14 @@ from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.restore_shares import restore_shares
-from vgpuctl.usecases.share.shares import build_shares, check_leases, leases_of, plan_leases, refuse_unsuitable
+from vgpuctl.usecases.share.shares import (
+    build_shares,
+    check_leases,
+    leases_of,
+    plan_leases,
+    refuse_unsuitable,
+    rehearse_steps,
+)
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.licences import take_seat
 from vgpuctl.usecases.support.operations import operation
@@ -51,9 +58,7 @@ class AttachedGpu:
     reason: str | None = None
 
 
-def attach_gpu(
-    services: Services, vm: Vm, gpu: GpuRequest, *, wish: PlugWish = PlugWish.AS_IT_GOES, dry_run: bool = False
-) -> AttachedGpu:
+def attach_gpu(services: Services, vm: Vm, gpu: GpuRequest, *, wish: PlugWish = PlugWish.AS_IT_GOES) -> AttachedGpu:
     """Give a VM one more GPU. Its other GPUs keep their positions, and with them their addresses in the guest.
 
     Raises UsageError for several GPUs at once, StateError for a VM that cannot get one, QuotaExceeded, NoCapacity, and
@@ -75,8 +80,6 @@ def attach_gpu(
     has_released = vm.state is VmState.STOPPED and not without_leaving(own)
     spare, reason = _port(services, vm, lease, wish)
     attached = AttachedGpu(vm, position, None if has_released else lease, spare is not None, reason)
-    if dry_run:
-        return attached
     if spare is not None:
         on_port = (*placed[:-1], replace(placed[-1], spare_port=spare[1]))
         request = replace(request, gpus=gpus_of_positions(on_port))
@@ -86,7 +89,7 @@ def attach_gpu(
         if spare is not None:
             _attach(services, host, vm, lease, spare[0])
     if vm.state is VmState.STOPPED and not has_released:
-        restore_shares(services, replace(vm, request=request))
+        restore_shares(services, replace(vm, request=request), dry_run=services.goes_on)
     return replace(attached, vm=replace(vm, request=request))
 
 
@@ -170,6 +173,10 @@ def _attach(services: Services, host: HostSession, vm: Vm, lease: Lease, port: i
     """Make the device and give it to the guest. A failure takes everything back, once the guest has let go of it."""
     gpus = LiveGpus(host.hypervisor, vm.domain_name, uuid=vm.uuid)
     steps, undo = plan_leases(vm, [lease], host.agent.facts(), rules_of(services, vm.host))
+    if services.goes_on:
+        rehearse_steps(services, host, steps)
+        _note_attached(services, lease)
+        return
     with Undo(services.say, subject=vm.printed_name) as undoing:
         undoing.push("GPU of the VM", lambda: _take_back(services, host, vm, lease))
         build_shares(host, steps, undo, Undo(services.say))
@@ -180,9 +187,13 @@ def _attach(services: Services, host: HostSession, vm: Vm, lease: Lease, port: i
             undoing.keep()
             return
         guest.wait_until_held(host, vm, [lease])
-        with services.store.transaction() as session:
-            session.set_lease_state(lease.id, LeaseState.RUNNING)
+        _note_attached(services, lease)
         undoing.keep()
+
+
+def _note_attached(services: Services, lease: Lease) -> None:
+    with services.store.transaction() as session:
+        session.set_lease_state(lease.id, LeaseState.RUNNING)
 
 
 def _take_back(services: Services, host: HostSession, vm: Vm, lease: Lease) -> None:

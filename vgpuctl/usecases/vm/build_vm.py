@@ -30,8 +30,8 @@ from vgpuctl.usecases.share.shares import (
     build_shares,
     check_leases,
     plan_leases,
+    rehearse_steps,
     say_about_terms,
-    take_steps,
 )
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import note_facts
@@ -56,9 +56,7 @@ def _planned(
         for volume in made:
             session.intend_volume(volume)
     steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
-    assert services.rehearsal is not None
-    if not services.rehearsal.is_changed(host.name):  # else its devices are not yet as these steps find them
-        take_steps(host, steps, dry_run=True)
+    rehearse_steps(services, host, steps)
     floating = floating_on(services, vm.host, facts)
     volumes = recorded_volumes(services, vm)
     parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating)

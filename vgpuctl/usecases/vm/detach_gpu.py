@@ -41,7 +41,6 @@ def detach_gpu(
     *,
     wish: PlugWish = PlugWish.AS_IT_GOES,
     timeout_s: float,
-    dry_run: bool = False,
 ) -> DetachedGpu:
     """Take a GPU from a VM. The others keep their positions, and with them their addresses in the guest.
 
@@ -54,7 +53,7 @@ def detach_gpu(
         own = session.leases(vm_uuid=vm.uuid)
     lease = next((one for one in own if one.index == position), None)
     if lease is not None and lease.state is LeaseState.RELEASING:
-        return _go_on(services, vm, lease, wish, timeout_s, dry_run=dry_run)
+        return _go_on(services, vm, lease, wish, timeout_s)
     if position not in {one.position for one in placed}:
         there = ", ".join(f"{one.position}: {one.text}" for one in placed) or "none"
         raise NotFound(f"{vm.printed_name} has no GPU {position}", hint=f"its GPUs are {there}")
@@ -62,8 +61,6 @@ def detach_gpu(
     request = check_request(replace(vm.request, gpus=left))
     refuse_resize(services, vm, request, "give up a GPU")
     reason = None if lease is None else _waits_for(services, vm, lease, own, wish)
-    if dry_run:
-        return DetachedGpu(vm, position, lease, reason is not None, reason)
     now = replace(vm, request=request)
     with operation(services, "detach-gpu", vm):
         with services.store.transaction() as session:
@@ -114,11 +111,9 @@ def _release(
     return DetachedGpu(vm, position, lease, bool(kept), why if kept else None)
 
 
-def _go_on(services: Services, vm: Vm, lease: Lease, wish: PlugWish, timeout_s: float, *, dry_run: bool) -> DetachedGpu:
+def _go_on(services: Services, vm: Vm, lease: Lease, wish: PlugWish, timeout_s: float) -> DetachedGpu:
     """The same command again, for a GPU that is pending. --live asks the guest for one that waits for the stop."""
     waits = lease.problem == AT_STOP and wish is not PlugWish.NOW
     reason = AT_STOP.removeprefix("pending: ") if waits else None
-    if dry_run:
-        return DetachedGpu(vm, lease.index, lease, is_pending=True, reason=reason)
     with operation(services, "detach-gpu", vm):
         return _release(services, vm, lease, lease.index, reason, timeout_s)

@@ -49,14 +49,11 @@ def find_kept(services: Services, tenant: str, name: str) -> KeptVm:
     raise NotFound(f"no disk of a deleted VM {tenant}/{name} is kept", hint=hint)
 
 
-def restore_vm(
-    services: Services, kept: KeptVm, *, starts: bool = True, consent: Consent | None = None, dry_run: bool = False
-) -> RestoredVm:
+def restore_vm(services: Services, kept: KeptVm, *, starts: bool = True, consent: Consent | None = None) -> RestoredVm:
     """Make the VM again on the host that has its disks, and start it there with new shares.
 
-    consent: on what terms it may preempt other VMs. dry_run: check all but the room on the host, write nothing.
-    Raises StateError for a VM of the name, missing disks and a closed host, QuotaExceeded, HostError. When it cannot
-    start (NoCapacity), it stays stopped, and its disks are its own again.
+    consent: on what terms it may preempt other VMs. Raises StateError for a VM of the name, missing disks and a closed
+    host, QuotaExceeded, HostError. When it cannot start (NoCapacity), it stays stopped with its own disks.
     """
     label = f"{kept.request.tenant}/{kept.request.name}"
     with services.store.operation("restore-vm", kept.uuid, kept.printed_name, exclusive=True, takes_over=True):
@@ -77,10 +74,6 @@ def restore_vm(
             )
         guest.refuse_other_domain(host, vm)
         networks = networks_of(services, kept.request)
-        if dry_run:
-            with services.store.reading() as session:
-                vm, without = _decided(session, kept)
-            return RestoredVm(vm, kept.until, without)
         with services.store.transaction() as session:
             vm, without = _decided(session, kept)
             session.add_vm(vm)

@@ -43,6 +43,7 @@ from vgpuctl.usecases.share.shares import (
     leases_of,
     plan_leases,
     refuse_unsuitable,
+    rehearse_steps,
 )
 from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, read_promises, rules_of
 from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
@@ -195,7 +196,9 @@ def _start(
         guest.check_parts(vm, facts, attachments_of(services, vm))
     guest.check_display(vm, leases, facts)
     steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
-    if services.goes_on:
+    if services.rehearsal is not None and services.goes_on:
+        rehearse_steps(services, host, steps)
+        services.rehearsal.would(vm.host, f"start domain {vm.domain_name}")
         _note_running(services, vm, leases, ())
         return vm
     taken, was_started = [lease for lease in leases if lease.id not in before], False

@@ -46,10 +46,12 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
     assert (alive["reference"], "answers, so it is not dead" in alive["message"]) == ("state", True)
     unsaid = operator.is_refused("evacuate-host", HOST, "--reason", "no power", "--yes")
     assert (unsaid["reference"], "vgpu_fencing" in unsaid["hint"]) == ("usage", True)
+    for refused, options in ((alive, DEAD), (unsaid, DEAD[1:])):
+        assert operator.is_refused("evacuate-host", HOST, *options, "--dry-run") == refused, "as the run in this state"
 
     lab.faults.begin(HOST, "sshd", folder=fleet)
     try:
-        planned = operator.ends(PARTIAL, "evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
+        planned = operator.ends(PARTIAL, "evacuate-host", HOST, *DEAD, "--plan")["vms"]
         assert {one["subject"]: one["verdict"] for one in planned} == {
             "acme/web": "move", "acme/data": "lost", "acme/bound": "stay",
         }  # fmt: skip
@@ -262,7 +264,7 @@ def test_a_vm_on_shared_storage_starts_where_its_data_is(operator: Operator, fle
     lab.faults.begin(HOST, "sshd", folder=fleet)
     lab.faults.begin(THIRD, "sshd", folder=fleet)
     try:
-        planned = operator.ends(PARTIAL, "evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
+        planned = operator.ends(PARTIAL, "evacuate-host", HOST, *DEAD, "--plan")["vms"]
         told = {one["subject"]: (one["verdict"], one["to"]) for one in planned}
         assert told == {"acme/left": ("move", OTHER), "acme/right": ("stay", None)}
         (why,) = [one["reason"] for one in planned if one["subject"] == "acme/right"]

@@ -46,10 +46,13 @@ def command(host: str, is_dead: bool, reason: str, plans: bool, yes: bool, as_js
 
     with services(**where) as opened:
         if not plans and not yes:
-            for one in plan_evacuation(opened, host):
+            for one in plan_evacuation(opened, host, is_dead=is_dead):
                 say(f"{one.subject}: {one.verdict} {one.to or ''} {one.reason or ''}".rstrip())
             confirm(f"Fence {host} and start its VMs elsewhere?")
-        rows = plan_evacuation(opened, host) if plans else evacuate_host(opened, host, is_dead=is_dead, reason=reason)
+        if plans:
+            rows = plan_evacuation(opened, host, is_dead=is_dead)
+        else:
+            rows = evacuate_host(opened, host, is_dead=is_dead, reason=reason)
     if as_json:
         _JSON.print({"host": host, "fenced": not plans, "vms": rows})
     print_drained(host, rows, as_json=as_json, hint="what is left waits for the host, or `vgpuctl forget-host` ends it")

@@ -38,10 +38,13 @@ LOST = "lost: "
 """The beginning of the problem of a VM whose data was on the dead host alone."""
 
 
-def plan_evacuation(services: Services, host: str) -> list[Drained]:
-    """Say of every VM of a host what an evacuation would do. Nothing is fenced and nothing is written."""
+def plan_evacuation(services: Services, host: str, *, is_dead: bool) -> list[Drained]:
+    """Say of every VM of a host what an evacuation would do now. Nothing is fenced and nothing is written.
+
+    Raises what `evacuate_host` raises.
+    """
     with services.rehearsed() as rehearsed:
-        return as_planned(evacuate_host(rehearsed, host, is_dead=True, reason="dry run"))
+        return as_planned(evacuate_host(rehearsed, host, is_dead=is_dead, reason="dry run"))
 
 
 def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) -> list[Drained]:

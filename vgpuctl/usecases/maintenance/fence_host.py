@@ -29,7 +29,8 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
 
     A host that still answers over SSH is not dead. The evidence of the event names the command, or the operator's word.
     A host that is fenced already stays so. Raises UsageError without a command and without the operator's word, and
-    StateError when the command failed or the host still answers. A dry run takes the host for dead.
+    StateError when the command failed or the host still answers. A dry run does not run the command and takes it that
+    the host is off after it; the operator's word it holds against the host.
     """
     services.inventory.require(host)
     if is_host_fenced(services, host):
@@ -43,8 +44,8 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
         )
     if not is_dead and fencing.command is not None:
         services.say(f"{host}: running its fencing command")
-        evidence = _run(host, fencing.command, fencing.timeout_s)
-    if not services.goes_on:
+        evidence = {} if services.goes_on else _run(host, fencing.command, fencing.timeout_s)
+    if is_dead or not services.goes_on:
         _refuse_living(services, host)
     with services.store.transaction() as session:
         set_restriction(session, host, WHOLE_HOST, RestrictionKind.FENCE, reason, evidence=evidence)

@@ -107,18 +107,24 @@ def test_a_gpu_that_a_program_has_open_is_refused_before_anything_is_changed(lay
         usage.stop_service(state, "nvidia-dcgm.service")
 
 
-def test_a_gpu_is_reset_for_a_pending_mode_only_when_that_is_allowed(layouts: LayoutFleet) -> None:
-    """Somebody uses it whom the host does not show."""
+def test_a_switch_of_mig_that_may_end_in_a_reset_waits_for_leave_in_check_and_run(layouts: LayoutFleet) -> None:
+    """Somebody uses the GPU whom the host does not show: that the mode stays pending is known only once it is set."""
     machine = layouts.machine("sim-003")
+    before = machine.state()
     lab.faults.begin("sim-003", "busy", folder=layouts.folder)
-    held = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot")["sim-003"]
-    lab.faults.clear("sim-003", folder=layouts.folder)
-    assert held["error"]["reference"] == "layout-refused"
-    said = [(line["outcome"], line["reason"], line["hint"]) for line in held["lines"]]
-    assert ("changed", "it waits for a reset", None) in said
-    assert ("failed", "--reset allows it") in [(outcome, hint) for outcome, _, hint in said]
+    try:
+        for more in (("--check",), ()):
+            held = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot", *more)["sim-003"]
+            assert held["error"]["reference"] == "layout-refused"
+            assert ("failed", "--reset allows it") in [(line["outcome"], line["hint"]) for line in held["lines"]]
+        assert machine.state().mig_modes == before.mig_modes and held["left"] == []
+        refused = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot", "--reset")["sim-003"]
+    finally:
+        lab.faults.clear("sim-003", folder=layouts.folder)
+    said = [(line["outcome"], line["reason"]) for line in refused["lines"]]
+    assert ("changed", "it waits for a reset") in said
     assert list(machine.state().mig_modes[GPU]) == [False, True]
-    assert {"gpu": GPU, "subject": "pending-mig", "before": "False", "after": "True"} in held["left"]
+    assert {"gpu": GPU, "subject": "pending-mig", "before": "False", "after": "True"} in refused["left"]
 
 
 def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None:

@@ -37,7 +37,7 @@ def layouts(tmp_path: Path) -> Iterator[LayoutFleet]:
     need_simulated()
     fleet = layout_fleet(tmp_path, 1, "a40+a40/mdev-vf+t4+a100-pcie-40gb")
     fleet.declare(sim_001={"gpus": [VGPU_LAYOUT, MIG_LAYOUT]})
-    fleet.operator.does("apply-hosts")
+    fleet.operator.does("apply-hosts", "--reset")
     fleet.operator.does("create-tenant", "acme")
     for name, gpu in KEPT.items():
         fleet.operator.does("create-vm", name, *ACME, "--gpu", gpu, *SIZE)

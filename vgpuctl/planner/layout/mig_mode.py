@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG on or off (reference 5.1). Only the GPU knows if a change needs a reset; its pending mode shows it."""
+"""MIG on or off (reference 5.1). A change that is pending after its step is committed by a reset."""
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.steps import DestroyGpuInstance, ResetGpu, SetMigMode
@@ -7,6 +7,10 @@ from vgpuctl.planner.layout import shares, virtual_functions
 from vgpuctl.planner.layout.driver import is_on_vendor_driver
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork, made_again
+
+_RESET_FOR_MIG = frozenset({"Ampere"})
+"""Where the driver resets an idle GPU to switch MIG, and leaves the mode pending for a user that the host may not show
+(reference 5.1). Later GPUs switch without a reset, or refuse."""
 
 
 def ensure(work: GpuWork, *, enabled: bool) -> None:
@@ -30,7 +34,7 @@ def ensure(work: GpuWork, *, enabled: bool) -> None:
     _tear_down(work)
     if mig.pending == enabled:
         summary = f"reset {work.address}, so that its pending MIG mode ({_word(enabled)}) counts"
-        work.add(Phase.MIG_MODE, ResetGpu(work.address), summary, disturbs=work.users)
+        work.add(Phase.MIG_MODE, ResetGpu(work.address), summary, disturbs=work.users, needs_reset=True)
     else:
         work.add(
             Phase.MIG_MODE,
@@ -38,6 +42,7 @@ def ensure(work: GpuWork, *, enabled: bool) -> None:
             f"switch MIG of {work.address} {'on' if enabled else 'off'}",
             undo=(SetMigMode(work.address, mig.current),),
             disturbs=work.users,
+            needs_reset=_resets(work),
         )
     work.is_rebuilt = True
 
@@ -74,6 +79,12 @@ def _explain_missing(work: GpuWork) -> None:
     else:
         work.differ("mig-mode", _word(True), "unknown")
         work.later.append(f"{work.address}: MIG, once its driver has it")
+        if _resets(work):
+            work.need_reset()
+
+
+def _resets(work: GpuWork) -> bool:
+    return work.board is None or work.board.architecture in _RESET_FOR_MIG
 
 
 def _word(enabled: bool) -> str:

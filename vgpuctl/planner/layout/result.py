@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from vgpuctl.agent.wire.facts import Holder
-from vgpuctl.agent.wire.steps import ResetGpu, Step
+from vgpuctl.agent.wire.steps import Step
 
 
 class Phase(IntEnum):
@@ -69,7 +69,8 @@ class PlannedStep:
     """One step, what it does in words, what rolls it back (in order), whom it disturbs.
 
     gpu: the physical function, None for the host's own. processes: programs of the host that have the GPU open now;
-    the agent waits for them a little and then refuses.
+    the agent waits for them a little and then refuses. needs_reset: it resets the GPU, or the driver may want a reset
+    afterwards; it is taken only when that is allowed.
     """
 
     phase: Phase
@@ -79,11 +80,7 @@ class PlannedStep:
     undo: tuple[Step, ...] = ()
     disturbs: tuple[Disturbed, ...] = ()
     processes: tuple[Holder, ...] = ()
-
-    @property
-    def needs_reset(self) -> bool:
-        """True if it resets a GPU, which is done only when allowed."""
-        return isinstance(self.step, ResetGpu)
+    needs_reset: bool = False
 
 
 @dataclass(frozen=True)

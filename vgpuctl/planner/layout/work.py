@@ -74,10 +74,16 @@ class GpuWork:
         *,
         undo: Sequence[Step] = (),
         disturbs: Sequence[Disturbed] = (),
+        needs_reset: bool = False,
     ) -> None:
         """Add a step."""
         processes: tuple[Holder, ...] = self.gpu.users if phase.needs_driver_alone() else ()
-        self.steps.append(PlannedStep(phase, step, summary, self.address, tuple(undo), tuple(disturbs), processes))
+        who = tuple(disturbs)
+        self.steps.append(PlannedStep(phase, step, summary, self.address, tuple(undo), who, processes, needs_reset))
+
+    def need_reset(self) -> None:
+        """Have the steps so far wait for leave to reset the GPU, since one that comes later needs it."""
+        self.steps = [replace(one, needs_reset=True) for one in self.steps]
 
     def differ(self, subject: str, declared: object, found: object, *, remedy: str | None = None) -> None:
         """Note that something is not as declared."""

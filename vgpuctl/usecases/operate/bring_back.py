@@ -96,7 +96,7 @@ def _restore(services: Services, host: str, vms: list[Vm], stop: threading.Event
     except InventoryError as error:
         _tell(services, EventKind.LAYOUT_NOT_RESTORED, host, error, host=host)
     if declared is not None:
-        options = RunOptions(boot=False, after_boot=True)
+        options = RunOptions(boot=False, after_boot=True, reset=True)  # right after a boot nobody uses a GPU
         fleet = read_fleet_values(services)
         done = LayoutRun(services, host, declared, options, lambda _line: None, stop, fleet).take()
         if isinstance(done.error, (HostUnreachable, ConcurrentChange, Interrupted)):

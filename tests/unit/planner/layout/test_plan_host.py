@@ -426,3 +426,23 @@ def test_no_share_of_the_layout_gets_a_function_that_is_promised() -> None:
         host.take(planned.step)
     (first,) = given()
     assert given(first) not in ([], [first])
+
+
+@pytest.mark.parametrize(("board", "needs_reset"), [(A100, True), ("nvidia-h100-pcie-80gb", False)])
+def test_a_switch_of_mig_needs_leave_for_a_reset_where_the_driver_resets_the_gpu_for_it(
+    board: str, needs_reset: bool
+) -> None:
+    """A user that the host does not show leaves the mode pending, and only then is it known that a reset is needed."""
+    (switch,) = [one for one in plan_with(MigLayout(), board).steps if one.phase is Phase.MIG_MODE]
+    assert switch.needs_reset is needs_reset
+
+
+def test_the_call_off_of_a_pending_mig_mode_needs_no_reset() -> None:
+    pending = plan_with(OffLayout(), A100, lambda gpu: replace(gpu, mig=replace(gpu.mig, pending=True)))
+    assert [one.needs_reset for one in pending.steps if one.phase is Phase.MIG_MODE] == [False]
+
+
+@pytest.mark.parametrize(("board", "needs_reset"), [(A100, True), ("nvidia-h100-pcie-80gb", False)])
+def test_the_way_to_a_mig_switch_that_is_known_only_later_needs_the_same_leave(board: str, needs_reset: bool) -> None:
+    on_vfio = plan_with(MigLayout(), board, lambda gpu: replace(gpu, driver="vfio-pci", mig=None, sharing=()))
+    assert [one.needs_reset for one in on_vfio.steps] == [needs_reset] and len(on_vfio.later) == 1

@@ -19,7 +19,7 @@ def vfs(gpu: str, *disturbs: Disturbed) -> PlannedStep:
 
 
 def reset(gpu: str) -> PlannedStep:
-    return PlannedStep(Phase.MIG_MODE, ResetGpu(gpu), "reset", gpu)
+    return PlannedStep(Phase.MIG_MODE, ResetGpu(gpu), "reset", gpu, needs_reset=True)
 
 
 def test_a_gpu_with_a_tenant_waits_while_the_other_goes_on() -> None:

@@ -4,13 +4,13 @@
 import difflib
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.vf_health import is_usable
-from vgpuctl.catalog import is_mig_backed, short_name
+from vgpuctl.catalog import is_mig_backed, mixed_size_table, short_name, type_by_name
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of, vgpu_kind_on
@@ -30,8 +30,14 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
     """
     existing = existing_vgpus(work.gpu)
     counts = Counter(name_of(vgpu, work.gpu) for vgpu in existing)
-    gone = _take_away_excess(work, dict(shares), counts)
     offered = {short_name(one.name): one for one in work.gpu.types}
+    if work.heterogeneous:
+        shares = sorted(shares, key=lambda one: (-(offered[one[0]].placement_size if one[0] in offered else 0), one[0]))
+    is_packed_anew = _needs_packing(work, shares, counts, offered)
+    gone = _take_away_excess(work, dict(shares), counts, is_all=is_packed_anew)
+    if is_packed_anew and not _has_places(work, shares):
+        listed = ", ".join(f"{wanted} x {name}" for name, wanted in shares)
+        work.block("no-room", f"{work.address} has no places for {listed} beside the vGPUs that stay")
     uuids = {vgpu.mdev_uuid for vgpu in existing}
     free = _free_functions(work)
     changes_mode = bool(work.heterogeneous) != bool(work.gpu.heterogeneous)
@@ -49,7 +55,8 @@ def ensure(work: GpuWork, shares: Sequence[tuple[str, int]], params: str = "") -
             work.block("type-not-offered", not_offered(work, name))
             continue
         missing = wanted - found
-        if offer.creatable < missing and gone and not _is_full(work, offer, missing, counts):
+        is_short = offer.creatable < missing and gone and not _is_full(work, offer, missing, counts)
+        if is_packed_anew or is_short:
             work.later.append(f"{work.address}: {wanted} x {name}, once the others are gone")
             continue
         if offer.creatable < missing:
@@ -114,16 +121,61 @@ def name_of(vgpu: ExistingVgpu, gpu: Gpu) -> str:
     return vgpu.profile or likely_name(gpu, vgpu.type_id) or vgpu.type_id
 
 
-def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str]) -> int:
+def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str], *, is_all: bool) -> int:
     gone = 0
     for vgpu in reversed(work.idle_shares):
         name = name_of(vgpu, work.gpu)
-        if counts[name] > wanted.get(name, 0):
+        is_excess = counts[name] > wanted.get(name, 0)
+        if is_excess:
             work.differ("shares", f"{wanted.get(name, 0)} x {name}", counts[name])
+        if is_excess or is_all:
             _take_away(work, vgpu, Phase.SHARES)
             counts[name] -= 1
             gone += 1
     return gone
+
+
+def _needs_packing(
+    work: GpuWork, shares: Sequence[tuple[str, int]], counts: Counter[str], offered: Mapping[str, VgpuType]
+) -> bool:
+    """True if what is missing on a GPU of mixed sizes finds no place beside idle shares, even those that would stay.
+
+    Their places are the driver's choice, and nothing moves: all idle shares go, and the largest come first.
+    """
+    if not work.heterogeneous or work.is_rebuilt or not work.idle_shares:
+        return False
+    return any(name in offered and offered[name].creatable < wanted - counts[name] for name, wanted in shares)
+
+
+def _has_places(work: GpuWork, shares: Sequence[tuple[str, int]]) -> bool:
+    """True if a layout's shares find their places beside the VMs' (reference 3.3), the largest first.
+
+    It is taken for true where the places of a type, or of a vGPU that stays, are not known.
+    """
+    table = None if work.board is None else mixed_size_table(work.board)
+    places = {lease.share.device: (lease.share.placement_start, lease.share.profile) for lease in work.leases}
+    if table is None or work.board is None or any(one.device not in places for one in work.users):
+        return True
+    taken: list[tuple[int, int]] = []
+    kept: Counter[str] = Counter()
+    for start, name in places.values():
+        known = type_by_name(work.board, name)
+        if start is None or known is None or known.placement_size is None:
+            return True
+        taken.append((start, start + known.placement_size))
+        kept[name] += 1
+    for name, wanted in shares:
+        known = type_by_name(work.board, name)
+        if known is None or known.placement_size not in table.sizes:
+            return True
+        for _ in range(wanted - kept[name]):
+            size = known.placement_size
+            starts = table.sizes[size]
+            free = [start for start in starts if all(start + size <= low or high <= start for low, high in taken)]
+            if not free:
+                return False
+            taken.append((free[0], free[0] + size))
+    return True
 
 
 def _is_full(work: GpuWork, offer: VgpuType, missing: int, staying: Counter[str]) -> bool:

@@ -39,6 +39,7 @@ class GpuWork:
         self.gpu = gpu
         self.entry = entry
         self.promised = promised
+        self.leases = [one for one in leases if one.share.gpu == gpu.address and one.state.holds_device()]
         self.hostname = hostname
         self.board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
         self.name = self.board.name if self.board else gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"

@@ -8,6 +8,7 @@ and perhaps a fault in a step. Every case shows:
 - a layout that a fresh machine can have is reached;
 - plan and check write nothing; check has the steps of the plan that the options allow, and the run has those of check,
   and what the plan said would be known later;
+- plan ends with the exit code of a check that may do all;
 - check and run end with the same exit code, but for a fault; a run with a failed line never ends with 0;
 - after a run that ended with 0 the next plan and the next check have nothing to do, and every VM that ran runs;
 - after a refused or failed run the machine is as it was before, or what is otherwise is named.
@@ -64,6 +65,9 @@ class Trial:
         before, vms = self.state(), self.running()
         planned = self.plan()
         self._expect(self.state() == before, "plan-hosts changed the machine")
+        plan_code = 0 if planned.dead_end is None else planned.dead_end.exit_code
+        _, whole_code = self.apply(RunOptions(check=True, disrupt=True, reset=True, patience_s=0))
+        self._expect(plan_code == whole_code, f"plan ends with {plan_code}, a check that may do all with {whole_code}")
         checked, check_code = self.apply(dataclasses.replace(case.options, check=True))
         self._expect(self.state() == before, "--check changed the machine")
         self._compare_check(planned, checked, check_code)
@@ -232,6 +236,9 @@ class Trial:
             missing = [one for one in missing if not one.startswith(("stop ", "start "))]
         if not refused:
             missing += [one for one in further if one not in told and (self.case.options.boot or "restore" not in one)]
+        if refused and self.case.options.undo:
+            self._expect(not told, f"--undo takes all steps or none, and check has {told}")
+            missing = []
         self._expect(not missing, f"check lacks steps of the plan: {missing}")
         self._expect((code == 0) == (not refused), f"check has failed lines {refused} and exit code {code}")
         if planned.is_done:

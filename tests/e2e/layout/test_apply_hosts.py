@@ -87,7 +87,7 @@ def test_what_people_see_is_a_line_per_step_and_a_recap(layouts: LayoutFleet) ->
     layouts.declare(sim_001=EQUAL, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
     plan = layouts.operator.does("plan-hosts", "--diff", "--limit", "sim-001").out
     assert "virtual functions: enable 32 VFs of 0000:41:00.0" in plan
-    assert "    - 0\n    + 32" in plan and "sriov.set address=0000:41:00.0 count=0" in plan
+    assert "    - 0\n    + 32" in plan and "     have 0 VFs on 0000:41:00.0\n" in plan
     out = layouts.operator.does("apply-hosts", "--diff").out
     assert "changed: [sim-001] 0000:41:00.0: enable 32 VFs of 0000:41:00.0\n    - 0\n    + 32\n" in out
     assert "ok: [sim-004] 0000:41:00.0: vgpu, as declared" in out
@@ -240,8 +240,9 @@ def test_a_vm_that_could_not_come_back_is_a_refusal_before_anything_stops(layout
         assert done.code == 4 and "changed=0" in done.out and "failed=1" in done.out
         assert "acme/web-2 could not start again in the new layout" in done.out
         assert layouts.states() == held
-    (planned,) = operator.json("plan-hosts", "--limit", "sim-001")
+    (planned,) = operator.ends(4, "plan-hosts", "--limit", "sim-001")
     assert [one["code"] for one in planned["plan"]["obstacles"]] == ["vm-cannot-return"]
+    assert "the declared layout would not be reached" in operator.run("plan-hosts", "--limit", "sim-001").err
     assert planned["plan"]["steps"] == [] and planned["plan"]["installs"] == []
     operator.does("stop-vm", "web-2", "--tenant", "acme", "--hold", "release", "--timeout", "0")
     assert applied(layouts, "--limit", "sim-001")["sim-001"]["error"] is None

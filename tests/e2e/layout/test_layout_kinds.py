@@ -210,7 +210,7 @@ def test_two_hosts_with_one_name_in_ovn_are_both_told_with_both_places(layouts: 
         layouts.declare(sim_004={**LAYOUTS["sim_004"], "network": network}, sim_002={"network": network})
         for command in ("plan-hosts", "check-hosts"):
             done = layouts.operator.run(command, "--limit", "sim-004", "--json")
-            assert done.code == int(command == "check-hosts")
+            assert done.code == (1 if command == "check-hosts" else 4)
             assert "the name in OVN node is also that of sim-002 (" in done.out
             assert "host_vars/sim-002.yml:" in done.out and "host_vars/sim-004.yml:" in done.out
         refused = run(layouts, "apply-hosts", "--limit", "sim-002", "--no-boot")["sim-002"]

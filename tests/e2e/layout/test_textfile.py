@@ -155,7 +155,7 @@ def test_a_folder_that_is_missing_is_told(layouts: LayoutFleet) -> None:
     assert "install prometheus-node-exporter" in done.out + done.err
     checked = layouts.operator.run("apply-hosts", "--limit", "sim-001", "--check")
     assert checked.code == done.code and "/var/lib/nowhere is not there" in checked.out
-    (planned,) = layouts.operator.json("plan-hosts", "--limit", "sim-001")
+    (planned,) = layouts.operator.ends(done.code, "plan-hosts", "--limit", "sim-001")
     assert [one["code"] for one in planned["plan"]["obstacles"]] == ["not-found"]
 
 

@@ -74,8 +74,8 @@ def command(
     """
     from vgpuctl.cli.support.layout_output import applied_object, event_lines, longest, recap_text
     from vgpuctl.cli.support.services import report_hosts, services
+    from vgpuctl.planner.layout import describe_step
     from vgpuctl.usecases.layout.apply_hosts import apply_hosts
-    from vgpuctl.usecases.layout.layout_lines import describe_step
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts
     from vgpuctl.usecases.layout.rollout import parse_serial
     from vgpuctl.usecases.layout.run_options import RunOptions

@@ -39,6 +39,7 @@ def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
     """Show the steps that bring hosts into their declared layout, the VMs they disturb and the steps that undo them.
 
     These are all steps of `apply-hosts`, with the files that it installs. Every host is read now; nothing is written.
+    It ends as `apply-hosts --check --disrupt --reset` does: with 0 where a run that may do all reaches the layout.
     """
     from vgpuctl.cli.support.layout_output import whole_plan_object
     from vgpuctl.cli.support.services import report_hosts, services_of_hosts
@@ -64,13 +65,14 @@ def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
                 _print_plan(result.value, diff=diff)
             elif result.error is not None:
                 print_line(result.error.line_of(result.name))
-    failures = [(result.name, result.error) for result in found if result.error is not None]
-    report_hosts(failures, fine=len(found) - len(failures), what="did not answer")
+    ends = [(one.name, one.error if one.value is None else one.value.dead_end) for one in found]
+    failures = [(name, error) for name, error in ends if error is not None]
+    report_hosts(failures, fine=len(found) - len(failures), what="cannot come into their declared layout")
 
 
 def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
     from vgpuctl.cli.support.layout_output import difference_lines
-    from vgpuctl.usecases.layout.layout_lines import describe_step
+    from vgpuctl.planner.layout import describe_step
     from vgpuctl.usecases.support.layout_records import restarts_in_words
 
     host, plan = planned_host.host, planned_host.plan

@@ -14,6 +14,7 @@ from vgpuctl.planner.layout.result import (
     Stranded,
 )
 from vgpuctl.planner.layout.selection import Selection, SkippedGpu, select_steps
+from vgpuctl.planner.layout.step_words import describe_step
 
 __all__ = [
     "Difference",
@@ -25,6 +26,7 @@ __all__ = [
     "Selection",
     "SkippedGpu",
     "Stranded",
+    "describe_step",
     "leases_in_the_way",
     "manifest_after",
     "manifest_of",

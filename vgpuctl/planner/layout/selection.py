@@ -26,16 +26,27 @@ class SkippedGpu:
 
 @dataclass(frozen=True)
 class Selection:
-    """steps: to be taken, in order. left_out: planned and not to be taken. make_way: known VMs that must go first."""
+    """steps: to be taken, in order. left_out: planned and not to be taken. make_way: known VMs that must go first.
+
+    is_none: nothing is to be done on the host, since it would not be all.
+    """
 
     steps: tuple[PlannedStep, ...]
     left_out: tuple[PlannedStep, ...]
     refusals: tuple[SkippedGpu, ...]
     make_way: tuple[Disturbed, ...]
+    is_none: bool = False
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """The GPUs whose steps are not allowed."""
+        return frozenset(one.gpu for one in self.refusals)
 
 
-def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool) -> Selection:
+def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool, all_or_none: bool = False) -> Selection:
     """Choose. Vgpus and VMs that the store does not know are never disturbed, whatever is allowed.
+
+    all_or_none: no step is taken where one GPU is refused or has an obstacle; else the other GPUs get theirs.
 
     A GPU that a program of the host has open gets no steps that need its driver alone, unless services are stopped for
     them: they would fail after the steps before.
@@ -49,6 +60,8 @@ def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool) -> Selec
             make_way += disturbed
         else:
             refusals.append(refusal)
+    if all_or_none and (refusals or plan.obstacles):
+        return Selection((), plan.steps, tuple(refusals), (), is_none=True)
     refused = {refusal.gpu for refusal in refusals}
     taken = [planned for planned in plan.steps if planned.gpu not in refused]
     if not any(planned.gpu and planned.phase.needs_driver_alone() for planned in taken):

@@ -91,8 +91,8 @@ def ensure_scheduler(work: GpuWork, declared: SchedulerLayout | None) -> None:
     )
     if is_same:
         return
-    told = _scheduler(found.policy, found.time_slice_us) if found else "not told by the driver"
-    work.differ("scheduler", _scheduler(declared.policy, declared.time_slice_us), told)
+    told = describe_scheduler(found.policy, found.time_slice_us) if found else "not told by the driver"
+    work.differ("scheduler", describe_scheduler(declared.policy, declared.time_slice_us), told)
     if found is None and not work.is_rebuilt:
         work.block(
             "scheduler-unreadable",
@@ -107,7 +107,7 @@ def ensure_scheduler(work: GpuWork, declared: SchedulerLayout | None) -> None:
     work.add(
         Phase.SCHEDULER,
         SetVgpuScheduler(work.address, str(declared.policy), declared.time_slice_us),
-        f"set the vGPU scheduler of {work.address} to {_scheduler(declared.policy, declared.time_slice_us)}",
+        f"set the vGPU scheduler of {work.address} to {describe_scheduler(declared.policy, declared.time_slice_us)}",
         undo=undo,
         disturbs=running,
     )
@@ -155,5 +155,6 @@ def _word(heterogeneous: bool | None) -> str:
     return str(SizeMode.MIXED if heterogeneous else SizeMode.EQUAL)
 
 
-def _scheduler(policy: str, time_slice_us: int | None) -> str:
+def describe_scheduler(policy: str, time_slice_us: int | None) -> str:
+    """A scheduler in words: `equal-share with 4 ms`."""
     return str(policy) if time_slice_us is None else f"{policy} with {time_slice_us / 1000:g} ms"

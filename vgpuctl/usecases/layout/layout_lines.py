@@ -86,9 +86,3 @@ class AppliedHost:
     def count(self, outcome: LineOutcome) -> int:
         """How many lines have this outcome."""
         return Counter(line.outcome for line in self.lines)[outcome]
-
-
-def describe_step(step: Step) -> str:
-    """A step in one line: `sriov.set address=0000:41:00.0 count=0`."""
-    fields = " ".join(f"{key}={value}" for key, value in vars(step).items() if value is not None)
-    return f"{step.op} {fields}"

@@ -3,6 +3,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -28,7 +29,7 @@ from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.host.check_hosts import note_state
 from vgpuctl.usecases.layout.installs import Install, certificate_of, files_of
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, LeftBehind, Line, LineOutcome
-from vgpuctl.usecases.layout.left_behind import left_behind
+from vgpuctl.usecases.layout.left_behind import SeenHost, left_behind, seen_host
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan, with_installs
 from vgpuctl.usecases.layout.run_options import RunOptions
 from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
@@ -83,7 +84,7 @@ class LayoutRun:
         self._lines: list[Line] = []
         self._done: list[PlannedStep] = []
         self._differences: tuple[Difference, ...] = ()
-        self._first: HostFacts | None = None
+        self._first: SeenHost | None = None
         self._broken: PlannedStep | None = None
         self._has_begun = False
         self._has_paid = False
@@ -129,7 +130,7 @@ class LayoutRun:
         except VgpuctlError as error:
             self._line(LineOutcome.FAILED, None, "what the run left is not known", reason=error.message)
             return None
-        return left_behind(self._first, now)
+        return left_behind(self._first, seen_host(self._services, self._host, now))
 
     def _is_told(self, failure: VgpuctlError) -> bool:
         """True if lines say it already: those of a step that failed, or of what stands in the layout's way."""
@@ -153,14 +154,13 @@ class LayoutRun:
         wanted: tuple[PlannedStep, ...] = ()
         is_expected = True
         for number in range(_MOST_ROUNDS):
-            planned = self._read()
+            planned, chosen = self._wait_for_holders(self._read())
             if number == 0:
-                self._first = planned.facts
+                self._first = seen_host(self._services, self._host, planned.facts)
                 certificate = certificate_of(self._services, self._host, self._layout, self._fleet)
-                if [one for one in certificate if self._install(one)]:
-                    planned = self._read()
+                if not chosen.is_none and [one for one in certificate if self._install(one)]:
+                    planned, chosen = self._wait_for_holders(self._read())
                 self._begin(planned)
-            planned, chosen = self._wait_for_holders(planned)
             if not self._has_paid and self._make_way(chosen):
                 wanted, is_expected = chosen.steps, True
                 continue
@@ -210,10 +210,14 @@ class LayoutRun:
             stranded=self._stranded,
         )
         self._stranded = planned.stranded
+        if self._options.undo and not self._has_begun:  # a file that would be refused at the end is known now
+            whole = with_installs(self._services, planned, self._fleet, planned.plan.steps, boot=self._options.boot)
+            planned = replace(planned, plan=whole.plan)
         return planned
 
     def _select(self, plan: HostPlan) -> Selection:
-        return select_steps(plan, may_disrupt=self._options.disrupt, may_reset=self._options.reset)
+        given = self._options
+        return select_steps(plan, may_disrupt=given.disrupt, may_reset=given.reset, all_or_none=given.undo)
 
     def _wait_for_holders(self, planned: PlannedHost) -> tuple[PlannedHost, Selection]:
         """The plan and what is chosen of it, once nobody has a GPU open or the patience is over, which counts once."""
@@ -228,7 +232,8 @@ class LayoutRun:
     def _show(self, planned: PlannedHost) -> None:
         """The lines of a run that changes nothing."""
         chosen = self._select(planned.plan)
-        planned = with_installs(self._services, planned, self._fleet, chosen.steps, boot=self._options.boot)
+        if not chosen.is_none:
+            planned = with_installs(self._services, planned, self._fleet, chosen.steps, boot=self._options.boot)
         self._begin(planned)
         vms = self._in_the_way(chosen)
         for vm in vms:
@@ -261,11 +266,12 @@ class LayoutRun:
     def _end(self, planned: PlannedHost, chosen: Selection) -> None:
         """Say what is left, and raise LayoutRefused where the layout was to be reached and is not."""
         plan = planned.plan
-        refused = {refusal.gpu for refusal in chosen.refusals}
+        refused = chosen.refused
         for refusal in chosen.refusals:
             self._line(LineOutcome.FAILED, refusal.gpu, "not changed", reason=refusal.reason, hint=refusal.remedy)
         for step in chosen.left_out:
-            self._line(LineOutcome.SKIPPED, step.gpu, step.summary, reason="not allowed")
+            reason = "not allowed" if step.gpu in chosen.refused else "--undo takes all steps or none"
+            self._line(LineOutcome.SKIPPED, step.gpu, step.summary, reason=reason)
         for obstacle in plan.obstacles:
             if obstacle.gpu not in refused:
                 where = f" ({obstacle.origin})" if obstacle.origin else ""
@@ -278,14 +284,8 @@ class LayoutRun:
                 self._line(LineOutcome.SKIPPED, difference.gpu, text, reason=difference.remedy)
         for note in plan.notes:
             self._line(LineOutcome.SKIPPED, None, note, reason="not read")
-        reasons = [f"{one.gpu}: {one.reason}" for one in chosen.refusals]
-        reasons += [f"{one.gpu or 'host'}: {one.reason}" for one in plan.obstacles if one.gpu not in refused]
-        if reasons:
-            verb = "would not be" if self._options.check else "is not"
-            raise LayoutRefused(f"{self._host}: the declared layout {verb} reached", context=reasons)
-        left = [one for one in plan.differences if one.remedy is None]
-        if left and not (self._options.check and (chosen.steps or planned.later)):
-            raise LayoutDiffers(f"{self._host}: not as declared", context=[str(one) for one in left])
+        if (found := planned.refusal(chosen, is_planned=self._options.check)) is not None:
+            raise found
 
     def _install(self, one: Install) -> bool:
         """Install files. Those that the layout declares get a line in any case. Returns whether any differed."""

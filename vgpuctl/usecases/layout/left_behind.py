@@ -2,16 +2,57 @@
 """The differences between a host before and after a run that failed."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.layout.layout_lines import LeftBehind
+from vgpuctl.usecases.share.shares import describe_share
 from vgpuctl.usecases.support.host_snapshot import compare, snapshot_of
+from vgpuctl.usecases.support.services import Services
 
 
-def left_behind(before: HostFacts, after: HostFacts) -> tuple[LeftBehind, ...]:
-    """Everything that a layout sets on a host, compared between two readings."""
+@dataclass(frozen=True)
+class VmShares:
+    """A VM on the host and what it has there, in words. devices: of its shares, which need no line of their own."""
+
+    name: str
+    text: str
+    devices: frozenset[str]
+
+
+@dataclass(frozen=True)
+class SeenHost:
+    """A host as it was read, and its VMs then."""
+
+    facts: HostFacts
+    vms: tuple[VmShares, ...] = ()
+
+
+def seen_host(services: Services, host: str, facts: HostFacts) -> SeenHost:
+    """What was read of a host just now, with its VMs in the store."""
+    with services.store.reading() as session:
+        vms, leases = session.vms(host=host), session.leases(host=host)
+    found = []
+    for vm in vms:
+        own = [one for one in leases if one.vm_uuid == vm.uuid]
+        shares = ", ".join(map(describe_share, own)) or "no share"
+        devices = frozenset(one.share.vfio_device for one in own)
+        found.append(VmShares(f"VM {vm.request.name} of {vm.request.tenant}", f"{vm.state} with {shares}", devices))
+    return SeenHost(facts, tuple(found))
+
+
+def left_behind(was: SeenHost, now: SeenHost) -> tuple[LeftBehind, ...]:
+    """Everything that a layout sets on a host, compared between two readings; each VM that is otherwise is one line."""
+    before, after = was.facts, now.facts
+    vms_before, vms_after = ({one.name: one.text for one in seen.vms} for seen in (was, now))
+    of_vms = {f"vgpu {device}" for one in (*was.vms, *now.vms) for device in one.devices}
     found = [
+        LeftBehind(None, name, vms_before.get(name, "not here"), vms_after.get(name, "not here"))
+        for name in sorted({*vms_before, *vms_after})
+        if vms_before.get(name) != vms_after.get(name)
+    ]
+    found += [
         LeftBehind(one.gpu, one.subject, one.declared, one.found)
         for one in compare(snapshot_of(before, None), snapshot_of(after, None))
     ]
@@ -22,9 +63,9 @@ def left_behind(before: HostFacts, after: HostFacts) -> tuple[LeftBehind, ...]:
         if gpu.address in gpus
     ]
     pairs.append((None, dict(_of_host(before)), dict(_of_host(after))))
-    for gpu, was, now in pairs:
-        for subject in sorted({*was, *now}):
-            values = was.get(subject, "none"), now.get(subject, "none")
+    for gpu, old, new in pairs:
+        for subject in sorted({*old, *new} - of_vms):
+            values = old.get(subject, "none"), new.get(subject, "none")
             if values[0] != values[1]:
                 found.append(LeftBehind(gpu, subject, *values))
     return tuple(found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import AgentProblem, InventoryError
+from vgpuctl.errors import AgentProblem, InventoryError, LayoutDiffers, LayoutRefused
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.plural import counted
@@ -14,10 +14,12 @@ from vgpuctl.planner.layout import (
     HostPlan,
     LayoutObstacle,
     PlannedStep,
+    Selection,
     Stranded,
     leases_in_the_way,
     manifest_after,
     plan_host,
+    select_steps,
 )
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.usecases.layout.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
@@ -51,6 +53,28 @@ class PlannedHost:
     def is_done(self) -> bool:
         """True if a run would do nothing, and nothing differs."""
         return self.plan.is_in_layout and not self.installs and self.restarts == PendingRestarts()
+
+    def refusal(self, chosen: Selection, *, is_planned: bool = True) -> LayoutRefused | LayoutDiffers | None:
+        """Why a run that takes the chosen steps does not reach the layout; None where it does.
+
+        is_planned: the steps are still to be taken.
+        """
+        reasons = [f"{one.gpu}: {one.reason}" for one in chosen.refusals]
+        reasons += [
+            f"{one.gpu or 'host'}: {one.reason}" for one in self.plan.obstacles if one.gpu not in chosen.refused
+        ]
+        if reasons:
+            verb = "would not be" if is_planned else "is not"
+            return LayoutRefused(f"{self.host}: the declared layout {verb} reached", context=reasons)
+        left = [str(one) for one in self.plan.differences if one.remedy is None]
+        if left and not (is_planned and (chosen.steps or self.later)):
+            return LayoutDiffers(f"{self.host}: not as declared", context=left)
+        return None
+
+    @property
+    def dead_end(self) -> LayoutRefused | LayoutDiffers | None:
+        """Why no run reaches the layout, whatever it is allowed; None where one does."""
+        return self.refusal(select_steps(self.plan, may_disrupt=True, may_reset=True))
 
 
 def plan_hosts(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.agent.wire.steps import ResetGpu, SetServiceActive, SetVirtualFunctions
-from vgpuctl.planner.layout import Disturbed, HostPlan, Phase, PlannedStep, select_steps
+from vgpuctl.planner.layout import Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep, select_steps
 
 A, B = "0000:41:00.0", "0000:81:00.0"
 VM = Disturbed(f"{A[:-1]}4", "lease-1", "web-1", "acme")
@@ -57,3 +57,13 @@ def test_a_gpu_that_a_program_has_open_waits_unless_services_are_stopped_for_it(
         (A, "nv-hostengine (pid 4711) has it open", True)
     ]
     assert select_steps(HostPlan((STOP, held, START)), may_disrupt=False, may_reset=False).steps == (STOP, held, START)
+
+
+def test_all_or_none_takes_no_step_beside_a_refused_gpu_or_an_obstacle() -> None:
+    obstacle = LayoutObstacle(A, "no-room", "it is full")
+    for plan in (HostPlan((vfs(A, VM), vfs(B))), HostPlan((vfs(B),), obstacles=(obstacle,))):
+        chosen = select_steps(plan, may_disrupt=False, may_reset=False, all_or_none=True)
+        assert (chosen.steps, chosen.left_out, chosen.make_way) == ((), plan.steps, ())
+    fine = HostPlan((vfs(A, VM), vfs(B)))
+    chosen = select_steps(fine, may_disrupt=True, may_reset=False, all_or_none=True)
+    assert (chosen.steps, chosen.make_way) == (fine.steps, (VM,))

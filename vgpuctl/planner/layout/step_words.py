@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step in words, for steps that have no summary of a plan: those that roll another one back."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, VgpuStep
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateGpuInstance,
+    DestroyGpuInstance,
+    HashRom,
+    ResetFunction,
+    ResetGpu,
+    SetHeterogeneousMode,
+    SetHugepages,
+    SetMigMode,
+    SetOvnChassis,
+    SetOvnDaemon,
+    SetServiceActive,
+    SetUplinkBridge,
+    SetVgpuScheduler,
+    SetVirtualFunctions,
+    Step,
+    TakeOutUplink,
+)
+from vgpuctl.model.guest_memory import format_page_size
+from vgpuctl.planner.layout.vgpu_settings import describe_scheduler
+
+
+def _on(is_on: bool) -> str:
+    return "on" if is_on else "off"
+
+
+def _vgpu(step: VgpuStep) -> str:
+    if isinstance(step, DeleteMdev) or step.made is None:
+        return f"remove the vGPU {step.device}"
+    return f"make the vGPU {step.device} of type {step.profile or step.type_id} on {step.made[0]}"
+
+
+def _instance(step: CreateGpuInstance | DestroyGpuInstance) -> str:
+    place = "" if step.start is None else f" at {step.start}"
+    return f"GPU instance {step.profile}{place} of {step.address}"
+
+
+def _mixed_sizes(step: SetHeterogeneousMode) -> str:
+    start = step.gpu_instance_start
+    where = step.address if start is None else f"the GPU instance at {start} of {step.address}"
+    return f"switch mixed-size mode of {where} {_on(step.enabled)}"
+
+
+def _uplink(step: SetUplinkBridge) -> str:
+    if step.interface is None:
+        return f"delete the bridge {step.bridge}"
+    return f"have {step.interface} in the bridge {step.bridge}"
+
+
+WORDS: Mapping[type, Callable[[Any], str]] = {
+    SetVirtualFunctions: lambda step: f"have {step.count} VFs on {step.address}",
+    **dict.fromkeys(VGPU_STEPS, _vgpu),
+    BindDriver: lambda step: f"bind {', '.join(step.addresses)} to {step.driver or 'the driver that the kernel picks'}",
+    ResetFunction: lambda step: f"reset {step.address}",
+    HashRom: lambda step: f"read the ROM of {step.address}",
+    SetMigMode: lambda step: f"switch MIG of {step.address} {_on(step.enabled)}",
+    ResetGpu: lambda step: f"reset the GPU {step.address}",
+    CreateGpuInstance: lambda step: f"create the {_instance(step)}",
+    DestroyGpuInstance: lambda step: f"destroy the {_instance(step)}",
+    SetHeterogeneousMode: _mixed_sizes,
+    SetVgpuScheduler: lambda step: (
+        f"set the vGPU scheduler of {step.address} to {describe_scheduler(step.policy, step.time_slice_us)}"
+    ),
+    SetServiceActive: lambda step: f"{'start' if step.active else 'stop'} {step.name}",
+    SetHugepages: lambda step: f"have {step.count} huge pages of {format_page_size(step.size_kib)}",
+    SetOvnDaemon: lambda step: f"{'start' if step.active else 'stop'} OVN's {step.part}",
+    SetOvnChassis: lambda step: f"have the OVN chassis as before: {step.chassis}",
+    SetUplinkBridge: _uplink,
+    TakeOutUplink: lambda step: f"take {step.interface} out of the bridge {step.bridge}",
+}
+
+
+def describe_step(step: Step) -> str:
+    """A step in words: `have 0 VFs on 0000:41:00.0`."""
+    return WORDS[type(step)](step)

@@ -81,7 +81,7 @@ def test_libvirt_gives_a_vm_a_vf_on_its_vendors_driver_by_itself_or_before_9_7_b
 
 def test_the_inventory_checks_host_keys(kernel_host: KernelHost) -> None:
     (host,) = lab.status(folder=kernel_host.folder)
-    assert f"[127.0.0.1]:{host.port} ssh-ed25519 " in host.known_hosts.read_text()
+    assert f"[127.0.0.1]:{host.port} ecdsa-sha2-nistp256 " in host.known_hosts.read_text()
     assert host.private_key.stat().st_mode & 0o077 == 0
     assert "StrictHostKeyChecking=no" not in host.inventory.read_text()
 

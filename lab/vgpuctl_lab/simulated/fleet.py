@@ -20,7 +20,7 @@ from vgpuctl.errors import LabError, UsageError
 from vgpuctl.model.plural import counted
 from vgpuctl_lab.builds import ensure_program_client
 from vgpuctl_lab.folder import LabFolder, default_folder, write_private
-from vgpuctl_lab.identity import ensure_key
+from vgpuctl_lab.identity import KEY_EXCHANGE, ensure_key
 from vgpuctl_lab.process import checked, needed_program
 from vgpuctl_lab.records import HostAccess
 from vgpuctl_lab.simulated import interpreter
@@ -306,6 +306,7 @@ AuthorizedKeysFile "{lab.private_key}.pub"
 SetEnv {variables}
 PidFile none
 UsePAM no
+KexAlgorithms {KEY_EXCHANGE}
 PermitRootLogin yes
 StrictModes no
 PasswordAuthentication no

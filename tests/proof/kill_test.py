@@ -58,6 +58,7 @@ FURTHER_REFUSALS = {
 A gang is not resized, a VM with snapshots is not moved, nor deleted where it would keep a disk that has some. A disk
 that a pruned VM left is not made again."""
 SEATS = 10
+STORES = ("sqlite", "postgresql")
 FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20
 KINDS = [
@@ -312,13 +313,17 @@ def _say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def databases() -> Iterator[list[tuple[str, str | None]]]:
-    """The kinds of store, each with its URL; None for a file in the fleet's own folder."""
+def databases(only: str | None = None) -> Iterator[list[tuple[str, str | None]]]:
+    """The kinds of store, or `only` one, each with its URL; None for a file in the fleet's own folder."""
+    if only == STORES[0]:
+        yield [(STORES[0], None)]
+        return
     programs = find_programs()
     if programs is None:
         raise SystemExit("no PostgreSQL server is installed: apt-get install postgresql")
     with LocalPostgres(programs) as server, server.create_database() as url:
-        yield [("sqlite", None), ("postgresql", url)]
+        both = list(zip(STORES, (None, url), strict=True))
+        yield both if only is None else both[1:]
 
 
 def main() -> int:
@@ -328,17 +333,19 @@ def main() -> int:
     parser.add_argument("--commands", type=int, help="so many for each kind of store, in place of minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sweep", type=int, default=40, help="commands until everything is deleted")
+    parser.add_argument("--store", choices=STORES, help="one kind of store alone")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
 
     told: dict[str, Any] = {"seed": given.seed, "minutes": given.minutes}
     failed = False
-    with databases() as stores:
-        for number, (kind, url) in enumerate(stores):
+    with databases(given.store) as stores:
+        for kind, url in stores:
             with tempfile.TemporaryDirectory(prefix="kill-", dir="/tmp") as name:
                 fleet = ProofFleet(Path(name), url)
                 try:
-                    test = KillTest(fleet, Path(name), random.Random(given.seed * 2 + number), sweep_every=given.sweep)
+                    dice = random.Random(given.seed * 2 + STORES.index(kind))
+                    test = KillTest(fleet, Path(name), dice, sweep_every=given.sweep)
                     test.run(given.minutes * 60 / len(stores), given.commands)
                 finally:
                     fleet.down()

@@ -40,7 +40,7 @@ from tests.proof.guest_commands import (
     guest_options,
     prepare,
 )
-from tests.proof.kill_test import databases
+from tests.proof.kill_test import STORES, databases
 from tests.proof.mig_checks import mig_faults
 from tests.proof.neighbours import Neighbours
 from tests.proof.node_commands import NODE_KINDS, NODE_REFUSALS, delete_pools, node_words, settle
@@ -206,12 +206,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--commands", type=int, default=8, help="commands of each operator in a round")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", choices=STORES, help="one kind of store alone")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
 
     told: dict[str, Any] = {"seed": given.seed, "operators": OPERATORS}
     failed = False
-    with databases() as stores:
+    with databases(given.store) as stores:
         for kind, url in stores:
             with tempfile.TemporaryDirectory(prefix="storm-", dir="/tmp") as name:
                 fleet = ProofFleet(Path(name), url)

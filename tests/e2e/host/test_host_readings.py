@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of simulated hosts: `inspect-host --readings`, and `lab play` that changes them."""
+"""Readings of simulated hosts: tables and JSON, `inspect-host --readings`, and `lab play` that changes them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,36 @@ def operator(fleet_operator: Operator) -> Operator:
     fleet_operator.does("create-vm", "web-1", "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
     fleet_operator.does("create-vm", "web-2", "--gpu", "A40-8Q", "--host", "sim-002", *SIZE)
     return fleet_operator
+
+
+def test_the_tables_say_what_the_facts_say(operator: Operator) -> None:
+    facts = operator.json("inspect-host", "sim-001")
+    shown, gpus = operator.does("inspect-host", "sim-001").out, operator.does("list-gpus", "--refresh").out
+    for gpu in facts["gpus"]:
+        assert gpu["address"] in shown
+        assert gpu["address"] in gpus
+    assert "A40-8Q" in operator.does("list-profiles", "--creatable").out
+    assert facts["kernel"] in operator.does("list-hosts").out
+
+
+def test_one_host_that_does_not_answer_never_hides_the_others(operator: Operator, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        operator.inventory.read_text() + "\ndead: {hosts: {gpu9: {ansible_host: 127.0.0.1, ansible_port: 1}}}\n"
+    )
+    more = replace(operator, inventory=inventory)
+    done = more.run("list-hosts", "--json")
+    assert done.code == 10, done.err
+    listed = {one["host"]: one for one in json.loads(done.out)}
+    assert set(listed) == {"gpu9", "sim-001", "sim-002", "sim-003", "sim-004"}
+    assert '"kernel"' in done.out
+    assert "gpu9" in done.err
+    others = more.json("list-hosts", "--limit", "all:!gpu9")
+    assert [one["host"] for one in others] == ["sim-001", "sim-002", "sim-003", "sim-004"]
+    refused = more.is_refused("inspect-host", "gpu9")
+    assert (refused["reference"], refused["exit_code"]) == ("host-unreachable", 4)
+    assert "127.0.0.1" in refused["message"]
+    assert more.is_refused("inspect-host", "sim-001x")["reference"] == "inventory"
 
 
 def _play(operator: Operator, fleet: lab.LabFolder, *words: str) -> list[dict[str, object]]:

@@ -267,6 +267,10 @@ def test_what_libvirt_refuses_to_start_is_taken_back(
     assert "acme.next" not in operator.does("list-vms").out
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_dry_run_of_create.py::test_steps_and_xml_are_printed_on_demand",
+    "tests/e2e/operate/test_proofs.py::test_a_few_dry_runs_end_as_their_runs",
+)
 def test_a_dry_run_prints_steps_and_xml_and_writes_nothing(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
@@ -297,9 +301,7 @@ def test_a_stopped_vm_keeps_its_share_and_starts_again(
     assert stopped["changed"]
     assert (witness.vgpus(), witness.mdevs()) == (vgpus, mdevs)
     assert "domain acme.web-1 shut-off" in witness.state()
-    assert not operator.json("stop-vm", "web-1", "--tenant", "acme")["changed"]
     assert operator.json("start-vm", "web-1", "--tenant", "acme")["changed"]
-    assert not operator.json("start-vm", "web-1", "--tenant", "acme")["changed"]
     holders = witness.holders()
     assert holders[witness.group_of(_device(_leases(created, "acme.web-1")[0]))] == created["acme.web-1"]["vm"]["uuid"]
 
@@ -343,10 +345,8 @@ def test_a_store_that_forgot_everything_takes_away_what_is_off_and_leaves_what_r
 def test_deleting_returns_every_device(
     created: dict[str, Any], before: list[str], operator: Operator, witness: Witness
 ) -> None:
-    for name in VMS:
-        tenant, _, vm = name.partition(".")
-        gone = operator.json("delete-vm", vm, "--tenant", tenant, "--yes", "--timeout", "0")
-        assert gone["deleted"] == [f"{tenant}/{vm}"]
+    gone = operator.json("delete-vm", "--all", "--all-tenants", "--yes", "--timeout", "0")
+    assert sorted(gone["deleted"]) == sorted(name.replace(".", "/") for name in VMS)
     assert witness.state() == before
     assert operator.json("list-vms") == []
     assert operator.json("list-gpus")[0]["leases"] == []

@@ -163,6 +163,7 @@ def test_who_comes_in_the_middle_of_a_restore_waits_or_is_named(owned: str, tmp_
             with contextlib.suppress(psycopg.Error), psycopg.connect(owned) as connection:
                 for table in ("vms", "tenants", "events", "settings", "leases")[:: 1 if number % 2 else -1]:
                     connection.execute(f"SELECT count(*) FROM {table}".encode())
+            done.wait(0.02)
 
     guests = [threading.Thread(target=come, args=(number,)) for number in range(3)]
     for one in guests:

@@ -10,7 +10,7 @@ import pytest
 from tests.lab.simulated_fixtures import need_simulated
 from tests.proof.failing_hosts import SCENARIOS
 
-COMMANDS = ("create-vm, preempting", "delete-vm, whole card", "apply-hosts, MIG and vGPUs")
+COMMANDS = ("create-vm, preempting", "apply-hosts, MIG and vGPUs")
 DEFINING = ("create-vm, gang", "start-vm, again placed")
 POINTS = ("define", "start")
 _LONG = pytest.mark.long(
@@ -23,11 +23,20 @@ _LONG = pytest.mark.long(
     ("fault", "names", "points"),
     [
         ("reboot", COMMANDS, "1"),
+        pytest.param("reboot", ("delete-vm, whole card",), "1", marks=_LONG),
         pytest.param("reboot", ("start-vm", "start-vm, again placed"), "start", marks=_LONG),
-        ("libvirtd", DEFINING, "define"),
+        ("libvirtd", DEFINING[:1], "define"),
+        pytest.param("libvirtd", DEFINING[1:], "define", marks=_LONG),
         pytest.param("libvirtd-restart", DEFINING, "define", marks=_LONG),
     ],
-    ids=["reboot", "reboot after the start", "libvirtd", "libvirtd-restart"],
+    ids=[
+        "reboot",
+        "reboot of a whole card",
+        "reboot after the start",
+        "libvirtd",
+        "libvirtd at a start",
+        "libvirtd-restart",
+    ],
 )
 def test_hosts_that_fail_in_the_middle_leave_nothing_half(fault: str, names: tuple[str, ...], points: str) -> None:
     need_simulated()

@@ -131,7 +131,13 @@ def _is_repaired(bench: Bench, host: str, folder: lab.LabFolder, kind: str) -> N
     assert lab.faults.active(host, folder=folder) == []
 
 
-# VFs without types are waited for 30 s before they are recreated; tests/agent/test_sriov_repair.py covers that.
+# VFs without types are waited for 30 s before they are recreated.
+_WAITED_FOR = pytest.mark.long(
+    "tests/agent/test_sriov_repair.py::test_each_sick_state_is_repaired_by_setting_the_vfs_again",
+    "tests/lab/agreement/test_agreement.py::test_sick_vfs_on_a_real_kernel_are_repaired",
+)
+
+
 @pytest.mark.parametrize("kind", ["vfs-on-stub", "pf-unbound"])
 def test_sick_vfs_of_a_simulated_host_are_repaired(kind: str, simulated: Bench) -> None:
     assert isinstance(simulated, SimulatedBench)
@@ -139,7 +145,7 @@ def test_sick_vfs_of_a_simulated_host_are_repaired(kind: str, simulated: Bench) 
 
 
 @pytest.mark.kernel_lab
-@pytest.mark.parametrize("kind", ["vfs-on-stub", "vfs-unregistered"])
+@pytest.mark.parametrize("kind", ["vfs-on-stub", pytest.param("vfs-unregistered", marks=_WAITED_FOR)])
 def test_sick_vfs_on_a_real_kernel_are_repaired(kind: str, kernel: Bench, kernel_host: KernelHost) -> None:
     _is_repaired(kernel, kernel_host.name, kernel_host.folder, kind)
 

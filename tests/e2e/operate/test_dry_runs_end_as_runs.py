@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import SIZE, operator
+from tests.proof.stored_rows import plain
 
 __all__ = ["operator"]
 
@@ -31,11 +32,11 @@ def nothing_is_left(operator: Operator) -> Iterator[None]:
 
 
 def _pair(operator: Operator, *command: str) -> tuple[Any, Any]:
-    """How the dry run ends, and how the run: exit code, reference, message and reasons."""
+    """How the dry run ends, and how the run: exit code, reference, message and reasons without ages."""
     answers = []
     for more in (("--dry-run",), ()):
         done = operator.run(*command, *more, "--json")
-        errors = [json.loads(line)["error"] for line in done.err.splitlines() if line.startswith('{"error"')]
+        errors = [json.loads(plain(line))["error"] for line in done.err.splitlines() if line.startswith('{"error"')]
         answers.append((done.code, [(one["reference"], one["message"], one["context"]) for one in errors]))
     return answers[0], answers[1]
 

@@ -23,10 +23,10 @@ class Backend(StrEnum):
 
 
 class NetworkState(StrEnum):
-    """The state of a network in the store; `ready` was read back from its backend."""
+    """The state of a network in the store; `created` was read back from its backend then, and not looked at since."""
 
     CREATING = "creating"
-    READY = "ready"
+    CREATED = "created"
     DELETING = "deleting"
 
 

@@ -248,12 +248,16 @@ def verdict_of(findings: Iterable[PromiseFinding]) -> PromiseVerdict:
     return PromiseVerdict.KEPT if verdicts == {PromiseVerdict.KEPT} else PromiseVerdict.NOT_LOOKED_AT
 
 
+def badness(finding: PromiseFinding) -> int:
+    """What is kept counts least, and what is broken most."""
+    return (PromiseVerdict.KEPT, PromiseVerdict.NOT_LOOKED_AT, PromiseVerdict.BROKEN).index(finding.verdict)
+
+
 def worst_of_each(findings: Iterable[PromiseFinding]) -> list[PromiseFinding]:
     """One finding of each row and subject, in their order: of several, as of several witnesses, the worst."""
-    ranks = {PromiseVerdict.BROKEN: 0, PromiseVerdict.NOT_LOOKED_AT: 1, PromiseVerdict.KEPT: 2}
     worst: dict[str, PromiseFinding] = {}
     for one in findings:
         known = worst.get(str(one))
-        if known is None or ranks[one.verdict] < ranks[known.verdict]:
+        if known is None or badness(one) > badness(known):
             worst[str(one)] = one
     return list(worst.values())

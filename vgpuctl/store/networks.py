@@ -112,7 +112,7 @@ class NetworkRows(TenantRows):
         not ready, or no longer.
         """
         current = self.find_network(network.request.tenant, network.request.name)
-        if current is None or current.id != network.id or current.state is not NetworkState.READY:
+        if current is None or current.id != network.id or current.state is not NetworkState.CREATED:
             raise ConcurrentChange(
                 f"network {network.printed_name} is {current.state if current else 'gone'}",
                 hint="choose another network, or create it first; see `vgpuctl list-networks`",

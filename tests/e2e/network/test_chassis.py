@@ -199,3 +199,25 @@ def test_a_dead_host_s_vms_go_to_working_chassis(operator: Operator, layouts: La
         lab.faults.clear(source, folder=layouts.folder)
     operator.run("uncordon-host", source)
     operator.does("gc", "--kind", "vgpu", "--yes")
+
+
+def test_a_network_says_what_was_last_seen_of_its_interfaces(operator: Operator, central: LocalOvn) -> None:
+    operator.does("create-vm", "web", *VM)
+
+    def shown() -> tuple[str, str]:
+        (port,) = operator.json("show-network", "front", *ACME)["ports"]
+        finding = port["finding"]["finding"]
+        return finding["verdict"], f"{finding['row']} {finding['seen']}"
+
+    assert shown()[0] == "kept"
+    (port,) = operator.json("show-network", "front", *ACME)["ports"]
+    central.nbctl("lsp-set-addresses", port["port"]["id"], "52:54:00:00:00:01 10.0.0.9")
+    assert shown()[0] == "kept", "nobody has looked since"
+    assert operator.run("check-vm", "web", *ACME).code == 1
+    verdict, seen = shown()
+    assert (verdict, "10.0.0.9" in seen) == ("broken", True)
+    assert "broken, seen" in operator.does("show-network", "front", *ACME).out
+    assert "1 broken" in operator.does("list-networks", *ACME).out
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    (port,) = operator.json("show-network", "front", *ACME)["ports"]
+    assert port["finding"] is None

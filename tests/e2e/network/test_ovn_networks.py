@@ -134,7 +134,7 @@ def test_a_vm_that_moves_keeps_its_addresses_and_a_forgotten_host_gives_them_bac
     operator: Operator, central: LocalOvn, fleet: lab.LabFolder
 ) -> None:
     def addresses() -> tuple[object, str, str]:
-        ports = operator.json("show-network", "front", *ACME)["ports"]
+        ports = [(one["vm"], one["port"]) for one in operator.json("show-network", "front", *ACME)["ports"]]
         nat = central.nbctl("--bare", "--columns=external_ip,logical_ip", "list", "NAT")
         return ports, nat, central.nbctl("--bare", "--columns=name,addresses", "list", "Logical_Switch_Port")
 

@@ -39,7 +39,7 @@ CHASSIS = ("gpu1", "gpu2")
 def network(tenant: str, name: str = "front", cidr: str = "10.0.0.0/24", *, isolated: bool = False) -> Network:
     """A network whose id follows from its names."""
     request = NetworkRequest(name, tenant, cidr, ("192.0.2.53",), isolated=isolated, backend=Backend.OVN)
-    return Network(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{tenant}/{name}")), request, NetworkState.READY)
+    return Network(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{tenant}/{name}")), request, NetworkState.CREATED)
 
 
 def port(of: Network, vm: str, number: int, *groups: str, bandwidth_mbps: int | None = None) -> VpcPort:

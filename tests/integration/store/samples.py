@@ -65,7 +65,7 @@ def network(
 ) -> Network:
     """A network of a tenant on host gpu1, ready."""
     request = NetworkRequest("front", tenant, cidr, dns, isolated=isolated, host="gpu1")
-    return Network(some_uuid(), request, NetworkState.READY)
+    return Network(some_uuid(), request, NetworkState.CREATED)
 
 
 def vf_share(function: str = "0000:41:00.4") -> Share:

@@ -84,7 +84,7 @@ def test_a_network_with_ports_or_in_deletion_keeps_its_row(tenants: Store) -> No
         assert not session.delete_network(made.id)
         assert session.networks() == session.ports() == []
         with pytest.raises(NotFound):
-            session.set_network_state(made.id, NetworkState.READY)
+            session.set_network_state(made.id, NetworkState.CREATED)
 
 
 @pytest.mark.parametrize(("taken", "column"), [("mac_address", "address"), ("address", "mac_address")])

@@ -136,7 +136,7 @@ A40 = gpu("0000:41:00.0")
 NETWORK = Network(
     "8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00",
     NetworkRequest("front", "acme", "10.0.0.0/24", host="gpu1"),
-    NetworkState.READY,
+    NetworkState.CREATED,
 )
 OVN_NETWORK = replace(NETWORK, request=replace(NETWORK.request, backend=Backend.OVN, host=None))
 PORT = Port("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01", NETWORK.id, VM_UUID, 0, "52:00:00:00:00:07", "10.0.0.7")

@@ -58,7 +58,7 @@ def test_the_interface_is_named_by_its_mac_address() -> None:
 @pytest.mark.parametrize("isolated", [False, True])
 def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: bool) -> None:
     request = NetworkRequest("front", "acme", "10.0.0.0/24", dns=("192.0.2.53",), isolated=isolated, host="gpu1")
-    network = Network("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00", request, NetworkState.READY)
+    network = Network("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00", request, NetworkState.CREATED)
     port = Port("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01", network.id, VM_UUID, 0, mac_address("a"), "10.0.0.7")
     with_network = vm(replace(REQUEST, network="front"))
     files = seed_files(CloudInit(hostname="a"), with_network, [Attachment(network, port)])
@@ -78,7 +78,7 @@ def _two_ports() -> list[Attachment]:
     found = []
     for number, dns in enumerate(((), ("192.0.2.53",))):
         request = NetworkRequest(f"net{number}", "acme", f"10.0.{number}.0/24", dns=dns, backend=Backend.OVN)
-        network = Network(f"8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f0{number}", request, NetworkState.READY)
+        network = Network(f"8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f0{number}", request, NetworkState.CREATED)
         port = Port(f"port-{number}", network.id, VM_UUID, number, mac_address(str(number)), f"10.0.{number}.7")
         found.append(Attachment(network, port, 1442))
     return found

@@ -35,7 +35,7 @@ def test_a_tenant_without_dots_has_the_names_it_always_had() -> None:
 def test_vms_and_networks_keep_a_recorded_name() -> None:
     made = Vm("u", VmRequest("c", "a.b"), "gpu1", VmState.RUNNING, domain="a.b.c")
     assert made.domain_name == "a.b.c"
-    network = Network("n", NetworkRequest("c", "a.b", "10.0.0.0/24"), NetworkState.READY)
+    network = Network("n", NetworkRequest("c", "a.b", "10.0.0.0/24"), NetworkState.CREATED)
     assert (network.host_name, network.printed_name) == ("a..b.c", "a.b/c")
     assert Network("n", network.request, network.state, known_as="a.b.c").host_name == "a.b.c"
 

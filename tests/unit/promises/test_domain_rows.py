@@ -30,12 +30,12 @@ GIB = 2**30
 NETWORK = Network(
     "8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00",
     NetworkRequest("front", "acme", "10.0.0.0/24", host="gpu1"),
-    NetworkState.READY,
+    NetworkState.CREATED,
 )
 CARRIED = Network(
     "8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01",
     NetworkRequest("blue", "acme", "10.0.1.0/24", backend=Backend.OVN),
-    NetworkState.READY,
+    NetworkState.CREATED,
 )
 FRONT = Attachment(NETWORK, Port("port-1", NETWORK.id, cases.VM_UUID, 1, "52:54:00:00:00:01", "10.0.0.5"))
 BLUE = Attachment(CARRIED, Port("port-2", CARRIED.id, cases.VM_UUID, 2, "52:54:00:00:00:02", "10.0.1.5"))

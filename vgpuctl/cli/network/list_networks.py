@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-networks: the store's networks; no host is contacted."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,12 @@ def _cidr(one: "ShownNetwork") -> str:
     return one.network.request.cidr + (" isolated" if one.network.request.isolated else "")
 
 
+def _interfaces(one: "ShownNetwork") -> str:
+    """How many interfaces were last seen to be as promised, such as `2 kept, 1 broken`."""
+    verdicts = Counter(str(port.finding.finding.verdict) for port in one.ports if port.finding is not None)
+    return ", ".join(f"{count} {verdict.replace('-', ' ')}" for verdict, count in verdicts.items())
+
+
 _LISTING: "Listing[ShownNetwork, ShownNetwork]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.network.request.tenant),
@@ -26,6 +33,7 @@ _LISTING: "Listing[ShownNetwork, ShownNetwork]" = Listing(
         Column("BACKEND", lambda one: one.network.request.backend, drops=4),
         Column("HOST", lambda one: one.network.request.host, drops=3),
         Column("VMS", lambda one: len(one.ports), drops=1),
+        Column("INTERFACES", _interfaces, colour=lambda one: colour_of_state(_interfaces(one)), drops=5),
         Column("FREE", lambda one: one.free, drops=2),
         Column("GATEWAY", lambda one: one.gateway, is_wide=True),
         Column("BRIDGE", lambda one: one.bridge, is_wide=True),

@@ -10,6 +10,7 @@ from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import print_line, print_table
 
 if TYPE_CHECKING:
+    from vgpuctl.model.promise import LastFinding
     from vgpuctl.usecases.network.list_networks import ShownNetwork
 
 
@@ -22,7 +23,10 @@ _JSON: "JsonOutput[ShownNetwork]" = JsonOutput()
 @options.database
 @options.as_json
 def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:
-    """Show one network: its addresses and who has them."""
+    """Show one network: its addresses, who has them, and what was last seen of their interfaces.
+
+    No host is contacted. `vgpuctl controller` and `check-vm` look at the interfaces of VMs that run.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.show_network import show_network
 
@@ -42,7 +46,18 @@ def command(name: str, tenant: str, database: str | None, as_json: bool) -> None
     way_out = "none" if request.isolated else "the tenant's gateway" if request.host is None else "NAT"
     print_line(f"way out   {way_out}")
     print_table(
-        ["ADDRESS", "MAC", "VM"],
-        [(one.port.address, one.port.mac_address, one.vm) for one in shown.ports],
+        ["ADDRESS", "MAC", "VM", "INTERFACE"],
+        [(one.port.address, one.port.mac_address, one.vm, _interface(one.finding)) for one in shown.ports],
         empty="no VM has an address of it",
     )
+
+
+def _interface(found: "LastFinding | None") -> str:
+    """What was last seen of an interface, in words."""
+    from vgpuctl.model.times import format_time_to_second
+
+    if found is None:
+        return "-"
+    finding = found.finding
+    said = f", seen {finding.seen}" if finding.is_broken else f": {finding.why}" if finding.why else ""
+    return f"{str(finding.verdict).replace('-', ' ')}{said}, {format_time_to_second(found.at)}"

@@ -5,10 +5,10 @@ import re
 
 _COLOURS = {
     "red": "failed lost taken missing unreadable unreachable quarantine quarantined fenced silent down refused"
-    " invalid dead cut-short no-answer host-key-changed wrong-host not-reached unusable",
+    " broken invalid dead cut-short no-answer host-key-changed wrong-host not-reached unusable",
     "yellow": "waiting queued unknown declared cordon cordoned drained draining preempted creating deleting detaching"
     " joining stale leaving not-ready",
-    "green": "running ready ok up active present attached",
+    "green": "running ready created kept ok up active present attached",
 }
 
 

@@ -160,7 +160,7 @@ OF_TENANTS: tuple[StateKind, ...] = (
         ("tenant", "network"),
         {
             "creating": "The network is being created.",
-            "ready": "The network was read back from its backend.",
+            "created": "The network was created, and read back from its backend then.",
             "deleting": "The network is being deleted.",
         },
     ),

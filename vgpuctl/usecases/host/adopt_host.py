@@ -274,7 +274,7 @@ class _Domains:
         networks = {
             one.host_name: one
             for one in self._session.networks(host=self._host.name)
-            if one.state is NetworkState.READY
+            if one.state is NetworkState.CREATED
         }
         found = []
         for position, (mac, label) in enumerate(network_interfaces(xml)):

@@ -33,7 +33,7 @@ def create_network(services: Services, request: NetworkRequest) -> CreatedNetwor
     """
     request = complete_request(services, request)
     existing = find_existing(services, request)
-    if existing is not None and existing.state is NetworkState.READY:
+    if existing is not None and existing.state is NetworkState.CREATED:
         return CreatedNetwork(existing, changed=False)
     network = existing or Network(str(uuid.uuid4()), request, NetworkState.CREATING)
     if existing is None:
@@ -48,10 +48,10 @@ def finish_creation(services: Services, network: Network) -> Network:
     with locked(services, subject_of(network)):
         apply_network(services, network)
         with services.store.transaction() as session:
-            session.set_network_state(network.id, NetworkState.READY)
+            session.set_network_state(network.id, NetworkState.CREATED)
             note_network(session, EventKind.NETWORK_CREATED, network, after=values_of(network))
-    services.say(f"{network.printed_name}: {network.request.cidr} is ready")
-    return replace(network, state=NetworkState.READY)
+    services.say(f"{network.printed_name}: {network.request.cidr} is created")
+    return replace(network, state=NetworkState.CREATED)
 
 
 def note_network(

@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-networks: the networks of the store; no host is contacted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.model.network import Network, Port
+from vgpuctl.model.promise import LastFinding, PromiseRow, badness
+from vgpuctl.model.vm import VmState
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.promise_record import recorded_of_hosts
 from vgpuctl.usecases.support.services import Services
+
+_OF_INTERFACES = (PromiseRow.INTERFACES, PromiseRow.PORTS)
 
 
 @dataclass(frozen=True)
 class ShownPort:
-    """One port and the name of its VM."""
+    """One port and the name of its VM.
+
+    finding: of the rows of the VM's promise that are about this interface, the worst one as it was last looked at. None
+    where the VM does not run, or where nobody has looked yet.
+    """
 
     vm: str
     port: Port
+    finding: LastFinding | None
 
 
 @dataclass(frozen=True)
@@ -33,18 +44,45 @@ def list_networks(services: Services, *, tenant: str | None) -> Sequence[ShownNe
         if tenant is not None:
             session.tenant(tenant)
         networks = session.networks(tenant=tenant)
-        names = {vm.uuid: vm.request.name for vm in session.vms(tenant=tenant)}
+        vms = VmsOfNetworks.of(session, tenant)
         ports: dict[str, list[Port]] = {}
         for port in session.ports():
             ports.setdefault(port.network_id, []).append(port)
         held = session.held_addresses()
         return [
-            shown_with_ports(network, ports.get(network.id, []), names, held.get(network.id, 0)) for network in networks
+            shown_with_ports(network, ports.get(network.id, []), vms, held.get(network.id, 0)) for network in networks
         ]
 
 
-def shown_with_ports(network: Network, ports: Sequence[Port], names: dict[str, str], held: int) -> ShownNetwork:
-    """One network as both commands show it. names: of VMs, by UUID. held: the number of addresses that are held."""
-    shown = tuple(ShownPort(names.get(port.vm_uuid, port.vm_uuid), port) for port in ports)
+@dataclass(frozen=True)
+class VmsOfNetworks:
+    """Names of VMs by UUID, and what was last seen of the interfaces of those that run, by UUID and network."""
+
+    names: Mapping[str, str]
+    findings: Mapping[tuple[str, str], LastFinding]
+
+    @classmethod
+    def of(cls, session: Session, tenant: str | None) -> "VmsOfNetworks":
+        """Those of a tenant, or of all."""
+        vms = {vm.uuid: vm for vm in session.vms(tenant=tenant)}
+        recorded = {uuid: found for of_host in recorded_of_hosts(session).values() for uuid, found in of_host.items()}
+        findings: dict[tuple[str, str], LastFinding] = {}
+        for uuid in [one.uuid for one in vms.values() if one.state is VmState.RUNNING and one.uuid in recorded]:
+            for one in recorded[uuid]:
+                place = (uuid, one.finding.subject)
+                is_worse = place not in findings or badness(one.finding) > badness(findings[place].finding)
+                if one.finding.row in _OF_INTERFACES and is_worse:
+                    findings[place] = one
+        return cls({uuid: vm.request.name for uuid, vm in vms.items()}, findings)
+
+
+def shown_with_ports(network: Network, ports: Sequence[Port], vms: VmsOfNetworks, held: int) -> ShownNetwork:
+    """One network as both commands show it. held: the number of addresses that are held."""
+    shown = tuple(
+        ShownPort(
+            vms.names.get(port.vm_uuid, port.vm_uuid), port, vms.findings.get((port.vm_uuid, network.request.name))
+        )
+        for port in ports
+    )
     free = network.subnet.num_addresses - 2 - held  # without the network's and the broadcast
     return ShownNetwork(network, network.gateway, network.bridge, shown, free)

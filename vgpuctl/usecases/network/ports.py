@@ -44,7 +44,7 @@ def network_of(session: "Session", request: VmRequest, interface: Interface) -> 
             f"tenant {request.tenant} has no network {interface.network!r}; on hosts that is a tenant's network",
             hint=f"see `vgpuctl list-networks --tenant {request.tenant}`",
         )
-    if network is not None and network.state is not NetworkState.READY:
+    if network is not None and network.state is not NetworkState.CREATED:
         raise StateError(
             f"network {interface.network} of tenant {request.tenant} is {network.state}",
             hint="run the command that was interrupted again, or `vgpuctl repair`",

@@ -26,7 +26,7 @@ def repair_networks(services: Services, *, busy: Collection[str], dry_run: bool)
         if subject_of(network) in busy:
             continue
         where = network.request.host or str(network.request.backend)
-        if network.request.backend is Backend.OVN and network.state is NetworkState.READY:
+        if network.request.backend is Backend.OVN and network.state is NetworkState.CREATED:
             # One look at OVN is for all of a tenant's networks.
             if network.request.tenant in seen:
                 continue

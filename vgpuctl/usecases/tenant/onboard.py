@@ -97,7 +97,7 @@ def _refuse_what_differs(services: Services, wanted: TenantFile, outcomes: list[
     """
     with services.store.reading() as session:
         found = session.networks(tenant=wanted.tenant)
-        ready = {network.request.name for network in found if network.state is NetworkState.READY}
+        ready = {network.request.name for network in found if network.state is NetworkState.CREATED}
         settled = {vm.request.name for vm in session.vms(tenant=wanted.tenant) if vm.state in SETTLED}
         compared = compare_pools(session, wanted.tenant, wanted.node_pools, prune=False)
         outcomes.extend(one for one in compared if one.outcome == DIFFERS)

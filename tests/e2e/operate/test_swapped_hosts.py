@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,18 @@ def silent(operator: Operator) -> list[str]:
     """Those of the two hosts that do not answer as far as the store knows."""
     found = [one for one in operator.json("list-gpus") if one["observation"]["unknown_since"] is not None]
     return sorted({one["host"] for one in found} & {FIRST, SECOND})
+
+
+def test_two_names_of_one_machine_are_told_at_the_first_look(operator: Operator, tmp_path: Path) -> None:
+    """Both are read side by side, and nothing is known of either."""
+    content = yaml.safe_load(operator.inventory.read_text())
+    hosts = entries(content)
+    hosts[SECOND]["ansible_port"] = hosts[FIRST]["ansible_port"]
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(yaml.safe_dump(content))
+    other = replace(operator, inventory=inventory, database=f"sqlite:///{tmp_path}/store.db")
+    for _look in range(2):
+        shown = json.loads(other.run("list-hosts", "--limit", f"{FIRST},{SECOND}", "--json").out)
+        assert sum("the machine that answers is" in (one["problem"] or "") for one in shown) == 1, shown
+    shown = json.loads(other.run("list-gpus", "--limit", f"{FIRST},{SECOND}", "--json").out)
+    assert len({one["host"] for one in shown}) == 1

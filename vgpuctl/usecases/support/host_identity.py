@@ -5,6 +5,8 @@ SSH's host keys belong to addresses. They do not tell when the inventory swaps t
 have the same key; the marks of each host's last reading do (model/host_identity.py).
 """
 
+import contextlib
+
 import msgspec
 
 from vgpuctl import typed_json
@@ -18,8 +20,25 @@ _KIND = "identity"
 
 
 def refuse_other_host(services: Services, host: str, facts: HostFacts) -> None:
-    """Raise WrongHost when another host's agent answered. Nothing is checked where the store cannot be read."""
-    _refuse(services, host, marks_of(facts))
+    """Raise WrongHost when another host's agent answered. Nothing is checked where the store cannot be read.
+
+    A host that answers for the first time is recorded at once: of two names of one machine that are read side by side,
+    one is refused.
+    """
+    seen = marks_of(facts)
+    _refuse(services, host, seen)
+    store = services.open_store()
+    with contextlib.suppress(StoreUnusable), store.reading() as session:
+        if store.read_only_reason is not None or _read(session, host) is not None:
+            return
+    try:
+        with store.transaction() as session:
+            _refuse_within(session, services, host, seen)
+            note_identity(session, host, facts)
+    except StoreNotTheSame:
+        raise
+    except StoreUnusable:
+        return
 
 
 def refuse_other_libvirt(services: Services, host: str, hostname: str) -> None:
@@ -47,14 +66,18 @@ def marks_of(facts: HostFacts) -> Marks:
 def _refuse(services: Services, host: str, seen: Marks) -> None:
     try:
         with services.open_store().reading() as session:
-            if seen <= (_read(session, host) or frozenset()):
-                return
-            inventory = set(services.inventory.select(None))
-            known = {one.host: _decode(one.content) for one in session.host_records(_KIND) if one.host in inventory}
+            _refuse_within(session, services, host, seen)
     except StoreNotTheSame:
         raise
     except StoreUnusable:
         return
+
+
+def _refuse_within(session: Session, services: Services, host: str, seen: Marks) -> None:
+    if seen <= (_read(session, host) or frozenset()):
+        return
+    inventory = set(services.inventory.select(None))
+    known = {one.host: _decode(one.content) for one in session.host_records(_KIND) if one.host in inventory}
     other = find_other(host, seen, known)
     if other is not None:
         raise WrongHost(

@@ -15,9 +15,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GOES_ON = b"\nrolling back goes on and cannot be interrupted; the command ends after it\n"
@@ -48,6 +49,8 @@ class _Guard:
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt for the first signal while there is nothing to roll back yet, else note it."""
+        if _DroppedHook.is_at_work:
+            return
         if self.is_rolling_back or self.has_raised:
             self.is_noted = True
             with contextlib.suppress(OSError):
@@ -69,6 +72,8 @@ class _Command:
 
         When the command is over, the first one ends the process.
         """
+        if _DroppedHook.is_at_work:
+            return
         self.seen += 1
         if self.seen == 1 and not self.is_over:
             raise _Interrupt(number)
@@ -88,8 +93,11 @@ _handle_command = _command.handle
 class _DroppedHook:
     """A `sys.unraisablehook` that sends a signal again whose interrupt Python has just dropped.
 
-    After an interrupt it says nothing of destructors that miss an attribute.
+    After an interrupt it says nothing of destructors that miss an attribute. is_at_work: an interrupt would be raised
+    within it, where Python drops it as well; the signal that it is about to send stands for all that come meanwhile.
     """
+
+    is_at_work: ClassVar[bool] = False
 
     def __init__(self, before: Callable[[_Dropped], object]) -> None:
         self._before = before
@@ -103,12 +111,21 @@ class _DroppedHook:
             else:
                 self._before(dropped)
             return
-        _guard.has_raised = False
-        _command.seen = 0
-        # Not here: the handler would raise within this function, where Python drops it as well.
-        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), error.number))
-        again.daemon = True
-        again.start()
+        _DroppedHook.is_at_work = True
+        try:
+            _guard.has_raised = False
+            _command.seen = 0
+            threading.Thread(target=_send_again, args=(error.number,), daemon=True).start()
+        finally:
+            # The last step: Python runs no handler between it and the end of the hook.
+            _DroppedHook.is_at_work = False
+
+
+def _send_again(number: int) -> None:
+    time.sleep(_AGAIN_S)
+    while _DroppedHook.is_at_work:
+        time.sleep(_AGAIN_S)
+    os.kill(os.getpid(), number)
 
 
 def _is_destructor(called: object) -> bool:

@@ -10,7 +10,16 @@ _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|m|s)")
 _DURATION = re.compile(r"[0-9.]{1,9}[wdhms][0-9.wdhms]{0,40}")
 _LONGEST = 60
+_LAST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+"""Times are from 1970 to the year 8999."""
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+
+
+def _in_range(at: float) -> float:
+    """The time itself. Raises ValueError where it, or a time that follows from it, may be outside of the calendar."""
+    if not 0 <= at < _LAST:
+        raise ValueError(at)
+    return at
 
 
 def parse_time(text: str, *, what: str) -> float:
@@ -23,7 +32,7 @@ def parse_time(text: str, *, what: str) -> float:
         if len(written) > _LONGEST:
             raise ValueError(f"{len(written)} characters")  # fromisoformat takes half a million digits
         moment = datetime.fromisoformat(f"{written}-01" if _MONTH.fullmatch(written) else written)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return _in_range((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError):
         raise UsageError(
             f"{what} {text[:_LONGEST]!r} is no time",
@@ -39,7 +48,7 @@ def parse_month(text: str, *, what: str) -> float:
     try:
         if not _MONTH.fullmatch(text.strip()):
             raise ValueError(text)
-        return datetime.fromisoformat(f"{text.strip()}-01").replace(tzinfo=UTC).timestamp()
+        return _in_range(datetime.fromisoformat(f"{text.strip()}-01").replace(tzinfo=UTC).timestamp())
     except (ValueError, OverflowError):
         raise UsageError(f"{what} {text[:_LONGEST]!r} is no month", hint="write for example 2026-11") from None
 
@@ -47,7 +56,7 @@ def parse_month(text: str, *, what: str) -> float:
 def parse_moment(text: str, *, what: str, now: float) -> float:
     """Read a time, or a duration such as `2h` as that long before `now`. Raises UsageError."""
     if _DURATION.fullmatch(text.strip().lower()):
-        return now - parse_duration(text, what=what)
+        return max(0.0, now - parse_duration(text, what=what))
     try:
         return parse_time(text, what=what)
     except UsageError as error:

@@ -4,6 +4,7 @@
 A new store is made from the tables as they are. SQLAlchemy and alembic are imported only for that and for upgrades.
 """
 
+import re
 import uuid
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ _URLS = {
     StoreKind.POSTGRESQL: ("postgresql+psycopg://", postgresql.BEGIN_UPGRADING),
 }
 """What SQLAlchemy takes the driver from, and how a transaction begins."""
+_VERSION = re.compile("(?!0000)[0-9]{4}")
 _READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 
 
@@ -121,7 +123,7 @@ def config(connection: "sqlalchemy.Connection | None" = None) -> "Config":
 
 
 def _is_older(version: str, *, store_name: str) -> bool:
-    if not version.isdecimal():
+    if not _VERSION.fullmatch(version):
         raise StoreUnusable(
             f"the store {store_name} has schema version {version!r}, which is not one of vgpuctl's",
             hint="give another store",

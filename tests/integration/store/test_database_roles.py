@@ -8,6 +8,7 @@ import pytest
 from psycopg import errors
 from sqlalchemy import make_url
 
+from tests import next_version
 from tests.integration.store.conftest import OPERATOR, READER, TENANT, Fleet
 from tests.integration.store.samples import bare, vm
 from tests.postgres_fixture import LocalPostgres
@@ -195,10 +196,9 @@ def test_only_the_owner_prunes_events(fleet: Fleet) -> None:
         assert session.prune_events(2e9).count > 0
 
 
-def test_an_older_store_is_brought_up_to_date_by_its_owner_only(fleet: Fleet) -> None:
+def test_an_older_store_is_brought_up_to_date_by_its_owner_only(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     operator = fleet.new_role(OPERATOR)
-    with psycopg.connect(fleet.url) as connection:
-        connection.execute("UPDATE vgpuctl_version SET version_num = '0000'")
+    next_version.become(monkeypatch.setattr)
     with pytest.raises(StoreUnusable, match="does not own it") as caught:
         open_store(operator)
     assert LocalPostgres.user in (caught.value.hint or "")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import next_version
 from tests.integration.store.conftest import Clock
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreReplaced, StoreTooNew, StoreUnusable, VgpuctlError
@@ -20,6 +21,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store import commits
 from vgpuctl.store.backup import write_backup
 from vgpuctl.store.restore import StorePlace, restore
+from vgpuctl.store.schema import SCHEMA_VERSION
 from vgpuctl.store.store import Store, open_store
 
 
@@ -147,12 +149,7 @@ def _statement(store: Store, sql: str) -> None:
     [
         ("UPDATE settings SET value = 'x' WHERE name = 'instance'", StoreReplaced, "another one, or was restored"),
         ("DELETE FROM settings WHERE name = 'instance'", StoreReplaced, "another one, or was restored"),
-        ("UPDATE vgpuctl_version SET version_num = '0000'", StoreReplaced, "has the schema version 0000, and had 00"),
-        (
-            "UPDATE vgpuctl_version SET version_num = '0000'; DROP TABLE commits",
-            StoreReplaced,
-            "has the schema version 0000, and had",
-        ),
+        ("UPDATE vgpuctl_version SET version_num = '0000'", StoreUnusable, "not one of vgpuctl's"),
         ("UPDATE vgpuctl_version SET version_num = '9999'", StoreTooNew, "9999"),
     ],
 )
@@ -164,6 +161,16 @@ def test_what_the_store_says_of_itself_is_compared(
     for use in (_read, _write, Store.require_same):
         with pytest.raises(error, match=said):
             use(store)
+
+
+def test_an_older_schema_is_of_another_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    next_version.become(monkeypatch.setattr)
+    with open_store(url) as store:
+        _write(store)
+        _statement(store, f"UPDATE vgpuctl_version SET version_num = '{SCHEMA_VERSION}'")
+        for use in (_read, _write, Store.require_same):
+            with pytest.raises(StoreReplaced, match=f"has the schema version {SCHEMA_VERSION}, and had"):
+                use(store)
 
 
 def test_a_store_that_was_set_back_is_noticed(store: Store) -> None:

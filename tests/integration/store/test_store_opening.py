@@ -115,7 +115,8 @@ def test_newest_migration_is_the_version_of_the_code() -> None:
 
 
 def test_newer_store_is_refused_with_both_versions(url: str, store: Store) -> None:
-    for version, said in (("0999", f"0999.*up to {SCHEMA_VERSION}"), ("ab12cd", "not one of vgpuctl's")):
+    strange = [(version, "not one of vgpuctl's") for version in ("ab12cd", "0000", "1", "00001", "²²²²")]
+    for version, said in (("0999", f"0999.*up to {SCHEMA_VERSION}"), *strange):
         with bare(store) as connection:
             connection.run(f"UPDATE {VERSION_TABLE} SET version_num = '{version}'")
         with pytest.raises(StoreUnusable, match=said):

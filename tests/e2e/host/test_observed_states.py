@@ -19,14 +19,15 @@ from vgpuctl_lab.simulated.layout import simulated_folder
 ACME = ("--tenant", "acme")
 SHOW = ("show-vm", "web", *ACME)
 HOST = "sim-001"
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+CREATE = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", HOST, *SIZE)
 
 
 @pytest.fixture(scope="module")
 def operator(fleet_operator: Operator) -> Iterator[Operator]:
     fleet_operator.does("create-tenant", "acme")
     fleet_operator.does("list-gpus", "--refresh")
-    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
-    fleet_operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", HOST, *size)
+    fleet_operator.does(*CREATE)
     yield fleet_operator
     fleet_operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
@@ -66,6 +67,9 @@ def test_what_could_not_be_asked_is_unknown_and_never_absent(
         refused = operator.is_refused("list-vms", "--refresh")
         (listed,) = operator.json("list-vms")
         line = state_of(operator)
+        same = operator.does(*CREATE)
+    assert f"no change, it is on {HOST}: unknown since" in same.err
+    assert "unknown since" in same.out
     assert "unknown since" in shown.out
     assert ", running " in shown.out, "what was last observed, and when"
     assert "not known to libvirt" not in shown.out

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 class JsonCreatedVm(TypedDict):
     """The answer for one VM: it is there, or queued. steps, undo, why, writes: of a dry run. entry: its queue entry.
 
-    victims: VMs that were preempted for it. preemption: on what terms it may be preempted, null if it never is.
+    state: of a VM that existed, as it was last observed, null of others. victims: VMs that were preempted for it.
+    preemption: on what terms it may be preempted, null if it never is.
     """
 
     changed: bool
     queued: bool
     vm: "Vm | None"
+    state: str | None
     leases: "Sequence[Lease]"
     steps: Sequence[JsonStep]
     undo: Sequence[JsonStep]
@@ -142,7 +144,7 @@ def command(
         if is_gpu_open and one.changed and not one.vm.request.gpus:
             say(f"{one.vm.printed_name}: it has no GPU; --gpu gives it one")
         if not one.changed:
-            say(f"{one.vm.printed_name}: no change, it is {one.vm.state} on {one.vm.host}")
+            say(f"{one.vm.printed_name}: no change, it is on {one.vm.host}: {one.state}")
         if (said := terms[one.vm.uuid]) is not None:
             say(f"{one.vm.printed_name}: {said}")
     for entry in queued:
@@ -178,6 +180,7 @@ def _show(one: "CreatedVm", terms: "PreemptionTerms | None", *, dry_run: bool) -
         "changed": one.changed and not dry_run,
         "queued": False,
         "vm": one.vm,
+        "state": one.state,
         "leases": one.leases,
         "steps": [{"op": step.op, **plain(step)} for step in one.steps],
         "undo": [{"op": step.op, **plain(step)} for step in one.undo],
@@ -195,6 +198,7 @@ def _show_queued(entry: "QueueEntry") -> JsonCreatedVm:
         "changed": False,
         "queued": True,
         "vm": None,
+        "state": None,
         "leases": [],
         "steps": [],
         "undo": [],
@@ -214,7 +218,7 @@ def _print_created(created: "Sequence[CreatedVm]") -> None:
             (
                 one.vm.request.tenant,
                 one.vm.request.name,
-                one.vm.state,
+                one.state or one.vm.state,
                 one.vm.host,
                 ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in one.leases),
             )

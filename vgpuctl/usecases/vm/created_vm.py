@@ -51,7 +51,7 @@ class CreatedVm:
 
     changed: False when the VM existed already. steps, undo, xml: what was or would be done. victims: VMs that were
     or would be preempted. why, writes: of a dry run. findings: of each promise that was looked at before the VM was
-    said to run.
+    said to run. state: of one that existed, as it was last observed, in words with its age; nobody looks at it now.
     """
 
     vm: Vm
@@ -63,4 +63,5 @@ class CreatedVm:
     victims: tuple[Candidate, ...] = ()
     why: PlacementReason | None = None
     writes: tuple[Write, ...] = ()
+    state: str | None = None
     findings: tuple[PromiseFinding, ...] = ()

@@ -8,6 +8,7 @@ from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.specs.vm import list_differences
 from vgpuctl.usecases.placement.named_things import refuse_unknown_references
+from vgpuctl.usecases.support.observations import describe_state, observations
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.registered_images import refuse_unregistered
 from vgpuctl.usecases.support.services import Services
@@ -45,6 +46,7 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
             refuse_unknown_references(session, request)
             return None
         leases = session.leases(vm_uuid=vm.uuid)
+        state = describe_state(vm, observations(session, [vm])[vm.uuid], session.now())
     if is_reserved:
         request = replace(request, duration_s=vm.request.duration_s, host=vm.request.host)
     differences = list_differences(vm.request, request)
@@ -61,7 +63,7 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
             f"VM {request.name} of tenant {request.tenant} is {vm.state}: {reason}",
             hint="run `vgpuctl repair`, then this command again",
         )
-    return CreatedVm(vm, tuple(leases), changed=False)
+    return CreatedVm(vm, tuple(leases), changed=False, state=state)
 
 
 _CHANGED_BY = {

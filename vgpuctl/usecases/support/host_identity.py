@@ -5,8 +5,6 @@ SSH's host keys belong to addresses. They do not tell when the inventory swaps t
 have the same key; the marks of each host's last reading do (model/host_identity.py).
 """
 
-import contextlib
-
 import msgspec
 
 from vgpuctl import typed_json
@@ -27,14 +25,14 @@ def refuse_other_host(services: Services, host: str, facts: HostFacts) -> None:
     """
     seen = marks_of(facts)
     _refuse(services, host, seen)
-    store = services.open_store()
-    with contextlib.suppress(StoreUnusable), store.reading() as session:
-        if store.read_only_reason is not None or _read(session, host) is not None:
-            return
     try:
-        with store.transaction() as session:
-            _refuse_within(session, services, host, seen)
-            note_identity(session, host, facts)
+        store = services.open_store()
+        with store.reading() as session:
+            is_known = store.read_only_reason is not None or _read(session, host) is not None
+        if not is_known:
+            with store.transaction() as session:
+                _refuse_within(session, services, host, seen)
+                note_identity(session, host, facts)
     except StoreNotTheSame:
         raise
     except StoreUnusable:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host that died: fenced, its VMs elsewhere or said to be lost, forgotten, and trusted again only when clean."""
 
+import json
 from pathlib import Path
 
 import vgpuctl_lab as lab
@@ -327,4 +328,44 @@ def test_a_seed_that_was_on_the_dead_host_is_made_again_and_no_disk_is_called_lo
         left = [one.name for one in Storage(there).volumes("default") if uuids["named"] in one.name]
         assert left == [f"{uuids['named']}.qcow2"], "gc deletes the old seed, and not the disk that is shared"
         Storage(there).delete_volume("default", left[0])
+    assert fleet_witness.state() == before
+
+
+def test_a_restored_store_from_before_an_evacuation_starts_no_vm_twice(
+    operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness, tmp_path: Path
+) -> None:
+    before = fleet_witness.state()
+    operator.does("create-vm", "web", *ACME, *SIZE)
+    ((host, _state),) = _vms(operator).values()
+    backup = tmp_path / "backup"
+    operator.does("backup-store", str(backup))
+    lab.faults.begin(host, "sshd", folder=fleet)
+    try:
+        operator.does("evacuate-host", host, *DEAD)
+    finally:
+        lab.faults.clear(host, folder=fleet)
+    ((new, _state),) = _vms(operator).values()
+    operator.does("restore-store", str(backup), "--replace", "--yes")
+
+    def differences() -> dict[str, str]:
+        found = json.loads(operator.run("reconcile-store", "--json").out)["discrepancies"]
+        return {one["name"]: f"{one['kind']}: {one['todo']}" for one in found if one["is_open"]}
+
+    assert differences()["acme/web"].startswith("moved-vm: it runs twice")
+    with libvirt_of(operator.inventory, host) as there:
+        there.destroy("acme.web")
+    assert differences()["acme/web"].startswith("moved-vm: vgpuctl reconcile-store --forget acme/web")
+    assert "1 difference" in operator.is_refused("reconcile-store", "--done")["message"]
+    assert operator.is_refused("reconcile-store", "--accept", "acme/web", "--done")["reference"] == "not-found"
+
+    operator.run("reconcile-store", "--forget", "acme/web")
+    operator.does("adopt-host", new, "--vm", "acme.web=acme/web")
+    assert differences()["acme/web"].startswith("second-domain: ")
+    operator.does("reconcile-store", "--accept", "acme/web", "--done")
+    assert _vms(operator) == {"web": (new, "running")}
+    operator.does("gc", "--limit", host, "--yes")
+    operator.run("gc", "--limit", host, "--kind", "vgpu", "--yes")
+    assert _domains(operator, host) == set()
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    operator.does("gc", "--limit", new, "--kind", "vgpu", "--yes")
     assert fleet_witness.state() == before

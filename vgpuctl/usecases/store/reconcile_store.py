@@ -33,6 +33,7 @@ class DiscrepancyKind(StrEnum):
     UNKNOWN_VM = "unknown-vm"
     MISSING_VM = "missing-vm"
     MOVED_VM = "moved-vm"
+    SECOND_DOMAIN = "second-domain"
     OTHER_SHARES = "other-shares"
     UNKNOWN_OBJECT = "unknown-object"
     NETWORK = "network"
@@ -41,7 +42,12 @@ class DiscrepancyKind(StrEnum):
     QUEUED = "queued"
 
 
-_ACCEPTABLE = (DiscrepancyKind.UNKNOWN_VM, DiscrepancyKind.UNKNOWN_OBJECT, DiscrepancyKind.NETWORK)
+_ACCEPTABLE = (
+    DiscrepancyKind.UNKNOWN_VM,
+    DiscrepancyKind.SECOND_DOMAIN,
+    DiscrepancyKind.UNKNOWN_OBJECT,
+    DiscrepancyKind.NETWORK,
+)
 
 
 @dataclass(frozen=True)
@@ -185,15 +191,11 @@ def compare_vm(
     name = vm.printed_name
     forget = f"vgpuctl reconcile-store --forget {name}"
     where = {host: one for host, there in domains.items() for one in there if one.uuid == vm.uuid}
-    here = where.get(vm.host)
-    if here is None:
-        if vm.host not in domains:
-            return []  # its host did not answer, which is a failure of its own
-        if where:
-            host, domain = next(iter(where.items()))
-            todo = f"{forget}; vgpuctl adopt-host {host} --vm {domain.name}={name}"
-            text = f"the store has it on {vm.host}, and it is on {host}"
-            return [Discrepancy(DiscrepancyKind.MOVED_VM, name, text, todo, True)]
+    here = where.pop(vm.host, None)
+    second = _elsewhere(vm, here, where, is_silent=vm.host not in domains)
+    if here is None or (second and second[0].kind is DiscrepancyKind.MOVED_VM):
+        if second or vm.host not in domains:
+            return second  # a host that did not answer is a failure of its own
         text = f"{vm.host} has no domain of its UUID"
         if failures:
             text += f", nor has any other host that answered ({len(failures)} did not)"
@@ -203,14 +205,39 @@ def compare_vm(
         todo = f"{forget}; vgpuctl adopt-host {vm.host} --vm {here.name}={name}"
         text = "its domain has other devices than its leases" if user is None else f"a device of its leases is {user}'s"
         text = f"{vm.host}: {text}"
-        return [Discrepancy(DiscrepancyKind.OTHER_SHARES, name, text, todo, True)]
+        return [*second, Discrepancy(DiscrepancyKind.OTHER_SHARES, name, text, todo, True)]
     if vm.state in _UNSETTLED:
         text, todo = f"the store says {vm.state}, libvirt {here.state}", "--done notes what libvirt says"
     elif here.state is not _STATES[vm.state]:
         text, todo = f"the store says {vm.state}, libvirt {here.state}", "`vgpuctl repair` notes it, after --done"
     else:
+        return second
+    return [*second, Discrepancy(DiscrepancyKind.STATE, name, text, todo, False)]
+
+
+def _elsewhere(
+    vm: Vm, here: DomainFact | None, where: Mapping[str, DomainFact], *, is_silent: bool
+) -> list[Discrepancy]:
+    """The domains of a VM's UUID on other hosts than the store says: a start on its host would run it twice.
+
+    here: its domain on its own host. where: the others, by host. is_silent: its own host did not answer.
+    """
+    if not where:
         return []
-    return [Discrepancy(DiscrepancyKind.STATE, name, text, todo, False)]
+    name, running = vm.printed_name, [host for host, one in where.items() if one.state.is_active()]
+    host = running[0] if running else next(iter(where))
+    own = "which did not answer" if is_silent else "which has none" if here is None else f"where it is {here.state}"
+    others = " and ".join(f"{one.state} on {place}" for place, one in sorted(where.items()))
+    text = f"the store has it on {vm.host}, {own}, and it is {others}"
+    moved = f"vgpuctl reconcile-store --forget {name}; vgpuctl adopt-host {host} --vm {where[host].name}={name}"
+    if len(running) + (here is not None and here.state.is_active()) > 1:
+        todo = "it runs twice: `virsh shutdown` all but the one to keep, then look again"
+    elif running or (here is None and not is_silent):
+        todo = moved
+    else:
+        todo = f"vgpuctl reconcile-store --accept {name} if {vm.host} has the newer one, and gc deletes the other; "
+        return [Discrepancy(DiscrepancyKind.SECOND_DOMAIN, name, text, f"{todo}else {moved}", True)]
+    return [Discrepancy(DiscrepancyKind.MOVED_VM, name, text, todo, True)]
 
 
 def _has_its_shares(domain: DomainFact, leases: Sequence[Lease]) -> bool:
@@ -246,12 +273,17 @@ def _unknown_objects(services: Services, silent: Collection[str]) -> tuple[list[
 
 def _forget(services: Services, names: Sequence[str], comparison: Reconciliation) -> None:
     """Take VMs out of the store that the hosts do not have as it says. No host is changed."""
-    kinds = (DiscrepancyKind.MISSING_VM, DiscrepancyKind.MOVED_VM, DiscrepancyKind.OTHER_SHARES)
+    kinds = (
+        DiscrepancyKind.MISSING_VM,
+        DiscrepancyKind.MOVED_VM,
+        DiscrepancyKind.SECOND_DOMAIN,
+        DiscrepancyKind.OTHER_SHARES,
+    )
     open_ = {one.name: one for one in comparison.discrepancies if one.kind in kinds}
     for name in names:
         if name not in open_:
             raise NotFound(
-                f"{name} is not a VM that is missing, moved or has other shares",
+                f"{name} is not a VM that is missing, moved, on two hosts or has other shares",
                 hint="`vgpuctl reconcile-store` lists them; a VM that is there is deleted by `vgpuctl delete-vm`",
             )
         if open_[name].kind is DiscrepancyKind.MISSING_VM and comparison.failures:
@@ -298,7 +330,7 @@ def _lift(services: Services, found: Reconciliation, domains: _Domains) -> None:
             context=left,
             hint="adopt, forget or accept each of them, then give --done again",
         )
-    states = {domain.uuid: domain.state for there in domains.values() for domain in there}
+    states = {(host, domain.uuid): domain.state for host, there in domains.items() for domain in there}
     with services.store.transaction() as session:
         mark = _require_mark(session)
         for one in session.open_operations():
@@ -307,8 +339,9 @@ def _lift(services: Services, found: Reconciliation, domains: _Domains) -> None:
         for vm in session.vms():
             if vm.notice is not None:
                 _withdraw_notice(session, vm)
-            if vm.state in _UNSETTLED and vm.uuid in states:
-                _settle(session, vm, runs=states[vm.uuid].is_active())
+            state = states.get((vm.host, vm.uuid))
+            if vm.state in _UNSETTLED and state is not None:
+                _settle(session, vm, runs=state.is_active())
         session.lift_restore_mark()
         settle_seats(session)
         looked_at = [one.name for one in found.discrepancies]

@@ -29,11 +29,13 @@ def _lease(device: str) -> Lease:
 
 
 def _found(
-    state: VmState, here: list[DomainFact], *, elsewhere: tuple[DomainFact, ...] = (), silent: bool = False
+    state: VmState, here: list[DomainFact] | None, *, elsewhere: tuple[DomainFact, ...] = (), silent: bool = False
 ) -> list[tuple[str, bool]]:
+    """The differences. here: None for a host without an answer."""
     vm = Vm("web", VmRequest("web", "acme"), "gpu1", state)
     failures: tuple[tuple[str, VgpuctlError], ...] = (("gpu3", HostUnreachable("no answer")),) if silent else ()
-    found = compare_vm(vm, [_lease(MINE)], {"gpu1": here, "gpu2": elsewhere}, failures, {"web", "db"})
+    domains = {"gpu2": elsewhere} if here is None else {"gpu1": here, "gpu2": elsewhere}
+    found = compare_vm(vm, [_lease(MINE)], domains, failures, {"web", "db"})
     assert all(one.todo for one in found)
     return [(str(one.kind), one.is_open) for one in found]
 
@@ -69,3 +71,27 @@ def test_what_a_host_says_of_a_vm(state: VmState, here: list[DomainFact], found:
 def test_a_vm_on_another_host_has_moved_and_a_silent_host_proves_nothing_gone() -> None:
     assert _found(VmState.RUNNING, [], elsewhere=(_domain("web", RUNNING, OTHER),)) == [("moved-vm", True)]
     assert _found(VmState.RUNNING, [], silent=True) == [("missing-vm", True)]
+
+
+@pytest.mark.parametrize(
+    ("state", "here", "there", "found"),
+    [
+        # The host was evacuated and came back: the newer domain runs elsewhere, and the old one is still defined.
+        (VmState.RUNNING, [_domain("web", OFF, MINE)], RUNNING, [("moved-vm", True)]),
+        (VmState.STOPPED, [_domain("web", OFF, MINE)], RUNNING, [("moved-vm", True)]),
+        (VmState.CREATING, [_domain("web", OFF, MINE)], RUNNING, [("moved-vm", True)]),
+        (VmState.RUNNING, [_domain("web", RUNNING, MINE)], RUNNING, [("moved-vm", True)]),
+        (VmState.RUNNING, [_domain("web", RUNNING, OTHER)], DomainState.PAUSED, [("moved-vm", True)]),
+        (VmState.RUNNING, None, RUNNING, [("moved-vm", True)]),
+        (VmState.STOPPED, [], OFF, [("moved-vm", True)]),
+        # Nothing runs there: which of the two is the VM is for people to say.
+        (VmState.RUNNING, [_domain("web", RUNNING, MINE)], OFF, [("second-domain", True)]),
+        (VmState.STOPPED, [_domain("web", OFF, MINE)], OFF, [("second-domain", True)]),
+        (VmState.RUNNING, [_domain("web", OFF, MINE)], OFF, [("second-domain", True), ("state", False)]),
+        (VmState.STOPPED, None, OFF, [("second-domain", True)]),
+    ],
+)
+def test_a_domain_on_another_host_is_open_whatever_the_vms_host_has(
+    state: VmState, here: list[DomainFact] | None, there: DomainState, found: list[tuple[str, bool]]
+) -> None:
+    assert _found(state, here, elsewhere=(_domain("web", there, OTHER),)) == found

@@ -67,6 +67,13 @@ class PromiseRow(StrEnum):
         member.witness, member.moments, member.promised, member.kept = witness, moments, promised, kept
         return member
 
+    RUNS_ONCE = (
+        "runs-once",
+        Witness.LIBVIRT,
+        _BY_COMMAND,
+        "The VM runs on its host alone.",
+        "no other host runs a domain of its UUID; the row is shown where one was seen to",
+    )
     GPU_TYPE = (
         "gpu-type",
         Witness.HOST_KERNEL,

@@ -11,6 +11,7 @@ from vgpuctl.promises.witnessed import NotLookedAt, Promised, SeenDomain, Witnes
 
 _Comparison = Callable[[Promised, Witnessed], RowAnswers]
 COMPARISONS: Mapping[PromiseRow, _Comparison] = {
+    PromiseRow.RUNS_ONCE: domain.runs_once,
     PromiseRow.GPU_TYPE: shares.gpu_type,
     PromiseRow.GPU_HELD: shares.gpu_held,
     PromiseRow.FRAMEBUFFER: shares.framebuffer,

@@ -15,9 +15,16 @@ from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked, same
 from vgpuctl.promises.witnessed import NotLookedAt, Promised, SeenInterface, Witnessed
 
 _XML = "`virsh dumpxml` on the host shows the domain; a VM that is stopped and started again is defined as promised"
+_TWICE = "end the one that is left over with `virsh shutdown` on its host; `vgpuctl gc --dry-run` names it"
 _NETWORK = "`virsh net-list --all` on the host; `vgpuctl show-network`; `vgpuctl repair`"
 _BYTES_PER_MB = 1_000_000
 _TPM = "2.0"
+
+
+def runs_once(_promised: Promised, seen: Witnessed) -> RowAnswers:
+    """No other host runs it. Nothing is said where none was seen to: not every host was asked just now."""
+    for host, words in seen.elsewhere:
+        yield RowAnswer("", False, "on its host alone", f"on {host} too: {words}", remedy=_TWICE)
 
 
 def vcpus(promised: Promised, seen: Witnessed) -> RowAnswers:

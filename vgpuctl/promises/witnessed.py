@@ -129,7 +129,7 @@ class Witnessed:
     definition: the domain as it starts next, which is asked where the running one has not all that was promised.
 
     ports: by OVN's name of the port. sizes: bytes of each volume, by its path. watched: whether a controller that lives
-    has claimed the VM's host.
+    has claimed the VM's host. elsewhere: other hosts that run a domain of the VM's UUID, each with what it says.
     """
 
     kernel: HostFacts | NotLookedAt = NOBODY_ASKED
@@ -141,3 +141,4 @@ class Witnessed:
     guest: SeenInside | NotLookedAt = NO_CONSENT
     sizes: Mapping[str, int] | NotLookedAt = NOBODY_ASKED
     watched: bool | NotLookedAt = NOBODY_ASKED
+    elsewhere: Sequence[tuple[str, str]] = ()

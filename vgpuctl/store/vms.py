@@ -48,6 +48,10 @@ class VmRows(QueueRows, LicenceRows):
         """One VM by its tenant and name, None when there is none."""
         return next(map(_vm, self._find("vms", tenant=tenant, name=name)), None)
 
+    def vm_of(self, uuid: str) -> Vm | None:
+        """One VM by its UUID, None when there is none."""
+        return next(map(_vm, self._find("vms", uuid=uuid)), None)
+
     def vms(self, tenant: str | None = None, host: str | None = None) -> list[Vm]:
         """VMs of a tenant, a host, both, or all; by tenant and name."""
         return _in_order(self._find("vms", **given(tenant=tenant, host=host)))

@@ -369,3 +369,45 @@ def test_a_restored_store_from_before_an_evacuation_starts_no_vm_twice(
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
     operator.does("gc", "--limit", new, "--kind", "vgpu", "--yes")
     assert fleet_witness.state() == before
+
+
+def test_a_vm_that_another_host_runs_too_is_told_everywhere_and_is_not_started_again(
+    operator: Operator, fleet_witness: FleetWitness
+) -> None:
+    before = fleet_witness.state()
+    operator.does("create-vm", "web", *ACME, *SIZE[:-2], "--host", HOST)
+    with libvirt_of(operator.inventory, HOST) as there:
+        xml = there.xml("acme.web") or ""
+    with libvirt_of(operator.inventory, OTHER) as there:
+        there.define(xml)
+        there.start("acme.web")
+    for _look in range(3):
+        operator.does("list-gpus", "--refresh")
+    observed = operator.json("list-events", "--kind", "vm-observed")[-1]
+    assert (observed["host"], observed["subject"], observed["after"]) == (OTHER, "acme/web", {"state": "running"})
+    assert observed["detail"] == f"on {OTHER}, and the store has it on {HOST}"
+
+    rows = operator.ends(1, "check-vm", "web", *ACME)["findings"]
+    assert (rows[0]["row"], rows[0]["verdict"]) == ("runs-once", "broken")
+    (checked,) = operator.ends(1, "check-hosts", "--limit", OTHER)
+    (finding,) = [one for one in checked["findings"] if one["check"] == "stray-vm"]
+    assert (finding["severity"], f"on {HOST}" in finding["read"]) == ("error", True)
+    (left,) = operator.json("gc", "--dry-run", "--limit", OTHER)
+    assert "`virsh shutdown acme.web` on sim-002" in left["left"] and "uncordon-host" not in left["left"]
+
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    for command in ("start-vm", "restart-vm"):
+        refused = operator.is_refused(command, "web", *ACME)
+        assert "acme/web would run twice: the store has it on sim-001, and on sim-002" in refused["message"], refused
+    with libvirt_of(operator.inventory, OTHER) as there:
+        there.destroy("acme.web")
+    operator.does("start-vm", "web", *ACME)
+    (checked,) = operator.json("check-hosts", "--limit", OTHER)
+    (finding,) = [one for one in checked["findings"] if one["check"] == "stray-vm"]
+    assert (finding["severity"], "acme.web" in finding["read"]) == ("note", True)
+    assert operator.json("list-events", "--kind", "vm-observed")[-1]["after"] == {"state": "gone"}
+    assert "leftovers that the store does not know were not looked for" in operator.does("repair").err
+    operator.does("gc", "--limit", OTHER, "--yes")
+    assert _domains(operator, OTHER) == set()
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    assert fleet_witness.state() == before

@@ -46,6 +46,7 @@ class CheckId(str, Enum):
     BOOT_CONTRACT = "boot-contract"
     LIBVIRT_DAEMONS = "libvirt-daemons"
     LIBVIRT_AUTOSTART = "libvirt-autostart"
+    STRAY_VM = "stray-vm"
     SELINUX_POOL = "selinux-pool"
     GUEST_FIRMWARE = "guest-firmware"
     GUEST_SECURE_BOOT = "guest-secure-boot"

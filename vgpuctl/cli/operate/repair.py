@@ -39,7 +39,8 @@ def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: An
         print_table(
             ["VM", "HOST", "FOUND", "OUTCOME"],
             [(repair.subject, repair.host, repair.found, repair.outcome) for repair in repairs],
-            empty="store, hosts and libvirt agree: nothing to repair",
+            empty="nothing to repair: the store's VMs, shares, disks and networks are so on their hosts; "
+            "leftovers that the store does not know were not looked for: `vgpuctl gc --dry-run`",
         )
     failed = [repair for repair in repairs if repair.outcome.startswith("failed")]
     if failed:

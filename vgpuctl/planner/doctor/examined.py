@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The input of the checks, and questions that several of them ask."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.check_ids import CheckId
@@ -20,7 +20,7 @@ NVIDIA = "10de"
 class DomainDiagnostics:
     """One domain of the host's libvirt. devices: PCI addresses and mdev UUIDs that its definition names.
 
-    is_autostarted: libvirt itself starts it with the host.
+    is_autostarted: libvirt itself starts it with the host. is_made: vgpuctl made it, or adopted it.
     """
 
     name: str
@@ -28,6 +28,7 @@ class DomainDiagnostics:
     is_active: bool
     devices: tuple[str, ...]
     is_autostarted: bool = False
+    is_made: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Examined:
     """One host. layout: None where none is declared. made: shares that a layout made. domains: None when not asked.
 
     tunnels: as packets between the hosts of this run show them. vms: UUIDs of the host's VMs in the store.
+    elsewhere: the other hosts on which the store has VMs whose domains are here, by UUID.
     """
 
     facts: HostFacts
@@ -59,6 +61,7 @@ class Examined:
     domains: Sequence[DomainDiagnostics] | None = None
     tunnels: Sequence[TunnelState] = ()
     vms: Collection[str] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def nvidia_gpus(self) -> Iterator[Gpu]:
         """NVIDIA's GPUs of the host."""

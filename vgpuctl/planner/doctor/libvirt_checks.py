@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.diagnostics import LOG_DAEMON, MODULAR_DAEMONS, MONOLITHIC_DAEMON
 from vgpuctl.model.distribution import Package, family_of, install
+from vgpuctl.model.plural import counted
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
@@ -75,6 +76,24 @@ def libvirt_autostart(seen: Examined) -> Iterator[Finding]:
             read = f"libvirt starts {domain.name} with the host, before vgpuctl has verified its shares"
             fix = f"`vgpuctl repair`, or `virsh autostart --disable {domain.name}` on the host"
             yield Finding(CheckId.LIBVIRT_AUTOSTART, Severity.WARNING, HOST, read, fix)
+
+
+def stray_vm(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: a VM runs here that the store has on another host, or domains of vgpuctl's are left over."""
+    left = []
+    for domain in seen.domains or ():
+        if domain.uuid in seen.vms:
+            continue
+        place = seen.elsewhere.get(domain.uuid)
+        if place is None or not domain.is_active:
+            left += [domain.name] if domain.is_made or place is not None else []
+            continue
+        read = f"{domain.name} runs here, and the store has its VM on {place}: started there it runs twice"
+        fix = f"`virsh shutdown {domain.name}` on the host; or `vgpuctl reconcile-store --begin` where this is the VM"
+        yield Finding(CheckId.STRAY_VM, Severity.ERROR, HOST, read, fix)
+    if left:
+        read = f"{counted(len(left), 'domain')} of VMs that the store does not have here: {', '.join(left)}"
+        yield Finding(CheckId.STRAY_VM, Severity.NOTE, HOST, read, "`vgpuctl gc --dry-run` lists what is left over")
 
 
 def selinux_pool(seen: Examined) -> Iterator[Finding]:

@@ -65,6 +65,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.BOOT_CONTRACT, 0, host_checks.boot_contract),
     Check(CheckId.LIBVIRT_DAEMONS, 0, libvirt_checks.libvirt_daemons),
     Check(CheckId.LIBVIRT_AUTOSTART, 0, libvirt_checks.libvirt_autostart, Severity.WARNING),
+    Check(CheckId.STRAY_VM, 0, libvirt_checks.stray_vm),
     Check(CheckId.SELINUX_POOL, 0, libvirt_checks.selinux_pool, Severity.WARNING),
     Check(CheckId.GUEST_FIRMWARE, 0, platform_checks.guest_firmware, Severity.WARNING),
     Check(CheckId.GUEST_SECURE_BOOT, 0, platform_checks.guest_secure_boot, Severity.NOTE),

@@ -21,6 +21,7 @@ from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snaps
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.strays import look_for_strays
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,10 @@ def examine_host(
         leases = session.leases(host=name)
         vms = frozenset(vm.uuid for vm in session.vms(host=name))
         restrictions = session.restrictions()
+        strays = (session.vm_of(one.uuid) for one in domains or () if one.uuid not in vms)
+        elsewhere = {vm.uuid: vm.host for vm in strays if vm is not None}
     made = shares_made(services, name, facts)
-    seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms)
+    seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms, elsewhere)
     policy = policy_of(services, name)
     findings = examine(seen) + health_states(health, policy, name, facts.gpus, restrictions)
     if failure is not None:
@@ -142,6 +145,7 @@ def _read_domains(services: Services, name: str) -> tuple[tuple[DomainDiagnostic
         facts, flagged = hypervisor.domains(), hypervisor.autostarted()
     except VgpuctlError as error:
         return None, error
+    look_for_strays(services, name, facts)
     return tuple(
         DomainDiagnostics(
             one.name,
@@ -149,6 +153,7 @@ def _read_domains(services: Services, name: str) -> tuple[tuple[DomainDiagnostic
             one.state.is_active(),
             tuple(device.device for device in one.hostdevs),
             one.uuid in flagged,
+            one.metadata is not None,
         )
         for one in facts
     ), None

@@ -30,11 +30,13 @@ from vgpuctl.usecases.image.gc_volumes import read_volumes, stray_volumes
 from vgpuctl.usecases.image.volumes import remove_recorded
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.share.release import release_cards_of, release_strays
+from vgpuctl.usecases.support.fences import is_fenced
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import ending, may_run
 from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.support.strays import look_for_strays, way_out
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
 USUAL_KINDS = frozenset(GarbageKind) - {GarbageKind.VGPU}
@@ -172,6 +174,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
     host = services.host(name)
     networks = LibvirtNetworks(host.hypervisor)
     domains = host.hypervisor.domains()
+    look_for_strays(services, name, domains)
     volumes, shared = read_volumes(host) if GarbageKind.VOLUME in kinds else ({}, frozenset())
     made = networks.made() if GarbageKind.NETWORK in kinds else []
     has_state = GarbageKind.STATE in kinds
@@ -215,7 +218,8 @@ def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -
         if domain.metadata.tenant not in tenants:
             left = f"the store has no tenant {domain.metadata.tenant}, so it is another store's"
         elif domain.state.is_active() and domain.uuid in known:
-            left = f"it is {domain.state} here too: `vgpuctl uncordon-host {host}` ends it where the host was fenced"
+            way = f"`vgpuctl uncordon-host {host}` ends it" if is_fenced(session, host) else way_out(host, domain.name)
+            left = f"it is {domain.state} here too: {way}"
         elif domain.state.is_active():
             left = f"it is {domain.state}: adopt-host takes it over, `virsh shutdown` makes it garbage"
         where = f"its VM is on {known[domain.uuid]}" if domain.uuid in known else "no VM of the store has its UUID"

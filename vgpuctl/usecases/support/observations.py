@@ -47,6 +47,7 @@ from vgpuctl.usecases.support.observation_record import (
 from vgpuctl.usecases.support.operations import may_run
 from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.strays import note_strays
 
 _KIND = "observations"
 _NO_ANSWER = (HostUnreachable, CommandTimedOut)
@@ -143,7 +144,9 @@ def note_answers(
     if facts is None and domains is None:
         note_attempts(session, host, read_record(session, host), errors, way, asked_at)
     if changes:
-        _change(session, host, *changes)
+        stored = _change(session, host, *changes)
+        if domains is not None:
+            note_strays(session, host, domains, {vm.uuid for vm in stored.vms})
 
 
 def _facts_change(
@@ -336,8 +339,8 @@ def is_seen_by_controller(session: Session, host: str) -> bool:
     )
 
 
-def _change(session: Session, host: str, *changes: _Change) -> None:
-    """Replace the host's record, and add an event for each difference."""
+def _change(session: Session, host: str, *changes: _Change) -> StoredRows:
+    """Replace the host's record, and add an event for each difference. Returns what the store has of the host."""
     busy = {one.subject for one in session.open_operations() if may_run(one)}
     stored = StoredRows(session.vms(host=host), session.leases(host=host), busy)
     before = after = read_record(session, host)
@@ -346,6 +349,7 @@ def _change(session: Session, host: str, *changes: _Change) -> None:
     if after is not before:
         add_events(session, host, before, after, stored)
         session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
+    return stored
 
 
 def _known(session: Session, host: str) -> Record:

@@ -36,6 +36,7 @@ from vgpuctl.usecases.support.observations import observation_records
 from vgpuctl.usecases.support.operations import may_run
 from vgpuctl.usecases.support.pool_states import pool_rows
 from vgpuctl.usecases.support.promise_record import recorded_of_hosts
+from vgpuctl.usecases.support.strays import Stray, strays_by_host
 
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
@@ -87,6 +88,7 @@ class _Stored:
     parents: Mapping[tuple[str, str], str]
     promises: Mapping[str, Mapping[str, Sequence[LastFinding]]]
     readings: Mapping[str, HostReadings]
+    strays: Mapping[str, Mapping[str, Stray]]
 
     def record(self, host: str) -> Record:
         return self.records.get(host, NEVER_LOOKED)
@@ -121,6 +123,7 @@ def read_states(
         _parents(session, restrictions, records),
         recorded_of_hosts(session),
         readings or {},
+        strays_by_host(session),
     )
     rows: dict[str, list[StateRow]] = {kind.name: [] for kind in STATE_KINDS}
     parts: tuple[tuple[str, Callable[[], _Rows]], ...] = (
@@ -396,6 +399,10 @@ def _unknown_to_the_store(stored: _Stored) -> Iterator[tuple[str, TruthMismatch,
     """What runs on a host as ours, and is not in the store there. What is somebody else's is nobody's mismatch."""
     vms = {(vm.host, vm.uuid) for vm in stored.vms}
     leased = {(lease.host, lease.vm_uuid, lease.share.gpu) for lease in stored.leases}
+    for host, strays in stored.strays.items():
+        for stray_uuid, stray in strays.items() if host not in stored.readings else ():
+            if stray.is_sure and (host, stray_uuid) not in vms:
+                yield host, TruthMismatch.DOMAIN_UNKNOWN, stray.name
     for host, readings in sorted(stored.readings.items()):
         ours = {one.uuid for one in readings.vms if one.tenant is not None}
         for one in readings.vms:

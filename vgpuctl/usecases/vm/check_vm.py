@@ -19,6 +19,7 @@ from vgpuctl.usecases.support.guest_driver import read_host
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.promise_record import note_findings
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.strays import active_elsewhere
 
 PROBE_TIMEOUT_S = 60.0
 
@@ -41,6 +42,7 @@ def check_vm(
         kernel=_ask_kernel(services, vm) if leases else NotLookedAt("it holds no GPU share"),
         nvml=_ask_nvml(services, vm, leases) if leases else (),
         guest=report if isinstance(report, NotLookedAt) else _seen(report),
+        elsewhere=active_elsewhere(services, vm),
     )
     findings = check_promises(services, vm, leases, seen)
     if isinstance(report, NotLookedAt):

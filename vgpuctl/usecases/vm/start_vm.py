@@ -50,6 +50,7 @@ from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
 from vgpuctl.usecases.support.observations import note_facts, note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.support.strays import refuse_second_start
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
@@ -101,6 +102,7 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
     if vm.state is VmState.RUNNING and state is DomainState.RUNNING:
         return vm, False
     refuse_while_preempted(services, vm)
+    refuse_second_start(services, vm)
     with operation(services, "start-vm", vm), claims_end(services, [vm.request]):
         guest.refuse_other_domain(host, vm)
         if state is not None and state.is_paused():

@@ -111,3 +111,27 @@ def test_a_vm_of_the_store_that_libvirt_itself_starts_is_named(is_flagged: bool,
     found = [one for one in examine(seen) if one.check == "libvirt-autostart"]
     assert len(found) == count
     assert all("virsh autostart --disable acme.web" in one.fix for one in found)
+
+
+@pytest.mark.parametrize(
+    ("is_active", "is_made", "is_here", "place", "severity"),
+    [
+        (True, True, False, "gpu2", "error"),
+        (True, False, False, "gpu2", "error"),
+        (False, True, False, "gpu2", "note"),
+        (False, True, False, None, "note"),
+        (True, True, False, None, "note"),
+        (True, True, True, None, None),
+        (True, False, False, None, None),
+    ],
+)
+def test_a_vm_that_runs_here_and_is_elsewhere_in_the_store_is_an_error_and_other_leftovers_are_named(
+    is_active: bool, is_made: bool, is_here: bool, place: str | None, severity: str | None
+) -> None:
+    uuid = "00000000-0000-4000-8000-000000000001"
+    domain = DomainDiagnostics("acme.web", uuid, is_active, (), is_made=is_made)
+    there = {} if place is None else {uuid: place}
+    seen = replace(host(MONOLITHIC), domains=(domain,), vms=(uuid,) if is_here else (), elsewhere=there)
+    found = [one for one in examine(seen) if one.check == "stray-vm"]
+    assert [str(one.severity) for one in found] == ([] if severity is None else [severity])
+    assert all("acme.web" in one.read for one in found)

@@ -47,6 +47,7 @@ _RECORD_FACTOR = 4
 DIGEST_TIMEOUT_S = 1800.0
 _CHANGES = ("apply", "boot", "certificate", "textfile", "guest-state")
 _Value = TypeVar("_Value")
+_Answer = TypeVar("_Answer", HostFacts, HostHealth, HostReadings)
 _SHOWN_LINES = 5
 _MOST_FOUND = 20
 _SHOWN_CHARACTERS = 200
@@ -85,9 +86,9 @@ class AgentClient:
     """One agent on one host, started by the first call and serving until `close`. Threads take turns.
 
     writes: how often the agent has written to the host since it started. answer_timeout_s: how long its start and its
-    answer to a question may take; changes may take five times as long. check: raises when the facts are not those of
-    the host that was meant; it sees every reading, and one before the first change. rehearsal: of a dry run: the
-    agent compares instead of changing, and what it would change is noted.
+    answer to a question may take; changes may take five times as long. check: raises when an answer is not of the host
+    that was meant; it sees all facts, health and readings, and facts before the first change. rehearsal: of a dry run:
+    the agent compares instead of changing, and what it would change is noted.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class AgentClient:
         connection: AgentTransport,
         *,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
-        check: Callable[[HostFacts], None] | None = None,
+        check: Callable[[HostFacts | HostHealth | HostReadings], None] | None = None,
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self._rehearsal = rehearsal
@@ -195,11 +196,11 @@ class AgentClient:
 
     def health(self) -> HostHealth:
         """Read the health of every GPU. Raises as `facts`."""
-        return self._wanted(self._ask(Request("health"), self._timeout_s).health, "health")
+        return self._checked(self._wanted(self._ask(Request("health"), self._timeout_s).health, "health"))
 
     def readings(self) -> HostReadings:
         """Read what is measured of the host, its GPUs, vGPUs and VMs. Raises as `facts`."""
-        return self._wanted(self._ask(Request("readings"), self._timeout_s).readings, "readings")
+        return self._checked(self._wanted(self._ask(Request("readings"), self._timeout_s).readings, "readings"))
 
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""
@@ -212,11 +213,15 @@ class AgentClient:
             process.close()
 
     def _facts_of(self, reply: Reply) -> HostFacts:
-        facts = self._wanted(reply.facts, "facts")
-        if self._check is not None:
-            self._check(facts)
-            self._is_checked = True
+        facts = self._checked(self._wanted(reply.facts, "facts"))
+        self._is_checked = True
         return facts if self._rehearsal is None else self._rehearsal.facts(self._target.name, facts)
+
+    def _checked(self, answer: _Answer) -> _Answer:
+        """The answer, which is of the host that was meant."""
+        if self._check is not None:
+            self._check(answer)
+        return answer
 
     def _wanted(self, value: _Value | None, question: str) -> _Value:
         """The part of a reply that was asked for. Raises AgentBroken when it is not there."""

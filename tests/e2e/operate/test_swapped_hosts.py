@@ -140,6 +140,9 @@ def test_commands_and_controller_refuse_and_nothing_is_mixed_up(
             ("start-vm", "two", *ACME),
         ):
             assert operator.is_refused(*command)["reference"] == reference, command
+        checked = operator.run("check-vm", "one", *ACME)
+        assert checked.code == 14 and "could not be looked at in any of its" in checked.out, checked
+        assert "shows no such vGPU" not in checked.out, "the driver of that host was not asked"
         operator.run("list-vms", "--refresh")
         operator.run("repair")
         operator.run("gc", "--yes", "--limit", f"{FIRST},{SECOND}")

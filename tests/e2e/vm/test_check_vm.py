@@ -85,13 +85,32 @@ def test_only_the_tenants_file_allows_the_probe_and_a_silent_guest_is_not_kept(
     )  # fmt: skip
     assert "ask the guest agent of prover.web-1 on sim-001" in row["why"]
     out = tenant.run("check-vm", "web-1", "--tenant", "prover").out
-    assert "is kept in the rows that could be looked at" in out and "not looked at guest-gpus: only the guest" in out
+    assert (
+        "is kept in the rows that could be looked at, 8 of 9" in out
+        and "not looked at guest-gpus: only the guest" in out
+    )
     assert _onboard(tenant, "false") == ["changed"]
     assert "does not allow" in tenant.does("check-vm", "web-1", "--tenant", "prover").out
+
+
+def test_where_nobody_can_be_asked_nothing_is_called_kept(tenant: Operator, fleet: lab.LabFolder) -> None:
+    lab.faults.begin("sim-001", "sshd", folder=fleet)
+    try:
+        found = _verdicts(tenant)
+    finally:
+        lab.faults.clear("sim-001", folder=fleet)
+    assert found["code"] == "14", found
+    assert "prover/web-1 could not be looked at in any of its 8 rows" in found["out"], found
+    assert "kept" not in found["out"], found
 
 
 def test_a_vm_that_is_off_has_nothing_to_check(tenant: Operator) -> None:
     tenant.does("stop-vm", "web-1", "--tenant", "prover", "--timeout", "0")
     refusal = tenant.is_refused("check-vm", "web-1", "--tenant", "prover")
     assert "prover/web-1 has no promise to check: it is stopped" in refusal["message"]
+    for several in (("--all",), ("-A", "--all"), ("web-*",)):
+        done = tenant.run("check-vm", *several, *(() if "-A" in several else ("--tenant", "prover")))
+        assert (done.code, done.out) == (0, ""), done
+        assert "1 VM left out, with no promise to check: 1 stopped" in done.err and "0 VMs: none" in done.err
+    assert tenant.run("check-vm", "web-1", "web-1", "--tenant", "prover").code != 0, "it is named"
     tenant.does("offboard-tenant", "prover", "--yes", "--timeout", "0")

@@ -49,6 +49,11 @@ class VmChoice:
         """True if exactly one VM is named, by a plain name: its errors and its JSON stand for themselves."""
         return self.selection.is_one
 
+    @property
+    def is_by_name(self) -> bool:
+        """True if every VM is named by its plain name."""
+        return self.selection.is_by_name
+
     def find(self, opened: "Services", *, if_exists: bool = False, asks: bool = True) -> "list[Found]":
         """The VMs with their live leases. Asks before VMs are changed that were not named one by one, unless not asks.
 

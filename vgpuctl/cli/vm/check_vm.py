@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check-vm: is everything that VMs' owners were promised so?"""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,9 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import print_line
+from vgpuctl.cli.support.output import print_line, say
 from vgpuctl.cli.support.vm_selection import VmChoice, vms
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.model.promise import PromiseCheck, PromiseFinding
@@ -41,6 +43,8 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
     that nobody could look at says why. Where the tenant's file has `guest_probe: true`, a probe in the guest is asked
     too, through the guest agent.
 
+    Of VMs that are not named one by one, those that do not run are left out.
+
     Exit code 1 when a row is broken, else 14 when a row was not looked at; 0 means that every row is kept.
     """
     from vgpuctl.cli.support.services import services
@@ -49,6 +53,11 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
 
     with services(**where) as opened:
         found = chosen.find(opened)
+        if not chosen.is_by_name:
+            off = [vm for vm, _held in found if vm.state != "running"]
+            found = [(vm, held) for vm, held in found if vm not in off]
+            if off:
+                say(f"{counted(len(off), 'VM')} left out, with no promise to check: {_states(off)}")
         leases = {vm.uuid: held for vm, held in found}
 
         def check(vm: "Vm") -> "PromiseCheck":
@@ -68,11 +77,19 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
             raise click.exceptions.Exit(_EXIT_CODES[worst])
 
 
+def _states(vms: "Sequence[Vm]") -> str:
+    counts = Counter(str(vm.state) for vm in vms)
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
 def _print(name: str, checked: "PromiseCheck") -> None:
+    kept = sum(one.verdict == "kept" for one in checked.findings)
     said = {
         "kept": "is kept in every row",
         "broken": "is broken",
-        "not-looked-at": "is kept in the rows that could be looked at",
+        "not-looked-at": f"is kept in the rows that could be looked at, {kept} of {len(checked.findings)}"
+        if kept
+        else f"could not be looked at in any of its {len(checked.findings)} rows",
     }
     print_line(f"the promise to the owner of {name} {said[checked.verdict]}")
     for one in checked.findings:

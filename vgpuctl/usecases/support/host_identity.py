@@ -9,6 +9,8 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.health import HostHealth
+from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import StoreNotTheSame, StoreUnusable, WrongHost
 from vgpuctl.model.host_identity import Marks, boot_mark, find_other, name_mark
 from vgpuctl.store.store import Session
@@ -17,13 +19,16 @@ from vgpuctl.usecases.support.services import Services
 _KIND = "identity"
 
 
-def refuse_other_host(services: Services, host: str, facts: HostFacts) -> None:
+def refuse_other_host(services: Services, host: str, answer: HostFacts | HostHealth | HostReadings) -> None:
     """Raise WrongHost when another host's agent answered. Nothing is checked where the store cannot be read.
 
     A host that answers for the first time is recorded at once: of two names of one machine that are read side by side,
     one is refused.
     """
-    seen = marks_of(facts)
+    if not isinstance(answer, HostFacts):
+        _refuse(services, host, frozenset([boot_mark(answer.boot_id)]))
+        return
+    seen = marks_of(answer)
     _refuse(services, host, seen)
     try:
         store = services.open_store()
@@ -32,7 +37,7 @@ def refuse_other_host(services: Services, host: str, facts: HostFacts) -> None:
         if not is_known:
             with store.transaction() as session:
                 _refuse_within(session, services, host, seen)
-                note_identity(session, host, facts)
+                note_identity(session, host, answer)
     except StoreNotTheSame:
         raise
     except StoreUnusable:

@@ -83,7 +83,7 @@ def test_drift_is_exit_code_1_and_gone_after_apply(layouts: LayoutFleet) -> None
     assert shown.code == 1 and "sim-001: not as declared" in shown.out
     assert f"  {FIRST}: virtual-functions\n    - 0\n    + 32" in shown.out
     listed = layouts.operator.json("list-hosts")
-    assert [one["layout"] for one in listed] == ["2 differences", None, None]
+    assert [one["layout"] for one in listed] == ["3 differences", None, None]
     layouts.operator.does("apply-hosts", "--limit", "sim-001")
     assert layouts.operator.does("check-hosts", "--limit", "sim-001").out.startswith("sim-001: as declared, healthy")
     code, hosts = findings(layouts, "--limit", "sim-001", "--after-reboot")

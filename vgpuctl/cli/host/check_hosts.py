@@ -9,6 +9,7 @@ import click
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
 from vgpuctl.cli.support.output import Styled, print_line
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.cli.host.prepare_output import JsonPreparedHost
@@ -17,17 +18,22 @@ if TYPE_CHECKING:
     from vgpuctl.planner.doctor import Finding
     from vgpuctl.planner.layout import Difference
     from vgpuctl.usecases.host.check_hosts import CheckedHost
+    from vgpuctl.usecases.support.installs import PlannedInstall
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 class JsonCheckedHost(TypedDict):
-    """A host against its layout. since_reboot: with --after-reboot. error: why it did not answer."""
+    """A host against its layout. installs: files of the layout that differ.
+
+    since_reboot: with --after-reboot. error: why it did not answer.
+    """
 
     host: str
     has_drifted: bool | None
     is_healthy: bool | None
     plan: "JsonPlan | None"
+    installs: "Sequence[PlannedInstall] | None"
     since_reboot: "Sequence[Difference] | None"
     findings: "Sequence[Finding] | None"
     error: JsonError | None
@@ -43,6 +49,7 @@ _JSON: "JsonOutput[Sequence[JsonCheckedHost] | Sequence[JsonPreparedHost]]" = Js
 @click.option("--diff", is_flag=True, help="Show the declared and the found value of each difference.")
 @click.option("--after-reboot", is_flag=True, help="Compare with the snapshot taken before the reboot.")
 @click.option("--snapshot", is_flag=True, help="Take the snapshot for --after-reboot now; apply-hosts takes one too.")
+@click.option("--no-boot", is_flag=True, help="Check for `apply-hosts --no-boot`.")
 @click.option(
     "--prepare", is_flag=True, help="List missing prerequisites of hosts; needs neither Python nor root on them."
 )
@@ -51,7 +58,14 @@ _JSON: "JsonOutput[Sequence[JsonCheckedHost] | Sequence[JsonPreparedHost]]" = Js
 @options.ssh
 @options.as_json
 def command(
-    diff: bool, after_reboot: bool, snapshot: bool, prepare: bool, script: bool, as_json: bool, **where: Any
+    diff: bool,
+    after_reboot: bool,
+    snapshot: bool,
+    no_boot: bool,
+    prepare: bool,
+    script: bool,
+    as_json: bool,
+    **where: Any,
 ) -> int:
     """Check every host against its declared layout and for the known failure modes (docs/doctor.md).
 
@@ -60,7 +74,7 @@ def command(
     if script and not prepare:
         raise click.UsageError("--script needs --prepare.")
     if prepare:
-        if diff or after_reboot or snapshot or (script and as_json):
+        if diff or after_reboot or snapshot or no_boot or (script and as_json):
             raise click.UsageError("--prepare goes with --script or --json, and with no other kind of check.")
         from vgpuctl.cli.host.prepare_output import prepare_and_print
 
@@ -70,7 +84,7 @@ def command(
     with services_of_hosts(**where) as opened:
         from vgpuctl.usecases.host.check_hosts import check_hosts
 
-        found = check_hosts(opened, after_reboot=after_reboot, take_snapshot=snapshot)
+        found = check_hosts(opened, after_reboot=after_reboot, take_snapshot=snapshot, boot=not no_boot)
     checked = [result.value for result in found if result.value is not None]
     if as_json:
         _JSON.print([_object(result) for result in found])
@@ -93,7 +107,10 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
         "host": result.name,
         "has_drifted": checked.has_drifted if checked else None,
         "is_healthy": checked.is_healthy if checked else None,
-        "plan": plan_object(checked.plan) if checked and checked.plan else None,
+        "plan": {**plan_object(checked.plan), "is_in_layout": checked.is_in_layout}
+        if checked and checked.plan
+        else None,
+        "installs": checked.installs if checked else None,
         "since_reboot": checked.since_reboot if checked else None,
         "findings": checked.findings if checked else None,
         "error": error_json(result.error),
@@ -106,16 +123,18 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     plan = checked.plan
     if plan is None:
         state = "no layout declared"
-    elif plan.is_in_layout:
+    elif checked.is_in_layout:
         state = "as declared"
     else:
-        state = f"not as declared ({len(plan.differences)} differences)"
+        state = f"not as declared ({counted(len(plan.differences) + len(checked.installs), 'difference')})"
     health = "" if checked.findings else ", healthy"
     print_line(f"{checked.host}: {state}{health}")
     for difference in plan.differences if plan else ():
         remedy = f"; {difference.remedy}" if difference.remedy else ""
         for line in difference_lines(difference) if diff else (f"  {difference}{remedy}",):
             print_line(line)
+    for install in checked.installs:
+        print_line(f"  host: {install}; `vgpuctl apply-hosts` installs it")
     for obstacle in plan.obstacles if plan else ():
         print_line(f"  {obstacle.gpu or 'host'}: {obstacle.reason} [{obstacle.code}]")
     if checked.since_reboot is not None:

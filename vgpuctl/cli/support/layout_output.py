@@ -13,9 +13,9 @@ from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import Holder
     from vgpuctl.planner.layout import Disturbed, LayoutObstacle
-    from vgpuctl.usecases.layout.installs import PlannedInstall
     from vgpuctl.usecases.layout.layout_lines import LeftBehind
     from vgpuctl.usecases.layout.plan_hosts import PlannedHost
+    from vgpuctl.usecases.support.installs import PlannedInstall
 
 _COLOURS = {
     LineOutcome.OK: "green",

@@ -12,12 +12,14 @@ from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.libvirt_units import BOTH
 from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severity, TunnelState, examine, health_states
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
-from vgpuctl.planner.layout import Difference, HostPlan, plan_host
+from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
 from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.gpu_health import policy_of, read_health
 from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
+from vgpuctl.usecases.support.installs import PlannedInstall
+from vgpuctl.usecases.support.layout_comparison import compare_host
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
@@ -26,17 +28,26 @@ from vgpuctl.usecases.support.strays import look_for_strays
 
 @dataclass(frozen=True)
 class CheckedHost:
-    """One host. plan: None where no layout is declared. since_reboot: None where that was not asked."""
+    """One host. plan: None where no layout is declared. since_reboot: None where that was not asked.
+
+    installs: files of the layout that are not as a run would install them.
+    """
 
     host: str
     plan: HostPlan | None
     findings: tuple[Finding, ...]
     since_reboot: tuple[Difference, ...] | None = None
+    installs: tuple[PlannedInstall, ...] = ()
+
+    @property
+    def is_in_layout(self) -> bool:
+        """True if a run would change nothing on the host; also where no layout is declared."""
+        return not self.installs and (self.plan is None or self.plan.is_in_layout)
 
     @property
     def has_drifted(self) -> bool:
         """True if anything is not as declared, or not as before the reboot."""
-        return bool(self.since_reboot) or (self.plan is not None and not self.plan.is_in_layout)
+        return bool(self.since_reboot) or not self.is_in_layout
 
     @property
     def is_healthy(self) -> bool:
@@ -45,11 +56,12 @@ class CheckedHost:
 
 
 def check_hosts(
-    services: Services, *, after_reboot: bool = False, take_snapshot: bool = False
+    services: Services, *, after_reboot: bool = False, take_snapshot: bool = False, boot: bool = True
 ) -> list[HostResult[CheckedHost]]:
     """Check every chosen host, also those without a layout; nothing is written on them.
 
     after_reboot: compare with the snapshot that apply-hosts or an earlier check took. take_snapshot: take one now.
+    boot: whether the layouts are to be restored at boot.
     Raises InventoryError for a layout that cannot be read.
     """
     layouts = {name: services.inventory.layout(name) for name in services.hosts()}
@@ -60,7 +72,9 @@ def check_hosts(
 
     def work(name: str) -> CheckedHost:
         states = tunnels.get(name, ())
-        return _check(services, name, layouts, fleet, states, after_reboot=after_reboot, take_snapshot=take_snapshot)
+        return _check(
+            services, name, layouts, fleet, states, after_reboot=after_reboot, take_snapshot=take_snapshot, boot=boot
+        )
 
     return services.on_hosts(list(layouts), work)
 
@@ -74,6 +88,7 @@ def _check(
     *,
     after_reboot: bool,
     take_snapshot: bool,
+    boot: bool,
 ) -> CheckedHost:
     layout = layouts[name]
     services.inventory.verify(name)
@@ -82,12 +97,11 @@ def _check(
     since = _compare(services, name, now) if after_reboot else None
     if take_snapshot:
         save_snapshot(services, name, now)
+    compared = None if layout is None else compare_host(services, name, layout, seen.facts, fleet, boot=boot)
     services.forget_host(name)
-    plan = None
-    if layout is not None:
-        doubles = fleet.obstacles_of(name, layout, seen.facts)
-        plan = plan_host(layout, seen.facts, seen.leases, seen.made, doubles=doubles)
-    return CheckedHost(name, plan, findings, since)
+    if compared is None:
+        return CheckedHost(name, None, findings, since)
+    return CheckedHost(name, compared.plan, findings, since, compared.installs)
 
 
 def examine_host(

@@ -11,7 +11,9 @@ from vgpuctl.model.promise import FRESH_S
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.full_survey import survey_fully
+from vgpuctl.usecases.support.layout_comparison import compare_host
 from vgpuctl.usecases.support.layout_records import layout_differences
 from vgpuctl.usecases.support.observations import ObservedHost, observed_hosts, readings_in_words
 from vgpuctl.usecases.support.services import Services
@@ -23,9 +25,10 @@ class ListedHost:
 
     problem: also a mistake in the inventory. closed: why it takes no new VM: cordoned, drained, fenced or in
     maintenance.
-    layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
-    answer on a host whose agent does. observed: its last observation, which this look has made. seen: the same of its
-    agent in words, with its age and what was tried since. is_asked: it was contacted now.
+    layout: `as declared`, `2 differences`, `not compared`, or None where no layout is declared.
+    libvirt_problem: why libvirt does not answer on a host whose agent does.
+    observed: its last observation, which this look has made. seen: the same of its agent in words, with its age and
+    what was tried since. is_asked: it was contacted now.
     is_stale: it was not, and its last answer is old.
     """
 
@@ -47,11 +50,23 @@ def list_hosts(services: Services, *, keep: bool = False) -> Sequence[ListedHost
     keep: leave the connections open, to read the hosts again.
     """
     names = services.hosts()
-    seen, silent = survey_fully(services, names, refresh=True, keep=keep)
+    fleet = read_fleet_values(services)
+    layouts: dict[str, str] = {}
+
+    def compare(name: str, facts: HostFacts) -> None:
+        try:
+            layout = services.inventory.layout(name)
+            if layout is not None:
+                layouts[name] = _in_words(compare_host(services, name, layout, facts, fleet).differences)
+        except VgpuctlError as error:  # The host has answered, and is listed.
+            layouts[name] = "not compared"
+            services.say(f"warning: {name}: its layout is not compared: {error.message}")
+
+    seen, silent = survey_fully(services, names, refresh=True, keep=keep, ask_more=compare)
     facts = {capacity.name: capacity.facts for capacity in seen.capacities}
     problems = dict(seen.failures)
     hosts = [ListedHost(name, facts.get(name), problems.get(name), libvirt_problem=silent.get(name)) for name in names]
-    return [_completed(services, host) for host in _with_observations(services, hosts)]
+    return [_completed(services, host, layouts.get(host.name)) for host in _with_observations(services, hosts)]
 
 
 def list_observed_hosts(services: Services) -> Sequence[ListedHost]:
@@ -76,17 +91,22 @@ def _is_old(observed: ObservedHost | None, now: float) -> bool:
     return observed is not None and observed.agent.at is not None and now - observed.agent.at > FRESH_S
 
 
-def _completed(services: Services, host: ListedHost) -> ListedHost:
-    """The host with what the inventory says of it; a mistake there is its problem."""
+def _completed(services: Services, host: ListedHost, layout: str | None = None) -> ListedHost:
+    """The host with what the inventory says of it; a mistake there is its problem.
+
+    layout: its state, where the host was asked for it.
+    """
     try:
         closed = refuse_closed_host(rules_of(services, host.name))
-        return replace(host, closed=closed, layout=_layout_state(services, host.name, host.facts))
+        return replace(host, closed=closed, layout=layout or _layout_state(services, host))
     except InventoryError as error:
         return replace(host, problem=host.problem or error)
 
 
-def _layout_state(services: Services, name: str, facts: HostFacts | None) -> str | None:
-    differences = None if facts is None else layout_differences(services, name, facts)
-    if differences is None:
-        return None
+def _layout_state(services: Services, host: ListedHost) -> str | None:
+    differences = None if host.facts is None else layout_differences(services, host.name, host.facts)
+    return None if differences is None else _in_words(differences)
+
+
+def _in_words(differences: Sequence[str]) -> str:
     return counted(len(differences), "difference") if differences else "as declared"

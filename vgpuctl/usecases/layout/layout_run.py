@@ -27,7 +27,6 @@ from vgpuctl.planner.layout import (
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.host.check_hosts import note_state
-from vgpuctl.usecases.layout.installs import Install, certificate_of, files_of
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, LeftBehind, Line, LineOutcome
 from vgpuctl.usecases.layout.left_behind import SeenHost, left_behind, seen_host
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan, with_installs
@@ -36,6 +35,7 @@ from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
 from vgpuctl.usecases.share.release import release_strays
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.host_snapshot import saved_snapshot
+from vgpuctl.usecases.support.installs import Install, certificate_of, files_of
 from vgpuctl.usecases.support.layout_records import (
     PendingRestarts,
     keep_pending_restarts,

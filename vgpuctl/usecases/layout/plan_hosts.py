@@ -6,25 +6,24 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import AgentProblem, InventoryError, LayoutDiffers, LayoutRefused
+from vgpuctl.errors import InventoryError, LayoutDiffers, LayoutRefused
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.plural import counted
 from vgpuctl.planner.layout import (
     HostPlan,
-    LayoutObstacle,
     PlannedStep,
     Selection,
     Stranded,
     leases_in_the_way,
-    manifest_after,
     plan_host,
     select_steps,
 )
 from vgpuctl.planner.layout.fleet_values import FleetValues
-from vgpuctl.usecases.layout.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
 from vgpuctl.usecases.layout.returning import find_stranded
 from vgpuctl.usecases.support.fleet_values import read_fleet_values
+from vgpuctl.usecases.support.installs import PlannedInstall
+from vgpuctl.usecases.support.layout_comparison import compare_files
 from vgpuctl.usecases.support.layout_records import PendingRestarts, pending_restarts, shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
@@ -101,23 +100,8 @@ def with_installs(
     Of a plan that is refused only the certificate, which a run installs first. A refusal of the host is an obstacle.
     boot: whether the layout is to be restored at boot.
     """
-    host, layout, facts, later = planned.host, planned.layout, planned.facts, planned.plan.later
-    installs = list(certificate_of(services, host, layout, fleet))
-    if not planned.plan.obstacles:
-        manifest = manifest_after(layout, facts, [one.step for one in steps])
-        installs += files_of(services, host, layout, facts, manifest, boot=boot)
-        later += (BOOT_SUMMARY,) if boot and manifest is None else ()
-    found, fine, obstacles = [], [], list(planned.plan.obstacles)
-    for one in installs:
-        try:
-            change = one.ensure(True)
-        except AgentProblem as problem:
-            obstacles.append(LayoutObstacle(None, str(problem.code), problem.message, problem.hint, layout.origin))
-        else:
-            found += [PlannedInstall(one.summary, change.before, change.after)] if change.changed else []
-            fine += [one.summary] if one.is_declared and not change.changed else []
-    plan = replace(planned.plan, obstacles=tuple(obstacles))
-    return replace(planned, plan=plan, installs=tuple(found), installed=tuple(fine), later=later)
+    files = compare_files(services, planned.host, planned.layout, planned.facts, planned.plan, fleet, steps, boot=boot)
+    return replace(planned, plan=files.plan, installs=files.installs, installed=files.installed, later=files.later)
 
 
 def declared_layouts(services: Services) -> Mapping[str, HostLayout]:

@@ -6,7 +6,7 @@ in between.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.health import HostHealth
@@ -21,19 +21,26 @@ from vgpuctl.usecases.support.survey import Survey, survey
 
 
 def survey_fully(
-    services: Services, names: Sequence[str], *, refresh: bool, keep: bool = True
+    services: Services,
+    names: Sequence[str],
+    *,
+    refresh: bool,
+    keep: bool = True,
+    ask_more: Callable[[str, HostFacts], None] | None = None,
 ) -> tuple[Survey, dict[str, VgpuctlError]]:
     """Survey the hosts; also note domains and health of those that are read. refresh: as `survey`.
 
     keep: leave the connections open for what is asked next; one that nobody uses still takes memory, and processor
-    time for its keep-alives. Returns with it why libvirt does not answer, by host. The user is told where health
-    cannot be read.
+    time for its keep-alives. ask_more: asks a host that was just read for more, in the same turn.
+    Returns with it why libvirt does not answer, by host. The user is told where health cannot be read.
     """
     silent: dict[str, VgpuctlError] = {}
 
     def read(name: str) -> HostFacts:
         try:
             facts, libvirt_error = _read_host(services, name)
+            if ask_more is not None:
+                ask_more(name, facts)
         finally:
             if not keep:
                 services.forget_host(name)

@@ -42,6 +42,9 @@ class PlannedInstall:
     before: str | None
     after: str | None
 
+    def __str__(self) -> str:
+        return f"{self.summary}: {self.before or 'none'}, to be {self.after or 'none'}"
+
 
 def certificate_of(services: Services, host: str, layout: HostLayout, fleet: FleetValues) -> Iterator[Install]:
     """The host's certificate for OVN's databases, if they are reached over TLS and we are the authority.

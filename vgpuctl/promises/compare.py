@@ -7,7 +7,7 @@ from dataclasses import replace
 from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict
 from vgpuctl.promises import domain, ports, shares
 from vgpuctl.promises.answer import RowAnswer, RowAnswers
-from vgpuctl.promises.witnessed import NotLookedAt, Promised, SeenDomain, Witnessed
+from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, Promised, SeenDomain, Witnessed
 
 _Comparison = Callable[[Promised, Witnessed], RowAnswers]
 COMPARISONS: Mapping[PromiseRow, _Comparison] = {
@@ -29,6 +29,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.TPM: domain.tpm,
     PromiseRow.RESTART: ports.restart,
 }
+_NOT_RUNNING = "`virsh domstate --reason` on the host; `vgpuctl start-vm`, or `vgpuctl repair` for one that is paused"
 _VERDICTS = {True: PromiseVerdict.KEPT, False: PromiseVerdict.BROKEN, None: PromiseVerdict.NOT_LOOKED_AT}
 
 
@@ -77,7 +78,15 @@ def _findings(promised: Promised, seen: Witnessed, moment: Moment) -> Iterator[P
     for row, comparison in COMPARISONS.items():
         if moment in row.moments:
             for answer in comparison(promised, seen):
-                yield _finding(row, answer)
+                yield _finding(row, _of_running(answer, seen))
+
+
+def _of_running(answer: RowAnswer, seen: Witnessed) -> RowAnswer:
+    """The answer; broken if it was not given because the domain does not run."""
+    domain = seen.domain
+    if isinstance(domain, NotRunning) and answer.is_kept is None and answer.why == domain.why:
+        return replace(answer, is_kept=False, seen=domain.why, why="", remedy=_NOT_RUNNING)
+    return answer
 
 
 def _finding(row: PromiseRow, answer: RowAnswer) -> PromiseFinding:

@@ -36,6 +36,11 @@ class NotLookedAt:
     why: str
 
 
+@dataclass(frozen=True)
+class NotRunning(NotLookedAt):
+    """libvirt's answer that a domain does not run, so that nothing that is promised of a running one is kept."""
+
+
 NOBODY_ASKED = NotLookedAt("nobody asked")
 NO_CONSENT = NotLookedAt("the tenant does not allow it; `guest_probe: true` in its file does")
 

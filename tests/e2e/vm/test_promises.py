@@ -76,6 +76,22 @@ def test_what_is_taken_from_a_running_vm_breaks_its_row_until_it_is_there_again(
     assert {one["evidence"]["row"] for one in events} == {row}
 
 
+@pytest.mark.parametrize("state", ["paused", "shut off"])
+def test_nothing_of_a_domain_that_does_not_run_is_kept(operator: Operator, state: str) -> None:
+    with libvirt_of(operator.inventory, HOST) as there:
+        domain = there.connection.lookupByName("acme.web")
+        _ = domain.suspend() if state == "paused" else domain.destroy()
+        checked = json.loads(operator.run("check-vm", WEB, "--json").out)
+        by_libvirt = [one for one in checked["findings"] if one["witness"] == "libvirt"]
+        assert checked["verdict"] == "broken"
+        assert {(one["verdict"], one["seen"]) for one in by_libvirt if "is active" not in one["promised"]} == {
+            ("broken", f"the domain is {state}")
+        }
+        assert {one["row"] for one in by_libvirt} == {"vcpus", "memory", "disks", "interfaces"}
+        _ = domain.resume() if state == "paused" else domain.create()
+    assert _broken(operator) == []
+
+
 def test_the_controller_sees_it_without_being_asked(operator: Operator) -> None:
     def known() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = operator.json("list-events", "--kind", "promise-observed")

@@ -16,7 +16,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.promises.compare import compare, may_wait, with_waiting
-from vgpuctl.promises.witnessed import NotLookedAt, Promised, Witnessed
+from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, Promised, Witnessed
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import witnesses
 from vgpuctl.usecases.support.operations import may_run
@@ -91,7 +91,7 @@ def look_at_promises(
             watched=watched,
         )
         findings = compare(promised, seen, Moment.LOOK)
-        found.append((promised.vm, _with_waiting(host, promised, findings, known)))
+        found.append((promised.vm, _with_waiting(host, promised, seen, findings, known)))
     return found
 
 
@@ -114,7 +114,7 @@ def check_promises(services: Services, vm: Vm, leases: Sequence[Lease], seen: Wi
         active_networks=witnesses.ask_networks(host),
         sizes=witnesses.ask_sizes(host, promised),
     )
-    return _with_waiting(host, promised, compare(promised, seen, Moment.CHECK), known)
+    return _with_waiting(host, promised, seen, compare(promised, seen, Moment.CHECK), known)
 
 
 def note_started(session: Session, vm: Vm, findings: Findings) -> None:
@@ -123,10 +123,14 @@ def note_started(session: Session, vm: Vm, findings: Findings) -> None:
 
 
 def _with_waiting(
-    host: HostSession, promised: Promised, findings: Findings, known: frozenset[tuple[PromiseRow, str, str]]
+    host: HostSession,
+    promised: Promised,
+    seen: Witnessed,
+    findings: Findings,
+    known: frozenset[tuple[PromiseRow, str, str]],
 ) -> Findings:
     """Of what is broken in the running domain, ask whether its definition has it for the next start."""
-    if not may_wait(findings):
+    if isinstance(seen.domain, NotRunning) or not may_wait(findings):
         return findings
     definition = witnesses.ask_definition(host, promised.vm)
     if isinstance(definition, NotLookedAt):

@@ -15,7 +15,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Backend
 from vgpuctl.model.vm import Vm
 from vgpuctl.ovn.topology import tenant_owner
-from vgpuctl.promises.witnessed import NotLookedAt, PortSeen, Promised, SeenDomain
+from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, PortSeen, Promised, SeenDomain
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -38,9 +38,12 @@ def promised_to(session: Session, vm: Vm, leases: Sequence[Lease]) -> Promised:
 
 
 def ask_domain(host: HostSession, vm: Vm) -> SeenDomain | NotLookedAt:
-    """The VM's domain as it runs."""
+    """The VM's domain as it runs; NotRunning for one that is off or paused, whose XML says nothing of now."""
 
     def ask() -> SeenDomain | NotLookedAt:
+        state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
+        if state is not None and (state.is_paused() or not state.is_active()):
+            return NotRunning(f"the domain is {state.replace('-', ' ')}")
         xml = host.hypervisor.xml(vm.domain_name)
         return NotLookedAt(f"{vm.host} has no domain {vm.domain_name}") if xml is None else running_domain(xml)
 
@@ -63,7 +66,7 @@ def ask_networks(host: HostSession) -> frozenset[str] | NotLookedAt:
 
 
 def ask_sizes(host: HostSession, promised: Promised) -> Mapping[str, int] | NotLookedAt:
-    """The size of each disk's volume in bytes, by its path, as libvirt tells it."""
+    """The size of each disk's volume in bytes, by its path, as libvirt tells it; none of one that its pool lacks."""
 
     def ask() -> Mapping[str, int]:
         storage = Storage(host.hypervisor)

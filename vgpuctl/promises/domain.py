@@ -17,6 +17,7 @@ from vgpuctl.promises.witnessed import NotLookedAt, Promised, SeenInterface, Wit
 _XML = "`virsh dumpxml` on the host shows the domain; a VM that is stopped and started again is defined as promised"
 _TWICE = "end the one that is left over with `virsh shutdown` on its host; `vgpuctl gc --dry-run` names it"
 _NETWORK = "`virsh net-list --all` on the host; `vgpuctl show-network`; `vgpuctl repair`"
+_VOLUME = "`virsh vol-list` on the host; the guest writes into it until it ends, so copy what it has before that"
 _BYTES_PER_MB = 1_000_000
 _TPM = "2.0"
 
@@ -67,18 +68,19 @@ def disks(promised: Promised, seen: Witnessed) -> RowAnswers:
         if isinstance(seen.domain, NotLookedAt):
             yield not_looked(name, volume.name, seen.domain)
             continue
+        sizes = None if volume.capacity_bytes is None or isinstance(seen.sizes, NotLookedAt) else seen.sizes
+        if sizes is not None and volume.path not in sizes:
+            yield RowAnswer(name, False, volume.name, f"pool {volume.pool} has no such volume", remedy=_VOLUME)
+            continue
         disk = next((one for one in seen.domain.disks if one.path == volume.path), None)
         found = [] if disk is None else [volume.name, *_limits(disk.iops, disk.bytes_s)]
         yield same(name, [volume.name, *limits], found, _XML)
         if volume.capacity_bytes is None or isinstance(seen.sizes, NotLookedAt):
             continue
-        size = seen.sizes.get(volume.path)
+        size = seen.sizes[volume.path]
+        is_kept = size >= volume.capacity_bytes
         words = format_mib(volume.capacity_bytes // MIB)
-        if size is None:
-            yield not_looked(name, words, f"libvirt does not know {volume.path}")
-        else:
-            is_kept = size >= volume.capacity_bytes
-            yield RowAnswer(name, is_kept, words, format_mib(size // MIB), remedy=_XML)
+        yield RowAnswer(name, is_kept, words, format_mib(size // MIB), remedy=_XML)
 
 
 def interfaces(promised: Promised, seen: Witnessed) -> RowAnswers:

@@ -92,6 +92,20 @@ def test_nothing_of_a_domain_that_does_not_run_is_kept(operator: Operator, state
     assert _broken(operator) == []
 
 
+def test_a_volume_that_its_pool_does_not_have_is_broken(operator: Operator) -> None:
+    operator.does(
+        *("create-vm", "stores", "--tenant", "acme", "--network", "none", "--disk", "64MiB"),
+        *("--data-disk", "data,size=32MiB", "--vcpus", "1", "--memory", "96MiB"),
+    )
+    with libvirt_of(operator.inventory, HOST) as there:
+        (disk,) = [one for one in operator.json("list-disks") if "data" in one["volume"]]
+        there.connection.storagePoolLookupByName(disk["pool"]).storageVolLookupByName(disk["volume"]).delete()
+    checked = json.loads(operator.run("check-vm", "acme/stores", "--json").out)
+    rows = [(one["verdict"], one["seen"]) for one in checked["findings"] if one["subject"] == "data"]
+    assert rows == [("broken", f"pool {disk['pool']} has no such volume")]
+    operator.does("delete-vm", "acme/stores", "--yes", "--timeout", "0")
+
+
 def test_the_controller_sees_it_without_being_asked(operator: Operator) -> None:
     def known() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = operator.json("list-events", "--kind", "promise-observed")

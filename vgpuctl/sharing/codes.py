@@ -26,6 +26,7 @@ class Code(StrEnum):
     HOST_TPM = "host-tpm"
     HOST_CHASSIS = "host-chassis"
     HOST_UNREAD = "host-unread"
+    HOST_SILENT = "host-silent"
     NO_GPU = "no-gpu"
     NOT_TOGETHER = "not-together"
 

@@ -224,3 +224,26 @@ def test_a_vm_without_a_disk_is_told_which_host_has_room(operator: Operator) -> 
     assert way[:2] == ["move-vm", "bare"]
     operator.does(*way)
     operator.does("start-vm", "bare", "--tenant", "explained")
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("sshd", "it is unreachable"), ("libvirtd", "its libvirt")])
+def test_a_host_that_is_known_not_to_answer_takes_nothing(
+    operator: Operator, fleet: lab.LabFolder, kind: str, reason: str
+) -> None:
+    counted = {one["host"]: one["now"] for one in operator.json(*COUNT)["hosts"]}
+    name = max(counted, key=lambda one: counted[one])
+    lab.faults.begin(name, kind, folder=fleet)
+    try:
+        operator.run("list-hosts", "--limit", name)
+        found = operator.json(*COUNT)
+        assert name not in {one["host"] for one in found["hosts"]}
+        assert found["now"] == sum(counted.values()) - counted[name]
+        (explained,) = operator.json("explain-vm", "next", *VM, "--host", name)
+        (answer,) = [one for one in explained["answers"] if one["host"] == name]
+        assert not explained["fits"]
+        assert (answer["gpu"], answer["code"]) == (None, "host-silent") and answer["reason"].startswith(reason)
+        assert "fits    nowhere" in operator.run("explain-vm", "next", *VM, "--host", name).out
+    finally:
+        lab.faults.clear(name, folder=fleet)
+    operator.does("list-hosts", "--limit", name)
+    assert {one["host"]: one["now"] for one in operator.json(*COUNT)["hosts"]} == counted

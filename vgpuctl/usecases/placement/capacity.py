@@ -23,7 +23,7 @@ from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.placement.named_things import look_up
 from vgpuctl.usecases.placement.quota import quota_room
 from vgpuctl.usecases.placement.reservations import promises_to_others
-from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
+from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host, silent_hosts
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import free_seats
 from vgpuctl.usecases.support.observations import readings_in_words
@@ -53,9 +53,10 @@ class HostCount:
 class Capacity:
     """now: without what is reserved for a time in which they would run; backfill: what such VMs may use until then.
 
-    after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why
-    no host takes one, where none does. free_licences: for such VMs; None where licences are not counted. quota: how
-    many more each quota of the tenant allows, of those that limit such VMs. Both limit the sums, not the hosts'
+    after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why no host takes one,
+    where none does, and the hosts that do not answer.
+    free_licences: for such VMs; None where licences are not counted. quota: how many more each quota of the tenant
+    allows, of those that limit such VMs. Both limit the sums, not the hosts'
     numbers, whose sum is hosts_take. not_looked_at: what only the host that gets a VM is asked for.
     """
 
@@ -100,7 +101,8 @@ def capacity(
     refuse_unknown_host(services, request.host, names)
     seen = survey(services, names, refresh=refresh, may_contact=may_contact)
     refuse_unknown(request, [one.facts for one in seen.capacities])
-    usable = [one for one in seen.capacities if one.name not in closed]
+    silent = [one for name, one in silent_hosts(services, seen).items() if name not in closed]
+    usable = [one for one in seen.capacities if one.name not in {*closed, *(no.host for no in silent)}]
     with services.store.reading() as session:
         leases = session.leases()
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
@@ -148,7 +150,7 @@ def capacity(
     )
     total = sum(one.backfill for one in hosts)
     fleet = Fleet(usable, taken)
-    refusals = () if now.total() else tuple(rejections_of(fleet, request))
+    refusals = (*(() if now.total() else rejections_of(fleet, request)), *silent)
     quota: Mapping[str, int] = {}
     if request.tenant:
         with services.store.reading() as session:

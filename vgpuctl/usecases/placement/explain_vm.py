@@ -29,7 +29,7 @@ from vgpuctl.usecases.placement.named_things import look_up, only_hosts_know
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
-from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
+from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host, silent_hosts
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.licences import refuse_without_seats
@@ -139,6 +139,7 @@ def explain_vm(
         request = with_networks(services, request)
     seen = survey(services, names, refresh=refresh)
     refuse_unknown(request, [one.facts for one in seen.capacities])
+    silent = silent_hosts(services, seen)
     measured = read_measurements(services, request, seen.capacities)
     with services.store.reading() as session:
         leases = session.leases()
@@ -150,7 +151,9 @@ def explain_vm(
         bookings = [one for one in bookings_of(session) if vm is None or one.vm_uuid != vm.uuid]
     own = tuple(lease for lease in leases if vm is not None and lease.vm_uuid == vm.uuid)
     left = [lease for lease in leases if lease not in own]
-    capacities = [_without(capacity, vm, own) for capacity in seen.capacities if capacity.name not in closed]
+    capacities = [
+        _without(capacity, vm, own) for capacity in seen.capacities if capacity.name not in {*closed, *silent}
+    ]
     taken = promised_leases(left, promises, now, request.duration_s)
     fleet = Fleet(capacities, taken, view=view)
     placement = fleet.place(request)
@@ -164,6 +167,8 @@ def explain_vm(
     for capacity in seen.capacities:
         if capacity.name in closed:
             rejections.append(_refuse_pool(capacity.name, closed[capacity.name], request.tenant))
+        elif capacity.name in silent:
+            rejections.append(silent[capacity.name])
     return ExplainedVm(
         request=request,
         vm=vm,

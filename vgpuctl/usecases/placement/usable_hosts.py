@@ -5,9 +5,14 @@ import difflib
 from collections.abc import Sequence
 
 from vgpuctl.errors import NoCapacity
+from vgpuctl.model.placement import Rejection
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.sharing.codes import Code
+from vgpuctl.usecases.support.observation_record import UP
+from vgpuctl.usecases.support.observations import observed_hosts
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import Survey
 
 
 def refuse_unknown_host(services: Services, host: str | None, names: Sequence[str]) -> None:
@@ -22,6 +27,29 @@ def refuse_unknown_host(services: Services, host: str | None, names: Sequence[st
     near = difflib.get_close_matches(host, names, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `vgpuctl list-hosts`"
     raise NoCapacity(f"the inventory has no host {host}", hint=hint, stays=True)
+
+
+def silent_hosts(services: Services, seen: Survey) -> dict[str, Rejection]:
+    """Surveyed hosts that the store knows not to answer, or whose libvirt it knows so; `create-vm` leaves them out.
+
+    A host that was read now answers; its libvirt was not asked.
+    """
+    with services.store.reading() as session:
+        observed = observed_hosts(session)
+    found = {}
+    for name in (one.name for one in seen.capacities):
+        host = observed.get(name)
+        if host is None:
+            continue
+        if host.state not in (None, UP) and name not in seen.read:
+            reason = f"it is {host.state}: {host.agent.problem}"
+        elif host.libvirt.unknown_since is not None:
+            reason = f"its libvirt does not answer: {host.libvirt.problem}"
+        else:
+            continue
+        remedy = "`vgpuctl list-hosts` asks it again"
+        found[name] = Rejection(name, None, str(Code.HOST_SILENT), reason, remedy)
+    return found
 
 
 def usable_hosts(services: Services, request: VmRequest) -> list[str]:

@@ -197,6 +197,28 @@ class OvnVmRequest(VmRequest):
         return cls(**{one.name: getattr(request, one.name) for one in fields(request)})
 
 
+class HostOfNetwork(str):
+    """The host of a request that nobody named: the one that a libvirt network of the VM is on.
+
+    As with OvnVmRequest, the store knows it and the request does not; it prints as the host's name. network: for
+    people, `acme/front`.
+    """
+
+    network: str
+
+    @classmethod
+    def of(cls, host: str, network: str) -> "HostOfNetwork":
+        """Return the name of the host, of this class."""
+        bound = cls(host)
+        bound.network = network
+        return bound
+
+    @property
+    def why(self) -> str:
+        """The reason why the VM can be on no other host."""
+        return f"network {self.network} is on {self} alone"
+
+
 @dataclass(frozen=True)
 class PreemptionNotice:
     """The end of a VM's grace period (seconds since the epoch, UTC), and the VMs that preempt it: `acme/web-1`.

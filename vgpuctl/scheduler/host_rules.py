@@ -10,7 +10,7 @@ from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.host_parts import HostPart, missing_parts, parts_needed
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.scheduler.guest_place import need_of, rooms_of
 from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools, unmounted_sizes
 from vgpuctl.scheduler.node_choice import NodeReach, choose_cells, may_take
@@ -33,7 +33,10 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
     """
     facts = capacity.facts
     if request.host is not None and request.host != capacity.name:
-        return Refusal(Code.HOST_WANTED_OTHER, f"the VM must run on {request.host}")
+        host = request.host
+        return Refusal(
+            Code.HOST_WANTED_OTHER, host.why if isinstance(host, HostOfNetwork) else f"the VM must run on {host}"
+        )
     closed = refuse_closed_host(capacity.rules) or refuse_unread_host(facts)
     if closed is not None:
         return closed

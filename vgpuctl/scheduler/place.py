@@ -12,7 +12,7 @@ from vgpuctl.model.numa import FLAT, GuestNodes
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.plural import counted
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
@@ -145,7 +145,8 @@ def _line(rejection: Rejection, titles: Mapping[tuple[str, str], str]) -> str:
 
 
 def _message(request: VmRequest) -> str:
-    vm = f"VM {request.tenant}/{request.name}"
+    host = request.host
+    vm = f"VM {request.tenant}/{request.name}" + (f": {host.why}" if isinstance(host, HostOfNetwork) else "")
     share_requests = share_requests_of(request)
     if not share_requests:
         return f"no host can take {vm}"

@@ -20,10 +20,11 @@ def group_refusals(rejections: Sequence[Rejection]) -> list[list[Rejection]]:
 
 
 def where(group: Sequence[Rejection]) -> str:
-    """The places of a group: `gpu1 0000:41:00.0` for one, else `12 GPUs of 3 hosts`, `2 hosts`."""
+    """The places of a group: `gpu1 0000:41:00.0` for one, else `2 GPUs of gpu1`, `12 GPUs of 3 hosts`, `2 hosts`."""
     if len(group) == 1:
         return group[0].host if group[0].gpu is None else f"{group[0].host} {group[0].gpu}"
-    hosts = counted(len({one.host for one in group}), "host")
+    names = {one.host for one in group}
+    hosts = counted(len(names), "host") if len(names) > 1 else group[0].host
     gpus = sum(one.gpu is not None for one in group)
     return f"{counted(gpus, 'GPU')} of {hosts}" if gpus else hosts
 

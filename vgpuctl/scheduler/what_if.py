@@ -10,7 +10,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.restriction import WHOLE_HOST
 from vgpuctl.model.units import format_mib
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_host import FleetHost
@@ -60,7 +60,11 @@ def _other_requests(
     fleet = Fleet(capacities, leases)
     constraints = request.constraints
     if request.host is not None:
-        yield from _try(fleet, replace(request, host=None), f"it need not be on {request.host}", 0)
+        host = request.host
+        text = f"it need not be on {host}"
+        if isinstance(host, HostOfNetwork):
+            text = f"it were not in network {host.network}, which is on {host} alone"
+        yield from _try(fleet, replace(request, host=None), text, 0)
     if constraints.required:
         labels = ", ".join(f"{key}={value}" for key, value in constraints.required)
         without = replace(request, constraints=replace(constraints, required=()))

@@ -100,6 +100,21 @@ def test_what_cannot_be_is_refused_before_anything_is_made(operator: Operator, f
     operator.does("delete-network", "there", "--tenant", "acme", "--yes")
 
 
+def test_a_refusal_names_the_network_that_leaves_a_vm_one_host(operator: Operator) -> None:
+    operator.does(*FRONT)
+    said = "network acme/front is on sim-001 alone"
+    sized = ("big", "--tenant", "acme", "--gpu", "A40-8Q", *VM, "--memory", "4000GiB")
+    assert said in operator.is_refused("create-vm", *sized)["message"]
+    (answered,) = operator.json("explain-vm", *sized)
+    assert said in {one["reason"] for one in answered["answers"] if one["host"] != "sim-001"}
+    refused = operator.is_refused("create-vm", "web-1", "--tenant", "acme", *VM, "--limit", "sim-002")
+    assert refused["message"] == f"host sim-001 is left out by --limit, and {said}"
+    (planned,) = operator.json(*WEB_1, "--dry-run")
+    assert (planned["why"]["takers"], planned["why"]["hosts"], planned["why"]["network"]) == (1, 1, "acme/front")
+    assert f", {said}, of 1 host with room; " in operator.does(*WEB_1, "--dry-run").out
+    operator.does(*DELETE_FRONT)
+
+
 def test_after_kill_9_anywhere_the_same_command_or_repair_finishes(operator: Operator, fleet: lab.LabFolder) -> None:
     for create_point, delete_point in paired_points(operator, FRONT, DELETE_FRONT):
         by_repair = create_point % 2 == 0

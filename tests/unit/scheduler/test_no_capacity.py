@@ -11,6 +11,7 @@ from tests.unit.fleet_factory import (
     vm,
 )
 from vgpuctl.errors import NoCapacity, UsageError
+from vgpuctl.model.vm import HostOfNetwork
 from vgpuctl.scheduler import place
 
 
@@ -36,6 +37,26 @@ def test_no_capacity_leaves_out_hosts_that_were_not_asked_for() -> None:
     with pytest.raises(NoCapacity) as caught:
         place(vm("A40-4Q", on="gpu1"), fleet, [])
     assert len(caught.value.context) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "refused"),
+    [
+        ("A40-48Q", "no GPU can take A40-48Q for VM acme/web-1"),
+        ("3*A40-48Q", "no host can take 3*A40-48Q together for VM acme/web-1"),
+    ],
+)
+def test_a_network_of_one_host_is_named_where_nobody_named_the_host(wanted: str, refused: str) -> None:
+    fleet = [a40_host("gpu1", vgpus=["A40-8Q"]), a40_host("gpu2", cards=4)]
+    with pytest.raises(NoCapacity) as caught:
+        place(vm(wanted, on=HostOfNetwork.of("gpu1", "acme/front")), fleet, [])
+    assert caught.value.message == f"{refused}: network acme/front is on gpu1 alone"
+
+
+def test_several_gpus_of_one_host_name_it() -> None:
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-8Q"), [t4_host("gpu1", cards=2)], [])
+    assert caught.value.brief is not None and caught.value.brief[0].startswith("2 GPUs of gpu1: no type of it fits")
 
 
 def test_without_any_host_the_hint_leads_to_the_inventory() -> None:

@@ -14,7 +14,7 @@ from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.what_if import changes_that_admit
@@ -37,6 +37,11 @@ GROUP = frozenset({("acme", "web")})
     ("request_", "fleet", "expected"),
     [
         (vm("A40-8Q", on="b"), [a40_host("a"), t4_host("b")], ("it need not be on b", "a")),
+        (
+            vm("A40-8Q", on=HostOfNetwork.of("b", "acme/front")),
+            [a40_host("a"), t4_host("b")],
+            ("it were not in network acme/front, which is on b alone", "a"),
+        ),
         (
             vm("A40-8Q", constraints=read_constraints(required=["rack=r1"])),
             [a40_host("a")],

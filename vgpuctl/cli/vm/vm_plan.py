@@ -22,7 +22,7 @@ def print_plan(one: "CreatedVm", grace_s: int | None, *, with_steps: bool, with_
     print_line(f"VM        {one.vm.printed_name}: {gpus}, {size}")
     print_line(f"host      {one.vm.host}" + (f": {shares}" if shares else ""))
     if one.why is not None:
-        print_line(f"why       {_why(one.why, 'GPU' if request.gpus else 'host', asked=request.host)}")
+        print_line(f"why       {_why(one.why, 'GPU' if request.gpus else 'host', one.vm.host, asked=request.host)}")
     victims = "; ".join(describe_victim(victim, grace_s) for victim in one.victims)
     print_line(f"preempts  {victims or 'no VM'}")
     print_line(f"writes    {', '.join(map(_write, one.writes))}")
@@ -33,7 +33,7 @@ def print_plan(one: "CreatedVm", grace_s: int | None, *, with_steps: bool, with_
         print_document(one.xml)
 
 
-def _why(why: "PlacementReason", what: str, *, asked: str | None) -> str:
+def _why(why: "PlacementReason", what: str, host: str, *, asked: str | None) -> str:
     if why.reservation is not None:
         return f"the shares of reservation {why.reservation}"
     refusing = f"; {counted(why.refusing, what)} refused" if why.refusing else ""
@@ -41,6 +41,8 @@ def _why(why: "PlacementReason", what: str, *, asked: str | None) -> str:
         return f"no {what} takes it before the preemption{refusing}"
     hosts = "" if what == "host" else f" on {counted(why.hosts, 'host')}"
     only = f", --host {asked}" if asked is not None else ""
+    if why.network is not None:
+        only = f", network {why.network} is on {host} alone"
     return f"policy {why.policy}{only}, of {counted(why.takers, what)}{hosts} with room{refusing}"
 
 

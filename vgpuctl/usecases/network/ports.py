@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vgpuctl.errors import NotFound, StateError, UsageError, VgpuctlError
 from vgpuctl.model.interfaces import Interface, interfaces_of
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkState
-from vgpuctl.model.vm import OvnVmRequest, Vm, VmRequest
+from vgpuctl.model.vm import HostOfNetwork, OvnVmRequest, Vm, VmRequest
 from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup
 from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
@@ -73,8 +73,8 @@ def on_its_host(request: VmRequest, networks: Iterable[Network]) -> VmRequest:
                 f"VM {request.name} cannot run on {request.host}: network {network.printed_name} is on {host}",
                 hint="a libvirt network stays on its host; create one for each host, or use OVN",
             )
-        if host is not None:
-            request = replace(request, host=host)
+        if host is not None and request.host is None:
+            request = replace(request, host=HostOfNetwork.of(host, network.printed_name))
     return request
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.placement import Rejection
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.support.observation_record import UP
@@ -23,7 +23,8 @@ def refuse_unknown_host(services: Services, host: str | None, names: Sequence[st
     if host is None or host in names:
         return
     if host in services.inventory.select(None):
-        raise NoCapacity(f"host {host} is left out by --limit", hint="name it in --limit too", stays=True)
+        why = f", and {host.why}" if isinstance(host, HostOfNetwork) else ""
+        raise NoCapacity(f"host {host} is left out by --limit{why}", hint="name it in --limit too", stays=True)
     near = difflib.get_close_matches(host, names, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `vgpuctl list-hosts`"
     raise NoCapacity(f"the inventory has no host {host}", hint=hint, stays=True)
@@ -65,8 +66,9 @@ def usable_hosts(services: Services, request: VmRequest) -> list[str]:
     if usable and request.host not in closed:
         return usable
     barred = [request.host] if request.host is not None and request.host in closed else list(names)
+    why = f", and {request.host.why}" if isinstance(request.host, HostOfNetwork) else ""
     raise NoCapacity(
-        f"tenant {request.tenant} may not use {barred[0] if len(barred) == 1 else 'any of the hosts'}",
+        f"tenant {request.tenant} may not use {barred[0] if len(barred) == 1 else 'any of the hosts'}{why}",
         context=[f"{name}: in pool {closed[name]}, which is not granted to {request.tenant}" for name in barred],
         hint=f"run `vgpuctl grant-pool {closed[barred[0]]} {request.tenant}`",
     )

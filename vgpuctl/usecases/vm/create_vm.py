@@ -194,7 +194,7 @@ def create_together(
                 surprise, victims = surprise or full, (*victims, *preempted)
                 continue
             try:
-                reasons = [search.why(one) for one in requests] if services.goes_on else []
+                reasons = [search.why(one.wanted) for one in members] if services.goes_on else []
                 created = _create(services, members, placements, search.generations, reserved)
                 first, *others = _with_reasons(created, reasons)
                 return (replace(first, victims=victims), *others)

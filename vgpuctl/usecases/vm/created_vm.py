@@ -16,6 +16,7 @@ class PlacementReason:
     """The reason for a placement. policy: that chose. reservation: whose shares it uses; then nothing is chosen.
 
     takers, refusing: number of GPUs that take it and that do not, of hosts for a VM without GPU. hosts: of the takers.
+    network: the one that leaves it a single host, `acme/front`; null where none does.
     """
 
     policy: str
@@ -23,6 +24,7 @@ class PlacementReason:
     hosts: int = 0
     refusing: int = 0
     reservation: str | None = None
+    network: str | None = None
 
 
 class WriteKind(StrEnum):

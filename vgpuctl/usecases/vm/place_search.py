@@ -7,7 +7,7 @@ from vgpuctl.errors import HostError, NoCapacity
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one
@@ -117,7 +117,9 @@ class PlaceSearch:
         refused = {(one.host, one.gpu) for one in rejections_of(fleet, request)}
         every = [(name, gpu) for name, host in fleet.hosts.items() for gpu in (host.cards if request.gpus else [None])]
         takers = [(name, gpu) for name, gpu in every if (name, None) not in refused and (name, gpu) not in refused]
-        return PlacementReason(policy, len(takers), len({name for name, _ in takers}), len(every) - len(takers))
+        network = request.host.network if isinstance(request.host, HostOfNetwork) else None
+        hosts, refusing = len({name for name, _ in takers}), len(every) - len(takers)
+        return PlacementReason(policy, len(takers), hosts, refusing, network=network)
 
     def _place(self) -> list[Placement]:
         together = as_one(self._requests)

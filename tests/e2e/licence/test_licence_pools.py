@@ -108,6 +108,13 @@ def test_the_seat_of_a_killed_vm_comes_back_after_the_lease(operator: Operator) 
     refused = operator.is_refused("create-vm", "third", *VM)
     assert "the seat of acme/web comes back at" in refused["message"]
     assert re.search(r"comes back at \d{4}-\d\d-\d\d", refused["context"][0])
+    operator.does("create-vm", "third", *VM, "--queue")
+    operator.does("create-vm", "fourth", *VM, "--queue")
+    back = next(one["released_at"] for one in _pool(operator)["seats"] if one["released_at"] is not None)
+    # The seat that comes back is for the first of them.
+    assert [one["expected_at"] for one in operator.json("list-queue")["queue"]] == [back, None]
+    for name in ("third", "fourth"):
+        operator.does("leave-queue", name, *TENANT, "--yes")
     # The same guest gets its own licence again.
     operator.does("start-vm", "web", *TENANT)
     assert _counts(operator) == (2, 0, 0)

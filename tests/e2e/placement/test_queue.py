@@ -246,6 +246,17 @@ def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -
     assert queued(operator) == []
 
 
+def test_nobody_is_expected_to_start_over_quota(operator: Operator) -> None:
+    operator.does("create-vm", "small", *SMALL)
+    operator.does("set-quota", "acme", "vms=1")
+    operator.does("create-vm", "second", "--queue", *WHOLE)
+    (waiting,) = queued(operator)
+    assert "quota" in waiting["entry"]["reason"] and waiting["expected_at"] is None
+    assert " not known " in operator.does("list-queue").out
+    operator.does("set-quota", "acme", "vms=none")
+    assert queued(operator)[0]["expected_at"] == pytest.approx(time.time(), abs=300)
+
+
 def _forget_facts(operator: Operator) -> None:
     with open_store(operator.database) as store, store.transaction() as session:
         for name in session.all_facts():

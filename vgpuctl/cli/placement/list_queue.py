@@ -78,8 +78,9 @@ _LISTING: "Listing[_QueueRow, Waiting]" = Listing(
 def command(tenant: str | None, inventories: tuple[str, ...], database: str | None, output: ListOutput) -> None:
     """List the VMs in the queue in their current order, with the reason and the expected start.
 
-    The expected start follows from the declared ends (--for) of running VMs and of earlier entries; it is unknown
-    where too few VMs have one. With an inventory, labels and maintenance count too. No host is contacted.
+    The expected start follows from the declared ends (--for) of running VMs and of earlier entries, and from the
+    seats of licences that come back; it is unknown where too few VMs have an end, and over quota. With an inventory,
+    labels and maintenance count too. No host is contacted.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.placement.list_queue import list_queue

@@ -4,14 +4,24 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from vgpuctl.errors import QuotaExceeded
 from vgpuctl.model.queue import QueueEntry, QueueSettings
 from vgpuctl.usecases.support.services import Services
+
+if TYPE_CHECKING:
+    from vgpuctl.model.licence import LicenceSeat
+    from vgpuctl.scheduler.calendar import Start
+    from vgpuctl.usecases.support.licences import SeatsToCome
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """One entry at its position, from 1. expected_at: when it will start as far as declared ends tell, else None.
+    """One entry at its position, from 1.
+
+    expected_at: when it will start as far as declared ends and seats of licences that come back tell, else None; None
+    for one that its tenant's quota refuses.
 
     node_pool, cluster: of a node.
     """
@@ -40,6 +50,7 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         from vgpuctl.usecases.placement.queue_order import ordered_queue
         from vgpuctl.usecases.placement.reservations import bookings_of
         from vgpuctl.usecases.support.capacities import cached_capacities
+        from vgpuctl.usecases.support.licences import seats_to_come
         from vgpuctl.usecases.support.node_states import Memberships
 
         ordered = ordered_queue(session, now)
@@ -47,19 +58,43 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         bookings = bookings_of(session)
         pools = session.pools()
         memberships = Memberships(session)
+        seats = seats_to_come(session)
     waiting = []
     for position, entry in enumerate(ordered, 1):
         closed = closed_hosts(entry.request.tenant, pools)
         usable = [one for one in capacities if one.name not in closed]
         requests = [with_networks(services, one) for one in entry.requests]
         start = first_start(requests, usable, bookings, now)
+        allowed = None if start is None else _allowed(services, entry, start, seats)
+        if start is not None and allowed is not None and allowed.at > start.at:
+            start = first_start(requests, usable, bookings, allowed.at)
         node = memberships.of_name(entry.request.tenant, entry.request.name)
-        expected = None if start is None else start.at
+        expected = None if start is None or allowed is None else start.at
         waiting.append(Waiting(position, entry, expected, node.node_pool, node.cluster))
-        if start is not None:
+        if start is not None and allowed is not None:
+            seats += allowed.seats
             for one, placement in zip(requests, start.placements, strict=True):
                 end = start.at + (math.inf if one.duration_s is None else one.duration_s)
                 name = f"{one.tenant}/{one.name}"
                 taken = footprint_of(one, placement)
                 bookings.append(Booking(name, placement.host, placement.shares, start.at, end, footprint=taken))
     return settings, waiting
+
+
+def _allowed(
+    services: Services, entry: QueueEntry, start: "Start", seats: "Sequence[LicenceSeat]"
+) -> "SeatsToCome | None":
+    """From when the quota and the licences allow an entry that has room; None where no time is known."""
+    from vgpuctl.usecases.placement.quota import refuse_placed_over_quota
+    from vgpuctl.usecases.support.licences import first_seats
+
+    is_new = not entry.kind.starts_again()
+    with services.store.reading() as session:
+        there = [] if is_new else [session.vm(one.tenant, one.name) for one in entry.requests]
+        own = {vm.uuid for vm in there if vm is not None}
+        try:
+            refuse_placed_over_quota(session, entry.requests, start.placements, is_new=is_new)
+        except QuotaExceeded:
+            return None
+        others = [one for one in seats if one.vm_uuid not in own]
+        return first_seats(session, entry.requests, [one.shares for one in start.placements], others, start.at)

@@ -40,7 +40,7 @@ def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lea
     Call it in the transaction that takes them, before they are added. is_new False: only the shares are.
     """
     guest = charge.of_guest(request) if is_new else {}
-    _refuse(session, request, charge.add(guest, charge.of_shares(lease.share for lease in leases)), leases)
+    _refuse(session, request, charge.add(guest, charge.of_shares(lease.share for lease in leases)), _held(leases))
 
 
 def refuse_before_preemption(
@@ -59,7 +59,16 @@ def refuse_before_preemption(
     asked = charge.add(guests, charge.of_shares(lease.share for lease in leases))
     own = charge.of_shares(lease.share for lease in given_back if lease.tenant == requests[0].tenant)
     net = {resource: max(0, amount - own.get(resource, 0)) for resource, amount in asked.items()}
-    _refuse(session, _named_together(requests), net, leases)
+    _refuse(session, _named_together(requests), net, _held(leases))
+
+
+def refuse_placed_over_quota(
+    session: Session, requests: Sequence[VmRequest], placements: Sequence[Placement], *, is_new: bool
+) -> None:
+    """Raise QuotaExceeded when VMs of one tenant would not fit together into its quotas where they would be placed."""
+    guests = map(charge.of_guest, requests) if is_new else ()
+    asked = charge.add(*guests, *(charge.of_shares(one.shares) for one in placements))
+    _refuse(session, _named_together(requests), asked, [(one.host, held) for one in placements for held in one.shares])
 
 
 def refuse_growth_over_quota(
@@ -72,18 +81,23 @@ def refuse_growth_over_quota(
     asked = charge.add(charge.of_guest(after), charge.of_shares(lease.share for lease in leases))
     given_back = charge.add(charge.of_guest(before), charge.of_shares(lease.share for lease in ending))
     net = {resource: max(0, amount - given_back.get(resource, 0)) for resource, amount in asked.items()}
-    _refuse(session, after, net, leases)
+    _refuse(session, after, net, _held(leases))
 
 
-def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int], leases: Sequence[Lease] = ()) -> None:
-    """leases: what it would hold, where that is known already."""
+def _refuse(
+    session: Session, request: VmRequest, asked: Mapping[str, int], shares: Sequence[tuple[str, Share]] = ()
+) -> None:
+    """shares: what it would hold, with their hosts, where that is known already."""
     quotas = session.quotas(request.tenant)
     if not quotas:
         return
-    shares = [(lease.host, lease.share) for lease in leases]
     found = excesses(quotas, *_with_hours(session, request, quotas, asked, shares))
     if found:
         raise _exceeded(request, found)
+
+
+def _held(leases: Sequence[Lease]) -> list[tuple[str, Share]]:
+    return [(lease.host, lease.share) for lease in leases]
 
 
 def quota_room(session: Session, request: VmRequest, placement: Placement | None) -> dict[str, int]:

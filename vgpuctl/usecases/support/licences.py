@@ -3,11 +3,12 @@
 
 import base64
 import binascii
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vgpuctl.errors import NoLicence, QuotaExceeded, UsageError
+from vgpuctl.errors import NoLicence, NotFound, QuotaExceeded, UsageError
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
 from vgpuctl.model.licence_token import TokenClaims, read_token
@@ -88,18 +89,73 @@ def refuse_without_seats(
         return None
     seats = session.licence_seats()
     left = [one for one in seats if one.vm_uuid not in uuids and not (one.vm_uuid in freed and one.released_at is None)]
-    taken = Counter(one.pool for one in left)
-    used = Counter(one.edition for one in left if one.tenant == requests[0].tenant)
-    pool = None
+    return next((one for one in reversed(_choose_together(session, requests, shares, pools, left)) if one), None)
+
+
+def _choose_together(
+    session: Session,
+    requests: Sequence[VmRequest],
+    shares: Sequence[Sequence[Share]] | None,
+    pools: Sequence[LicencePool],
+    seats: Sequence[LicenceSeat],
+) -> list[LicencePool | None]:
+    """The pool of each of these VMs of one tenant, None for one that needs no licence. seats: those of others."""
+    taken = Counter(one.pool for one in seats)
+    used = Counter(one.edition for one in seats if one.tenant == requests[0].tenant)
+    chosen: list[LicencePool | None] = []
     for number, request in enumerate(requests):
         need = _need_of(session, request, None if shares is None else shares[number], pools)
-        if need is None:
-            continue
-        pool = _choose(session, need, pools, taken, used)
+        pool = None if need is None else _choose(session, need, pools, taken, used)
         if pool is not None:
             taken[pool.name] += 1
             used[pool.edition] += 1
-    return pool
+        chosen.append(pool)
+    return chosen
+
+
+@dataclass(frozen=True)
+class SeatsToCome:
+    """When VMs of one tenant have their seats together, and the seats that they take then."""
+
+    at: float
+    seats: tuple[LicenceSeat, ...]
+
+
+def seats_to_come(session: Session) -> list[LicenceSeat]:
+    """Every seat that is taken now, with the time when it comes back: of a VM with a declared end, that end."""
+    ends = {vm.uuid: vm.ends_at for vm in session.vms()}
+    return [
+        one if one.released_at else replace(one, released_at=ends.get(one.vm_uuid)) for one in session.licence_seats()
+    ]
+
+
+def first_seats(
+    session: Session,
+    requests: Sequence[VmRequest],
+    shares: Sequence[Sequence[Share]],
+    seats: Sequence[LicenceSeat],
+    not_before: float,
+) -> SeatsToCome | None:
+    """The first time from not_before on at which there are seats for VMs of one tenant; None as far as that is known.
+
+    shares: of each. seats: those of others, a seat without a time comes back at no known one.
+    """
+    pools = session.licence_pools()
+    if not pools:
+        return SeatsToCome(not_before, ())
+    backs = {one.released_at for one in seats if one.released_at is not None}
+    for at in sorted({not_before, *(back for back in backs if back > not_before)}):
+        left = [one for one in seats if one.released_at is None or one.released_at > at]
+        with contextlib.suppress(NoLicence, QuotaExceeded, UsageError, NotFound):
+            chosen = zip(requests, _choose_together(session, requests, shares, pools, left), strict=True)
+            return SeatsToCome(at, tuple(_seat_at(at, one, pool) for one, pool in chosen if pool is not None))
+    return None
+
+
+def _seat_at(at: float, request: VmRequest, pool: LicencePool) -> LicenceSeat:
+    """The seat of a VM that does not exist yet, and that has it from then on for as long as it runs."""
+    end = None if request.duration_s is None else at + request.duration_s
+    return LicenceSeat(pool.name, request.tenant, "", request.name, pool.edition, at, released_at=end)
 
 
 def free_seats(session: Session, request: VmRequest) -> int | None:

@@ -55,6 +55,17 @@ def test_a_site_without_pools_counts_nothing_and_its_vms_are_counted_by_the_firs
     assert _pool(operator)["tenants"] == {"acme": 1}
 
 
+def test_a_vm_that_waits_for_a_gpu_waits_for_no_seat(operator: Operator) -> None:
+    for name, size in (("room", "4000GiB"), ("seat", "96MiB")):
+        operator.does("create-vm", name, *VM, "--memory", size, "--queue")
+        operator.does("set-licence-pool", "dls", "--seats", "1")
+    assert _pool(operator)["waiting"] == ["acme/room", "acme/seat"]
+    operator.does("set-licence-pool", "dls", "--seats", "2")
+    assert _pool(operator)["waiting"] == []
+    for name in ("room", "seat"):
+        operator.does("leave-queue", name, *TENANT, "--yes")
+
+
 def test_all_seats_taken_refuses_by_name_and_queues(operator: Operator) -> None:
     operator.does("create-vm", "web", *VM)
     assert _counts(operator) == (2, 0, 0)
@@ -66,6 +77,12 @@ def test_all_seats_taken_refuses_by_name_and_queues(operator: Operator) -> None:
     ]  # fmt: skip
     assert operator.is_refused("create-vm", "third", *VM, "--dry-run")["reference"] == "no-licence"
     assert [vm["vm"]["request"]["name"] for vm in operator.json("list-vms")] == ["old", "web"]
+    assert "set-licence-pool dls --seats 3" in refused["hint"]
+    operator.does("set-licence-pool", "dls", "--seats", "1")
+    refused = operator.is_refused("create-vm", "third", *VM)
+    assert refused["message"].endswith("; 2 are in use in dls, so 2 must come back before one is free")
+    assert refused["hint"].startswith("stop 2 VMs that hold one, or add --queue")
+    operator.does("set-licence-pool", "dls", "--seats", "2")
     operator.does("create-vm", "third", *VM, "--queue")
     assert "seats of licences of edition vws are taken" in operator.does("list-queue", "--json").out
     assert _pool(operator)["waiting"] == ["acme/third"]

@@ -9,6 +9,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.licence import LicencePool, LicenceSeat
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.quota.licences import editions_of
+from vgpuctl.usecases.support.licences import waits_for_seat
 from vgpuctl.usecases.support.services import Services
 
 
@@ -16,7 +17,7 @@ from vgpuctl.usecases.support.services import Services
 class LicencePoolState:
     """One pool. held: seats of VMs. coming_back: seats that nobody holds, and that the server still counts.
 
-    tenants: seats by tenant, both kinds. seats: each with its VM. waiting: VMs of the queue that need such a seat.
+    tenants: seats by tenant, both kinds. seats: each with its VM. waiting: VMs of the queue that wait for such a seat.
     """
 
     pool: LicencePool
@@ -33,7 +34,7 @@ def list_licence_pools(services: Services, names: Sequence[str] = ()) -> list[Li
     with services.store.reading() as session:
         pools = [session.licence_pool(name) for name in names] if names else session.licence_pools()
         seats = session.licence_seats()
-        waiting = [one for entry in session.queue() if not entry.kind.starts_again() for one in entry.requests]
+        waiting = [one for entry in session.queue() if waits_for_seat(session, entry) for one in entry.requests]
     return [_state_of(pool, [one for one in seats if one.pool == pool.name], waiting) for pool in pools]
 
 

@@ -13,6 +13,7 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
 from vgpuctl.model.licence_token import TokenClaims, read_token
 from vgpuctl.model.plural import all_are, counted
+from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.licences import WantedSeat, choose_pool, editions_of
@@ -257,7 +258,7 @@ def _choose(
     if found is None and not may_exceed:
         if refused and not any(need.wanted.fits(pool) for pool in allowed):
             raise _over_quota(need.request, refused)
-        raise _all_taken(session, need, pools)
+        raise _all_taken(session, need, pools, taken)
     return found
 
 
@@ -282,22 +283,48 @@ def _no_pool(request: VmRequest, wanted: WantedSeat, pools: Sequence[LicencePool
     )
 
 
-def _all_taken(session: Session, need: SeatNeed, pools: Sequence[LicencePool]) -> NoLicence:
-    fitting = {pool.name for pool in pools if need.wanted.fits(pool)}
+def _all_taken(session: Session, need: SeatNeed, pools: Sequence[LicencePool], taken: Counter[str]) -> NoLicence:
+    """Say who has the seats, how many of them must come back before one is free, and when that is, where it is known.
+
+    Of several pools that fit, the one that lacks the fewest seats tells. taken: seats by pool.
+    """
+    fitting = {pool.name: pool for pool in pools if need.wanted.fits(pool)}
     seats = [one for one in session.licence_seats() if one.pool in fitting]
     seats.sort(key=lambda one: (one.released_at is None, one.released_at or one.taken_at, one.vm_name))
     lines = [session.describe_seat(one) for one in seats[:_SHOWN]]
     if len(seats) > _SHOWN:
         lines.append(f"{len(seats) - _SHOWN} more")
     names = " or ".join(need.wanted.editions)
-    back = "" if not seats or seats[0].released_at is None else f"; {lines[0].partition(': ')[2]}"
-    count = sum(pool.seats for pool in pools if pool.name in fitting)
+    missing, name = min((taken[pool.name] - pool.seats + 1, pool.name) for pool in fitting.values())
+    coming = [one for one in seats if one.pool == name and one.released_at is not None]
+    last = coming[missing - 1] if len(coming) >= missing else None
+    back = ""
+    if missing > 1:
+        back = f"; {taken[name]} are in use in {name}, so {missing} must come back before one is free"
+    if last is not None:
+        back += f"; {session.describe_seat(last).partition(': ')[2]}"
+    stop = "a VM that holds one" if missing == 1 else f"{missing} VMs that hold one"
+    wait = "" if last is None else ", wait"
     return NoLicence(
-        f"{all_are(count, 'seat', f' of licences of edition {names}')} taken for VM {need.request.name}{back}",
+        f"{all_are(sum(pool.seats for pool in fitting.values()), 'seat', f' of licences of edition {names}')} taken "
+        f"for VM {need.request.name}{back}",
         context=lines,
-        hint="stop a VM that holds one, wait, or add --queue; `vgpuctl list-licence-pools` shows every seat",
+        hint=f"stop {stop}{wait}, or add --queue; if the server has more seats: `vgpuctl set-licence-pool {name} "
+        f"--seats {taken[name] + 1}`; `vgpuctl list-licence-pools {name}` shows every seat",
         stays=True,
     )
+
+
+def waits_for_seat(session: Session, entry: QueueEntry) -> bool:
+    """True if the seats that are free now are too few for the VMs of an entry of the queue."""
+    there = [session.vm(one.tenant, one.name) for one in entry.requests] if entry.kind.starts_again() else []
+    try:
+        refuse_without_seats(session, entry.requests, uuids={vm.uuid for vm in there if vm is not None})
+    except NoLicence:
+        return True
+    except (QuotaExceeded, UsageError, NotFound):
+        pass
+    return False
 
 
 def shortages(session: Session) -> list[str]:

@@ -284,6 +284,10 @@ def _failed(endpoint: Endpoint, attempts: _Attempts) -> AuthenticationFailed | F
         hint = f"load the key into an agent: `ssh-add {attempts.for_agent[0]}`"
     elif attempts.not_trusted:
         hint = f"{attempts.not_trusted[0].message}; {attempts.not_trusted[0].hint}"
+    elif not attempts.tried and attempts.unusable:
+        hint = (
+            f"correct ansible_ssh_private_key_file ({attempts.unusable[0]}), or load a key into an agent with ssh-add"
+        )
     elif not attempts.tried:
         hint = "set ansible_ssh_private_key_file, or load a key into an agent with ssh-add"
     else:

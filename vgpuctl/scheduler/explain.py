@@ -13,6 +13,7 @@ from vgpuctl.scheduler.fit import fit
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.host_rules import refuse_host
+from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.request_class import share_requests_of
 from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
 from vgpuctl.sharing.codes import Code
@@ -86,6 +87,9 @@ def _on_host(host: FleetHost, request: VmRequest, share_requests: Sequence[Share
     refusal = refuse_host(request, host.capacity, host.nodes)
     if refusal is not None:
         return [_rejection(name, None, refusal)]
+    too_few = _refuse_too_few(host, share_requests)
+    if too_few is not None:
+        return [_rejection(name, None, too_few)]
     rejections: list[Rejection] = []
     usable: list[GpuState] = []
     for state in host.states:
@@ -100,9 +104,30 @@ def _on_host(host: FleetHost, request: VmRequest, share_requests: Sequence[Share
     return rejections
 
 
+def _refuse_too_few(host: FleetHost, share_requests: Sequence[ShareRequest]) -> Refusal | None:
+    """Say that the host takes some of the shares, and never all of them, whatever its VMs release."""
+    if len(share_requests) < 2:
+        return None
+    leases = [lease for card in host.cards.values() for lease in card.leases.values()]
+    shares, vms = [one.share for one in leases], {one.vm_uuid for one in leases}
+    empty = Fleet([replace(host.capacity, facts=relieve(host.capacity.facts, shares, vms, ()))])
+    most = _most_together(share_requests, empty.hosts[host.capacity.name].states)
+    if most in (0, len(share_requests)):
+        return None
+    return Refusal(
+        Code.HOST_TOO_SMALL,
+        f"its GPUs take at most {most} of the {len(share_requests)} wanted together, whatever its VMs release",
+        f"ask for at most {most} together",
+    )
+
+
+def _most_together(share_requests: Sequence[ShareRequest], states: Sequence[GpuState]) -> int:
+    return next((count for count in range(len(share_requests), 0, -1) if fit(share_requests[:count], states)), 0)
+
+
 def _not_together(share_requests: Sequence[ShareRequest], states: Sequence[GpuState]) -> Refusal:
     """Say how many of the shares the host's GPUs take together."""
-    most = next((count for count in range(len(share_requests) - 1, 0, -1) if fit(share_requests[:count], states)), 0)
+    most = _most_together(share_requests, states)
     missing = share_requests[most].what
     return Refusal(
         Code.NOT_TOGETHER,

@@ -47,7 +47,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
             f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
             "ask for other labels, or give it this one in the inventory's vgpu_placing",
         )
-    refusal = _refuse_size(request, facts) or _refuse_unmounted(request, facts) or _refuse_parts(request, facts)
+    refusal = _refuse_size(request, facts, nodes) or _refuse_unmounted(request, facts) or _refuse_parts(request, facts)
     if refusal is not None:
         return refusal
     refusal = _refuse_pool(request, capacity, nodes[0]) if len(nodes) == 1 else _refuse_nodes(request, nodes)
@@ -58,7 +58,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
     return None
 
 
-def _refuse_size(request: VmRequest, facts: HostFacts) -> Refusal | None:
+def _refuse_size(request: VmRequest, facts: HostFacts, nodes: Sequence[NodeBooks]) -> Refusal | None:
     """Say what the host lacks even when nothing of it is taken."""
     if request.vcpus > facts.cpus:
         return Refusal(
@@ -66,14 +66,19 @@ def _refuse_size(request: VmRequest, facts: HostFacts) -> Refusal | None:
             f"the VM wants {request.vcpus} vCPUs, the host has {facts.cpus} CPUs",
             f"ask for at most {facts.cpus} vCPUs",
         )
-    total_mib = host_memory_mib(facts)
+    total_mib, most_mib = host_memory_mib(facts), _most_mib(request, nodes)
     if request.memory_mib > total_mib:
         return Refusal(
             Code.HOST_TOO_SMALL,
             f"the VM wants {format_mib(request.memory_mib)} of memory, the host has {format_mib(total_mib)}",
-            "ask for less memory",
+            f"ask for at most {format_mib(most_mib)}" if most_mib else "ask for less memory",
         )
     return None
+
+
+def _most_mib(request: VmRequest, nodes: Sequence[NodeBooks]) -> int:
+    """The memory of a VM's kind that the host can give one VM when it has no other; 0 for huge pages that it lacks."""
+    return sum(node.bounds_mib.get(request.hugepages_kib or ORDINARY, (0, 0))[0] for node in nodes)
 
 
 def _refuse_unmounted(request: VmRequest, facts: HostFacts) -> Refusal | None:
@@ -151,11 +156,11 @@ def _refuse_nodes(request: VmRequest, nodes: Sequence[NodeBooks]) -> Refusal | N
         )
         return Refusal(Code.HOST_CPUS, f"the VM wants {wants}; left are {left}", remedy)
     if page_kib is None:
-        return Refusal(
-            Code.HOST_MEMORY,
-            f"the VM wants {wants}; left are {left}",
-            "ask for less memory, or delete a VM on the host",
-        )
+        most_mib = _most_mib(request, nodes)
+        helps = "ask for less memory, or delete a VM on the host"
+        if request.memory_mib > most_mib:
+            helps = f"ask for at most {format_mib(most_mib)}"
+        return Refusal(Code.HOST_MEMORY, f"the VM wants {wants}; left are {left}", helps)
     remedy = (
         "raise `hugepages` in the host's layout, which are divided equally among its nodes, or delete a VM on the host"
     )

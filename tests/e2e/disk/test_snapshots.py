@@ -37,6 +37,8 @@ def _snapshots(operator: Operator) -> list[str]:
 
 def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Operator) -> None:
     before = _volumes(operator)
+    hint = operator.is_refused("revert-snapshot", "one", "first", *ACME, "--yes")["hint"]
+    assert hint == "it has no snapshots; `vgpuctl create-snapshot one first --tenant acme` makes one of its state now"
     for name in ("first", "second"):
         done = operator.json("create-snapshot", "one", name, *ACME)
         assert (done["changed"], done["disks"]) == (True, ["-", "data"])

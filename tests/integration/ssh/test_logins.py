@@ -126,6 +126,12 @@ def test_a_server_that_stops_answering_ends_the_command_in_time(sshd: LoopbackSs
             os.kill(session, signal.SIGCONT)
 
 
+def test_a_key_file_that_is_missing_is_named_in_the_hint(sshd: LoopbackSshd, tmp_path: Path) -> None:
+    with pytest.raises(AuthenticationFailed) as caught:
+        open_and_close(sshd.target(private_key_file=str(tmp_path / "nope"), user="root"), sshd.settings())
+    assert f"key {tmp_path}/nope: no such file" in str(caught.value.hint)
+
+
 def test_a_wrong_user_or_key_says_what_was_tried(sshd: LoopbackSshd, tmp_path: Path) -> None:
     make_key(tmp_path / "stranger", "ed25519")
     target = sshd.target(private_key_file=str(tmp_path / "stranger"), user="root")

@@ -4,8 +4,10 @@
 import pytest
 
 from tests.unit.fleet_factory import (
+    GIB,
     a40_host,
     lease,
+    leases_of,
     passthrough_host,
     t4_host,
     vm,
@@ -51,6 +53,25 @@ def test_a_network_of_one_host_is_named_where_nobody_named_the_host(wanted: str,
     with pytest.raises(NoCapacity) as caught:
         place(vm(wanted, on=HostOfNetwork.of("gpu1", "acme/front")), fleet, [])
     assert caught.value.message == f"{refused}: network acme/front is on gpu1 alone"
+
+
+def test_more_memory_than_a_host_has_is_told_the_largest_that_fits() -> None:
+    with pytest.raises(NoCapacity) as caught:
+        place(vm(memory_mib=300 * GIB), [a40_host("gpu1")], [])
+    assert caught.value.hint == "nearest is gpu1: ask for at most 254 GiB"
+    assert place(vm(memory_mib=254 * GIB), [a40_host("gpu1")], []).host == "gpu1"
+
+
+def test_more_gpus_than_a_host_has_ask_for_no_deletion() -> None:
+    fleet = [a40_host("gpu1", cards=2), a40_host("gpu2", cards=2), t4_host("gpu3")]
+    held = [one for host in fleet[:2] for one in leases_of(place(vm("A40-8Q"), [host], []))]
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("3*A40-48Q"), fleet, held)
+    assert caught.value.brief is not None
+    assert [line for line in caught.value.brief if "delete" in line] == []
+    said = "its GPUs take at most 2 of the 3 wanted together, whatever its VMs release (host-too-small)"
+    assert f"2 hosts: {said}" in caught.value.brief
+    assert caught.value.hint == "nearest is gpu1: ask for at most 2 together"
 
 
 def test_several_gpus_of_one_host_name_it() -> None:

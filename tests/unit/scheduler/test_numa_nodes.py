@@ -191,7 +191,7 @@ CASES: list[tuple[str, VmRequest, HostCapacity, str, str]] = [
         vm(memory_mib=255 * GIB),
         numa_host("gpu1"),
         "node 0: 16 of 64 shared vCPUs, 127 GiB of 127 GiB; node 1",
-        "ask for less memory",
+        "ask for at most 254 GiB",
     ),
     (
         "host-hugepages",

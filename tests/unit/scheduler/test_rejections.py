@@ -294,7 +294,15 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         "none of the places where A40-24Q can begin has 24 GiB free in a row",
     ),
     ("no GPU", "no-gpu", vm("A40-8Q"), host("gpu1"), (), "the host has no GPU"),
-    ("not together", "not-together", vm("2*A40-48Q"), a40_host(), (), "take 1 of the 2 wanted"),
+    ("never together", "host-too-small", vm("2*A40-48Q"), a40_host(), (), "take at most 1 of the 2 wanted together"),
+    (
+        "not together",
+        "not-together",
+        vm("2*A40-24Q"),
+        a40_host(),
+        leases_of(place(vm("A40-24Q"), [a40_host()], [])),
+        "take 1 of the 2 wanted",
+    ),
 ]
 
 

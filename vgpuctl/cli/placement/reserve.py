@@ -39,6 +39,7 @@ _JSON: "JsonOutput[JsonReservationChange]" = JsonOutput()
 )
 @click.option("--until", required=True, metavar="TIME", help="End, in the form of --from.")
 @click.option("--every", metavar="DURATION", help="Repeat after this period, from one begin to the next: 1d, 1w.")
+@options.every_refusal
 @options.many_hosts
 @options.as_json
 def command(

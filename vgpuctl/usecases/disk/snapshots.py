@@ -34,7 +34,10 @@ def named_chains(services: Services, host: HostSession, vm: Vm, name: str) -> li
     volumes = recorded_volumes(services, vm)
     names = snapshots_of(volumes)
     if name not in names:
-        known = f"its snapshots: {', '.join(names)}" if names else "it has none"
+        make = f"`vgpuctl create-snapshot {vm.request.name} {name} --tenant {vm.request.tenant}`"
+        known = (
+            f"its snapshots: {', '.join(names)}" if names else f"it has no snapshots; {make} makes one of its state now"
+        )
         raise NotFound(f"{vm.printed_name} has no snapshot {name!r}", hint=known)
     if names[-1] != name:
         raise StateError(

@@ -14,6 +14,7 @@ from vgpuctl.model.vm import VmRequest, check_name, printed_name
 from vgpuctl.scheduler.calendar import first_windows, place_over
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.place import describe as describe_rejections
+from vgpuctl.scheduler.refusals import summarise
 from vgpuctl.usecases.placement.quota import refuse_for_ever
 from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
@@ -93,11 +94,14 @@ def _conflict(
 ) -> NoCapacity:
     """Say when it would fit, or else why it does not fit even where nothing is booked."""
     context: list[str] = []
+    brief: list[str] | None = None
     hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
     if first is not None:
         length = wanted.end - wanted.begin
         hint = f"the first time it would fit is from {format_time(first)} to {format_time(first + length)} UTC"
     else:
         answer = explain(request, capacities, [])
-        context = [] if isinstance(answer, Placement) else describe_rejections(answer, capacities)
-    return NoCapacity(f"{describe(wanted)} is not free for tenant {request.tenant}", context=context, hint=hint)
+        if not isinstance(answer, Placement):
+            context, brief = describe_rejections(answer, capacities), summarise(answer)
+    message = f"{describe(wanted)} is not free for tenant {request.tenant}"
+    return NoCapacity(message, context=context, hint=hint, brief=brief)

@@ -46,7 +46,8 @@ def refuse_staying(services: Services, vm: Vm) -> None:
         if attachment.network.request.host is not None:
             raise StateError(
                 f"{vm.printed_name}: cannot move: its network {attachment.network.printed_name} is on {vm.host} alone",
-                hint="stop it; a network with --backend ovn reaches every host",
+                hint="it runs on that host alone: delete it and create it in a network on the other host, or in one "
+                "with --backend ovn, which reaches every host",
             )
 
 

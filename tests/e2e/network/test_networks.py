@@ -112,6 +112,8 @@ def test_a_refusal_names_the_network_that_leaves_a_vm_one_host(operator: Operato
     (planned,) = operator.json(*WEB_1, "--dry-run")
     assert (planned["why"]["takers"], planned["why"]["hosts"], planned["why"]["network"]) == (1, 1, "acme/front")
     assert f", {said}, of 1 host with room; " in operator.does(*WEB_1, "--dry-run").out
+    said_of = operator.does(*DELETE_FRONT, "--dry-run").err
+    assert "dry run: acme/front: would be deleted" in said_of and ": deleted" not in said_of
     operator.does(*DELETE_FRONT)
 
 

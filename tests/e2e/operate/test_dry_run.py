@@ -27,6 +27,10 @@ def test_a_dry_run_names_the_steps_up_to_the_one_on_which_the_rest_depends(opera
         "dry run: acme/web: shutting down",
         "dry run: sim-001: would shut down domain acme.web",
     ]
+    said = operator.does("stop-vm", "web", *ACME, "--hold", "release", "--dry-run").err
+    assert "dry run: acme/web: shutting down, then releasing A40-8Q on " in said
+    said = operator.does("restart-vm", "web", *ACME, "--dry-run").err
+    assert "dry run: acme/web: shutting down, then starting it again with its shares" in said
     found = operator.json("stop-vm", "web", *ACME, "--dry-run")
     step = {"host": "sim-001", "text": "shut down domain acme.web"}
     assert (found["changed"], found["dry_run"], found["steps"]) == (True, True, [step])
@@ -61,6 +65,16 @@ def test_a_dry_run_refuses_what_the_real_run_refuses(operator: Operator) -> None
         real = operator.run(*arguments, *ACME, *(("--yes",) if arguments[0] == "revert-snapshot" else ()))
         assert (dry.code, dry.err) == (real.code, real.err), arguments
         assert real.code in (6, 7)
+
+
+def test_a_dry_run_of_what_is_left_undone_says_would(operator: Operator) -> None:
+    queued = operator.does(
+        "create-vm", "new", *ACME, *SIZE, "--gpu", "A40-8Q", "--memory", "4000GiB", "--queue", "--dry-run"
+    )
+    assert "acme/new: would wait in the queue: " in queued.err
+    assert operator.json("list-queue")["queue"] == []
+    said = operator.does("delete-vm", "off", *ACME, "--dry-run").err
+    assert "dry run: acme/off: would be deleted" in said
 
 
 def test_a_dry_run_of_no_change_says_so(operator: Operator) -> None:

@@ -69,5 +69,6 @@ def command(
         _JSON.print({"host": host, "drained": drained, "vms": rows})
     elif not plans:
         say(f"{host}: {'drained' if drained else 'not drained'}")
-    hint = "add --stop to stop VMs that cannot move; the host stays cordoned until `vgpuctl uncordon-host`"
+    cordoned = "would stay cordoned" if plans else "stays cordoned"
+    hint = f"add --stop to stop VMs that cannot move; the host {cordoned} until `vgpuctl uncordon-host`"
     print_drained(host, rows, as_json=as_json, hint=hint)

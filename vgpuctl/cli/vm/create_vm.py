@@ -148,7 +148,7 @@ def command(
         if (said := terms[one.vm.uuid]) is not None:
             say(f"{one.vm.printed_name}: {said}")
     for entry in queued:
-        say(f"{entry.name}: waits in the queue: {entry.reason}")
+        say(f"{entry.name}: {'would wait' if dry_run else 'waits'} in the queue: {entry.reason}")
     if as_json:
         _JSON.print(
             [

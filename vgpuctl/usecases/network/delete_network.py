@@ -42,4 +42,4 @@ def finish_deletion(services: Services, network: Network) -> None:
         with services.store.transaction() as session:
             if session.delete_network(network.id):
                 note_network(session, EventKind.NETWORK_DELETED, network, before=values_of(network))
-    services.say(f"{network.printed_name}: deleted")
+    services.say_done(network.printed_name, "deleted")

@@ -105,7 +105,7 @@ def delete_objects(services: Services, objects: Sequence[ShownObject]) -> None:
 
     change_objects(services, tenant, decide)
     for one in objects:
-        services.say(f"{one.kind} {tenant}/{one.name}: deleted")
+        services.say_done(f"{one.kind} {tenant}/{one.name}", "deleted")
 
 
 def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:

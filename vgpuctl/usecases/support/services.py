@@ -188,6 +188,10 @@ class Services:
         """True in a dry run that goes on as if hosts had been changed: use cases leave these changes out."""
         return self.rehearsal is not None and self.rehearsal.goes_on
 
+    def say_done(self, subject: str, done: str) -> None:
+        """Say what was done, such as `deleted`; a dry run that goes on past it says that it would be."""
+        self.say(f"{subject}: {'would be ' if self.goes_on else ''}{done}")
+
     @contextlib.contextmanager
     def rehearsed(self) -> "Iterator[Services]":
         """Services for a dry run that goes on, of which nothing is kept at the end of the block."""

@@ -62,7 +62,7 @@ def delete_vm(
         if not is_fenced and not services.goes_on:
             _shut_down(services, vm, timeout_s)
         remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
-        services.say(f"{vm.printed_name}: deleted")
+        services.say_done(vm.printed_name, "deleted")
 
 
 def refuse_kept_below(services: Services, vm: Vm) -> None:

@@ -8,13 +8,14 @@ from vgpuctl.errors import StateError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
-from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.cluster.leave_cluster import RESTARTED, STOPPED, leave_cluster
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.network.detached_ports import detached_ports
 from vgpuctl.usecases.share.quarantine import quarantine_killed
 from vgpuctl.usecases.share.release import as_off, release_shares
+from vgpuctl.usecases.share.shares import describe_share
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -68,7 +69,10 @@ def stop_vm(
                 services, vm, RESTARTED if is_moving else STOPPED, 0 if is_forced else drain_s, detail=problem or ""
             )
             host = services.host(vm.host)
-            has_shut_down = _end_guest(services, host, vm, leases, timeout_s=None if is_forced else timeout_s)
+            then = ", then starting it again with its shares" if problem == RESTARTING else ""
+            if hold is Hold.RELEASE and leases:
+                then = f", then releasing {', '.join(map(describe_share, leases))}"
+            has_shut_down = _end_guest(services, host, vm, leases, then, timeout_s=None if is_forced else timeout_s)
             quarantine_killed(services, host, leases)
         if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
             changed = changed or keep_s is not None
@@ -101,16 +105,19 @@ def stop_vm(
 
 
 def _end_guest(
-    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], *, timeout_s: float | None
+    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], then: str, *, timeout_s: float | None
 ) -> bool:
-    """End a guest, by force without timeout_s. Returns True if it has shut down by itself."""
+    """End a guest, by force without timeout_s. Returns True if it has shut down by itself.
+
+    then: what follows, for people: a dry run ends here.
+    """
     if services.goes_on:
         as_off(services, vm, leases)
         return False
     if timeout_s is None:
-        services.say(f"{vm.printed_name}: forcing off")
+        services.say(f"{vm.printed_name}: forcing off{then}")
         host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid)
         return False
-    services.say(f"{vm.printed_name}: shutting down")
+    services.say(f"{vm.printed_name}: shutting down{then}")
     host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
     return host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid)

@@ -97,6 +97,7 @@ STORE = [
         "usecases/support/full_survey.py:_read_host",
         "usecases/support/observations.py:_keep",
         "usecases/support/guest_driver.py:keep_seen_drivers",
+        "usecases/support/strays.py:look_for_strays",
     ),
     guarded(
         "the driver that a guest was seen with is kept by one function, for the VMs of the host that tells it",

@@ -81,6 +81,8 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
     (explained,) = operator.json("explain-vm", "new", *ACME, *SIZE, "--host", HOST)
     assert "host-fenced" in {one["code"] for one in explained["answers"]}
     assert _domains(operator, HOST) == {"acme.web", "acme.data", "acme.bound"}, "it only looked dead"
+    left = {one["name"]: one["left"] for one in operator.json("gc", "--dry-run", "--limit", HOST)}
+    assert left["acme.web"].endswith("`vgpuctl uncordon-host sim-001` ends it"), left
     remains = operator.is_refused("uncordon-host", HOST)
     assert remains["reference"] == "state"
     assert _domains(operator, HOST) == {"acme.data", "acme.bound"}, "the VM that runs elsewhere is ended at once"

@@ -189,9 +189,15 @@ def test_a_witness_that_is_silent_keeps_nothing() -> None:
     found = compare(PROMISED, seen, Moment.CHECK)
     assert {one.verdict for one in found} == {PromiseVerdict.NOT_LOOKED_AT}
     assert {one.row for one in found} >= {
-        row for row in PromiseRow if row not in (PromiseRow.LICENCE_EDITION, PromiseRow.RESTART)
+        row for row in PromiseRow if row not in (PromiseRow.RUNS_ONCE, PromiseRow.LICENCE_EDITION, PromiseRow.RESTART)
     }
     assert all("gpu1 does not answer" in one.why and not one.seen and one.promised for one in found)
+
+
+def test_a_domain_of_it_that_another_host_runs_breaks_the_promise_whatever_its_own_host_says() -> None:
+    twice = replace(_seen(_xml()), elsewhere=[("gpu2", "domain acme.web is running")])
+    (broken,) = [one for one in compare(PROMISED, twice, Moment.CHECK) if one.is_broken]
+    assert (broken.row, broken.seen) == (PromiseRow.RUNS_ONCE, "on gpu2 too: domain acme.web is running")
 
 
 def test_what_the_vm_gets_at_its_next_start_waits_and_what_was_taken_away_is_broken() -> None:

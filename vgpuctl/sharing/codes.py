@@ -89,6 +89,10 @@ class Code(StrEnum):
             Code.NO_GPU,
         )
 
+    def is_never(self) -> bool:
+        """True if the host could not take the request even when it was empty."""
+        return self.is_for_ever() and self is not Code.HOST_CPUS
+
     def admits_residents(self) -> bool:
         """True if it keeps new VMs away, but not those that are on the host and start again."""
         return self in (Code.HOST_MAINTENANCE, Code.HOST_CORDONED, Code.GPU_CORDONED)

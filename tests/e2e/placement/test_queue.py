@@ -246,6 +246,16 @@ def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -
     assert queued(operator) == []
 
 
+def test_one_that_no_host_can_ever_take_is_warned_of(operator: Operator) -> None:
+    said = "warning: no host can ever take acme/"
+    assert said in operator.does("create-vm", "large", "--queue", *WHOLE, "--memory", "4000GiB").err
+    assert said in operator.does("create-vm", "several", "--queue", *SMALL, "--gpu", "9*A40-48Q").err
+    operator.does("leave-queue", "--yes", "large", "--tenant", "acme")
+    operator.does("leave-queue", "--yes", "several", "--tenant", "acme")
+    operator.does("create-vm", "first", *WHOLE)
+    assert said not in operator.does("create-vm", "second", "--queue", *WHOLE).err
+
+
 def test_nobody_is_expected_to_start_over_quota(operator: Operator) -> None:
     operator.does("create-vm", "small", *SMALL)
     operator.does("set-quota", "acme", "vms=1")

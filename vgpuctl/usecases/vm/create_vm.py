@@ -12,22 +12,28 @@ from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment
-from vgpuctl.model.placement import Placement
+from vgpuctl.model.placement import Placement, Rejection
 from vgpuctl.model.plural import counted
 from vgpuctl.model.queue import NOT_LOOKED_AT, QueueEntry
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.candidates import Candidate
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.kept_fleet import KeptFleet
+from vgpuctl.scheduler.refusals import in_short
 from vgpuctl.scheduler.victims import Eviction
+from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks, with_kept_disks
 from vgpuctl.usecases.display.console import wait_for_console
 from vgpuctl.usecases.domain.promises import note_started
-from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports
+from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports, with_networks
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import use_now
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.share.shares import describe_share, leases_of
+from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.guest_driver import with_image_driver
 from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
@@ -123,6 +129,7 @@ def _create_or_queue(
         somebody_waits = bool(session.queue())
     if entry is not None:
         return [entry]
+    _warn_of_never(services, requests)
     reason = f"{NOT_LOOKED_AT}: others wait before it"
     if not somebody_waits:
         try:
@@ -131,6 +138,30 @@ def _create_or_queue(
             reason = refusal.reason_to_wait if isinstance(refusal, NoCapacity) else refusal.message
     with services.store.transaction() as session:
         return [wait_for_turn(session, requests, reason, may_preempt=options.consent.is_given)]
+
+
+def _warn_of_never(services: Services, requests: Sequence[VmRequest]) -> None:
+    """Warn of VMs that no host could take even when it was empty, as far as the store knows the hosts.
+
+    They wait all the same: a host may be added, or get more memory. No host is contacted.
+    """
+    for request in requests:
+        try:
+            hosts = set(usable_hosts(services, request))
+        except NoCapacity:
+            return  # why it may use none is its reason to wait
+        with services.store.reading() as session:
+            fleet = Fleet([one for one in cached_capacities(session, services.inventory) if one.name in hosts])
+        answer = rejections_of(fleet, with_networks(services, request))
+        refused = {one.host for one in answer if one.gpu is None} | _hosts_refusing(fleet, answer)
+        if fleet.hosts and refused >= fleet.hosts.keys() and all(Code(one.code).is_never() for one in answer):
+            services.say(f"warning: no host can ever take {request.tenant}/{request.name}: {in_short(answer)}")
+
+
+def _hosts_refusing(fleet: Fleet, answer: Sequence[Rejection]) -> set[str]:
+    """The hosts of which every GPU refuses."""
+    gpus = {(one.host, one.gpu) for one in answer}
+    return {name for name, host in fleet.hosts.items() if host.cards and all((name, gpu) in gpus for gpu in host.cards)}
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def test_every_host_is_checked(operator: Operator) -> None:
 
 def test_a_plan_is_made_and_its_steps_are_refused(operator: Operator) -> None:
     planned = operator.run("plan-hosts", "--limit", "lab-kernel")
-    assert "hugepages" in planned.out, planned.err
+    assert "have 64 huge pages of 2 MiB" in planned.out, planned.err
     refused = operator.run("apply-hosts", "--limit", "lab-kernel")
     assert refused.code != 0
     assert "takes no change" in refused.out + refused.err

@@ -136,7 +136,7 @@ def test_no_command_moves_a_vm_to_a_host_whose_branch_does_not_take_its_driver(
 
     lab.faults.begin(HOME, "sshd", folder=fleet)
     try:
-        (planned,) = operator.ends(10, "evacuate-host", HOME, "--reason", "no power", "--plan")["vms"]
+        (planned,) = operator.ends(10, "evacuate-host", HOME, "--reason", "no power", "--fenced", "--plan")["vms"]
         assert (planned["verdict"], REASON in planned["reason"]) == ("stay", True)
     finally:
         lab.faults.clear(HOME, folder=fleet)

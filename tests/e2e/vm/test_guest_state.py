@@ -102,7 +102,7 @@ def test_a_start_without_swtpm_is_refused_and_one_without_the_tpm_says_what_is_l
 
 def test_a_dead_hosts_vm_with_a_tpm_stays_where_its_tpm_is(operator: Operator, desktop: tuple[str, str]) -> None:
     _, host = desktop
-    (planned,) = operator.ends(10, "evacuate-host", host, "--reason", "no power", "--plan")["vms"]
+    (planned,) = operator.ends(10, "evacuate-host", host, "--reason", "no power", "--fenced", "--plan")["vms"]
     assert planned["verdict"] == "stay"
     assert f"its TPM is on {host} itself" in planned["reason"]
 
@@ -194,7 +194,7 @@ def test_state_on_storage_that_hosts_share_is_never_removed_from_under_its_vm(
     }
     operator.does("gc", "--yes")
     assert _state(fleet, HOSTS[0]) == before
-    (planned,) = operator.json("evacuate-host", other, "--reason", "no power", "--plan")["vms"]
+    (planned,) = operator.json("evacuate-host", other, "--reason", "no power", "--fenced", "--plan")["vms"]
     assert (planned["verdict"], planned["to"]) == ("move", host)
 
 

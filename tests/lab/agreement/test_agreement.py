@@ -129,6 +129,7 @@ def _is_repaired(bench: Bench, host: str, folder: lab.LabFolder, kind: str) -> N
     assert change.changed and len(repaired.vfs) == card.total_vfs
     assert all(is_usable(vf) for vf in repaired.vfs)
     assert lab.faults.active(host, folder=folder) == []
+    lab.faults.clear(host, folder=folder)  # what has ended by itself is told no more, also where it cannot be asked
 
 
 # VFs without types are waited for 30 s before they are recreated.

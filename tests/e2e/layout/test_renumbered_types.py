@@ -183,7 +183,7 @@ def test_a_guest_that_runs_on_another_type_is_found(layouts: LayoutFleet) -> Non
 def test_a_list_without_names_is_told_and_written_again(layouts: LayoutFleet) -> None:
     without_names(layouts)
     code, (found,) = findings(layouts, "boot-contract")
-    assert (code, found["severity"]) == (0, "warning")
+    assert (code, found["severity"]) == (1, "warning")
     assert "by its id alone" in found["read"] and "`vgpuctl apply-hosts` writes the names" in found["fix"]
     lab.simulated.reboot(HOST, folder=layouts.folder)
     assert names(layouts) == WANTED, "the id decides where nothing else is known"

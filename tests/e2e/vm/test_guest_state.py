@@ -3,6 +3,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def desktop(operator: Operator, fleet: lab.LabFolder) -> Iterator[tuple[str, str
     yield made["vm"]["uuid"], made["vm"]["host"]
     operator.does("delete-vm", "desk", *ACME, "--yes", *OFF)
     assert [_state(fleet, host) for host in HOSTS] == [{}, {}]
+
+
+@contextmanager
+def _silent(fleet: lab.LabFolder, host: str) -> Iterator[None]:
+    lab.faults.begin(host, "sshd", folder=fleet)
+    try:
+        yield
+    finally:
+        lab.faults.clear(host, folder=fleet)
 
 
 def test_stopping_and_starting_keeps_tpm_and_variables(
@@ -100,9 +110,12 @@ def test_a_start_without_swtpm_is_refused_and_one_without_the_tpm_says_what_is_l
     assert "BitLocker recovery key" in started.err
 
 
-def test_a_dead_hosts_vm_with_a_tpm_stays_where_its_tpm_is(operator: Operator, desktop: tuple[str, str]) -> None:
+def test_a_dead_hosts_vm_with_a_tpm_stays_where_its_tpm_is(
+    operator: Operator, fleet: lab.LabFolder, desktop: tuple[str, str]
+) -> None:
     _, host = desktop
-    (planned,) = operator.ends(10, "evacuate-host", host, "--reason", "no power", "--fenced", "--plan")["vms"]
+    with _silent(fleet, host):
+        (planned,) = operator.ends(10, "evacuate-host", host, "--reason", "no power", "--fenced", "--plan")["vms"]
     assert planned["verdict"] == "stay"
     assert f"its TPM is on {host} itself" in planned["reason"]
 
@@ -194,7 +207,8 @@ def test_state_on_storage_that_hosts_share_is_never_removed_from_under_its_vm(
     }
     operator.does("gc", "--yes")
     assert _state(fleet, HOSTS[0]) == before
-    (planned,) = operator.json("evacuate-host", other, "--reason", "no power", "--fenced", "--plan")["vms"]
+    with _silent(fleet, other):
+        (planned,) = operator.json("evacuate-host", other, "--reason", "no power", "--fenced", "--plan")["vms"]
     assert (planned["verdict"], planned["to"]) == ("move", host)
 
 

@@ -124,7 +124,9 @@ class WarmStart:
             connection.connect(self._path)
             socket.send_fds(connection, [json.dumps(request).encode()], descriptors)
             pid = int(connection.recv(64))
-            timers = [threading.Timer(after_s, _send, [os.pidfd_open(pid), number]) for after_s, number in signals]
+            timers = []
+            with contextlib.suppress(ProcessLookupError):  # it has ended already
+                timers = [threading.Timer(after_s, _send, [os.pidfd_open(pid), number]) for after_s, number in signals]
             for timer in timers:
                 timer.start()
             connection.settimeout(timeout_s)

@@ -68,7 +68,7 @@ SCENES: dict[str, Scene] = {
     "list-gpus": scene(Run("gpu3"), Run("gpu1")),
     "show-gpu": scene(Run("A40"), Run(GPU)),
     "list-profiles": scene(Run("A40-8Q"), Run("A40-8Q")),
-    "check-hosts": scene(Run("gpu3"), Run("gpu1")),
+    "check-hosts": scene(Run("gpu3"), Run("gpu1"), first=("apply-hosts",)),
     "record-host": scene(Run("gpu1.capture.json.gz"), Run("gpu1.capture.json.gz")),
     "adopt-host": scene(
         Run("desk", then={"list-vms -A -o name": "!desk"}),

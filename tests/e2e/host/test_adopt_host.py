@@ -196,7 +196,7 @@ def test_a_killed_adoption_is_finished_by_the_same_command(
     done = whole.run("0", *ADOPT, "--json", program=KILLED_RUN)
     wanted = summary(json.loads(done.out))
     effects = done.err.splitlines()[-1].split()
-    assert effects == ["transaction"] * 4, "begun, adopted and said so, one share noted, ended"
+    assert effects == ["transaction"] * 5, "begun, known from now on, adopted and said so, one share noted, ended"
     for point in range(1, len(effects)):
         operator = fresh(str(point))
         kill_after(operator, point, *ADOPT)

@@ -10,8 +10,8 @@ _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|m|s)")
 _DURATION = re.compile(r"[0-9.]{1,9}[wdhms][0-9.wdhms]{0,40}")
 _LONGEST = 60
-_LAST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Times are from 1970 to the year 8999."""
+_LAST = datetime(9999, 12, 1, tzinfo=UTC).timestamp()
+"""Times are from 1970 to here: the month after it must be in the calendar too."""
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 

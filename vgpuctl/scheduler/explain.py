@@ -87,9 +87,9 @@ def _on_host(host: FleetHost, request: VmRequest, share_requests: Sequence[Share
     refusal = refuse_host(request, host.capacity, host.nodes)
     if refusal is not None:
         return [_rejection(name, None, refusal)]
-    too_few = _refuse_too_few(host, share_requests)
-    if too_few is not None:
-        return [_rejection(name, None, too_few)]
+    too_few = _too_few(host, share_requests)
+    if too_few:
+        return too_few
     rejections: list[Rejection] = []
     usable: list[GpuState] = []
     for state in host.states:
@@ -104,21 +104,29 @@ def _on_host(host: FleetHost, request: VmRequest, share_requests: Sequence[Share
     return rejections
 
 
-def _refuse_too_few(host: FleetHost, share_requests: Sequence[ShareRequest]) -> Refusal | None:
-    """Say that the host takes some of the shares, and never all of them, whatever its VMs release."""
+def _too_few(host: FleetHost, share_requests: Sequence[ShareRequest]) -> list[Rejection]:
+    """Say that the host takes some of the shares, and never all of them, whatever its VMs release.
+
+    GPUs that refuse for another reason, such as their layout, are told too.
+    """
     if len(share_requests) < 2:
-        return None
+        return []
+    name = host.capacity.name
     leases = [lease for card in host.cards.values() for lease in card.leases.values()]
     shares, vms = [one.share for one in leases], {one.vm_uuid for one in leases}
     empty = Fleet([replace(host.capacity, facts=relieve(host.capacity.facts, shares, vms, ()))])
-    most = _most_together(share_requests, empty.hosts[host.capacity.name].states)
+    states = empty.hosts[name].states
+    most = _most_together(share_requests, states)
     if most in (0, len(share_requests)):
-        return None
-    return Refusal(
+        return []
+    refusal = Refusal(
         Code.HOST_TOO_SMALL,
         f"its GPUs take at most {most} of the {len(share_requests)} wanted together, whatever its VMs release",
         f"ask for at most {most} together",
     )
+    answers = [(state.gpu.address, ask(share_requests[0], state)) for state in states]
+    others = [_rejection(name, address, answer) for address, answer in answers if isinstance(answer, Refusal)]
+    return [_rejection(name, None, refusal), *others]
 
 
 def _most_together(share_requests: Sequence[ShareRequest], states: Sequence[GpuState]) -> int:

@@ -323,7 +323,7 @@ def waits_for_seat(session: Session, entry: QueueEntry) -> bool:
     except NoLicence:
         return True
     except (QuotaExceeded, UsageError, NotFound):
-        pass
+        return False  # it waits for something else
     return False
 
 

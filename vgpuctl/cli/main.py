@@ -6,6 +6,7 @@ tests/unit/cli/test_imports.py has the list.
 """
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 """The exit code of `Interrupted`."""
+_NEW_OBJECTS = 20_000
+"""How many new objects let Python look for circles among them: by default 700, which is a tenth of a short command."""
 
 
 class _LazyGroup(click.Group):
@@ -143,6 +146,7 @@ accept_log_options(command, hidden=False)
 
 def main() -> None:
     """Run the command line and end the process with a documented exit code."""
+    gc.set_threshold(_NEW_OBJECTS)
     _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

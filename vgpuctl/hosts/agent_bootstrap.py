@@ -9,9 +9,11 @@ ANSWER = "vgpuctl-agent"
 # Beside the file lies the same agent compiled by the host's own Python, as modules in a zip would be compiled at each
 # start: 64 digits of its sha256, then a marshalled dictionary from module to code. The host's Python names that file,
 # since bytecode differs between versions. Bytes that were checked are the bytes that run. Annotations stay text
-# (PEP 563): to work out those of all classes was a fifth of the agent's start, and it reads those of a few.
+# (PEP 563): to work out those of all classes was a fifth of the agent's start, and it reads those of a few. To look for
+# circles of objects after each 700 new ones, as Python does by default, was a twentieth.
 BOOTSTRAP = """\
-import hashlib, importlib.machinery, marshal, os, pwd, stat, sys, time
+import gc, hashlib, importlib.machinery, marshal, os, pwd, stat, sys, time
+gc.set_threshold(20000)
 def say(text):
     os.write(1, ("vgpuctl-agent " + text + "\\n").encode())
 def folders():

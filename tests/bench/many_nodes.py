@@ -18,7 +18,7 @@ from typing import Any
 from tests.integration.autoscaler.pools import sized_pool
 from tests.stored_fleet import open_stored
 from vgpuctl.model.node_pool import NodeRole
-from vgpuctl.usecases.node.create_node_pool import create_node_pool
+from vgpuctl.usecases.node.node_pools import create_node_pool
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
 from vgpuctl.usecases.placement.queue_entries import wait_for_turn
 from vgpuctl.usecases.slurm.slurm_resume import slurm_resume

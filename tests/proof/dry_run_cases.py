@@ -20,8 +20,8 @@ from vgpuctl.usecases.disk.kept_vms import delete_kept
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, as_planned, drain_host
 from vgpuctl.usecases.network.delete_network import delete_network
 from vgpuctl.usecases.network.vpc_changes import ObjectOutcome
-from vgpuctl.usecases.placement.cancel_reservation import cancel_reservation
-from vgpuctl.usecases.placement.leave_queue import leave_queue
+from vgpuctl.usecases.placement.queue import leave_queue
+from vgpuctl.usecases.placement.reservations import cancel_reservation
 from vgpuctl.usecases.placement.reserve import reserve
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.onboard import onboard

@@ -87,7 +87,7 @@ LOGINS = [
         "specs/secret_file.py",
         "specs/tenant.py:read_tenant_files",
         "specs/node_pool.py:_read_named",
-        "usecases/licence/create_licence_pool.py:read_token_file",
+        "usecases/licence/licence_pools.py:read_token_file",
         calls_only=True,
     ),
     guarded(

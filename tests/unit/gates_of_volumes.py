@@ -87,11 +87,11 @@ VOLUMES = [
                     # Data disks that no VM has, and overlays that no domain uses.
                     "usecases/disk/attach_disk.py:_add",
                     "usecases/disk/attach_disk.py:_remove",
-                    "usecases/disk/delete_disk.py:delete_disk",
+                    "usecases/disk/disks.py:delete_disk",
                     "usecases/disk/create_snapshot.py:create_snapshot",
                     "usecases/disk/create_snapshot.py:_remove",
-                    "usecases/disk/revert_snapshot.py:revert_snapshot",
-                    "usecases/disk/delete_snapshot.py:delete_snapshot",
+                    "usecases/disk/snapshots.py:revert_snapshot",
+                    "usecases/disk/snapshots.py:delete_snapshot",
                 ),
             ),
         )
@@ -118,7 +118,7 @@ VOLUMES = [
         "usecases/vm/find_existing.py:_find",
         "usecases/placement/named_things.py:refuse_unknown_references",
         "usecases/tenant/onboard.py:onboard",
-        "usecases/node/create_node_pool.py:check_pool_in",
+        "usecases/node/node_pools.py:check_pool_in",
         "usecases/node/declared_pools.py:refuse_unusable",
     ),
 ]

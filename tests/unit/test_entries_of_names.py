@@ -43,7 +43,7 @@ OPTIONS = {
         for tool in ("kubevirt", "nova", "proxmox")
     },
     ("lab up", "memory"): "lab/vgpuctl_lab/cli/lab.py",
-    ("reserve", "gpus"): "read_gpu_request in cli/placement/reserve.py:command",
+    ("reserve", "gpus"): "read_gpu_request in cli/placement/reservations.py:reserve",
     ("resize-disk", "size"): "parse_mib in cli/disk/resize_disk.py:command",
     ("resize-vm", "gpus"): "read_gpu_request in cli/vm/resize_vm.py:_size",
     ("resize-vm", "memory"): "parse_mib in cli/vm/resize_vm.py:_size",

@@ -329,5 +329,19 @@ _VPC_OBJECTS = {
     *("delete-gateway", "delete-floating-ip", "delete-port-forward", "delete-security-group", "delete-security-rule"),
     *("delete-load-balancer", "delete-peering", "delete-direct-connect"),
 }
-MADE_BY = dict.fromkeys(_VPC_OBJECTS, "vpc_objects")
-"""Commands without a module of their own → the module of their folder that makes them, by `make(name, text)`."""
+_BY_SUBJECT = {
+    "vpc_objects": _VPC_OBJECTS,
+    "images": {"register-image", "list-images", "delete-image"},
+    "external_networks": {"list-external-networks", "delete-external-network"},
+    "networks": {"list-networks", "show-network", "delete-network"},
+    "disks": {"list-disks", "delete-disk"},
+    "snapshots": {"create-snapshot", "list-snapshots", "revert-snapshot", "delete-snapshot"},
+    "licence_pools": {"create-licence-pool", "set-licence-pool", "list-licence-pools", "delete-licence-pool"},
+    "node_pools": {"list-node-pools", "scale-node-pool", "delete-node-pool"},
+    "queue": {"list-queue", "set-queue", "leave-queue"},
+    "reservations": {"reserve", "list-reservations", "show-reservation", "cancel-reservation"},
+    "pools": {"create-pool", "grant-pool", "list-pools", "show-pool", "delete-pool"},
+}
+MADE_BY = {name: module for module, names in _BY_SUBJECT.items() for name in names}
+"""Commands that share the module of their subject → that module of their folder. It has each command by its name, or
+makes it by `make(name, text)`."""

@@ -41,9 +41,12 @@ class _LazyGroup(click.Group):
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            maker = MADE_BY.get(name)
-            module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{maker or name.replace('-', '_')}")
-            command = module.make(name, COMMANDS[name]) if maker else module.command
+            own = name.replace("-", "_")
+            module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{MADE_BY.get(name, own)}")
+            if hasattr(module, "make"):
+                command = module.make(name, COMMANDS[name])
+            else:
+                command = getattr(module, own if name in MADE_BY else "command")
         elif (plugin := plugins.installed().get(name)) is not None:
             command = plugin.load()
         else:

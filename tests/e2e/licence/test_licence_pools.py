@@ -238,7 +238,7 @@ def test_a_token_that_others_can_read_or_of_another_server_is_refused(operator: 
 
 
 def test_a_pool_that_cannot_serve_its_vms_says_so_and_can_be_deleted(operator: Operator) -> None:
-    assert operator.json("delete-licence-pool", "dls", "--yes")["deleted"]["name"] == "dls"
+    assert operator.json("delete-licence-pool", "dls", "--yes")["deleted"] == ["dls"]
     for name in ("more-1", "more-2"):
         operator.does("create-vm", name, *VM)
     taken = sum(one["observed"] == "running" for one in operator.json("list-vms", "--refresh"))
@@ -259,7 +259,7 @@ def test_a_pool_that_cannot_serve_its_vms_says_so_and_can_be_deleted(operator: O
 
 def test_a_pool_is_deleted(operator: Operator) -> None:
     operator.does("delete-vm", "old", *TENANT, "--yes")
-    assert operator.json("delete-licence-pool", "dls", "--yes")["deleted"]["name"] == "dls"
+    assert operator.json("delete-licence-pool", "dls", "--yes")["deleted"] == ["dls"]
     operator.does("create-vm", "free", *VM)
     kinds = [one["kind"] for one in operator.json("list-events", "--limit", "500")]
     assert {"licence-pool-created", "licence-taken", "licence-returned", "licence-pool-deleted"} <= set(kinds)

@@ -69,7 +69,7 @@ def test_a_network_is_made_once_and_its_vms_get_addresses_that_come_back(
     assert list(_networks(fleet, "sim-001")["acme.front"].values()) == ["10.0.0.3"]
     operator.does("delete-vm", "web-2", "--tenant", "acme", "--yes", "--timeout", "0")
     assert operator.json("list-networks")[0]["free"] == 253
-    assert operator.json(*DELETE_FRONT)["deleted"] == ["front"]
+    assert operator.json(*DELETE_FRONT)["deleted"] == ["acme/front"]
     assert _networks(fleet, "sim-001") == {}
     assert operator.json(*DELETE_FRONT, "--if-exists")["deleted"] == []
 

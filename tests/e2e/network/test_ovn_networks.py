@@ -120,8 +120,8 @@ def test_external_networks_are_declared_changed_and_deleted(operator: Operator) 
     assert operator.json(*EXTERNAL, "--vlan", "7")["changed"]
     assert [one["external_network"]["vlan"] for one in operator.json("list-external-networks")] == [7]
     assert operator.is_refused(*EXTERNAL, "--gateway", "203.0.113.20")["reference"] == "usage"
-    assert operator.json("delete-external-network", "--yes", "internet")["deleted"]
-    assert not operator.json("delete-external-network", "--yes", "internet")["deleted"]
+    assert operator.json("delete-external-network", "--yes", "internet")["deleted"] == ["internet"]
+    assert operator.json("delete-external-network", "--yes", "internet", "--if-exists")["deleted"] == []
 
 
 def test_an_open_database_on_a_routable_address_is_refused(operator: Operator) -> None:

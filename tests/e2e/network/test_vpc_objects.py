@@ -143,7 +143,7 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
         delete = (*command, *tenant, "--yes")
         if command[0] == "delete-port-forward":
             assert operator.json(*delete, "--dry-run") == {"deleted": [], "dry_run": True}
-        assert operator.json(*delete)["deleted"] == list(command[1:] or ["gateway"])
+        assert operator.json(*delete)["deleted"] == [f"acme/{one}" for one in command[1:] or ["gateway"]]
     assert operator.is_refused(*delete)["reference"] == "not-found"
     assert operator.json(*delete, "--if-exists")["deleted"] == []
     assert _names(operator) == []

@@ -17,7 +17,7 @@ from vgpuctl.autoscaler.server import serving
 from vgpuctl.model.node_pool import ClusterJoin, Node, NodePool, NodeRole
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
-from vgpuctl.usecases.node.create_node_pool import create_node_pool
+from vgpuctl.usecases.node.node_pools import create_node_pool
 from vgpuctl.usecases.node.settle_nodes import settle_pool
 from vgpuctl.usecases.support.services import Services
 

@@ -22,7 +22,7 @@ from vgpuctl.model.node_pool import ClusterJoin
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.usecases.cluster.timed_link import TimedLink
 from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
-from vgpuctl.usecases.node.create_node_pool import create_node_pool
+from vgpuctl.usecases.node.node_pools import create_node_pool
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
 from vgpuctl.usecases.support.services import Services
 

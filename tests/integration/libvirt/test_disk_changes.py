@@ -24,13 +24,11 @@ from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.usecases.disk.attach_disk import attach_disk
 from vgpuctl.usecases.disk.create_snapshot import create_snapshot
-from vgpuctl.usecases.disk.delete_disk import delete_disk
-from vgpuctl.usecases.disk.delete_snapshot import delete_snapshot
 from vgpuctl.usecases.disk.detach_disk import detach_disk
+from vgpuctl.usecases.disk.disks import delete_disk
 from vgpuctl.usecases.disk.eject_iso import eject_iso
-from vgpuctl.usecases.disk.list_snapshots import list_snapshots
 from vgpuctl.usecases.disk.resize_disk import resize_disk
-from vgpuctl.usecases.disk.revert_snapshot import revert_snapshot
+from vgpuctl.usecases.disk.snapshots import delete_snapshot, list_snapshots, revert_snapshot
 from vgpuctl.usecases.disk.tenant_disks import named_disk
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import parts_again

@@ -5,7 +5,7 @@ import importlib
 
 import pytest
 
-from vgpuctl.cli.contents import COMMANDS, FOLDERS
+from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
 from vgpuctl.cli.support.listing import Listing
 from vgpuctl.cli.support.table_text import TableColumn, table_text
 
@@ -22,7 +22,7 @@ _TYPICAL = {
 
 
 def _listings(name: str) -> list["Listing[object, object]"]:
-    module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{name.replace('-', '_')}")
+    module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{MADE_BY.get(name, name.replace('-', '_'))}")
     return [one for one in vars(module).values() if isinstance(one, Listing)]
 
 

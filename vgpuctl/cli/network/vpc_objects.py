@@ -148,7 +148,9 @@ def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
             if found:
                 delete_objects(opened, found)
         if as_json:
-            _DELETIONS.print({"deleted": [] if dry_run else [one.name for one in found], "dry_run": dry_run})
+            _DELETIONS.print(
+                {"deleted": [] if dry_run else [f"{one.tenant}/{one.name}" for one in found], "dry_run": dry_run}
+            )
 
     metavar = kind.named_by.metavar or kind.named_by.parameter.upper()
     arguments: list[Decorator] = (

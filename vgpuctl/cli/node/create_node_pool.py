@@ -45,7 +45,7 @@ def command(name: str, tenant: str, dry_run: bool, database: str | None, as_json
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.specs.node_pool import read_pool_flags
-    from vgpuctl.usecases.node.create_node_pool import create_node_pool
+    from vgpuctl.usecases.node.node_pools import create_node_pool
 
     wanted = read_pool_flags(tenant, {"name": name, **given}, read_text_file)
     with services(rehearses=dry_run, database=database) as opened:

@@ -26,7 +26,7 @@ def command(name: str, tenant: str, database: str | None, as_json: bool, **given
     """Change a node pool. Nodes that are there keep what they were made with; new ones get the new values."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.errors import UsageError
-    from vgpuctl.usecases.node.set_node_pool import set_node_pool
+    from vgpuctl.usecases.node.node_pools import set_node_pool
 
     if all(value in (None, ()) for value in given.values()):
         raise UsageError("nothing to change", hint="give an option, for example --max 16; see set-node-pool --help")

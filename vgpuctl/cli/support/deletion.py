@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that end what the user names: ask first, do it, say what was done."""
+"""The commands that delete what the user names: one way to name, ask, delete, dry-run and answer for all of them."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.command_line import running
 from vgpuctl.cli.support.json_output import JsonOutput
 from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.support.rehearsal import REHEARSED
+from vgpuctl.cli.support.services import report_hosts, services
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
-    from vgpuctl.model.vm import Vm
-    from vgpuctl.usecases.disk.snapshots import SnapshotChange
-    from vgpuctl.usecases.support.services import Services
+    from vgpuctl.usecases.support.deletion import Deletion
 
 Command = Callable[..., Any]
-Deleted = TypeVar("Deleted")
-
-
-class JsonDeletion(TypedDict, Generic[Deleted]):
-    """deleted: the object as it was."""
-
-    deleted: Deleted
+Decorator = Callable[[Command], Command]
 
 
 class JsonDeletions(TypedDict):
@@ -34,91 +29,76 @@ class JsonDeletions(TypedDict):
 
 
 DELETIONS: JsonOutput[JsonDeletions] = JsonOutput()
-SNAPSHOT: "JsonOutput[SnapshotChange]" = JsonOutput()
+if_exists = click.option("--if-exists", is_flag=True, help="Ignore names that do not exist.")
 
 
-def deletion_options(function: Command) -> Command:
-    """NAME of an object of the store, and the options of its deletion."""
-    return click.argument("name")(options.yes(options.database(options.as_json(function))))
-
-
-def delete_one(
-    delete: Callable[["Services"], Deleted],
-    *,
-    question: str,
-    told: Callable[[Deleted], str],
-    output: JsonOutput[JsonDeletion[Deleted]],
-    yes: bool,
-    database: str | None,
-    as_json: bool,
-) -> None:
-    """Delete an object of the store after the question. told: the line for people."""
-    from vgpuctl.cli.support.services import services
-
-    if not yes:
-        confirm(question)
-    with services(database=database) as opened:
-        deleted = delete(opened)
-    if as_json:
-        output.print({"deleted": deleted})
-    else:
-        say(told(deleted))
-
-
-def delete_each(
-    found: Sequence[Deleted],
-    delete: Callable[[Deleted], object],
-    *,
-    what: str,
-    whose: str = "",
-    name: Callable[[Deleted], str],
-    describe: Callable[[Deleted], str],
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Show what was found, ask, and delete one after the other. whose: the end of the question, for people.
-
-    dry_run: the services of `delete` rehearse, and nobody is asked."""
-    for one in found:
-        say(describe(one))
-    if found and not (yes or dry_run):
-        confirm(f"Delete {counted(len(found), what)}{whose}?")
-    for one in found:
-        delete(one)
-        say(f"{what} {name(one)}: {'would be deleted' if dry_run else 'deleted'}")
-    if as_json:
-        DELETIONS.print({"deleted": [] if dry_run else [name(one) for one in found], "dry_run": dry_run})
-
-
-def snapshot_options(function: Command) -> Command:
-    """NAME of a VM, SNAPSHOT, and the options of a command that ends it."""
-    found = options.tenant(options.yes(options.one_host(options.as_json(function))))
-    return click.argument("name")(click.argument("snapshot")(found))
-
-
-def end_snapshot(
-    end: Callable[["Services", "Vm", str], "SnapshotChange"],
+def deletion_command(
     name: str,
-    snapshot: str,
+    text: str,
+    rules: "Callable[[], Deletion[Any]]",
     *,
-    question: str,
-    outcome: str,
-    tenant: str,
-    yes: bool,
-    as_json: bool,
-    **where: Any,
-) -> None:
-    """End a VM's snapshot after the question. outcome: what became of it, for people."""
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    word: str,
+    whose: str = "",
+    verb: str = "Delete",
+    outcome: str = "deleted",
+    tenant: Decorator | None = None,
+    where: Decorator = options.database,
+    own: Sequence[Decorator] = (),
+) -> click.Command:
+    """Make the command that deletes things of one kind.
 
-    with services(**where) as opened:
-        vm, _ = find_vm(opened, tenant, name)
-        if not yes:
-            confirm(question)
-        done = end(opened, vm, snapshot)
-    if as_json:
-        SNAPSHOT.print(done)
-    else:
-        say(f"{done.vm}: snapshot {snapshot} {outcome}")
+    text: its help. rules: loads the kind's. word: one of them. whose: the end of the question, {tenant} for the tenant.
+    verb, outcome: what the command does, in the question and in its answer.
+    tenant: the option for what belongs to a tenant. where: the options of the services. own: more options, which the
+    rule `delete` takes.
+    """
+
+    def run(
+        names: tuple[str, ...],
+        yes: bool,
+        if_exists: bool,
+        as_json: bool,
+        dry_run: bool = False,
+        tenant: str = "",
+        **given: Any,
+    ) -> None:
+        from vgpuctl.cli.support.services import take_service_options
+        from vgpuctl.usecases.support.deletion import delete_all, find_all
+
+        found_by = rules()
+        opening = take_service_options(given)
+        with services(rehearses=dry_run, **opening) as opened:
+            found = find_all(opened, found_by, tenant, names, word=word, if_exists=if_exists)
+            for one in found:
+                say(found_by.describe(one))
+            is_trial = dry_run or running().rehearsal is not None
+            if found and not (yes or is_trial):
+                confirm(f"{verb} {counted(len(found), word)}{whose.format(tenant=tenant)}?")
+            errors = delete_all(opened, found_by, found, **given)
+        gone = [one for one, error in zip(found, errors, strict=True) if error is None]
+        for one in gone:
+            left = found_by.left(one)
+            say(f"{word} {found_by.printed(one)}: {'would be ' * is_trial}{outcome}{left and f'; {left}'}")
+        if as_json:
+            DELETIONS.print(
+                {"deleted": [] if is_trial else [found_by.printed(one) for one in gone], "dry_run": is_trial}
+            )
+        failures = [
+            (found_by.printed(one), error) for one, error in zip(found, errors, strict=True) if error is not None
+        ]
+        report_hosts(failures, fine=len(gone), what=f"were not {outcome}", noun=word)
+
+    every: list[Decorator] = [
+        click.argument("names", nargs=-1, required=True, metavar="NAME..."),
+        *([] if tenant is None else [tenant]),
+        options.yes,
+        if_exists,
+        *own,
+        *([] if name in REHEARSED else [options.dry_run]),
+        where,
+        options.as_json,
+    ]
+    command: Command = run
+    for add in reversed(every):
+        command = add(command)
+    return click.command(name, help=text)(command)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from vgpuctl.model.rehearsal import RehearsedStep
 
 REHEARSED = frozenset(
-    {"create-licence-pool", "set-licence-pool", "delete-licence-pool"}
-    | {"create-tenant", "create-pool", "grant-pool", "delete-pool"}
-    | {"reserve", "cancel-reservation", "leave-queue", "set-queue"}
-    | {"create-external-network", "delete-external-network", "delete-image"}
+    {"create-licence-pool", "set-licence-pool"}
+    | {"create-tenant", "create-pool", "grant-pool"}
+    | {"reserve", "set-queue"}
+    | {"create-external-network"}
     | {"set-node-pool", "delete-node-pool", "slurm-resume", "slurm-suspend", "slurm-fail"}
     | {"start-vm", "stop-vm", "restart-vm", "reset-vm", "force-off", "rename-vm"}
     | {"attach-nic", "detach-nic", "attach-disk", "detach-disk", "resize-disk", "eject-iso"}

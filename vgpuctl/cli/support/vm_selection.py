@@ -151,7 +151,8 @@ def _selection(
     is_every_tenant: bool,
 ) -> "VmSelection":
     """The VMs that the command line names. A selector alone is of all VMs. Raises UsageError."""
-    from vgpuctl.usecases.support.find_vms import VmSelection, is_glob
+    from vgpuctl.usecases.support.deletion import is_glob
+    from vgpuctl.usecases.support.find_vms import VmSelection
 
     if bool(names) == is_all and (is_all or selector is None):
         raise UsageError(

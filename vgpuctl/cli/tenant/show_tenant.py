@@ -12,7 +12,7 @@ from vgpuctl.cli.support.labelled import print_labelled
 from vgpuctl.cli.tenant.list_tenants import quota_text
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.placement.list_queue import Waiting
+    from vgpuctl.usecases.placement.queue import Waiting
     from vgpuctl.usecases.tenant.show_tenant import LicencesOfTenant, NodePoolOfTenant, ShownTenant
 
 _JSON: "JsonOutput[ShownTenant]" = JsonOutput()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshots of a VM's disks as the store and its host have them, and what they keep others from doing."""
+"""The snapshots of a VM's disks: what there is, what they keep others from doing, and their end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from vgpuctl.errors import NotFound, StateError, VolumeRejected
 from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.libvirtd.storage import Storage
+from vgpuctl.guests.live.disks import LiveDisks
 from vgpuctl.model.disk_chain import DiskChain, chains, snapshot_of, snapshots_of
 from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.volume import Volume, VolumeKind
+from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
+from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
 from vgpuctl.usecases.image.disk_places import chains_of
-from vgpuctl.usecases.image.volumes import is_recorded, recorded_volumes
+from vgpuctl.usecases.image.volumes import is_recorded, recorded_volumes, remove_recorded
+from vgpuctl.usecases.support.find_vm import find_vm
+from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 
 
@@ -92,3 +97,101 @@ def shown(disks: Sequence[DiskChain]) -> tuple[str, ...]:
 def values_of(name: str, disks: Sequence[DiskChain]) -> Values:
     """The values of a snapshot for its events."""
     return {"snapshot": name, "disks": list(shown(disks))}
+
+
+@dataclass(frozen=True)
+class ListedSnapshot:
+    """One snapshot. disks: names of its disks, `-` for the first. is_whole: False when a run on it was cut short."""
+
+    name: str
+    disks: tuple[str, ...]
+    is_whole: bool
+
+
+def list_snapshots(services: Services, vm: Vm) -> list[ListedSnapshot]:
+    """The snapshots of a VM, oldest first."""
+    volumes = recorded_volumes(services, vm)
+    found = []
+    for name in snapshots_of(volumes):
+        overlays = [one for one in volumes if one.kind is VolumeKind.OVERLAY and snapshot_of(one) == name]
+        disks = tuple(sorted(one.label.partition("/")[2] or "-" for one in overlays))
+        found.append(ListedSnapshot(name, disks, all(one.state is VolumeState.MADE for one in overlays)))
+    return found
+
+
+def revert_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
+    """Bring the disks of a VM back to its newest snapshot, which ends with that; take it again to keep the state.
+
+    Disks that were attached since stay as they are. It is recorded before an overlay is deleted that it is not in use
+    any more, so that a run which was cut short is finished by the next one. Raises NotFound, StateError for a VM that
+    runs.
+    """
+    refuse_fixed(vm, "revert")
+    with operation(services, "revert-snapshot", vm):
+        vm, _ = find_vm(services, vm.request.tenant, vm.request.name)
+        host = services.host(vm.host)
+        disks = named_chains(services, host, vm, name)
+        if LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid).xml() is not None:
+            raise StateError(f"{vm.printed_name} runs, and its disks cannot be reverted", hint="stop the VM first")
+        with services.store.transaction() as session:
+            for overlay in (one.overlay_of(name) for one in disks):
+                if overlay is not None:
+                    session.begin_detach(overlay)
+            session.add_vm_event(EventKind.DISKS_REVERTED, vm, f"snapshot {name}", before=values_of(name, disks))
+        define_again(services, host, vm)
+        host.before(f"delete the overlays of snapshot {name} of {vm.printed_name}")
+        for overlay in overlays_of(services, vm, name):
+            remove_recorded(services, host, overlay)
+        return SnapshotChange(vm.printed_name, name, True, shown(disks))
+
+
+def delete_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
+    """Delete the newest snapshot of a VM; its disks keep what they hold now.
+
+    libvirt merges disks of running guests only. A run that was cut short is finished by the next one: the domain
+    itself has no overlay on a disk that is merged. Raises NotFound, StateError for a VM that is off, DomainRejected.
+    """
+    refuse_fixed(vm, "delete a snapshot of")
+    with operation(services, "delete-snapshot", vm):
+        vm, _ = find_vm(services, vm.request.tenant, vm.request.name)
+        host = services.host(vm.host)
+        disks = named_chains(services, host, vm, name)
+        live = LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid)
+        if disks and live.xml() is None:
+            raise StateError(
+                f"{vm.printed_name} is off, and libvirt merges the disks of running guests only",
+                hint=f"start the VM first, or drop what it wrote: `vgpuctl revert-snapshot {vm.printed_name} {name}`",
+            )
+        for chain in disks:
+            _merge(services, live, vm, chain, name)
+        define_again(services, host, vm)
+        host.before(f"delete the overlays of snapshot {name} of {vm.printed_name}")
+        _refuse_in_use(services, host, vm, name)
+        for overlay in overlays_of(services, vm, name):
+            remove_recorded(services, host, overlay)
+        with services.store.transaction() as session:
+            session.add_vm_event(EventKind.DISKS_MERGED, vm, f"snapshot {name}", before=values_of(name, disks))
+        return SnapshotChange(vm.printed_name, name, True, shown(disks))
+
+
+def _merge(services: Services, live: LiveDisks, vm: Vm, chain: DiskChain, name: str) -> None:
+    """Merge one disk. That is recorded before: from then on the domain itself says which file is in use."""
+    overlay = chain.overlay_of(name)
+    assert overlay is not None and overlay.path is not None
+    below = chain.below(overlay).path
+    assert below is not None
+    if overlay.state is not VolumeState.MERGING:
+        with services.store.transaction() as session:
+            overlay = session.begin_merge(overlay)
+            session.add_vm_event(EventKind.DISKS_MERGING, vm, f"snapshot {name}", before=values_of(name, [chain]))
+    services.say(f"merging {chain.disk}")
+    live.merge(overlay.path or "", below)
+
+
+def _refuse_in_use(services: Services, host: HostSession, vm: Vm, name: str) -> None:
+    left = [one for one in chains_of(host, vm, recorded_volumes(services, vm)) if one.overlay_of(name) is not None]
+    if left:
+        raise StateError(
+            f"{vm.printed_name}: snapshot {name} is still in use by {', '.join(str(one.disk) for one in left)}",
+            hint="run the command again",
+        )

@@ -1,21 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-external-network: refused while tenants hold addresses of it."""
 
+from collections.abc import Sequence
+
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.ovn.topology import external_owner
 from vgpuctl.usecases.network.create_external_network import values_of
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.support.deletion import Deletion
 from vgpuctl.usecases.support.services import Services
 
 
-def delete_external_network(services: Services, name: str) -> bool:
-    """Delete an external network. Returns False if there is none. Raises StateError while tenants hold addresses."""
+def delete_external_network(services: Services, network: ExternalNetwork) -> None:
+    """Delete an external network. Raises StateError while tenants hold addresses.
+
+    What OVN keeps when it does not answer is removed by `gc`.
+    """
     with services.store.transaction() as session:
-        there = next((one for one in session.external_networks() if one.name == name), None)
-        deleted = session.delete_external_network(name)
-        if there is not None:
-            session.add_event(EventKind.EXTERNAL_NETWORK_DELETED, name, before=values_of(there))
+        if session.delete_external_network(network.name):
+            session.add_event(EventKind.EXTERNAL_NETWORK_DELETED, network.name, before=values_of(network))
     if services.has_northbound:
         with locked(services, OVN_SUBJECT):
-            services.northbound.apply({external_owner(name): []})
-    return deleted
+            services.northbound.apply({external_owner(network.name): []})
+
+
+def _find(services: Services, _tenant: str, name: str) -> ExternalNetwork:
+    with services.store.reading() as session:
+        return session.external_network(name)
+
+
+def _names(services: Services, _tenant: str) -> Sequence[str]:
+    with services.store.reading() as session:
+        return [one.name for one in session.external_networks()]
+
+
+DELETION = Deletion(
+    find=_find,
+    names=_names,
+    printed=lambda network: network.name,
+    describe=lambda network: f"external network {network.name}: {network.cidr}",
+    delete=delete_external_network,
+)

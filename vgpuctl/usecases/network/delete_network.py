@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-network: refused while VMs are in it; then the network itself, its addresses and its row."""
 
+from collections.abc import Sequence
+
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network, NetworkState
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vpc import DirectConnect, LoadBalancer
 from vgpuctl.usecases.network.create_network import note_network, values_of
+from vgpuctl.usecases.network.list_networks import show_network
 from vgpuctl.usecases.network.network_backends import locked, remove_network, subject_of
+from vgpuctl.usecases.support.deletion import Deletion
 from vgpuctl.usecases.support.services import Services
 
 
@@ -43,3 +47,20 @@ def finish_deletion(services: Services, network: Network) -> None:
             if session.delete_network(network.id):
                 note_network(session, EventKind.NETWORK_DELETED, network, before=values_of(network))
     services.say_done(network.printed_name, "deleted")
+
+
+def _names(services: Services, tenant: str) -> Sequence[str]:
+    with services.store.reading() as session:
+        session.tenant(tenant)
+        return [one.request.name for one in session.networks(tenant=tenant)]
+
+
+DELETION = Deletion(
+    find=show_network,
+    names=_names,
+    printed=lambda shown: shown.network.printed_name,
+    describe=lambda shown: (
+        f"{shown.network.printed_name}: {shown.network.request.cidr}, {counted(len(shown.ports), 'VM')}"
+    ),
+    delete=lambda services, shown: delete_network(services, shown.network),
+)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""list-networks: the networks of the store; no host is contacted."""
+"""list-networks, show-network: the networks of the store; no host is contacted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,3 +86,11 @@ def shown_with_ports(network: Network, ports: Sequence[Port], vms: VmsOfNetworks
     )
     free = network.subnet.num_addresses - 2 - held  # without the network's and the broadcast
     return ShownNetwork(network, network.gateway, network.bridge, shown, free)
+
+
+def show_network(services: Services, tenant: str, name: str) -> ShownNetwork:
+    """One network. Raises NotFound with similar names."""
+    with services.store.reading() as session:
+        network = session.network(tenant, name)
+        vms = VmsOfNetworks.of(session, tenant)
+        return shown_with_ports(network, session.ports(network_id=network.id), vms, len(session.addresses(network.id)))

@@ -17,9 +17,8 @@ from vgpuctl.usecases.network.vpc_changes import (
     UNCHANGED,
     ObjectOutcome,
 )
-from vgpuctl.usecases.node.create_node_pool import create_node_pool, find_pool, refuse_taken_names
 from vgpuctl.usecases.node.delete_node_pool import delete_node_pool
-from vgpuctl.usecases.node.set_node_pool import replace_pool
+from vgpuctl.usecases.node.node_pools import create_node_pool, find_pool, refuse_taken_names, replace_pool
 from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.support.registered_images import refuse_unregistered
 from vgpuctl.usecases.support.services import Services

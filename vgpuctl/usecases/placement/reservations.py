@@ -25,6 +25,7 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.deletion import Deletion
 from vgpuctl.usecases.support.services import Services
 
 
@@ -238,3 +239,30 @@ def find_reservation(session: Session, tenant: str, name: str) -> Reservation:
 
 def _text(gpus: Sequence[GpuRequest]) -> str:
     return ", ".join(gpu.text for gpu in gpus)
+
+
+def cancel_reservation(services: Services, tenant: str, name: str) -> Reservation:
+    """Delete a reservation; a VM that uses it runs on. Raises NotFound."""
+    with services.store.transaction() as session:
+        there = find_reservation(session, tenant, name)
+        record_cancellation(session, there)
+    return there
+
+
+def _find(services: Services, tenant: str, name: str) -> Reservation:
+    with services.store.reading() as session:
+        return find_reservation(session, tenant, name)
+
+
+def _names(services: Services, tenant: str) -> Sequence[str]:
+    with services.store.reading() as session:
+        return [one.name for one in session.reservations() if one.tenant == session.tenant(tenant).name]
+
+
+DELETION = Deletion(
+    find=_find,
+    names=_names,
+    printed=lambda one: printed_name(one.tenant, one.name),
+    describe=lambda one: f"reservation {printed_name(one.tenant, one.name)}: {describe(one)} on {one.host}",
+    delete=lambda services, one: cancel_reservation(services, one.tenant, one.name),
+)

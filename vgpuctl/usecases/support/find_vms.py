@@ -11,6 +11,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.qualified_name import split_name, without_tenant
 from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.usecases.support.deletion import is_glob
 from vgpuctl.usecases.support.find_vm import find_vm
 from vgpuctl.usecases.support.services import Services
 
@@ -68,11 +69,6 @@ class VmSelection:
             more = "; -A is for all tenants" if is_glob(written) else ""
             raise without_tenant(written if name != "*" else "--all", more=more)
         return tenant, name
-
-
-def is_glob(written: str) -> bool:
-    """True if a name is a pattern. No name of a VM or a tenant has these characters."""
-    return any(one in written for one in "*?[")
 
 
 def find_vms(services: Services, selection: VmSelection, *, if_exists: bool = False) -> list[Found]:

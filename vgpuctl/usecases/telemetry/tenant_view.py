@@ -8,8 +8,8 @@ from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.quota.limits import month_of
 from vgpuctl.quota.usage import UsageLine
-from vgpuctl.usecases.placement.list_queue import Waiting, list_queue
 from vgpuctl.usecases.placement.list_reservations import list_reservations
+from vgpuctl.usecases.placement.queue import Waiting, list_queue
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.telemetry.vm_view import last_events
 from vgpuctl.usecases.tenant.list_tenants import ListedTenant, list_tenants

@@ -43,7 +43,7 @@ from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.registered_images import refuse_unregistered
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
-from vgpuctl.usecases.tenant.grant_pool import grant_pool, record_grant
+from vgpuctl.usecases.tenant.pools import grant_pool, record_grant
 from vgpuctl.usecases.tenant.set_quota import describe_quota, refuse_unknown_quotas, set_quota
 from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm

@@ -15,11 +15,11 @@ from vgpuctl.cli.support.listing import Column, Listing, ListOutput
 from vgpuctl.model.natural_order import natural, natural_path
 
 OWN_ORDER = {
-    "vgpuctl.cli.disk.list_snapshots": "as they lie on one another",
+    "vgpuctl.cli.disk.snapshots": "as they lie on one another",
     "vgpuctl.cli.host.list_profiles": "of a GPU, the smallest first",
     "vgpuctl.cli.operate.show_config": "the groups of settings",
-    "vgpuctl.cli.placement.list_queue": "the order in which the queue is served",
-    "vgpuctl.cli.placement.list_reservations": "by their next begin",
+    "vgpuctl.cli.placement.queue": "the order in which the queue is served",
+    "vgpuctl.cli.placement.reservations": "by their next begin",
     "vgpuctl.cli.support.event_output": "by time",
     "vgpuctl.cli.telemetry.list_targets": "hosts before guests",
     "vgpuctl.cli.tenant.show_usage": "intervals by time",

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that delete things of the store are alike: several names, globs, the same options, the same JSON."""
+
+import click
+import pytest
+
+from vgpuctl.cli.contents import COMMANDS
+from vgpuctl.cli.main import command as vgpuctl
+from vgpuctl.cli.support.json_schema import output_schema
+
+_OTHERWISE = {
+    "delete-security-rule": "takes rules out of a group, which stays",
+    "delete-snapshot": "names a VM and one of its snapshots, of which only the newest can go",
+}
+DELETING = sorted(
+    {one for one in COMMANDS if one.startswith("delete-")} - set(_OTHERWISE) | {"cancel-reservation", "leave-queue"}
+)
+
+
+def _command(name: str) -> click.Command:
+    found = vgpuctl.get_command(click.Context(vgpuctl), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", DELETING)
+def test_a_command_that_deletes_has_the_options_of_all(name: str) -> None:
+    command = _command(name)
+    options = {text for one in command.params for text in one.opts}
+    assert {"--yes", "--if-exists", "--dry-run", "--json"} <= options
+    arguments = [one for one in command.params if isinstance(one, click.Argument)]
+    assert [one.nargs for one in arguments] == ([] if name == "delete-gateway" else [-1])
+
+
+@pytest.mark.parametrize("name", [*DELETING, "delete-snapshot"])
+def test_a_command_that_deletes_answers_with_the_names(name: str) -> None:
+    schema = output_schema(_command(name))
+    assert schema is not None
+    for one in schema.get("anyOf", [schema])[:1]:
+        assert one["properties"]["deleted"] == {"type": "array", "items": {"type": "string"}}
+        assert one["properties"]["dry_run"] == {"type": "boolean"}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""list-disks, delete-disk: data disks that tenants keep."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import deletion_command
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.model.times import format_time
+from vgpuctl.model.units import format_mib, parse_mib
+
+if TYPE_CHECKING:
+    from vgpuctl.model.kept_vm import KeptVm
+    from vgpuctl.usecases.disk.list_disks import ListedDisk
+    from vgpuctl.usecases.disk.tenant_disks import TenantDisk
+    from vgpuctl.usecases.support.deletion import Deletion
+
+
+_LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.tenant),
+        Column("DISK", lambda one: one.name),
+        Column(
+            "SIZE",
+            lambda one: None if one.size_bytes is None else format_mib(one.size_bytes // 2**20),
+            key=lambda one: None if one.size_bytes is None else one.size_bytes // 2**20,
+            number=lambda text: parse_mib(text, what="--filter"),
+        ),
+        Column("STATE", lambda one: one.state, colour=lambda one: colour_of_state(one.state)),
+        Column("VM", lambda one: one.vm),
+        Column("HOST", lambda one: one.host, drops=2),
+        Column("POOL", lambda one: one.pool, drops=3),
+        Column("KEPT", lambda one: "yes" if one.keep else "no", drops=1),
+        Column(
+            "UNTIL",
+            lambda one: None if one.until is None else format_time(one.until),
+            key=lambda one: one.until,
+            is_rare=True,
+        ),
+        Column("VOLUME", lambda one: one.volume, is_wide=True),
+    ),
+    name=lambda one: f"{one.tenant}/{one.name}",
+    json=lambda one: one,
+    empty="no data disk yet: attach one with `vgpuctl attach-disk`, or create a VM with --data-disk",
+)
+
+
+@click.command("list-disks")
+@options.tenant_filter
+@options.database
+@_LISTING.options
+def list_disks(tenant: str | None, database: str | None, output: ListOutput) -> None:
+    """List the data disks of tenants: attached, detaching, free for a VM on their host, or kept of a deleted VM."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.disk.list_disks import list_disks
+
+    with services(database=database) as opened:
+        _LISTING.show(output, lambda: list_disks(opened, tenant))
+
+
+def _deletion() -> "Deletion[TenantDisk | KeptVm]":
+    from vgpuctl.usecases.disk.disks import DELETION
+
+    return DELETION
+
+
+delete_disk = deletion_command(
+    "delete-disk",
+    """Delete data disks with their content, or the kept disks of a deleted VM by its name.
+
+    Refused for a disk that a VM has, which is named.
+    """,
+    _deletion,
+    word="disk",
+    whose=" of tenant {tenant} with all data",
+    tenant=options.tenant,
+    where=options.one_host,
+)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-, list-, revert- and delete-snapshot: snapshots of a VM's disks."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import JsonDeletions, if_exists
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.support.state_colours import colour_of_state
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.disk.snapshots import ListedSnapshot, SnapshotChange
+
+
+_CHANGE: "JsonOutput[SnapshotChange]" = JsonOutput(("create-", "revert-"))
+_DELETION: "JsonOutput[JsonDeletions]" = JsonOutput(("delete-",))
+
+
+@click.command("create-snapshot")
+@click.argument("name")
+@click.argument("snapshot")
+@click.option("--quiesce", is_flag=True, help="Let the guest's agent freeze its file systems meanwhile.")
+@options.tenant
+@options.one_host
+@options.as_json
+def create_snapshot(name: str, snapshot: str, quiesce: bool, tenant: str, as_json: bool, **where: Any) -> None:
+    """Take the snapshot SNAPSHOT of all disks of the VM NAME at one moment, running or not.
+
+    It leaves out memory, devices, UEFI variables and the TPM. Until it is deleted, the VM cannot be moved.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.disk_chain import check_snapshot_name
+    from vgpuctl.usecases.disk.create_snapshot import create_snapshot
+    from vgpuctl.usecases.support.find_vm import find_vm
+
+    check_snapshot_name(snapshot)
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        done = create_snapshot(opened, vm, snapshot, quiesce=quiesce)
+    if as_json:
+        _CHANGE.print(done)
+    else:
+        say(f"{done.vm}: snapshot {snapshot} " + ("taken" if done.changed else "no change, it is there"))
+
+
+def _state(one: "ListedSnapshot") -> str:
+    return "whole" if one.is_whole else "cut short"
+
+
+_LISTING: "Listing[ListedSnapshot, ListedSnapshot]" = Listing(
+    columns=(
+        Column("SNAPSHOT", lambda one: one.name),
+        Column("DISKS", lambda one: ", ".join(one.disks), drops=1),
+        Column("STATE", _state, colour=lambda one: colour_of_state(_state(one))),
+    ),
+    name=lambda one: one.name,
+    in_order=True,
+    json=lambda one: one,
+    empty="the VM has no snapshot: take one with `vgpuctl create-snapshot`",
+)
+
+
+@click.command("list-snapshots")
+@click.argument("name")
+@options.tenant
+@options.database
+@_LISTING.options
+def list_snapshots(name: str, tenant: str, database: str | None, output: ListOutput) -> None:
+    """List the snapshots of the disks of the VM NAME, oldest first. The first disk is shown as `-`."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.disk.snapshots import list_snapshots
+    from vgpuctl.usecases.support.find_vm import find_vm
+
+    with services(database=database) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        _LISTING.show(output, lambda: list_snapshots(opened, vm))
+
+
+@click.command("revert-snapshot")
+@click.argument("name")
+@click.argument("snapshot")
+@options.tenant
+@options.yes
+@options.one_host
+@options.as_json
+def revert_snapshot(name: str, snapshot: str, tenant: str, yes: bool, as_json: bool, **where: Any) -> None:
+    """Bring the disks of the stopped VM NAME back to its newest snapshot, which ends with that.
+
+    Everything that the guest wrote since is lost. Take the snapshot again to keep the state.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.disk.snapshots import revert_snapshot
+    from vgpuctl.usecases.support.find_vm import find_vm
+
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        if not yes:
+            confirm(f"Drop everything that VM {name} wrote since snapshot {snapshot}?")
+        done = revert_snapshot(opened, vm, snapshot)
+    if as_json:
+        _CHANGE.print(done)
+    else:
+        say(f"{done.vm}: snapshot {snapshot} reverted")
+
+
+@click.command("delete-snapshot")
+@click.argument("name")
+@click.argument("snapshot")
+@options.tenant
+@options.yes
+@if_exists
+@options.one_host
+@options.as_json
+def delete_snapshot(
+    name: str, snapshot: str, tenant: str, yes: bool, if_exists: bool, as_json: bool, **where: Any
+) -> None:
+    """Delete the newest snapshot of the running VM NAME; its disks keep what they hold.
+
+    libvirt writes what changed since into the disks below, which takes a while and does not stop the guest.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.disk.snapshots import delete_snapshot, list_snapshots
+    from vgpuctl.usecases.support.find_vm import find_vm
+
+    with services(**where) as opened:
+        vm, _ = find_vm(opened, tenant, name)
+        is_there = not if_exists or any(one.name == snapshot for one in list_snapshots(opened, vm))
+        if not is_there:
+            say(f"{vm.printed_name}: no snapshot {snapshot}, nothing to delete")
+        elif not yes:
+            confirm(f"Delete snapshot {snapshot} of VM {name}?")
+        if is_there:
+            delete_snapshot(opened, vm, snapshot)
+            say(f"{vm.printed_name}: snapshot {snapshot} deleted")
+    if as_json:
+        _DELETION.print({"deleted": [snapshot] * is_there, "dry_run": False})

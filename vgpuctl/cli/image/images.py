@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""register-image, list-images, delete-image: the catalogue of images."""
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import deletion_command
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.output import say
+from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.model.image import Image
+    from vgpuctl.usecases.image.list_images import ListedImage
+    from vgpuctl.usecases.support.deletion import Deletion
+
+
+class JsonImageChange(TypedDict):
+    """An image of the catalogue; changed: false if it was there already."""
+
+    changed: bool
+    image: "Image"
+
+
+_CHANGE: "JsonOutput[JsonImageChange]" = JsonOutput(("register-",))
+
+
+@click.command("register-image")
+@click.argument("name")
+@click.option("--path", metavar="PATH", help="Absolute path of the image, the same on every host that has it.")
+@click.option("--volume", metavar="NAME", help="Volume of a libvirt storage pool, in place of --path.")
+@click.option("--pool", default="default", show_default=True, metavar="NAME", help="The pool of --volume.")
+@click.option(
+    "--format",
+    "image_format",
+    type=click.Choice(["qcow2", "raw"]),
+    required=True,
+    help="Format of the content; it is never guessed.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["disk", "kernel", "initrd", "iso"]),
+    default="disk",
+    show_default=True,
+    help="Use of the image: base of a disk, kernel, initrd, or medium to install from.",
+)
+@click.option("--checksum", metavar="sha256:HEX", help="SHA-256 of the whole file, as `sha256sum` prints it.")
+@click.option("--host", metavar="NAME", help="Verify the copy of this host now; without --checksum, take its checksum.")
+@click.option("--os", "os_name", metavar="TEXT", help="Operating system, for people: debian-12.")
+@click.option("--guest-driver", metavar="VERSION", help="Version or branch of the NVIDIA driver in it: 580.105.06.")
+@options.dry_run
+@options.one_host
+@options.as_json
+def register_image(
+    name: str,
+    path: str | None,
+    volume: str | None,
+    pool: str,
+    image_format: str,
+    kind: str,
+    checksum: str | None,
+    host: str | None,
+    os_name: str | None,
+    guest_driver: str | None,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Add an image to the catalogue, from which VMs choose their base image, kernel and initrd by name.
+
+    The same command again changes nothing; another place, format or checksum under this name is refused.
+    Each host's copy is verified by its checksum when a VM there uses it for the first time, and again when it changed.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.image import ImageFormat, ImageKind, ImageLocation, check_image_path, parse_checksum
+    from vgpuctl.model.vm import check_name
+    from vgpuctl.usecases.image.images import ImageRequest, register_image
+
+    if (path is None) == (volume is None):
+        raise UsageError("give either --path or --volume")
+    location = ImageLocation(pool=pool, volume=volume) if path is None else ImageLocation(check_image_path(path))
+    wanted = ImageRequest(
+        check_name(name, what="image name"),
+        ImageKind(kind),
+        ImageFormat(image_format),
+        location,
+        None if checksum is None else parse_checksum(checksum),
+        os_name,
+        guest_driver,
+    )
+    with services(rehearses=dry_run, **where) as opened:
+        image, changed = register_image(opened, wanted, host=host)
+    if as_json:
+        _CHANGE.print({"changed": changed and not dry_run, "image": image})
+    else:
+        done = "would be registered" if dry_run and changed else "registered" if changed else "no change"
+        say(f"image {name}: {done}, {image.location.shown}, sha256:{image.sha256}")
+
+
+_LISTING: "Listing[ListedImage, ListedImage]" = Listing(
+    columns=(
+        Column("IMAGE", lambda one: one.image.name),
+        Column("KIND", lambda one: one.image.kind),
+        Column("FORMAT", lambda one: one.image.format, drops=3),
+        Column("OS", lambda one: one.image.os, drops=2),
+        Column("GUEST DRIVER", lambda one: one.image.guest_driver, drops=1),
+        Column("VERIFIED ON", lambda one: tuple(copy.host for copy in one.copies) or None, drops=4),
+        Column("PLACE", lambda one: one.image.location.shown, drops=5),
+        Column("CHECKSUM", lambda one: f"sha256:{one.image.sha256}", is_wide=True),
+    ),
+    name=lambda one: one.image.name,
+    json=lambda one: one,
+    empty="no image yet: add one with `vgpuctl register-image`",
+)
+
+
+@click.command("list-images")
+@options.database
+@_LISTING.options
+def list_images(database: str | None, output: ListOutput) -> None:
+    """List the images that VMs can name, and the hosts where their copies were verified."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.image.list_images import list_images
+
+    with services(database=database) as opened:
+        _LISTING.show(output, lambda: list_images(opened))
+
+
+def _deletion() -> "Deletion[Image]":
+    from vgpuctl.usecases.image.images import DELETION
+
+    return DELETION
+
+
+delete_image = deletion_command(
+    "delete-image",
+    "Take images out of the catalogue; their files on the hosts stay. Refused while a VM uses one.",
+    _deletion,
+    word="image",
+    whose=" from the catalogue",
+)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-, set-, list- and delete-licence-pool: pools of vGPU licences."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import deletion_command
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.model.plural import counted
+from vgpuctl.model.times import format_duration, format_time_to_second
+
+if TYPE_CHECKING:
+    from vgpuctl.model.licence import LicencePool
+    from vgpuctl.usecases.licence.list_licence_pools import LicencePoolState
+    from vgpuctl.usecases.support.deletion import Deletion
+
+
+TOKEN_HELP = "File with the server's client configuration token, mode 0600; VMs get it in their seed."
+
+
+class JsonLicencePool(TypedDict):
+    """The licence pool; changed: false if it was there already."""
+
+    changed: bool
+    pool: "LicencePool"
+
+
+_CHANGE: "JsonOutput[JsonLicencePool]" = JsonOutput(("create-", "set-"))
+
+
+@click.command("create-licence-pool")
+@click.argument("name")
+@click.option(
+    "--edition",
+    required=True,
+    type=click.Choice(["vws", "vpc", "vapps", "vcs"], case_sensitive=False),
+    help="Product: vws (Q types), vpc (B types), vapps (A types) or vcs (C types).",
+)
+@click.option("--seats", required=True, type=WholeRange(1, 1_000_000), help="Number of licences.")
+@click.option(
+    "--lease",
+    metavar="DURATION",
+    default="24h",
+    show_default=True,
+    help="Time that the server keeps a licence for a guest that did not return it.",
+)
+@click.option("--server", metavar="HOST", help="Licence server.  [default: the first one that the token names]")
+@click.option("--token", "token_file", metavar="FILE", type=click.Path(path_type=Path), help=TOKEN_HELP)
+@options.database
+@options.as_json
+def create_licence_pool(
+    name: str,
+    edition: str,
+    seats: int,
+    lease: str,
+    server: str | None,
+    token_file: Path | None,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Create a pool of vGPU licences. From the first pool on, every VM with vGPUs needs a seat to run."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.licence import Edition, LicencePool
+    from vgpuctl.model.times import parse_duration
+    from vgpuctl.usecases.licence.licence_pools import create_licence_pool
+
+    wanted = LicencePool(name, Edition(edition), seats, parse_duration(lease, what="--lease"), server)
+    with services(database=database) as opened:
+        pool, changed = create_licence_pool(opened, wanted, token_file)
+    if as_json:
+        _CHANGE.print({"changed": changed, "pool": pool})
+    else:
+        say(
+            f"licence pool {name}: {counted(pool.seats, 'seat')} of {pool.edition}"
+            if changed
+            else f"licence pool {name}: no change"
+        )
+
+
+@click.command("set-licence-pool")
+@click.argument("name")
+@click.option("--seats", type=WholeRange(1, 1_000_000), help="Number of licences.  [default: unchanged]")
+@click.option(
+    "--lease", metavar="DURATION", help="Lease of the server, as for create-licence-pool.  [default: unchanged]"
+)
+@click.option("--server", metavar="HOST", help="Licence server.  [default: unchanged]")
+@click.option("--token", "token_file", metavar="FILE", type=click.Path(path_type=Path), help=TOKEN_HELP)
+@click.option("--no-token", "forgets_token", is_flag=True, help="Forget the token; new VMs get none.")
+@options.database
+@options.as_json
+def set_licence_pool(
+    name: str,
+    seats: int | None,
+    lease: str | None,
+    server: str | None,
+    token_file: Path | None,
+    forgets_token: bool,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Change a pool of vGPU licences. VMs that hold a seat keep it, also when there are fewer seats now."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.times import parse_duration
+    from vgpuctl.usecases.licence.licence_pools import PoolChanges, set_licence_pool
+
+    lease_s = None if lease is None else parse_duration(lease, what="--lease")
+    changes = PoolChanges(seats, lease_s, server, token_file, forgets_token)
+    with services(database=database) as opened:
+        pool, changed = set_licence_pool(opened, name, changes)
+    if as_json:
+        _CHANGE.print({"changed": changed, "pool": pool})
+    else:
+        say(f"licence pool {name}: {'changed' if changed else 'no change'}")
+
+
+def _tenants(one: "LicencePoolState") -> tuple[str, ...] | None:
+    return tuple(f"{tenant}: {count}" for tenant, count in one.tenants.items()) or None
+
+
+_LISTING: "Listing[LicencePoolState, LicencePoolState]" = Listing(
+    columns=(
+        Column("POOL", lambda one: one.pool.name),
+        Column("EDITION", lambda one: one.pool.edition, drops=5),
+        Column("SEATS", lambda one: one.pool.seats),
+        Column("HELD", lambda one: one.held),
+        Column("COMING BACK", lambda one: one.coming_back, drops=4),
+        Column("FREE", lambda one: one.free),
+        Column("TENANTS", _tenants, drops=1),
+        Column(
+            "WAITING", lambda one: one.waiting or None, drops=2, colour=lambda one: "yellow" if one.waiting else None
+        ),
+        Column("LEASE", lambda one: format_duration(one.pool.lease_s), key=lambda one: one.pool.lease_s, drops=6),
+        Column("SERVER", lambda one: one.pool.server, drops=3),
+        Column("TOKEN", lambda one: "yes" if one.pool.has_token else "no", drops=7),
+    ),
+    name=lambda one: one.pool.name,
+    json=lambda one: one,
+    empty="no licence pool: licences are not counted",
+)
+
+
+@click.command("list-licence-pools")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@options.database
+@_LISTING.options
+def list_licence_pools(names: tuple[str, ...], database: str | None, output: ListOutput) -> None:
+    """List pools of vGPU licences: seats, seats that are held or come back later, tenants, VMs that wait.
+
+    With names, also each taken seat with its VM.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.licence.list_licence_pools import list_licence_pools
+
+    with services(database=database) as opened:
+        states = _LISTING.show(output, lambda: list_licence_pools(opened, names))
+    for one in states if names and output.is_for_people() else ():
+        for seat in one.seats:
+            back = seat.released_at
+            until = "held" if back is None else f"comes back at {format_time_to_second(back)}"
+            print_line(f"{one.pool.name}: {seat.tenant}/{seat.vm_name}: {until}")
+
+
+def _deletion() -> "Deletion[LicencePool]":
+    from vgpuctl.usecases.licence.licence_pools import DELETION
+
+    return DELETION
+
+
+delete_licence_pool = deletion_command(
+    "delete-licence-pool",
+    "Delete pools of vGPU licences with their tokens. VMs that hold seats of them run on.",
+    _deletion,
+    word="licence pool",
+    whose=", with the tokens",
+)

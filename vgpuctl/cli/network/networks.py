@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-, list-, show- and delete-network: tenants' networks."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.deletion import deletion_command
+from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.support.output import print_line, print_table
+from vgpuctl.cli.support.state_colours import colour_of_state
+
+if TYPE_CHECKING:
+    from vgpuctl.model.promise import LastFinding
+    from vgpuctl.usecases.network.list_networks import ShownNetwork
+    from vgpuctl.usecases.support.deletion import Deletion
+
+
+def _cidr(one: "ShownNetwork") -> str:
+    return one.network.request.cidr + (" isolated" if one.network.request.isolated else "")
+
+
+def _interfaces(one: "ShownNetwork") -> str:
+    """How many interfaces were last seen to be as promised, such as `2 kept, 1 broken`."""
+    verdicts = Counter(str(port.finding.finding.verdict) for port in one.ports if port.finding is not None)
+    return ", ".join(f"{count} {verdict.replace('-', ' ')}" for verdict, count in verdicts.items())
+
+
+_LISTING: "Listing[ShownNetwork, ShownNetwork]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.network.request.tenant),
+        Column("NETWORK", lambda one: one.network.request.name),
+        Column("STATE", lambda one: one.network.state, colour=lambda one: colour_of_state(one.network.state)),
+        Column("CIDR", _cidr),
+        Column("BACKEND", lambda one: one.network.request.backend, drops=4),
+        Column("HOST", lambda one: one.network.request.host, drops=3),
+        Column("VMS", lambda one: len(one.ports), drops=1),
+        Column("INTERFACES", _interfaces, colour=lambda one: colour_of_state(_interfaces(one)), drops=5),
+        Column("FREE", lambda one: one.free, drops=2),
+        Column("GATEWAY", lambda one: one.gateway, is_wide=True),
+        Column("BRIDGE", lambda one: one.bridge, is_wide=True),
+    ),
+    name=lambda one: f"{one.network.request.tenant}/{one.network.request.name}",
+    json=lambda one: one,
+    empty="no network yet: create one with `vgpuctl create-network`",
+)
+
+
+@click.command("list-networks")
+@options.tenant_filter
+@options.database
+@_LISTING.options
+def list_networks(tenant: str | None, database: str | None, output: ListOutput) -> None:
+    """List the tenants' networks with the number of VMs and free addresses."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.network.list_networks import list_networks
+
+    with services(database=database) as opened:
+        _LISTING.show(output, lambda: list_networks(opened, tenant=tenant))
+
+
+_SHOWN: "JsonOutput[ShownNetwork]" = JsonOutput(("show-",))
+
+
+@click.command("show-network")
+@click.argument("name")
+@options.network_tenant
+@options.database
+@options.as_json
+def show_network(name: str, tenant: str, database: str | None, as_json: bool) -> None:
+    """Show one network: its addresses, who has them, and what was last seen of their interfaces.
+
+    No host is contacted. `vgpuctl controller` and `check-vm` look at the interfaces of VMs that run.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.network.list_networks import show_network
+
+    with services(database=database) as opened:
+        shown = show_network(opened, tenant, name)
+    if as_json:
+        _SHOWN.print(shown)
+        return
+    network = shown.network
+    request = network.request
+    print_line(f"network   {request.name} of tenant {request.tenant}, {network.state}")
+    print_line(
+        f"carried   by {request.backend}" + (f" on {request.host}, bridge {shown.bridge}" if request.host else "")
+    )
+    print_line(f"addresses {request.cidr}, gateway {shown.gateway}, {shown.free} free")
+    print_line(f"resolver  {', '.join(request.dns) or ('the gateway' if request.host else 'none')}")
+    way_out = "none" if request.isolated else "the tenant's gateway" if request.host is None else "NAT"
+    print_line(f"way out   {way_out}")
+    print_table(
+        ["ADDRESS", "MAC", "VM", "INTERFACE"],
+        [(one.port.address, one.port.mac_address, one.vm, _interface(one.finding)) for one in shown.ports],
+        empty="no VM has an address of it",
+    )
+
+
+def _interface(found: "LastFinding | None") -> str:
+    """What was last seen of an interface, in words."""
+    from vgpuctl.model.times import format_time_to_second
+
+    if found is None:
+        return "-"
+    finding = found.finding
+    said = f", seen {finding.seen}" if finding.is_broken else f": {finding.why}" if finding.why else ""
+    return f"{str(finding.verdict).replace('-', ' ')}{said}, {format_time_to_second(found.at)}"
+
+
+def _deletion() -> "Deletion[ShownNetwork]":
+    from vgpuctl.usecases.network.delete_network import DELETION
+
+    return DELETION
+
+
+delete_network = deletion_command(
+    "delete-network",
+    "Delete a tenant's networks. Refused while VMs are in them.",
+    _deletion,
+    word="network",
+    whose=" of tenant {tenant}",
+    tenant=options.network_tenant,
+    where=options.one_host,
+)

@@ -47,6 +47,16 @@ def test_a_subject_has_its_commands_and_pages_that_exist(
 def test_help_all_has_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     shown = _out(capsys, "help", "all")
     assert all(f"  {name} " in shown for name in COMMANDS)
+    assert [line for line in shown.splitlines() if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_line_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
+    found = command_line.get_command(click.Context(command_line), name)
+    assert found is not None and found.help is not None
+    paragraph = " ".join(found.help.partition("\n\n")[0].split())
+    first = paragraph.partition(". ")[0].removesuffix(".")
+    assert f"{first}." == COMMANDS[name], "vgpuctl/cli/contents.py and the docstring differ"
 
 
 def test_help_of_a_command_is_its_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ _JSON: "JsonOutput[DiskChange]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(name: str, disk: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Attach DISK to the VM NAME: a new disk, or one that the tenant has.
+    """Attach a new or kept data disk to a VM, running or not.
 
     DISK is NAME,size=SIZE[,pool=…][,bus=…][,cache=…][,iops=…][,mbps=…][,keep]; without a size, a disk of `list-disks`.
     A running guest gets it at once, on a spare port or its SCSI controller.

@@ -24,7 +24,7 @@ _JSON: "JsonOutput[DiskChange]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(name: str, disk: str, tenant: str, timeout_s: float, as_json: bool, **where: Any) -> None:
-    """Detach the data disk DISK from the VM NAME. The tenant keeps it; `delete-disk` deletes it.
+    """Detach a data disk from a VM; the tenant keeps it. `delete-disk` deletes it.
 
     A running guest is asked, and releases it later: until then the disk is `detaching`, and nothing else can have it.
     The same command again looks again.

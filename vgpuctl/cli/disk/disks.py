@@ -53,7 +53,9 @@ _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
 @options.database
 @_LISTING.options
 def list_disks(tenant: str | None, database: str | None, output: ListOutput) -> None:
-    """List the data disks of tenants: attached, detaching, free for a VM on their host, or kept of a deleted VM."""
+    """List the data disks of tenants and the VMs that have them. A disk is attached, detaching, free for a VM on its
+    host, or kept of a deleted VM.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.disk.list_disks import list_disks
 
@@ -69,7 +71,7 @@ def _deletion() -> "Deletion[TenantDisk | KeptVm]":
 
 delete_disk = deletion_command(
     "delete-disk",
-    """Delete data disks with their content, or the kept disks of a deleted VM by its name.
+    """Delete data disks that no VM has, with their content. The name of a deleted VM stands for its kept disks.
 
     Refused for a disk that a VM has, which is named.
     """,

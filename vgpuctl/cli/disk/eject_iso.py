@@ -22,7 +22,7 @@ _JSON: "JsonOutput[Ejected]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Eject the install media of the VM NAME and the answers of its installation. Its seed stays in its drive."""
+    """Eject the install media of a VM and the answers of its installation. Its seed stays in its drive."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.disk.eject_iso import eject_iso
     from vgpuctl.usecases.support.find_vm import find_vm

@@ -31,7 +31,7 @@ _JSON: "JsonOutput[JsonGrowth]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(name: str, size: str, disk: str | None, tenant: str, as_json: bool, **where: Any) -> None:
-    """Make a disk of the VM NAME as large as SIZE (40GiB); a disk never gets smaller.
+    """Make a disk of a VM larger, running or not. SIZE is its new size, such as 40GiB; a disk never gets smaller.
 
     A running guest sees the new size at once. Growing its partition and file system is the guest's task.
     """

@@ -28,7 +28,7 @@ _DELETION: "JsonOutput[JsonDeletions]" = JsonOutput(("delete-",))
 @options.one_host
 @options.as_json
 def create_snapshot(name: str, snapshot: str, quiesce: bool, tenant: str, as_json: bool, **where: Any) -> None:
-    """Take the snapshot SNAPSHOT of all disks of the VM NAME at one moment, running or not.
+    """Take a snapshot of all disks of a VM at one moment, running or not.
 
     It leaves out memory, devices, UEFI variables and the TPM. Until it is deleted, the VM cannot be moved.
     """
@@ -70,7 +70,7 @@ _LISTING: "Listing[ListedSnapshot, ListedSnapshot]" = Listing(
 @options.database
 @_LISTING.options
 def list_snapshots(name: str, tenant: str, database: str | None, output: ListOutput) -> None:
-    """List the snapshots of the disks of the VM NAME, oldest first. The first disk is shown as `-`."""
+    """List the snapshots of a VM's disks, oldest first. The first disk is shown as `-`."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.disk.snapshots import list_snapshots
     from vgpuctl.usecases.support.find_vm import find_vm
@@ -88,7 +88,7 @@ def list_snapshots(name: str, tenant: str, database: str | None, output: ListOut
 @options.one_host
 @options.as_json
 def revert_snapshot(name: str, snapshot: str, tenant: str, yes: bool, as_json: bool, **where: Any) -> None:
-    """Bring the disks of the stopped VM NAME back to its newest snapshot, which ends with that.
+    """Bring the disks of a stopped VM back to its newest snapshot. The snapshot ends with that.
 
     Everything that the guest wrote since is lost. Take the snapshot again to keep the state.
     """
@@ -118,7 +118,7 @@ def revert_snapshot(name: str, snapshot: str, tenant: str, yes: bool, as_json: b
 def delete_snapshot(
     name: str, snapshot: str, tenant: str, yes: bool, if_exists: bool, as_json: bool, **where: Any
 ) -> None:
-    """Delete the newest snapshot of the running VM NAME; its disks keep what they hold.
+    """Delete the newest snapshot of a running VM; its disks keep what they hold.
 
     libvirt writes what changed since into the disks below, which takes a while and does not stop the guest.
     """

@@ -34,7 +34,7 @@ _JSON: "JsonOutput[JsonPicture]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(name: str, file: Path | None, tenant: str, screen: int, force: bool, as_json: bool, **where: Any) -> None:
-    """Take a picture of a VM's screen as PNG.  [default of FILE: NAME.png]
+    """Take a picture of a VM's screen as PNG. [default of FILE: NAME.png]
 
     The file is for its owner alone, and none is overwritten without --force. An event tells who took it.
     """

@@ -34,7 +34,8 @@ _JSON: "JsonOutput[JsonConsoleChange]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Change what the console of a VM shows: the vGPU's picture, that of an emulated adapter, or none.
+    """Change what the console of a VM shows from its next start on. It shows the vGPU's picture, that of an emulated
+    adapter, or none.
 
     vgpu makes the vGPU the guest's only and primary adapter; install the guest and its driver with emulated before.
     It takes effect at the next start, by `vgpuctl restart-vm` for example. A reboot inside the guest does not suffice.

@@ -81,7 +81,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Show the display of a running VM, until its viewer or Ctrl-C ends it.
+    """Show the display of a running VM. It ends with its viewer, or with Ctrl-C.
 
     Opens remote-viewer (Debian's package virt-viewer) where there is a desktop and that program, and otherwise prints
     an address for any viewer. The display goes through the host's SSH connection: it listens nowhere on the host, and

@@ -69,7 +69,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Adopt a host as it is: its domains with GPUs become VMs with leases, its GPUs become a declared layout.
+    """Adopt a host as it is, with its VMs and its layout. Its domains with GPUs become VMs with leases, its GPUs become
+    a declared layout.
 
     Nothing on the host is written or restarted. vgpuctl never touches domains and vGPUs that were not adopted.
     The same command again changes nothing, and continues an interrupted run.

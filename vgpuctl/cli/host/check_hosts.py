@@ -67,7 +67,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Check every host against its declared layout and for the known failure modes (docs/doctor.md).
+    """Check hosts for drift from their layout and known failures. docs/doctor.md has all checks.
 
     Exit code 1 means that a host is not as declared, or that a check found an error; nothing is written on hosts.
     """

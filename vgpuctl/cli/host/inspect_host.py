@@ -41,7 +41,7 @@ _JSON: "JsonOutput[WithFields[HostFacts, JsonInspected]]" = JsonOutput()
 @click.option("--readings", "with_readings", is_flag=True, help="Also measure the host, its GPUs, vGPUs and VMs.")
 @options.as_json
 def command(host: str, with_readings: bool, as_json: bool, **where: Any) -> None:
-    """Read HOST now and show everything that was found on it.
+    """Read a host now and show everything that was found on it.
 
     With --readings: also every measure (docs/telemetry.md), and for each one that is missing the reason.
     """

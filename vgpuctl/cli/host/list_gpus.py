@@ -109,7 +109,8 @@ _LISTING: "Listing[ListedGpu, ListedGpu]" = Listing(
 @options.refresh
 @_LISTING.options
 def command(free: bool, refresh: bool, output: ListOutput, **where: Any) -> None:
-    """List the GPUs of all hosts: their memory, how they can be shared, what is promised and what is wrong with them.
+    """List the GPUs of all hosts with their memory and problems. Also how they can be shared, and what is promised of
+    them.
 
     DECLARED is the kind of the GPU's entry in the declared layout. SEEN is when the host last showed the GPU. A GPU
     that its host no longer shows is `missing` for a week.

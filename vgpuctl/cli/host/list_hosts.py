@@ -98,7 +98,7 @@ _LISTING: "Listing[ListedHost, JsonHost]" = Listing(
 @options.many_hosts
 @_LISTING.options
 def command(cached: bool, output: ListOutput, **where: Any) -> None:
-    """Contact every host and list its software; a host that does not answer is a row with the reason.
+    """List hosts with their software, or why they do not answer. Every host is contacted.
 
     SEEN is when the host last answered, since when it is unknown, and what was tried since. With --cached, a host that
     was up and has not answered for 10 minutes is `stale`. A host without an answer from libvirt is shown as

@@ -57,7 +57,7 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
 @options.many_hosts
 @options.refresh
 def command(creatable: bool, output: ListOutput, refresh: bool, **where: Any) -> None:
-    """List the vGPU types that each GPU offers and how many more of each can be created.
+    """List the vGPU types of each GPU and how many more can be created.
 
     SEEN is when the host last showed the GPU. Heads, resolution and limit are the host's, else the catalogue's.
     """

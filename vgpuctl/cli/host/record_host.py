@@ -42,7 +42,7 @@ _JSON: "JsonOutput[JsonRecording]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(host: str, file: Path, note: str, show: bool, as_json: bool, **where: Any) -> None:
-    """Record everything that vgpuctl reads of HOST, and write it to FILE with names replaced.
+    """Record what vgpuctl reads of a host, for the lab to replay. FILE gets it with names replaced.
 
     The lab replays the file: the option --from of `vgpuctl lab up`. Nothing is changed on HOST, and no lock is taken.
     Names of hosts, VMs, tenants and users, addresses, UUIDs, serial numbers and secrets are replaced; of command lines,

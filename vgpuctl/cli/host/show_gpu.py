@@ -33,7 +33,8 @@ _JSON: "JsonOutput[WithFields[ShownGpu, JsonOfGpu]]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(host: str, gpu: str, history: Path | None, prometheus: str | None, as_json: bool, **where: Any) -> None:
-    """Show one GPU: its memory, health, restrictions, shares, readings now and in the last hour, and its last events.
+    """Show one GPU: memory, health, restrictions, shares, readings and events. The readings are those of now and of the
+    last hour.
 
     GPU is a PCI address, also without its domain (41:00.0) or of a VF, or a UUID. The host is read now; where it does
     not answer, the store's facts are shown with their age.

@@ -24,7 +24,7 @@ _JSON: "JsonOutput[Mapping[str, Mapping[str, object]]]" = JsonOutput()
 @click.option("--with-secrets", is_flag=True, help="Print the value of every variable in --json, passwords too.")
 @options.as_json
 def command(inventories: tuple[str, ...], limit: str | None, with_secrets: bool, as_json: bool) -> None:
-    """Show the hosts of the inventory with their groups and addresses; no host is contacted.
+    """Show the hosts, groups and variables of the inventory. No host is contacted.
 
     --json prints every variable, as `ansible-inventory --list` does. Values are shown of the connection and of the
     variables of vgpuctl, without passwords, vaults, commands and arguments of ssh; every other one is masked, because

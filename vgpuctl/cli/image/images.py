@@ -69,7 +69,7 @@ def register_image(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Add an image to the catalogue, from which VMs choose their base image, kernel and initrd by name.
+    """Add a base image, kernel or initrd to the catalogue. VMs choose them from it by name.
 
     The same command again changes nothing; another place, format or checksum under this name is refused.
     Each host's copy is verified by its checksum when a VM there uses it for the first time, and again when it changed.
@@ -121,7 +121,7 @@ _LISTING: "Listing[ListedImage, ListedImage]" = Listing(
 @options.database
 @_LISTING.options
 def list_images(database: str | None, output: ListOutput) -> None:
-    """List the images that VMs can name, and the hosts where their copies were verified."""
+    """List the images that VMs can name, and the hosts with verified copies."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.image.list_images import list_images
 
@@ -137,7 +137,7 @@ def _deletion() -> "Deletion[Image]":
 
 delete_image = deletion_command(
     "delete-image",
-    "Take images out of the catalogue; their files on the hosts stay. Refused while a VM uses one.",
+    "Remove images from the catalogue; their files on the hosts stay. Refused while a VM uses one.",
     _deletion,
     word="image",
     whose=" from the catalogue",

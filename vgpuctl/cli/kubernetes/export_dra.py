@@ -18,7 +18,8 @@ _JSON: "JsonOutput[Sequence[Mapping[str, object]]]" = JsonOutput()
 @options.database
 @options.as_json
 def command(hosts: tuple[str, ...], inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
-    """Write what is free of the fleet as ResourceSlices (resource.k8s.io/v1), one pool per host.
+    """Write what is free of the fleet as ResourceSlices of Kubernetes. They are of resource.k8s.io/v1, with one pool
+    per host.
 
     A Kubernetes control plane can plan with them; nothing is allocated by it. No host is contacted.
     """

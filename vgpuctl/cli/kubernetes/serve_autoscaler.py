@@ -62,7 +62,7 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Serve the node pools of a tenant's Kubernetes cluster to its cluster-autoscaler (provider externalgrpc).
+    """Serve a tenant's node pools to a Kubernetes cluster-autoscaler. Its provider is externalgrpc.
 
     One endpoint serves one cluster. It reads and writes the store alone: `vgpuctl controller` makes and deletes the
     VMs. Mutual TLS is needed on any address but loopback. docs/kubernetes.md shows the way to a running pod.

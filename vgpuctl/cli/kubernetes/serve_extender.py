@@ -75,7 +75,8 @@ def command(
     print_config: str | None,
     as_json: bool,
 ) -> None:
-    """Place pods that ask for parts of GPUs (gpumem, gpucores) in a Kubernetes cluster, until interrupted.
+    """Place pods that ask for parts of GPUs, for kube-scheduler. They ask by gpumem and gpucores. It runs until
+    interrupted.
 
     kube-scheduler calls it to filter, prioritize, bind and preempt; HAMi's device plugin carries the decision out.
     The state is read from the API server, so it may be restarted at any time. docs/extender.md has the setup.

@@ -66,7 +66,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Bring every host into its declared layout, and read it again as proof.
+    """Bring every host into its declared layout. It is read again as proof.
 
     Prints a line per step and a recap per host. A failed step ends the run on its host; the other hosts go on.
     A failed run names the differences that it leaves. Steps that would disturb a VM are skipped without --disrupt,

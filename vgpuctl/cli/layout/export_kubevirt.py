@@ -20,7 +20,8 @@ _JSON: "JsonOutput[JsonToolExport]" = JsonOutput()
 def command(
     hosts: tuple[str, ...], profile: str | None, folder: Path | None, refresh: bool, as_json: bool, **where: Any
 ) -> None:
-    """Write what KubeVirt needs to hand out the GPUs of hosts: permitted devices, mediated devices, GPUs of VMs.
+    """Write what KubeVirt needs to hand out the GPUs of hosts. These are permitted devices, mediated devices, and GPUs
+    of VMs.
 
     The form of each GPU is its declared layout's, else what it offers now. What KubeVirt cannot do is said on stderr
     and as comments. VFs with a vGPU type need KubeVirt 1.9. Nothing is written to hosts.

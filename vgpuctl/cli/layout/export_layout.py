@@ -57,7 +57,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Write a host's declared layout as a file of mig-parted, NVIDIA's vGPU device manager or mdevctl.
+    """Convert a declared layout to another tool's file. The tools are mig-parted, NVIDIA's vGPU device manager and
+    mdevctl.
 
     The host is read only where the file needs it: for indexes of GPUs, and for mdevctl's type ids.
     """

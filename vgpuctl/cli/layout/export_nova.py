@@ -20,7 +20,8 @@ _JSON: "JsonOutput[JsonToolExport]" = JsonOutput()
 def command(
     hosts: tuple[str, ...], profile: str | None, folder: Path | None, refresh: bool, as_json: bool, **where: Any
 ) -> None:
-    """Write what OpenStack Nova needs to hand out the GPUs of hosts: parts of nova.conf, aliases, flavors' properties.
+    """Write what OpenStack Nova needs to hand out the GPUs of hosts. These are parts of nova.conf, aliases, and
+    properties of flavors.
 
     The form of each GPU is its declared layout's, else what it offers now. What Nova cannot do is said on stderr and as
     comments. VFs with a vGPU type need Nova 31.0.0 (2025.1). Nothing is written to hosts.

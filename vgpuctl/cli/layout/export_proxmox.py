@@ -20,7 +20,7 @@ _JSON: "JsonOutput[JsonToolExport]" = JsonOutput()
 def command(
     hosts: tuple[str, ...], profile: str | None, folder: Path | None, refresh: bool, as_json: bool, **where: Any
 ) -> None:
-    """Write what Proxmox VE needs to hand out the GPUs of hosts: resource mappings, and hostpci lines of VMs.
+    """Write what Proxmox VE needs to hand out the GPUs of hosts. These are resource mappings, and hostpci lines of VMs.
 
     The form of each GPU is its declared layout's, else what it offers now. What Proxmox cannot do is said on stderr and
     as comments. Nothing is written to hosts.

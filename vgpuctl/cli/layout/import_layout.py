@@ -59,7 +59,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Print a file of mig-parted, NVIDIA's vGPU device manager or mdevctl as a declared layout.
+    """Convert another tool's file to a declared layout. The tools are mig-parted, NVIDIA's vGPU device manager and
+    mdevctl.
 
     The output is a file for host_vars or group_vars. Nothing is written; a host is read only where it is named.
     """

@@ -36,7 +36,8 @@ _JSON: "JsonOutput[list[JsonPlannedHost]]" = JsonOutput()
 @options.ssh
 @options.as_json
 def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
-    """Show the steps that bring hosts into their declared layout, the VMs they disturb and the steps that undo them.
+    """Show the steps that bring hosts into their declared layout. Also the VMs that they disturb, and the steps that
+    undo them.
 
     These are all steps of `apply-hosts`, with the files that it installs. Every host is read now; nothing is written.
     It ends as `apply-hosts --check --disrupt --reset` does: with 0 where a run that may do all reaches the layout.

@@ -64,7 +64,9 @@ def create_licence_pool(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Create a pool of vGPU licences. From the first pool on, every VM with vGPUs needs a seat to run."""
+    """Create a pool of vGPU licences, of which VMs take seats. From the first pool on, every VM with vGPUs needs a seat
+    to run.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.licence import Edition, LicencePool
     from vgpuctl.model.times import parse_duration
@@ -104,7 +106,9 @@ def set_licence_pool(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Change a pool of vGPU licences. VMs that hold a seat keep it, also when there are fewer seats now."""
+    """Change the seats, lease, server or token of a licence pool. VMs that hold a seat keep it, also when there are
+    fewer seats now.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.licence.licence_pools import PoolChanges, set_licence_pool
@@ -150,7 +154,7 @@ _LISTING: "Listing[LicencePoolState, LicencePoolState]" = Listing(
 @options.database
 @_LISTING.options
 def list_licence_pools(names: tuple[str, ...], database: str | None, output: ListOutput) -> None:
-    """List pools of vGPU licences: seats, seats that are held or come back later, tenants, VMs that wait.
+    """List licence pools: seats, who holds them, who waits. Also seats that come back later, and the tenants.
 
     With names, also each taken seat with its VM.
     """
@@ -174,7 +178,7 @@ def _deletion() -> "Deletion[LicencePool]":
 
 delete_licence_pool = deletion_command(
     "delete-licence-pool",
-    "Delete pools of vGPU licences with their tokens. VMs that hold seats of them run on.",
+    "Delete licence pools with their tokens. VMs that hold seats of them run on.",
     _deletion,
     word="licence pool",
     whose=", with the tokens",

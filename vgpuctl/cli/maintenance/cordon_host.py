@@ -30,7 +30,7 @@ _JSON: "JsonOutput[JsonRestricted]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(host: str, gpu: str | None, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Take a host or GPU out of placement; its VMs go on, and may be stopped and started.
+    """Take a host or GPU out of placement; its VMs go on. They may be stopped and started.
 
     Reservations, the queue, gangs and preemption place no VM there either. `uncordon-host` ends it.
     """

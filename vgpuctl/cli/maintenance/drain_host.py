@@ -49,7 +49,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Empty a host: its VMs are stopped and start on other hosts with equal GPU shares; its reservations move too.
+    """Empty a host: move or stop its VMs, move its reservations. A moved VM is stopped, and starts on another host with
+    equal GPU shares.
 
     The host is cordoned first. Once no VM runs there, nothing starts there until `uncordon-host`. A VM that cannot move
     runs on, and the host stays cordoned; the same command goes on from there.

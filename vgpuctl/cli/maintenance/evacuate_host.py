@@ -35,7 +35,8 @@ _JSON: "JsonOutput[JsonEvacuation]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(host: str, is_dead: bool, reason: str, plans: bool, yes: bool, as_json: bool, **where: Any) -> None:
-    """Fence a dead host, then start its VMs on others with equal GPU shares, where their disks are on shared storage.
+    """Fence a dead host, then start its VMs on others. They get equal GPU shares, where their disks are on shared
+    storage.
 
     The host must be off: vgpuctl runs its `vgpu_fencing` command of the inventory, or believes --fenced. A VM whose
     data was on the host itself is reported as lost, and is not created again. The host is trusted again by

@@ -35,7 +35,8 @@ _JSON: "JsonOutput[JsonForgotten]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_json: bool, **where: Any) -> None:
-    """Remove all that the store has of a dead host: its VMs, shares, quota, addresses, volumes and reservations.
+    """Remove all that the store has of a dead host. These are its VMs, shares, quota, addresses, volumes and
+    reservations.
 
     Nothing is done on the host. Run `evacuate-host` first, so that VMs on shared storage live on. A host of this name
     that answers later is not trusted until `uncordon-host`. Of a host that the inventory does not list, and that has no

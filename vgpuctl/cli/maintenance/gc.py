@@ -42,7 +42,7 @@ _JSON: "JsonOutput[list[WithFields[Garbage, JsonOutcome]]]" = JsonOutput()
 @options.ssh
 @options.as_json
 def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Remove leftovers of vgpuctl on hosts and in OVN that the store does not know, after showing them.
+    """Remove leftovers on hosts and in OVN that the store does not know. They are shown first.
 
     Leftovers are domains of the store's tenants that are off, their disks, seeds and libvirt networks, OVN rows without
     an owner, and UEFI variables and TPMs of VMs that are on another host. Running domains, devices in use, foreign

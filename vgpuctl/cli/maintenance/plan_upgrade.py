@@ -51,7 +51,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Plan the upgrade of hosts: their order, the VMs that must leave, the guests that break, and what changes.
+    """Plan the upgrade of hosts to another driver or kernel. It shows their order, the VMs that must leave, the guests
+    that break, and what changes.
 
     Nothing is changed. The first host of each kind of GPUs is upgraded alone. Exit code 1 means that the driver of a
     guest does not work with the new host driver. With --refresh the vGPUs of running VMs tell the guest drivers;

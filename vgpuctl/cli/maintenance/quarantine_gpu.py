@@ -21,7 +21,8 @@ _JSON: "JsonOutput[JsonRestricted]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Put a GPU or VF in quarantine, by its PCI address: no VM starts on it until `release-gpu`.
+    """Put a GPU or VF in quarantine; no VM starts on it. It is named by its PCI address, and stays there until
+    `release-gpu`.
 
     VMs that run on it go on. The quarantine of a GPU follows its UUID to another slot or host.
     """

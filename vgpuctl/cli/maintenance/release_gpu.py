@@ -33,7 +33,7 @@ _JSON: "JsonOutput[JsonLifted]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(host: str, address: str, reason: str, force: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Release a GPU or VF from quarantine, by its PCI address.
+    """Release a GPU or VF from quarantine. It is named by its PCI address.
 
     Its health is read first: a GPU that is still not healthy stays in quarantine. `list-gpus` shows GPUs in quarantine
     with the finding that caused it.

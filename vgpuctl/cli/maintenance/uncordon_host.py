@@ -46,7 +46,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Let a cordoned, drained or fenced host, or a cordoned GPU, take VMs again.
+    """Let a cordoned host or GPU take VMs again.
 
     A drained or fenced host is read first: its GPUs must be without problems, and its layout as declared. On a fenced
     host, VMs that are elsewhere by now are ended, and `gc` must have deleted what is left of others.

@@ -28,7 +28,7 @@ _JSON: "JsonOutput[list[CreatedCertificate]]" = JsonOutput()
 @options.database
 @options.as_json
 def command(names: tuple[str, ...], folder: Path | None, database: str | None, as_json: bool) -> None:
-    """Create keys and certificates for OVN's databases, and our own authority with the first one.
+    """Create keys and certificates for OVN's databases. The first time also an authority of our own.
 
     One for the machine of ovn-central, one named vgpuctl for this command. Hosts get theirs from apply-hosts.
     """

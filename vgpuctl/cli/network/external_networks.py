@@ -42,7 +42,7 @@ _LISTING: "Listing[Row, JsonExternalNetwork]" = Listing(
 @options.database
 @_LISTING.options
 def list_external_networks(database: str | None, output: ListOutput) -> None:
-    """List the external networks and the tenants that hold addresses of them."""
+    """List the external networks and the tenants with addresses of them."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.list_external_networks import list_external_networks
 

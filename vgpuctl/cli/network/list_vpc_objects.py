@@ -31,7 +31,7 @@ _LISTING: "Listing[ShownObject, ShownObject]" = Listing(
 @options.database
 @_LISTING.options
 def command(tenant: str | None, kind: str | None, database: str | None, output: ListOutput) -> None:
-    """List gateways, floating IPs, security groups and other objects in tenants' networks."""
+    """List gateways, floating IPs, security groups and other VPC objects. They are in the networks of tenants."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.vpc import VpcKind
     from vgpuctl.usecases.network.list_vpc_objects import list_vpc_objects

@@ -71,7 +71,7 @@ _SHOWN: "JsonOutput[ShownNetwork]" = JsonOutput(("show-",))
 @options.database
 @options.as_json
 def show_network(name: str, tenant: str, database: str | None, as_json: bool) -> None:
-    """Show one network: its addresses, who has them, and what was last seen of their interfaces.
+    """Show one network: its addresses and who has them. Also what was last seen of their interfaces.
 
     No host is contacted. `vgpuctl controller` and `check-vm` look at the interfaces of VMs that run.
     """

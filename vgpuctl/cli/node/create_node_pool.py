@@ -36,7 +36,7 @@ _JSON: "JsonOutput[JsonNodePoolChange]" = JsonOutput()
 @options.database
 @options.as_json
 def command(name: str, tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
-    """Create a pool of VMs that are nodes of a tenant's Kubernetes or Slurm cluster.
+    """Create a pool of VMs that are nodes of a tenant's cluster. The cluster is one of Kubernetes or Slurm.
 
     The flags of create-vm say what each node is. `vgpuctl controller` makes the nodes: the minimum at once, more when
     `scale-node-pool`, the cluster-autoscaler or Slurm asks for them.

@@ -42,7 +42,7 @@ _SCALED: "JsonOutput[JsonScaled]" = JsonOutput(("scale-",))
 @options.database
 @options.as_json
 def scale_node_pool(name: str, size: int, tenant: str, dry_run: bool, database: str | None, as_json: bool) -> None:
-    """Want SIZE nodes in a pool. `vgpuctl controller` makes the new ones, and drains and deletes the others.
+    """Change the number of nodes in a pool. `vgpuctl controller` makes the new ones, and drains and deletes the others.
 
     Of the nodes to let go those without work come first, then the newest.
     """
@@ -146,7 +146,9 @@ _NODES: "Listing[NodeStatus, str]" = Listing(
 @options.database
 @_LISTING.options
 def list_node_pools(names: tuple[str, ...], tenant: str | None, database: str | None, output: ListOutput) -> None:
-    """List node pools: size, bounds, states of the nodes. With names, also each node and why it is not ready."""
+    """List node pools with their sizes, bounds and states of their nodes. With names, also each node and why it is not
+    ready.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.usecases.node.list_node_pools import list_node_pools
@@ -175,7 +177,7 @@ def _deletion() -> "Deletion[PoolStatus]":
 
 delete_node_pool = deletion_command(
     "delete-node-pool",
-    "Delete node pools with their nodes: they are drained, their VMs deleted, and their cluster forgets them.",
+    "Drain and delete all nodes of pools, and the pools. Their cluster forgets them.",
     _deletion,
     word="node pool",
     whose=" of tenant {tenant} with all nodes",

@@ -32,7 +32,7 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Show labels, taints and join files of a node, and what its cluster needs for its GPUs.
+    """Show labels, taints, join files and device plugin configuration of a node.
 
     For Kubernetes these are the ConfigMap of NVIDIA's device plugin and values for the charts of the plugin, the GPU
     operator and HAMi; for Slurm the lines of slurm.conf and gres.conf. Secrets are shown as digests alone.

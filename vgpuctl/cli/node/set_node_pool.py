@@ -23,7 +23,9 @@ _JSON: "JsonOutput[JsonNodePoolChange]" = JsonOutput()
 @options.database
 @options.as_json
 def command(name: str, tenant: str, database: str | None, as_json: bool, **given: Any) -> None:
-    """Change a node pool. Nodes that are there keep what they were made with; new ones get the new values."""
+    """Change the bounds, labels, secrets or timeouts of a node pool. Nodes that are there keep what they were made
+    with; new ones get the new values.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.usecases.node.node_pools import set_node_pool

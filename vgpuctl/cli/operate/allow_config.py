@@ -24,7 +24,7 @@ _JSON: "JsonOutput[AllowedConfig]" = JsonOutput()
 @options.yes
 @options.as_json
 def command(file: Path | None, forget: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Let the vgpuctl.yaml of a folder count, after its path and content were shown.
+    """Let the vgpuctl.yaml of a folder count, after its content was shown.
 
     FILE is the file or its folder; without it, the file of the working folder, or of the nearest folder above.
 

@@ -11,7 +11,7 @@ from vgpuctl.cli.support.output import print_document
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the script that lets a shell complete commands, options and the names in the store.
+    """Print the script that completes commands, options and names in a shell. The names are those in the store.
 
     \b
     bash: eval "$(vgpuctl completion bash)" in ~/.bashrc

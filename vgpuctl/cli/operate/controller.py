@@ -33,7 +33,8 @@ _JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
 @options.many_hosts
 @options.as_json
 def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: bool, **where: Any) -> None:
-    """Watch the hosts, start queued VMs when they fit, and stop VMs whose declared time (--for) is over.
+    """Watch hosts, start queued VMs that fit, stop VMs whose time is over. It runs until interrupted. The time of a VM
+    is what --for declared.
 
     It keeps one connection to each of its hosts and records within 30 seconds each change of their power, boot,
     libvirtd, VMs, shares, GPUs and layout. Each change is an event. An inventory that was changed is read again.

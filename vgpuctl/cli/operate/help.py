@@ -19,7 +19,9 @@ _EVERY = "all"
 @click.argument("subject", required=False)
 @click.pass_context
 def command(context: click.Context, subject: str | None) -> None:
-    """Show a SUBJECT with its commands and pages, `all` commands by subject, or the help page of a command."""
+    """Show a subject, all commands, or a command's help. A SUBJECT has commands and pages; `all` is every command by
+    subject.
+    """
     root = context.find_root()
     assert isinstance(root.command, click.Group)
     sections: tuple[CommandSection, ...] = root.obj

@@ -35,7 +35,7 @@ _LISTING: "Listing[ListedContext, ListedContext]" = Listing(
 @click.command("list-contexts")
 @_LISTING.options
 def command(output: ListOutput) -> None:
-    """List the contexts of the configuration files, and the one that commands use."""
+    """List the contexts of the configuration files, and the one in use."""
     from vgpuctl.usecases.operate.list_contexts import list_contexts
 
     _LISTING.show(output, lambda: list_contexts(configuration()))

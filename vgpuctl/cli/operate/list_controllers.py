@@ -46,7 +46,7 @@ _LISTING: "Listing[ListedController, ListedController]" = Listing(
 @options.database
 @_LISTING.options
 def command(inventories: tuple[str, ...], database: str | None, output: ListOutput) -> None:
-    """List the controllers that share the store, whether each one runs, and how many hosts it watches.
+    """List the controllers and how many hosts each one watches. Also whether each one runs.
 
     Each is given 10 seconds to count a beat; `silent` is one that did not. Hosts that no running controller watches are
     named: those of the inventory, or without one those that a controller serves. No host is contacted.

@@ -24,7 +24,7 @@ _JSON: "JsonOutput[Sequence[Repair]]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Finish or roll back work that a killed run, a lost connection or a reboot interrupted.
+    """Finish or roll back interrupted runs. A kill, a lost connection or a reboot may have interrupted them.
 
     Only VMs of the store are touched; a run that is still alive is left alone.
     """

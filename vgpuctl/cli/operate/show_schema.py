@@ -19,7 +19,7 @@ _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 @options.as_json
 @click.pass_context
 def command(context: click.Context, kind: str | None, output_of: str | None, as_json: bool) -> None:
-    """Show the JSON schema of VM files, tenants' files or host variables, for editors to complete and check them.
+    """Show the JSON schema of VM files, tenants' files or host variables. Editors complete and check these files by it.
 
     The output is JSON, also without --json. `vgpuctl show-schema vm > vm.json`, then begin a VM file with
     `# yaml-language-server: $schema=vm.json`. The schema `layout` is for files of host_vars and group_vars, with the

@@ -56,7 +56,8 @@ _JSON: "JsonOutput[SupportBundle]" = JsonOutput()
 @options.forks
 @options.as_json
 def command(as_json: bool, with_texts: bool, **asked: Any) -> None:
-    """Write one file for a bug report: settings, the state of the store, facts of hosts, and logs if you agree.
+    """Write one file for a bug report, without secrets. It has settings, the state of the store, facts of hosts, and
+    logs if you agree.
 
     Only what is known to be harmless is taken: numbers, states, versions, devices and names. Free texts, as logs,
     reasons of cordons and details of events, may hold secrets: at a terminal they are shown, and go in after a yes;

@@ -21,7 +21,7 @@ _JSON: "JsonOutput[ChosenContext]" = JsonOutput()
 @click.argument("name")
 @options.as_json
 def command(name: str, as_json: bool) -> None:
-    """Choose the context that the following commands use, in the user's configuration file.
+    """Choose the context of the following commands. It is written to the user's configuration file.
 
     Of that file one line changes. VGPUCTL_CONTEXT and --context go before it.
     """

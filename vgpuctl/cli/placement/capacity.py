@@ -36,7 +36,7 @@ _JSON: "JsonOutput[WithFields[Capacity, JsonFailures]]" = JsonOutput()
 @click.option("--all-refusals", "shows_all", is_flag=True, help="If none fits, show every refusal instead of groups.")
 @options.as_json
 def command(after_defrag: bool, refresh: bool, shows_all: bool, as_json: bool, **given: Any) -> None:
-    """Count the VMs of one kind that still fit, by host, with the rules of placing. Nothing is created.
+    """Count the VMs of one kind that still fit, by host. The rules are those of placing. Nothing is created.
 
     The options are those of create-vm. With a tenant its pools, quotas and licences count. SEEN is when the host last
     answered.

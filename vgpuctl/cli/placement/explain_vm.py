@@ -84,7 +84,7 @@ _JSON: "JsonOutput[list[JsonExplainedVm]]" = JsonOutput()
 )
 @options.as_json
 def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **given: Any) -> None:
-    """Explain which hosts and GPUs take a VM, which refuse it, the reasons and the remedies.
+    """Explain which GPUs take a VM, and why others refuse it. Each reason has its remedy.
 
     An existing VM, or one that waits in the queue, named without --gpu, is explained as a new request of the same
     shape. Nothing is created.

@@ -79,7 +79,7 @@ _LISTING: "Listing[_QueueRow, Waiting]" = Listing(
 @options.database
 @_LISTING.options
 def list_queue(tenant: str | None, inventories: tuple[str, ...], database: str | None, output: ListOutput) -> None:
-    """List the VMs in the queue in their current order, with the reason and the expected start.
+    """List the VMs in the queue with the reason and the expected start. The first of the queue stands first.
 
     The expected start follows from the declared ends (--for) of running VMs and of earlier entries, and from the
     seats of licences that come back; it is unknown where too few VMs have an end, and over quota. With an inventory,
@@ -155,7 +155,7 @@ def _deletion() -> "Deletion[QueueEntry]":
 
 leave_queue = deletion_command(
     "leave-queue",
-    "Remove VMs from the queue with the other VMs of their gangs; a preempted VM stays stopped.",
+    "Remove VMs from the queue with the other VMs of their gangs. A preempted VM stays stopped.",
     _deletion,
     word="queued VM",
     verb="Remove",

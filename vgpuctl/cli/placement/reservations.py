@@ -149,7 +149,7 @@ _SHOWN: "JsonOutput[ShownReservation]" = JsonOutput(("show-",))
 @options.database
 @options.as_json
 def show_reservation(name: str, tenant: str, database: str | None, as_json: bool) -> None:
-    """Show one reservation: its tenant, GPU shares, host, time, and the VM that uses it. No host is contacted."""
+    """Show one reservation: GPU shares, host, time, and the VM that uses it. No host is contacted."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.placement.show_reservation import show_reservation
 
@@ -188,7 +188,7 @@ def _deletion() -> "Deletion[Reservation]":
 
 cancel_reservation = deletion_command(
     "cancel-reservation",
-    "Cancel reservations with all their repetitions; a VM that uses one runs on until its time is over.",
+    "Cancel reservations with all their repetitions. A VM that uses one runs on until its time is over.",
     _deletion,
     word="reservation",
     verb="Cancel",

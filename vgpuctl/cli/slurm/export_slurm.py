@@ -62,7 +62,7 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Write the configuration of Slurm for the node pools of TENANT with the role slurm.
+    """Write Slurm's configuration for the node pools of a tenant. The pools are those with the role slurm.
 
     slurm.conf has a NodeName line for each pool, with its GPUs as Gres and their profiles and the pool's labels as
     features, the power-saving settings and a partition. CLUSTER is needed where the tenant has several. docs/slurm.md

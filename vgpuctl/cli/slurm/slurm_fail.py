@@ -14,7 +14,7 @@ _JSON: "JsonOutput[Sequence[JsonNodeOutcome]]" = NODES
 @click.command("slurm-fail")
 @of_cluster
 def command(hostlist: str, tenant: str, cluster: str, database: str | None, as_json: bool) -> None:
-    """Give the nodes of HOSTLIST up, such as `gpu-[001-004]`: Slurm's ResumeFailProgram.
+    """Give up nodes that did not register in time (ResumeFailProgram). HOSTLIST is written as `gpu-[001-004]`.
 
     Slurm calls it for nodes that did not register within ResumeTimeout. Their VMs are deleted, and those that had one
     are counted as never joined. It only writes the store and returns.

@@ -22,7 +22,7 @@ _JSON: "JsonOutput[Sequence[JsonNodeOutcome]]" = NODES
 def command(
     hostlist: str, tenant: str, cluster: str, resume_file: str | None, database: str | None, as_json: bool
 ) -> None:
-    """Want the nodes of HOSTLIST, such as `gpu-[001-004]`: Slurm's ResumeProgram.
+    """Ask for the nodes that Slurm resumes (ResumeProgram). HOSTLIST is written as `gpu-[001-004]`.
 
     It only writes the store and returns. `vgpuctl controller` makes the VMs, and tells Slurm of a node that cannot be
     made. Unknown names are refused, the others go on. `vgpuctl export-slurm` writes

@@ -14,7 +14,7 @@ _JSON: "JsonOutput[Sequence[JsonNodeOutcome]]" = NODES
 @click.command("slurm-suspend")
 @of_cluster
 def command(hostlist: str, tenant: str, cluster: str, database: str | None, as_json: bool) -> None:
-    """Let the nodes of HOSTLIST go, such as `gpu-[001-004]`: Slurm's SuspendProgram.
+    """Give up the nodes that Slurm suspends (SuspendProgram). HOSTLIST is written as `gpu-[001-004]`.
 
     It only writes the store and returns. `vgpuctl controller` deletes the VMs, so that their shares come back. Slurm
     calls it for nodes without jobs, so that they are not drained first.

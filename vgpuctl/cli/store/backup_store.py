@@ -23,7 +23,8 @@ _JSON: "JsonOutput[BackedUp]" = JsonOutput()
 @options.database
 @options.as_json
 def command(file: Path, with_key: bool, database: str | None, as_json: bool) -> None:
-    """Write one state of the store to FILE (mode 0600) while it is in use, check it, and leave an event.
+    """Write a checked backup of the store to a file while it is in use. FILE has one state of the store, and mode 0600.
+    The backup leaves an event.
 
     FILE is a tar archive of a manifest and the content: SQLite's own file, or a dump in PostgreSQL's custom format,
     for which pg_dump must be installed here. The key file of queued VMs' secrets is not in it: keep it beside, in

@@ -25,7 +25,7 @@ _JSON: "JsonOutput[GrantedRole]" = JsonOutput()
 @options.database
 @options.as_json
 def command(role: str, rights: str, dry_run: bool, database: str | None, as_json: bool) -> None:
-    """Grant a role of PostgreSQL its rights on the store, and revoke all others.
+    """Grant a role of PostgreSQL its rights on the store. All its other rights are revoked.
 
     An operator runs every command and cannot change or delete events. A tenant's role reads the rows of that tenant.
     Run it as the owner of the database. With --dry-run it prints the SQL.

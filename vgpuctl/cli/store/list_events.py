@@ -66,7 +66,7 @@ def command(
     database: str | None,
     output: ListOutput,
 ) -> None:
-    """List what happened: which command of which user changed what, and when.
+    """List what happened: who changed what by which command. Each change has its time.
 
     OBJECT is for example a VM as TENANT/NAME, a tenant, a network or a host. With --follow --json every event is
     one line of JSON, for collectors such as Vector; --after continues where a collector stopped.

@@ -52,7 +52,8 @@ _JSON: "JsonOutput[JsonReconciliation]" = JsonOutput()
 def command(
     forget: tuple[str, ...], accept: tuple[str, ...], begin: bool, done: bool, as_json: bool, **where: Any
 ) -> int:
-    """Compare the store, which restore-store made older than the hosts, with every host of the inventory.
+    """Compare a restored store with the hosts. The store is then older than the hosts. Every host of the inventory is
+    compared.
 
     Hosts are only read, and nothing is deleted on them. VMs that the store does not know are adopted by `adopt-host`;
     VMs that the hosts no longer have are dropped by --forget. --begin is for a standby that became the primary and may

@@ -33,7 +33,7 @@ _JSON: "JsonOutput[Restored]" = JsonOutput()
 def command(
     file: Path, replace: bool, keep: Path | None, yes: bool, dry_run: bool, database: str | None, as_json: bool
 ) -> None:
-    """Restore the store from FILE of backup-store, into an empty place or with --replace.
+    """Restore the store from a backup. FILE is of backup-store; it goes into an empty place, or with --replace.
 
     It is refused while a process uses the store. The restored store is older than the hosts: until `reconcile-store`
     is done, commands read it, and every change of a host or of the store is refused.

@@ -45,7 +45,8 @@ _JSON: "JsonOutput[WithFields[Advised, JsonAdvised]]" = JsonOutput()
 @options.database
 @options.as_json
 def command(tenant: str | None, host: str | None, since: str, replay: str, as_json: bool, **where: Any) -> None:
-    """Name VMs whose framebuffer runs out or that take time from others, and advise changes from kept readings.
+    """Advise changes that are worth it, from kept readings. It names VMs whose framebuffer runs out or that take time
+    from others.
 
     Each recommendation has the declared values before and after, the commands, the gain with its proof by replay, and
     the hours that were measured (docs/advice.md). Nothing is changed, and no host is contacted.

@@ -69,7 +69,8 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write alerting rules with their tests, Grafana dashboards and example configurations to FOLDER.
+    """Write rules, dashboards and configurations for Prometheus and Grafana. FOLDER gets alerting rules with their
+    tests, dashboards and example configurations.
 
     Files for Prometheus, Alertmanager, Grafana's provisioning and systemd. The same command brings the files of an
     older version up to date; it refuses to replace one that was changed by hand. Point `rule_files` of your own

@@ -34,7 +34,8 @@ def command(
     once: bool,
     **where: Any,
 ) -> None:
-    """Read all hosts again and again, keep the history of readings, and serve metrics until interrupted.
+    """Serve the readings of all hosts and the store's states to Prometheus. It reads all hosts again and again and
+    keeps the history of readings, until interrupted.
 
     A scrape contacts no host: it gets the last readings with their age. /metrics has the whole fleet, the store's
     states and the exporter itself; /probe?target=HOST one host; /sd/hosts and /sd/tenants/TENANT are for http_sd.

@@ -45,7 +45,8 @@ _JSON: "JsonOutput[JsonFit]" = JsonOutput()
 @options.dry_run
 @options.as_json
 def command(table: Path | None, since: str, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Fit how much throughput VMs lose beside neighbours, by workload class, and keep the model beside the store.
+    """Fit how much throughput VMs lose beside neighbours on a GPU. The model is by workload class, and is kept beside
+    the store.
 
     `explain-vm --predict` and the policy `predicted` use it. COST is in slowdown: 1 means that one such neighbour
     doubles the time that the work takes. With --dry-run nothing is kept.

@@ -46,7 +46,8 @@ _LISTING: "Listing[TargetGroup, TargetGroup]" = Listing(
 @options.limit
 @options.database
 def command(tenant: str | None, exporter: str, output: ListOutput, **where: Any) -> None:
-    """List the targets for Prometheus: hosts to probe, and exporters in guests that their tenants allow.
+    """List the targets for Prometheus: hosts to probe, exporters in guests. Exporters are those that their tenants
+    allow.
 
     With --json it is the list that file_sd reads; the exporter serves the same at /sd/hosts and /sd/tenants/TENANT.
     """

@@ -46,7 +46,8 @@ _JSON: "JsonOutput[JsonMap]" = JsonOutput()
 @options.refresh
 @options.as_json
 def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
-    """Draw each GPU to scale: its shares, its MIG geometry, and what is free, usable, closed or in quarantine.
+    """Draw each GPU with its shares and what is left. It is to scale, with MIG geometry and what is free, usable,
+    closed or in quarantine.
 
     Facts come from the store's cache, with their age. Free memory is usable if some profile can still be created in it.
     Where the hardware has no places for shares, they are drawn one after another.

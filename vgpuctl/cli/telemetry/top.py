@@ -67,7 +67,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Show what each share uses of its GPU: percent of the promised share, framebuffer, steal and licence.
+    """Show what each share uses of what was promised, live. It shows percent of the promised share, framebuffer, steal
+    and licence.
 
     SHARE% is the use of the compute time that profile and scheduler promise; above 100 % a VM uses time that is idle.
     STEAL is at most what neighbours above their promise took. A host that does not answer is named with the age of its

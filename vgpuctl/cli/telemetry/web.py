@@ -41,7 +41,8 @@ def command(
     path: str | None,
     **where: Any,
 ) -> None:
-    """Serve read-only pages of the fleet: a map of its GPUs, hosts, VMs, tenants, queue, capacity, events and states.
+    """Serve read-only pages of the fleet. They are a map of its GPUs, hosts, VMs, tenants, queue, capacity, events and
+    states.
 
     The pages also work without JavaScript. Unless --cached is given, the hosts are read as `vgpuctl exporter` reads
     them: the history is kept, and /metrics is served too. Another address than this machine's loopback needs TLS and

@@ -48,7 +48,7 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Add a tenant, with its quotas, preemption policy and pools.
+    """Add a tenant with its quotas, preemption policy and pools.
 
     The same command again changes nothing; an existing tenant with other values is refused (see `vgpuctl set-quota`).
     """

@@ -49,7 +49,7 @@ _LISTING: "Listing[ListedTenant, ListedTenant]" = Listing(
 @options.database
 @_LISTING.options
 def command(database: str | None, output: ListOutput) -> None:
-    """List tenants with their VMs, pools, quotas (used / limit), preemption policy and contact."""
+    """List the tenants, their quotas and what they use. Also their VMs, pools, preemption policy and contact."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.tenant.list_tenants import list_tenants
 

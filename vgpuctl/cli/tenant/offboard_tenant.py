@@ -36,7 +36,8 @@ _JSON: "JsonOutput[JsonOffboarded]" = JsonOutput()
 def command(
     name: str, yes: bool, timeout_s: float, deletes_disks: bool, dry_run: bool, as_json: bool, **where: Any
 ) -> None:
-    """Remove a tenant's VMs, shares, reservations, networks, addresses, grants and quotas.
+    """Remove a tenant with all its objects. These are VMs, shares, reservations, networks, addresses, grants and
+    quotas.
 
     Its name and its usage stay. At the end every host is searched for leftovers.
     """

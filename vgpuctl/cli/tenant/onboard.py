@@ -58,7 +58,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Create or change a tenant from its file: quotas, networks and their objects, VMs, node pools.
+    """Create or change a tenant from its file. The file has quotas, networks and their objects, VMs, and node pools.
 
     A file with several YAML documents has one tenant in each; all are read before the first is changed. FILE `-` is
     standard input.

@@ -43,7 +43,7 @@ _CHANGE: "JsonOutput[JsonPoolChange]" = JsonOutput(("create-", "grant-"))
 @options.database
 @options.as_json
 def create_pool(name: str, pattern: str, inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
-    """Create a pool of hosts that only tenants with a grant may use, or change the hosts of a pool.
+    """Create a pool of hosts that only tenants with a grant may use. A pool that exists gets these hosts.
 
     A host outside all pools serves every tenant. Running VMs stay where they are.
     """
@@ -110,7 +110,7 @@ _SHOWN: "JsonOutput[ShownPool]" = JsonOutput(("show-",))
 @options.refresh
 @options.as_json
 def show_pool(name: str, refresh: bool, as_json: bool, **where: Any) -> None:
-    """Show one pool of hosts: the tenants that may use it, their VMs, its GPUs, and the memory used and free.
+    """Show one pool of hosts: its tenants, their VMs, its GPUs and memory. Of memory, what is used and what is free.
 
     Facts of hosts are those of the store; a host that was never read, or any with --refresh, is read now.
     """
@@ -175,7 +175,7 @@ def _deletion() -> "Deletion[Pool]":
 
 delete_pool = deletion_command(
     "delete-pool",
-    "Delete pools with their grants; their hosts then serve every tenant, and VMs stay where they are.",
+    "Delete pools and their grants; their hosts then serve every tenant. VMs stay where they are.",
     _deletion,
     word="host pool",
     whose=" and open the hosts to every tenant",

@@ -48,7 +48,8 @@ _JSON: "JsonOutput[Report]" = JsonOutput()
 def command(
     tenant: str | None, month: str | None, csv_of: str | None, html_file: Path | None, as_json: bool, **where: Any
 ) -> None:
-    """Report what tenants used in a month, what they used of what was promised, how long VMs waited, and what failed.
+    """Report a month of tenants: use, promises, queue waits, incidents. Shown are the hours used, the use of what was
+    promised, how long VMs waited, and what failed.
 
     Hours come from the usage ledger, as in `show-usage`. Use of the promise comes from past readings; COVERAGE is the
     part of these hours that was measured.

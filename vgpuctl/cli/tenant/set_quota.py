@@ -42,7 +42,7 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Change quotas of a tenant; other quotas stay, `none` removes one.
+    """Change the quotas and the preemption policy of a tenant. Other quotas stay; `none` removes one.
 
     Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
     gpu-hours (per calendar month), shares:PROFILE. A limit below the use refuses new VMs and stops none.

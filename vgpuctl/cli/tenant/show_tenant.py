@@ -24,7 +24,7 @@ _JSON: "JsonOutput[ShownTenant]" = JsonOutput()
 @options.database
 @options.as_json
 def command(name: str, inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
-    """Show one tenant: its quotas, VMs, queue, reservations, networks, node pools, host pools and licences.
+    """Show one tenant: quotas, VMs, queue, networks, pools. Also its reservations and licences.
 
     With an inventory, labels and maintenance count for the expected start of queued VMs. No host is contacted.
     """

@@ -101,7 +101,8 @@ def command(
     database: str | None,
     output: ListOutput,
 ) -> None:
-    """Show what tenants used, by profile: hours of shares, of framebuffer (GiB), of MIG compute slices, of whole GPUs.
+    """Show what tenants used, in hours by profile. The hours are those of shares, of framebuffer (GiB), of MIG compute
+    slices, and of whole GPUs.
 
     A share counts from when its device is built until it is released, also while its VM is stopped and keeps it.
     Usage stays known after VMs are deleted.

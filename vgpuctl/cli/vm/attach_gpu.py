@@ -41,7 +41,7 @@ _JSON: "JsonOutput[JsonAttachedGpu]" = JsonOutput()
 def command(
     name: str, what: str, tenant: str, live: bool, next_start: bool, dry_run: bool, as_json: bool, **where: Any
 ) -> None:
-    """Give a VM one more GPU share, WHAT as for create-vm: A40-8Q, passthrough:H100, vf, 'memory>=16GiB'.
+    """Give a VM one more GPU share. WHAT is as for create-vm: A40-8Q, passthrough:H100, vf, 'memory>=16GiB'.
 
     A guest that runs gets a whole card or a VF at once, on one of its spare ports; a vGPU at the VM's next start, or at
     once with --live where libvirt can. The VM's other GPUs keep their addresses in the guest.

@@ -54,7 +54,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Attach an interface in NETWORK, of the tenant or of the VM's host, to the VM NAME.
+    """Attach a network interface to a VM, running or not. NETWORK is one of the tenant or of the VM's host.
 
     A running guest gets it at once on a spare port, where it has one (`--spare-ports` of create-vm), else at its next
     start. A VM that has an interface in NETWORK gets no other one without --another.

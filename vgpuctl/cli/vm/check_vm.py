@@ -37,7 +37,8 @@ _WORDS = {"kept": "kept", "broken": "broken", "not-looked-at": "not looked at"}
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> None:
-    """Check row by row whether running VMs have what their owners were promised, and keep the answers as evidence.
+    """Check whether running VMs have what their owners were promised. Each row of the promise is checked, and the
+    answers are kept as evidence.
 
     A row is `kept` or `broken` when its witness showed it: the host's kernel, NVML, libvirt, OVN or the guest. A row
     that nobody could look at says why. Where the tenant's file has `guest_probe: true`, a probe in the guest is asked

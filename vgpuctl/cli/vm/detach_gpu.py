@@ -50,7 +50,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Take GPU INDEX from a VM, as show-vm counts them from 0.
+    """Detach a GPU share from a VM. INDEX is its number in show-vm, which counts from 0.
 
     A guest that runs is asked to release a whole card or a VF at once; a vGPU is detached when the VM stops, or at
     once with --live where libvirt can. While the guest keeps the GPU its share is `releasing` and stays the VM's;

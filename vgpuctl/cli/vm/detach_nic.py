@@ -43,7 +43,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Detach the interface in NETWORK from the VM NAME.
+    """Detach a network interface from a VM.
 
     A running guest is asked, and releases it later: until then the interface keeps its address. The same command again
     asks again; when the VM stops, the interface is gone.

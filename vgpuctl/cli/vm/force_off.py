@@ -23,7 +23,7 @@ _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
-    """Force VMs off, without asking their guests; their GPU shares are kept for the next start.
+    """Force VMs off without asking their guests. Their GPU shares are kept for the next start.
 
     Data that a guest has not written is lost, as when a machine's plug is pulled.
     """

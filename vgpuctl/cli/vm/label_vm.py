@@ -35,7 +35,7 @@ _JSON: "JsonOutput[JsonLabels]" = JsonOutput()
 @options.database
 @options.as_json
 def command(chosen: VmChoice, change: "LabelChange", overwrite: bool, database: str | None, as_json: bool) -> None:
-    """Set labels of VMs with KEY=VALUE and remove them with KEY-.
+    """Set or remove labels of VMs. KEY=VALUE sets one, KEY- removes it.
 
     Labels follow the rules of Kubernetes. `--selector` finds VMs by their labels, in list-vms and in every command that
     takes several VMs. Only the store is changed; a running VM goes on. VMs in the queue have labels too.

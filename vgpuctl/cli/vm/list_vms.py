@@ -147,7 +147,7 @@ def command(
     output: ListOutput,
     **where: Any,
 ) -> None:
-    """List the VMs of the store with their GPU shares, and those that wait in the queue to be created.
+    """List VMs with their GPU shares, and the VMs in the queue.
 
     STATE is what libvirt answered when it was last asked, and how long ago; `unknown since` when the last attempt got
     no answer, and `declared` where the store wants another state. A share is marked `lost` when the host no longer has

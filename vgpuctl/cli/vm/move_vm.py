@@ -45,7 +45,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Move VMs to another host: each is stopped, and starts there with the same disk, addresses, name and UUID.
+    """Move VMs to another host with their disks and equal GPU shares. Each is stopped, and starts there with the same
+    addresses, name and UUID.
 
     It gets GPU shares equal to those it has, which are held on the new host before it is stopped. A disk on storage
     that both hosts share stays where it is; any other is copied through this machine. A VM that was stopped stays so.

@@ -20,7 +20,7 @@ _JSON: "JsonOutput[JsonVmChange]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(name: str, new_name: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Rename the VM NAME, which is off, to NEW-NAME; its floating IP, port forwards and load balancers follow.
+    """Rename a VM that is off. Its floating IP, port forwards and load balancers follow.
 
     Its UUID, shares, disks and addresses stay, and so does the hostname in its guest. Usage and events of the time
     before have the old name.

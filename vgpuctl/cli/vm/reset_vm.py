@@ -22,7 +22,7 @@ _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
-    """Reset running VMs, as the reset button of a machine does; their guests are not asked.
+    """Reset running VMs, as the reset button of a machine does. Their guests are not asked.
 
     QEMU keeps running, and the devices stay as they are; `restart-vm` applies what waits for a start.
     """

@@ -87,7 +87,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Change the vCPUs, memory, GPU shares or vGPU parameters of a VM; what is not named stays as it is.
+    """Change the vCPUs, memory, GPU shares or vGPU parameters of a VM. Options that you leave out change nothing.
 
     A VM that runs is shut down and started again, with --restart only. It is placed again on its host, or on another
     one with --move when its own has no room. Old and new shares are held while it changes; when anything

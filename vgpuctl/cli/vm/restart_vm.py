@@ -20,7 +20,7 @@ _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, timeout_s: float, drain_s: float | None, as_json: bool, **where: Any) -> None:
-    """Stop VMs and start them again with the GPU shares that they have; a stopped one is started.
+    """Stop VMs and start them again with their GPU shares. A stopped one is started.
 
     A VM gets everything that waits for its next start, as devices that were attached while it ran. A guest that reboots
     by itself, or `reset-vm`, keeps its devices as they are.

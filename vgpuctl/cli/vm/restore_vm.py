@@ -47,7 +47,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Make the deleted VM NAME again with the disks that `delete-vm --keep-disk` kept, and start it.
+    """Make a deleted VM again with its kept disks, and start it. The disks are those that `delete-vm --keep-disk` kept.
 
     It has its former UUID and settings, and runs on the host that has its disks, with new GPU shares there. Without
     room for them it stays stopped; its disks are its own again in any case.

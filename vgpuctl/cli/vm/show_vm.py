@@ -42,7 +42,9 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Show VMs: what the store, libvirt, QEMU and the host's kernel say about each, and the last hour of its vGPUs."""
+    """Show VMs as store, libvirt and the host's kernel see them. QEMU's answer is shown too, and the last hour of their
+    vGPUs.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.support.each_vm import on_each_vm
     from vgpuctl.usecases.vm.show_vm import show_vm

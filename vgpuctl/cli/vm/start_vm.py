@@ -33,7 +33,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Start VMs, with their GPU shares built again where the host lost them.
+    """Start VMs that are stopped or paused. GPU shares that the host lost are built again.
 
     The guest of a VM that libvirt has paused, for example after an error of its disk, goes on with its shares.
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.

@@ -41,7 +41,7 @@ _JSON: "JsonOutput[Awaited | Sequence[Awaited]]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, condition: str, timeout_s: float, as_json: bool, **where: Any) -> None:
-    """Wait until VMs are running, stopped, placed or deleted; VMs in the queue too.
+    """Wait until VMs are running, stopped, placed or deleted. VMs in the queue too.
 
     Prints a line for each VM as it meets the condition. Ends with exit code 13 when the time is over, and at once when
     a VM cannot meet the condition: it does not exist, is broken, or is deleted meanwhile. The store is read every

@@ -114,9 +114,9 @@ release: ## Build wheels, sdists, the Debian package, SBOM and licences into dis
 test-release: release ## Install what `make release` built in clean roots, boot it, upgrade a store (ten minutes)
 	@.venv/bin/python -m pytest -v --durations=0 tests/release/reproducible_proof.py tests/release/debian_package_proof.py tests/release/upgrade_proof.py
 
-release-notes: ## Gather docs/changes/ into CHANGELOG.md for the version of vgpuctl/__init__.py (docs/releases.md)
+release-notes: ## Name the release in CHANGELOG.md and gather docs/changes/ for it (docs/releases.md)
 	@bash scripts/setup release
-	@.venv/bin/towncrier build --yes
+	@.venv/bin/python scripts/release_notes.py
 
 lock: ## Choose the versions of the libraries in the Debian package again (packaging/requirements.txt)
 	@bash scripts/setup release

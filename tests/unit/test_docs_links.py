@@ -13,6 +13,7 @@ _HEADING = re.compile(r"(?m)^#+ +(.+)$")
 def _pages() -> list[Path]:
     return [
         ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
         ROOT / "CONTRIBUTING.md",
         *DOCS.glob("*.md"),
         *DOCS.glob("uses/*.md"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 from page_parts import ROOT, between
+from room_pages import with_rooms
 from telemetry_pages import METRICS, monitoring_files, with_alerts, with_measures, with_metrics
 
 from vgpuctl import errors
@@ -91,6 +92,8 @@ def pages() -> dict[Path, str]:
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     configuration = ROOT / "docs" / "configuration.md"
     made[configuration] = _with_settings(_with_connection(configuration.read_text(encoding="utf-8")))
+    architecture = ROOT / "docs" / "architecture.md"
+    made[architecture] = with_rooms(architecture.read_text(encoding="utf-8"))
     readme = ROOT / "README.md"
     made[readme] = between(readme.read_text(encoding="utf-8"), "recording", "recording", _recording())
     health = ROOT / "docs" / "health.md"

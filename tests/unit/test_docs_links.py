@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of the written pages lead somewhere, and docs/README.md names every page."""
+"""Links, files and functions that the written pages name are there, and docs/README.md names every page."""
 
+import ast
 import re
 from pathlib import Path
+
+from tests.unit.uses_of_names import nodes, uses
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`((?:\w+/)+\w+\.py)(?::(\w+))?`")
+_PLACES = (ROOT, ROOT / "vgpuctl", ROOT / "lab", ROOT / "lab" / "vgpuctl_lab")
 _HEADING = re.compile(r"(?m)^#+ +(.+)$")
 
 
@@ -45,3 +50,27 @@ def test_the_index_names_every_page() -> None:
     pages = {one.relative_to(DOCS).as_posix() for one in (*DOCS.glob("*.md"), *DOCS.glob("uses/*.md"))} - {"README.md"}
     missing = sorted(pages - set(_LINK.findall(index)))
     assert not missing, f"docs/README.md does not name {', '.join(missing)}"
+
+
+def test_every_file_and_function_of_the_code_that_a_page_names_is_there() -> None:
+    gone = []
+    for page in _pages():
+        for path, name in _CODE.findall(page.read_text(encoding="utf-8")):
+            found = next((place / path for place in _PLACES if (place / path).is_file()), None)
+            is_pattern = re.search("[A-Z]{3}", path) is not None
+            if not is_pattern and (found is None or (name and name not in _names(found))):
+                gone.append(f"{page.relative_to(ROOT)}: {path}{f':{name}' * bool(name)}")
+    assert gone == []
+
+
+def _names(path: Path) -> set[str]:
+    """The names of functions, methods, classes and values that a file defines."""
+    kinds = ast.FunctionDef | ast.ClassDef
+    defined = {one.name for one in nodes(path) if isinstance(one, kinds)}
+    return defined | {one.id for one in nodes(path) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def test_the_page_of_the_architecture_has_the_callers_of_release_shares() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("### The way back: release_shares")[2]
+    told = re.findall(r"^\| `(usecases/[^`]+)` \|", text.partition("\n## ")[0], re.M)
+    assert sorted(told) == sorted({one.place for one in uses() if one.name == "release_shares" and one.is_call})

@@ -11,7 +11,7 @@ help: ## Show this list
 setup: ## Install what is missing: Debian packages and .venv
 	@bash scripts/setup test
 
-demo: ## Bring up an emulated GPU host, create two tenants' VMs on it and show them
+demo: ## Install what is missing, boot an emulated GPU host, create two tenants' VMs on it and show them
 	@bash scripts/setup demo
 	@bash scripts/demo
 
@@ -26,58 +26,58 @@ clean-tutorial: ## Take the tutorial's hosts and files away
 clean-demo: ## Take the demo's VMs, host and files away
 	@bash scripts/clean-demo
 
-test: ## Run all tests but the long ones (26 minutes)
+test: ## Run all tests but the long ones, as CI does; needs root or sudo (26 minutes)
 	@bash scripts/setup test
 	@bash scripts/test
 
-test-quick: ## Run the tests that need no emulated host (about 17 minutes)
+test-quick: ## Run the tests that need no emulated host (17 minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
 
-test-long: ## Run the tests that are too long for `make test`; each has a shorter one there (a quarter of an hour)
+test-long: ## Run the tests that are too long for `make test`; each has a shorter one there (16 minutes beside a `make test`)
 	@bash scripts/setup test
 	@bash scripts/test --long
 
-test-changed: ## Run the tests that a change can break (five minutes): what is not committed, or BASE=main~3; MINUTES=10
+test-changed: ## Run the tests that a change can break: what is not committed, or BASE=main~3 (5 minutes, or MINUTES=10)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.changed --base "$(BASE)" --minutes "$(or $(MINUTES),5)"
 
-test-other-debian: ## Run the demo and the quick tests on the other release of Debian, 12 or 13, in a root of its own
+test-other-debian: ## Run the demo and the quick tests on the other release of Debian, 12 or 13, in a root of its own; needs root (15 minutes more than `make test-quick`, 10 the second time)
 	@bash scripts/setup other-debian
 	@scripts/other-debian
 
-test-network: ## Prove tenants' networks with packets between two emulated hosts (ten minutes, nothing beside it)
+test-network: ## Prove tenants' networks with packets between two emulated hosts (10 minutes, nothing beside it)
 	@bash scripts/setup test
 	@.venv/bin/python -m pytest -v tests/network/hosts_proof.py
 
-test-boot: ## Boot a Debian 13 host with systemd, and a guest with Linux (ten minutes, a download the first time)
+test-boot: ## Boot a Debian 13 host with systemd, and a guest with Linux (10 minutes, a download the first time)
 	@bash scripts/setup boot
 	@.venv/bin/python -m pytest -v --durations=0 tests/boot/debian13_proof.py tests/e2e/vm/linux_guest_proof.py tests/e2e/vm/whole_card_proof.py
 
-test-guest: ## Boot a Debian guest that installs its GPU driver, and read Windows seeds (ten minutes, a download once)
+test-guest: ## Boot a Debian guest that installs its GPU driver, and read Windows seeds (10 minutes, a download once)
 	@bash scripts/setup guest
 	@.venv/bin/python -m pytest -v --durations=0 tests/boot/guest_driver_proof.py tests/boot/cloudbase_proof.py
 
-fuzz: ## Damaged text for every reader and hostile output for terminals, 100,000 cases each (ten minutes)
+fuzz: ## Damaged text for every reader and hostile output for terminals, 100,000 cases each (10 minutes)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.fuzz --cases 100000
 	@.venv/bin/python -m tests.proof.terminals --strings 100000
 
-kill-test: ## Kill and interrupt commands at random for an hour; nothing may leak (docs/reliability.md)
+kill-test: ## Kill and interrupt commands at random; nothing may leak, see docs/reliability.md (an hour)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.kill_test --minutes 60
 
-test-kill-points: ## Kill the tests' commands after every side effect, not after one of each kind (ten minutes)
+test-kill-points: ## Kill the tests' commands after every side effect, not after one of each kind (11 minutes beside a `make test`)
 	@bash scripts/setup test
 	@VGPUCTL_TESTS_ALL_KILL_POINTS=1 bash scripts/test --timeout 3600 -m "not kernel_lab" $$(grep -rlE 'kill_points|paired_points' tests/e2e --include='test_*.py')
 
-fail-test: ## Let hosts fail after the side effects of every command; nothing may leak (about two hours)
+fail-test: ## Let hosts fail after the side effects of every command; nothing may leak (2 hours)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.failing_hosts --fault reboot
 	@.venv/bin/python -m tests.proof.failing_hosts --fault libvirtd --fault libvirtd-restart --fault network --points 2
 	@.venv/bin/python -m tests.proof.failing_hosts --without-units --fault reboot --fault network --points 2 --only stop-vm --only start-vm --only repair
 
-storm: ## Eight operators at once, on SQLite and PostgreSQL, beside servers and a hostile role; nothing may be granted twice (fifteen minutes)
+storm: ## Eight operators at once, on SQLite and PostgreSQL, beside servers and a hostile role; nothing may be granted twice (15 minutes)
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.storm --rounds 6 --commands 8
 
@@ -111,7 +111,7 @@ release: ## Build wheels, sdists, the Debian package, SBOM and licences into dis
 	@bash scripts/setup release
 	@bash scripts/release
 
-test-release: release ## Install what `make release` built in clean roots, boot it, upgrade a store (ten minutes)
+test-release: release ## Install what `make release` built in clean roots, boot it, upgrade a store (10 minutes)
 	@.venv/bin/python -m pytest -v --durations=0 tests/release/reproducible_proof.py tests/release/debian_package_proof.py tests/release/upgrade_proof.py
 
 release-notes: ## Name the release in CHANGELOG.md and gather docs/changes/ for it (docs/releases.md)

@@ -8,6 +8,7 @@ With --check nothing is written, and the exit code is 1 when a page is not what 
 import difflib
 import functools
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -95,7 +96,9 @@ def pages() -> dict[Path, str]:
     architecture = ROOT / "docs" / "architecture.md"
     made[architecture] = with_rooms(architecture.read_text(encoding="utf-8"))
     readme = ROOT / "README.md"
-    made[readme] = between(readme.read_text(encoding="utf-8"), "recording", "recording", _recording())
+    made[readme] = _with_targets(between(readme.read_text(encoding="utf-8"), "recording", "recording", _recording()))
+    contributing = ROOT / "CONTRIBUTING.md"
+    made[contributing] = between(contributing.read_text(encoding="utf-8"), "tests", "tests", _test_rows())
     health = ROOT / "docs" / "health.md"
     made[health] = _with_findings(made[health])
     made[monitoring] = with_alerts(made[monitoring])
@@ -168,6 +171,29 @@ def _recording() -> Iterator[str]:
         shown = page[begin:].split("```")[0].split("\n$ ")[0].strip()
         yield from [""] * bool(number) + [line[:_RECORDED_WIDTH] for line in shown.splitlines()]
     yield "```"
+
+
+def _targets() -> dict[str, tuple[str, str]]:
+    """The targets of the Makefile: what each does, and how long it takes on two idle cores, "" where that is short."""
+    lines = re.findall(r"(?m)^([a-z-]+):.*?## (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    found = {}
+    for name, text in lines:
+        parts = re.fullmatch(r"(.*) \(([^()]*\b(?:minutes|hours?)\b[^()]*)\)", text)
+        found[name] = (parts[1], parts[2]) if parts else (text, "")
+    return found
+
+
+def _test_rows() -> Iterator[str]:
+    """One row for each target that takes minutes: the Makefile alone states them."""
+    yield "| command | what it does | time on two idle cores |"
+    yield "|---|---|---|"
+    yield from (f"| `make {name}` | {text} | {time} |" for name, (text, time) in _targets().items() if time)
+
+
+def _with_targets(page: str) -> str:
+    """The page with what the Makefile says behind each `$ make TARGET  # `."""
+    made = {name: text + f" ({time})" * bool(time) for name, (text, time) in _targets().items()}
+    return re.sub(r"(?m)^(\$ make ([a-z-]+) +# ).*$", lambda line: line[1] + made[line[2]], page)
 
 
 def _with_connection(page: str) -> str:

@@ -70,6 +70,16 @@ def _names(path: Path) -> set[str]:
     return defined | {one.id for one in nodes(path) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
+def test_the_makefile_alone_states_how_long_its_targets_take() -> None:
+    stated = re.compile(r"`make [a-z-]+`[^.|]* (?:minutes|hours?)\b|\b(?:minutes|hours?)\b[^.|]*`make [a-z-]+`")
+    made = re.compile(r"<!-- (\w+): made by scripts/generate_docs.py -->.*?<!-- end of \1 -->", re.S)
+    pages = {page: made.sub("", page.read_text(encoding="utf-8")) for page in _pages()}
+    twice = [
+        f"{page.name}: {line}" for page, text in pages.items() for line in text.splitlines() if stated.search(line)
+    ]
+    assert twice == []
+
+
 def test_the_page_of_the_architecture_has_the_callers_of_release_shares() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("### The way back: release_shares")[2]
     told = re.findall(r"^\| `(usecases/[^`]+)` \|", text.partition("\n## ")[0], re.M)

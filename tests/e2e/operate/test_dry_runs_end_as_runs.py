@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import SIZE, operator
 from tests.proof.stored_rows import plain
@@ -158,6 +159,38 @@ def test_delete_vm(operator: Operator) -> None:
     operator.does("create-vm", "acme/web", *SIZE)
     _agree(operator, 6, "delete-vm", "acme/web", "--yes", *STOP, "--keep-disk")
     _agree(operator, 0, "delete-vm", "acme/web*", "--yes", *STOP)
+
+
+@pytest.mark.parametrize("fault", ["libvirtd", "sshd"])
+def test_a_host_or_a_libvirt_that_does_not_answer(operator: Operator, fleet: lab.LabFolder, fault: str) -> None:
+    at = ("--host", "sim-001")
+    operator.does("create-tenant", "gone")
+    operator.does("create-network", "-t", "gone", "lan", "--cidr", "10.7.0.0/24", *at)
+    operator.does("create-network", "-t", "acme", "lan", "--cidr", "10.8.0.0/24", *at)
+    operator.does("create-vm", "acme/web", *SIZE, "--gpu", "A40-8Q")
+    operator.does("create-vm", "acme/off", *SIZE)
+    operator.does("stop-vm", "acme/off", *STOP)
+    operator.does("create-vm", "gone/one", *SIZE, *at)
+    lab.faults.begin("sim-001", fault, folder=fleet)
+    try:
+        _agree(operator, 10, "drain-host", "sim-001", "--reason", "x", "--yes", "--stop", "--shutdown-timeout", "0")
+        operator.does("uncordon-host", "sim-001")
+        for command in (
+            ("stop-vm", "acme/web", *STOP),
+            ("resize-vm", "acme/web", "--memory", "128MiB", "--restart", "--shutdown-timeout", "0"),
+            ("delete-vm", "acme/web", "--yes", *STOP),
+            ("delete-vm", "acme/off", "--yes", *STOP, "--keep-disk=1h"),
+            ("offboard-tenant", "gone", "--yes", *STOP),
+            ("delete-network", "-t", "acme", "lan", "--yes"),
+        ):
+            _agree(operator, 4, *command)
+        tried, done = (operator.ends(10, "repair", *more) for more in (("--dry-run",), ()))
+        assert tried == done
+        assert [one["outcome"].partition(":")[0] for one in done] == ["failed"] * 5, "3 VMs and 2 networks"
+    finally:
+        lab.faults.clear("sim-001", folder=fleet)
+    operator.does("repair")
+    operator.does("offboard-tenant", "gone", "--yes", *STOP)
 
 
 @pytest.mark.parametrize(

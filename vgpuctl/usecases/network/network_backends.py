@@ -79,10 +79,24 @@ def remove_network(services: Services, network: Network) -> None:
     """Delete a network whose row says `deleting` in its backend, if it is there."""
     if network.request.backend is Backend.OVN:
         apply_vpc(services, network.request.tenant, dry_run=services.rehearsal is not None)
-    elif not services.goes_on:
+    elif services.goes_on:
+        services.leave_out(_host_of(network), f"remove network {network.host_name}")
+    else:
         _libvirt(services, network).remove(network.host_name, network.id)
 
 
+def require_backend(services: Services, network: Network) -> None:
+    """Raise the error of a network's backend, OVN or its host's libvirt, unless it answers."""
+    if network.request.backend is Backend.OVN:
+        services.require_northbound()
+    else:
+        services.require_libvirt(_host_of(network))
+
+
 def _libvirt(services: Services, network: Network) -> LibvirtNetworks:
+    return LibvirtNetworks(services.host(_host_of(network)).hypervisor)
+
+
+def _host_of(network: Network) -> str:
     assert network.request.host is not None
-    return LibvirtNetworks(services.host(network.request.host).hypervisor)
+    return network.request.host

@@ -8,7 +8,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Backend, Network, NetworkState
 from vgpuctl.usecases.network.create_network import finish_creation, note_network
 from vgpuctl.usecases.network.delete_network import finish_deletion
-from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
+from vgpuctl.usecases.network.network_backends import apply_network, locked, require_backend, subject_of
 from vgpuctl.usecases.support.services import Services
 
 Finding = tuple[str, str, str, str]
@@ -44,14 +44,15 @@ def repair_networks(services: Services, *, busy: Collection[str], dry_run: bool)
 
 
 def _fix(services: Services, network: Network, *, dry_run: bool) -> tuple[str, str] | None:
-    if network.state is NetworkState.CREATING:
-        if not dry_run:
+    if network.state is not NetworkState.CREATED:
+        is_new = network.state is NetworkState.CREATING
+        if dry_run:
+            require_backend(services, network)
+        elif is_new:
             finish_creation(services, network)
-        return "creation of the network did not end", "finished"
-    if network.state is NetworkState.DELETING:
-        if not dry_run:
+        else:
             finish_deletion(services, network)
-        return "deletion of the network did not end", "finished"
+        return f"{'creation' if is_new else 'deletion'} of the network did not end", "finished"
     if dry_run:
         changes = apply_network(services, network, dry_run=True)
     else:

@@ -39,9 +39,6 @@ DETACH_TIMEOUT_S = 5.0
 ASKED_AGAIN_S = 5.0
 """How long repair waits for a guest that is asked again to let go of a GPU."""
 
-_LIBVIRT_TELLS = (VmState.RUNNING, VmState.STOPPED)
-"""States of VMs whose domain is looked at."""
-
 
 @dataclass(frozen=True)
 class Repair:
@@ -84,7 +81,7 @@ def repair(
     for vm in idle:
         own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
         try:
-            if vm.host in silent and vm.state in _LIBVIRT_TELLS:
+            if vm.host in silent:
                 raise silent[vm.host]
             found = _diagnose(services, vm, own)
             if found is None:
@@ -121,9 +118,9 @@ def repair(
 
 
 def _connect(services: Services, vms: Sequence[Vm]) -> dict[str, VgpuctlError]:
-    """Open the libvirt of all hosts that are asked about these VMs, many at a time. Returns the errors by host."""
+    """Open the libvirt of all hosts that are not fenced, many at a time. Returns the errors by host."""
     services.open_store()
-    hosts = dict.fromkeys(vm.host for vm in vms if vm.state in _LIBVIRT_TELLS and not is_host_fenced(services, vm.host))
+    hosts = dict.fromkeys(vm.host for vm in vms if not is_host_fenced(services, vm.host))
     results = services.on_hosts(list(hosts), lambda name: services.host(name).hypervisor.is_alive)
     return {one.name: one.error for one in results if one.error is not None}
 
@@ -133,7 +130,9 @@ def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) 
     repairs = []
     for vm, error in finish_preemptions(services, timeout_s=timeout_s, dry_run=dry_run):
         cause = "" if vm.notice is None else f" by {vm.notice.cause}"
-        outcome = "would be finished" if dry_run else "finished" if error is None else f"failed: {error.message}"
+        outcome = "would be finished" if dry_run else "finished"
+        if error is not None:
+            outcome = f"failed: {error.message}"
         repairs.append(Repair(vm.printed_name, vm.host, f"its preemption{cause} did not end", outcome))
     return repairs
 
@@ -153,6 +152,8 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
         try:
             if not dry_run:
                 finish_move(services, vm, held)
+            elif vm.is_on_its_way:
+                services.require_libvirt(vm.host)
         except VgpuctlError as error:
             services.forget_host(vm.host)
             outcome = f"failed: {error.message}"
@@ -394,10 +395,12 @@ def _note_stopped(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
 
 def _repair_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:
     subject, found = f"{lease.tenant}/{lease.vm_name}", f"lease of {lease.share.function} without a VM"
-    if dry_run:
-        return Repair(subject, lease.host, found, "would be rolled back")
     try:
-        release_shares(services, services.host(lease.host), [lease])
+        host = services.host(lease.host)
+        if dry_run:
+            host.agent.health()
+        else:
+            release_shares(services, host, [lease])
     except VgpuctlError as error:
         return Repair(subject, lease.host, found, f"failed: {error.message}")
-    return Repair(subject, lease.host, found, "rolled back")
+    return Repair(subject, lease.host, found, "would be rolled back" if dry_run else "rolled back")

@@ -123,11 +123,12 @@ def _as_released(services: Services, host: HostSession, leases: Sequence[Lease])
 
 
 def as_off(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
-    """In a dry run that goes on: from now on the facts of a VM's host are read as after its guest's end."""
-    assert services.rehearsal is not None
+    """In a dry run that goes on: from now on the facts of a VM's host are read as after its guest's end.
+
+    Raises HostError and GuestError where the host or its libvirt does not answer.
+    """
     freed = [footprint_of_vm(vm, leases)]
-    services.rehearsal.would(vm.host, f"end domain {vm.domain_name}")
-    services.rehearsal.leave_out(vm.host, lambda facts: with_guests_off(facts, {vm.uuid}, freed))
+    services.leave_out(vm.host, f"end domain {vm.domain_name}", lambda facts: with_guests_off(facts, {vm.uuid}, freed))
 
 
 @contextlib.contextmanager

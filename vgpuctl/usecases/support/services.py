@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from vgpuctl.errors import InventoryError, UsageError
 
 if TYPE_CHECKING:
+    from vgpuctl.agent.wire.facts import HostFacts
     from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
@@ -187,6 +188,24 @@ class Services:
     def goes_on(self) -> bool:
         """True in a dry run that goes on as if hosts had been changed: use cases leave these changes out."""
         return self.rehearsal is not None and self.rehearsal.goes_on
+
+    def require_libvirt(self, host: str) -> None:
+        """Raise HostError or GuestError unless a host and its libvirt answer.
+
+        A dry run asks this in place of each change of a domain or network that it leaves out.
+        """
+        _ = self.host(host).hypervisor
+
+    def leave_out(self, host: str, text: str, change: "Callable[[HostFacts], HostFacts] | None" = None) -> None:
+        """In a dry run that goes on: note a change of a host's libvirt instead of making it.
+
+        change: gives the host's facts as they are after it. Raises HostError or GuestError where no libvirt answers.
+        """
+        assert self.rehearsal is not None
+        self.require_libvirt(host)
+        self.rehearsal.would(host, text)
+        if change is not None:
+            self.rehearsal.leave_out(host, change)
 
     def say_done(self, subject: str, done: str) -> None:
         """Say what was done, such as `deleted`; a dry run that goes on past it says that it would be."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """offboard-tenant: delete everything of a tenant but its name and its ledger, and prove that nothing is left."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import PartialFailure, StateError
@@ -41,7 +41,7 @@ from vgpuctl.usecases.vm.delete_vm import delete_vm
 class Belongings:
     """The objects of a tenant. disks: data disks that are to outlive their VMs, with a VM or without.
 
-    roles: of the database, which read the tenant's rows.
+    roles: of the database, which read the tenant's rows. volumes: names of all recorded volumes.
     """
 
     tenant: str
@@ -56,6 +56,7 @@ class Belongings:
     node_pools: tuple[NodePool, ...] = ()
     deleted_vms: tuple[KeptVm, ...] = ()
     roles: tuple[str, ...] = ()
+    volumes: frozenset[str] = frozenset()
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
@@ -91,6 +92,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(session.node_pools(tenant)),
             tuple(session.kept_vms(tenant=tenant)),
             tuple(session.roles_of(tenant)),
+            frozenset(one.name for one in session.volumes(tenant=tenant)),
         )
 
 
@@ -159,7 +161,7 @@ def offboard_tenant(
 def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tuple[str, ...]:
     """Ask the store, every host and OVN for anything of the tenant. Returns the hosts that were asked.
 
-    A dry run that goes on has left there what the run deletes, and asks the store alone.
+    A dry run that goes on has left there what the run deletes: it passes over `had`, and OVN.
     """
     left = belongings(services, tenant).lines()
     with services.store.reading() as session:
@@ -170,7 +172,7 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
         left.append("rows in OVN's northbound database")
     asked: list[str] = []
     silent: list[str] = []
-    names = [] if services.goes_on else sorted({*services.hosts(), *(vm.host for vm in had.vms)})
+    names = sorted({*services.hosts(), *(vm.host for vm in had.vms)})
     for result in services.on_hosts(names, lambda name: _left_on(services, name, tenant, had)):
         if result.error is not None:
             services.forget_host(result.name)
@@ -195,18 +197,23 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
 
 def _left_on(services: Services, name: str, tenant: str, had: Belongings) -> Sequence[str]:
     hypervisor = services.host(name).hypervisor
+    deleted = had if services.goes_on else Belongings(tenant, (), (), (), (), ())
+    uuids = {vm.uuid for vm in deleted.vms}
     domains = [
         f"domain {domain.name}"
         for domain in hypervisor.domains()
-        if domain.metadata is not None and domain.metadata.tenant == tenant
+        if domain.metadata is not None and domain.metadata.tenant == tenant and domain.uuid not in uuids
     ]
-    labels = {network.host_name for network in had.networks}
+    labels = {network.host_name for network in had.networks} - {network.host_name for network in deleted.networks}
     networks = [f"network {label}" for label in networks_of(hypervisor) if label in labels]
-    return [*domains, *networks, *_volumes_on(services, name, tenant)]
+    return [*domains, *networks, *_volumes_on(services, name, tenant, deleted.volumes)]
 
 
-def _volumes_on(services: Services, name: str, tenant: str) -> list[str]:
-    """Volumes recorded for the tenant, and those of every pool named after its VMs as older stores named them."""
+def _volumes_on(services: Services, name: str, tenant: str, deleted: Collection[str]) -> list[str]:
+    """Volumes recorded for the tenant, and those of every pool named after its VMs as older stores named them.
+
+    deleted: names of volumes that a dry run has left there.
+    """
     with services.store.reading() as session:
         recorded = [
             f"{volume.kind} {volume.name} of pool {volume.pool}" for volume in session.volumes(tenant=tenant, host=name)
@@ -221,4 +228,5 @@ def _volumes_on(services: Services, name: str, tenant: str) -> list[str]:
         if volume.name.startswith(f"{tenant}.")
         and volume.name.endswith(OLD_ENDINGS)
         and not volume.name.startswith(tuple(others))
+        and volume.name not in deleted
     ]

@@ -45,7 +45,9 @@ def finish_preemptions(
     for vm in found:
         error: VgpuctlError | None = silent.get(vm.host)  # one time-out per host, not one per VM
         try:
-            if error is None and not dry_run:
+            if error is None and dry_run:
+                services.require_libvirt(vm.host)
+            elif error is None:
                 _finish(services, vm, timeout_s)
         except VgpuctlError as caught:
             services.forget_host(vm.host)

@@ -10,6 +10,7 @@ import pytest
 from tests.agent.simulated import PF, Machine, PatientHost
 from vgpuctl.agent.changes import boot
 from vgpuctl.agent.dispatch import read_facts
+from vgpuctl.agent.facts.boot import read_shares
 from vgpuctl.agent.restore import Restore
 from vgpuctl.agent.wire.boot import ManifestStep
 from vgpuctl.agent.wire.decode import from_json, to_json
@@ -187,7 +188,7 @@ def test_a_list_with_other_things_for_names_is_unreadable_and_never_guessed(prof
     share = to_json(ManifestStep(step, PF))
     machine.host.put_file(SHARES, json.dumps({"version": 1, "steps": [share], "profiles": profiles}).encode(), 0o600)
     with pytest.raises(Problem, match="cannot be read"):
-        boot.read_shares(machine.host)
+        read_shares(machine.host)
 
 
 class WithoutNvml(SimulatedHost):

@@ -3,6 +3,7 @@
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 import sys
@@ -21,6 +22,9 @@ class DiskFiles(MachineRoot):
 
     def read_bytes(self, path: str) -> Optional[bytes]:
         """Return a file's bytes from the disk, None for a missing file."""
+        return self._bytes_of(path)
+
+    def _bytes_of(self, path: str) -> Optional[bytes]:
         try:
             with open(self.path(path), "rb") as file:
                 return file.read()
@@ -28,6 +32,11 @@ class DiskFiles(MachineRoot):
             return None
         except OSError as error:
             raise read_problem(path, error) from error
+
+    def digest(self, path: str) -> Optional[str]:
+        """Return the sha256 of a file of the disk in hex, None for a missing file."""
+        data = self._bytes_of(path)
+        return None if data is None else hashlib.sha256(data).hexdigest()
 
     def stamp(self, path: str) -> Optional[Tuple[int, int, int]]:
         """Return what changes when a file of the disk is replaced or written, None where there is none."""

@@ -80,11 +80,11 @@ class Restore:
         for one in manifest.steps:
             self._take(one)
         known = {gpu.address for gpu in manifest.gpus}
-        for one in boot.read_shares(self._host) or []:
+        for one in facts_of_boot.read_shares(self._host) or []:
             if one.gpu not in known:
-                self._complain(f"{boot.name_of(one.step)} is left alone: the manifest has no GPU {one.gpu}")
+                self._complain(f"{wire.name_of(one.step)} is left alone: the manifest has no GPU {one.gpu}")
             elif self._take(one):
-                self.shares.append(boot.name_of(one.step))
+                self.shares.append(wire.name_of(one.step))
 
     def _take(self, one: ManifestStep) -> bool:
         if one.gpu in self._left_alone:

@@ -213,7 +213,7 @@ class AgentClient:
             process.close()
 
     def _facts_of(self, reply: Reply) -> HostFacts:
-        facts = self._checked(self._wanted(reply.facts, "facts"))
+        facts = replace(self._checked(self._wanted(reply.facts, "facts")), interpreter=self.python)
         self._is_checked = True
         return facts if self._rehearsal is None else self._rehearsal.facts(self._target.name, facts)
 

@@ -47,9 +47,9 @@ def _renamed(value: Any, recorded: dict[str, Any]) -> Any:
 
 
 def _sorted(facts: dict[str, Any]) -> dict[str, Any]:
-    """Facts with its addresses in one order: replaced ones sort as numbers, not as texts."""
+    """Facts with its addresses in one order: replaced ones sort as numbers, not as texts. Each machine has a Python."""
     addresses = facts.get("addresses")
-    return facts | {"addresses": sorted(addresses) if addresses else addresses}
+    return facts | {"addresses": sorted(addresses) if addresses else addresses, "interpreter": None}
 
 
 def _steady(facts: dict[str, Any]) -> dict[str, Any]:

@@ -103,24 +103,25 @@ def test_a_restore_that_is_gone_or_damaged_is_a_difference(
 ) -> None:
     operator, file = layouts.operator, layouts.machine("sim-001").root / "etc/vgpuctl" / name
     operator.does("apply-hosts")
-    assert compared(layouts) == ("as declared", "as declared", 0)
+    assert compared(layouts) == ("as declared", "as declared", "as declared", 0)
     file.unlink()
     if damage is not None:
         file.write_bytes(damage)
-    assert compared(layouts) == ("1 difference", "not as declared (1 difference)", 1)
+    assert compared(layouts) == ("1 difference", "1 difference", "not as declared (1 difference)", 1)
     (planned,) = operator.json("plan-hosts")
     (checked_host,) = [checked(layouts)[1]]
     assert planned["plan"]["installs"] == checked_host["installs"]
     assert (checked_host["has_drifted"], checked_host["plan"]["is_in_layout"]) == (True, False)
     operator.does("apply-hosts")
-    assert compared(layouts) == ("as declared", "as declared", 0)
+    assert compared(layouts) == ("as declared", "as declared", "as declared", 0)
 
 
-def compared(layouts: LayoutFleet) -> tuple[str, str, int]:
-    """What list-hosts, check-hosts and plan-hosts say of one host: its layout twice, and the files to be installed."""
+def compared(layouts: LayoutFleet) -> tuple[str, str, str, int]:
+    """The layout of one host by list-hosts, from its last reading and by check-hosts, and the planned files."""
     operator = layouts.operator
     first = operator.run("check-hosts").out.splitlines()[0].removeprefix("sim-001: ").removesuffix(", healthy")
-    return operator.json("list-hosts")[0]["layout"], first, len(operator.json("plan-hosts")[0]["plan"]["installs"])
+    now, before = (operator.json("list-hosts", *more)[0]["layout"] for more in ((), ("--cached",)))
+    return now, before, first, len(operator.json("plan-hosts")[0]["plan"]["installs"])
 
 
 def test_another_card_in_the_slot_is_left_alone_and_everybody_is_told(layouts: LayoutFleet) -> None:

@@ -16,6 +16,7 @@ from vgpuctl_lab.simulated.machine.drivers import Drivers
 
 HOST, CARD = "sim-001", "0000:41:00.0"
 ACME = ("--tenant", "acme")
+NO_RESTORE = ["vgpuctl-restore.service restores it at boot: none, to be installed"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
         fleet.operator.does("apply-hosts", "--no-boot")
         fleet.operator.does("create-tenant", "acme")
         with controller(fleet.operator):
-            soon(lambda: listed(fleet.operator)["observed_layout"] == [])
+            soon(lambda: listed(fleet.operator)["observed_layout"] == NO_RESTORE)
             yield fleet
     finally:
         lab.simulated.down(folder=fleet.folder)
@@ -55,24 +56,24 @@ def set_vfs(layouts: LayoutFleet, count: int) -> None:
 def test_a_layout_that_was_changed_by_hand_is_seen(layouts: LayoutFleet) -> None:
     operator, count = layouts.operator, layouts.vfs(HOST)[CARD]
     set_vfs(layouts, 0)
-    soon(lambda: listed(operator)["observed_layout"] not in ([], None))
-    (seen,) = events(operator, "layout-observed")
-    assert (seen["subject"], seen["before"], seen["actor"]["command"]) == (HOST, {"differences": []}, "controller")
+    soon(lambda: CARD in str(listed(operator)["observed_layout"]))
+    seen = events(operator, "layout-observed")[-1]
+    before = {"differences": NO_RESTORE}
+    assert (seen["subject"], seen["before"], seen["actor"]["command"]) == (HOST, before, "controller")
     assert CARD in seen["detail"] and seen["after"]["differences"] == listed(operator)["observed_layout"]
-    assert "layout: 1 difference" in operator.does("list-gpus").out
+    assert "layout: 2 differences" in operator.does("list-gpus").out
     assert layouts.vfs(HOST) == {}, "the controller changes nothing that an operator has done while the host is up"
     set_vfs(layouts, count)
-    soon(lambda: listed(operator)["observed_layout"] == [])
-    assert events(operator, "layout-observed")[-1]["detail"] == "as declared"
+    soon(lambda: listed(operator)["observed_layout"] == NO_RESTORE)
+    assert events(operator, "layout-observed")[-1]["after"] == before
 
 
 def test_the_running_controller_follows_a_changed_inventory(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "passthrough"}]})
-    soon(lambda: listed(operator)["observed_layout"] not in ([], None))
-    assert "declared 0" in str(listed(operator)["observed_layout"])
+    soon(lambda: "declared 0" in str(listed(operator)["observed_layout"]))
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu"}]})
-    soon(lambda: listed(operator)["observed_layout"] == [])
+    soon(lambda: listed(operator)["observed_layout"] == NO_RESTORE)
 
 
 def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet) -> None:
@@ -97,3 +98,14 @@ def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet
     assert len(machine.state().vgpus) == 3, "the shares of all VMs are back, also of those that stay off"
     states = {one["vm"]["request"]["name"]: one["observed"] for one in operator.json("list-vms")}
     assert states == {"boots": "running", "stays": "shut-off", "stopped": "shut-off"}
+
+
+def test_a_restore_at_boot_that_is_damaged_is_seen(layouts: LayoutFleet) -> None:
+    operator, shares = layouts.operator, layouts.machine(HOST).root / "etc/vgpuctl/shares.json"
+    operator.does("apply-hosts")
+    soon(lambda: listed(operator)["observed_layout"] == [])
+    shares.write_text("{")
+    soon(lambda: listed(operator)["observed_layout"] == [NO_RESTORE[0].replace(": none,", ": older,")])
+    operator.does("apply-hosts")
+    soon(lambda: listed(operator)["observed_layout"] == [])
+    assert events(operator, "layout-observed")[-1]["detail"] == "as declared"

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Install or remove the timer that writes the readings for node_exporter."""
 
-import json
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 from vgpuctl.agent.facts import services, textfile
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import textfile as wire
-from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change
@@ -15,7 +13,6 @@ from vgpuctl.agent.wire.textfile import TextfileConfig, TextfileFiles
 
 OP = "textfile.install"
 _TIMEOUT_S = 60.0
-_OURS = (wire.CONFIG, wire.SERVICE, wire.TIMER, wire.AGENT)
 
 
 def ensure(host: Host, files: TextfileFiles, *, dry_run: bool) -> Change:
@@ -24,7 +21,7 @@ def ensure(host: Host, files: TextfileFiles, *, dry_run: bool) -> Change:
     Raises Problem `not-found` for a folder that is not there, `write-refused`, `systemd-refused`.
     """
     before = textfile.read_config(host)
-    is_there = any(host.read_bytes(path) is not None for path in _OURS)
+    is_there = any(host.read_bytes(path) is not None for path in wire.FILES)
     shown = "none" if not is_there else "damaged" if before is None else f"in {before.folder}"
     if not files.is_wanted:
         if is_there and not dry_run:
@@ -37,12 +34,7 @@ def ensure(host: Host, files: TextfileFiles, *, dry_run: bool) -> Change:
             path=files.folder,
             hint="install prometheus-node-exporter, or name the folder of its --collector.textfile.directory",
         )
-    wanted: Dict[str, bytes] = {
-        wire.AGENT: host.own_program(),
-        wire.SERVICE: files.service.encode(),
-        wire.TIMER: files.timer.encode(),
-        wire.CONFIG: json.dumps(to_json(TextfileConfig(files.host, files.folder)), sort_keys=True).encode() + b"\n",
-    }
+    wanted = wire.contents(files, host.own_program())
     stale = [path for path, data in wanted.items() if host.read_bytes(path) != data]
     links = [(path, target) for path, target in wire.LINKS if host.disk_link(path) != target]
     after = f"in {files.folder}"

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that restore the layout at boot, and the result of this boot."""
+"""The installed files, and what came of the restore at this boot."""
 
-import hashlib
 import json
 import re
-from typing import Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
-from vgpuctl.agent.wire.boot import BootFacts
+from vgpuctl.agent.wire import textfile
+from vgpuctl.agent.wire.boot import BootFacts, Installed, InstalledPart, ManifestStep, name_of
 from vgpuctl.agent.wire.decode import WireError, from_json
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.sharing import TYPED_STEPS
 from vgpuctl.agent.wire.values import replace
 
+_FILES = (wire.AGENT, wire.MANIFEST, wire.SHARES, wire.UNIT)
 _STARTS = re.compile(rf"^ExecStart=(\S+) .*{re.escape(wire.AGENT)}\b", re.MULTILINE)
 
 
@@ -21,7 +24,7 @@ def read(host: Host) -> Optional[BootFacts]:
     text = host.read_optional(wire.MANIFEST)
     if text is None:
         return None
-    is_enabled = all(host.disk_link(path) is not None for path in wire.UNIT_LINKS)
+    is_enabled = all(host.disk_link(path) == wire.UNIT for path in wire.UNIT_LINKS)
     result = host.read_optional(wire.RESULT)
     facts = BootFacts(digest(text), is_enabled, missing_python=_missing_python(host), unnamed=_unnamed(host))
     if result is None:
@@ -31,6 +34,42 @@ def read(host: Host) -> Optional[BootFacts]:
     except (WireError, ValueError) as error:
         return replace(facts, problems=(f"{wire.RESULT} cannot be read: {error}",))
     return replace(told, missing_python=facts.missing_python, unnamed=facts.unnamed)
+
+
+def read_installed(host: Host) -> Installed:
+    """Read what is installed, without judging it. Raises Problem `unreadable`."""
+    found = {path: host.digest(path) for path in (*_FILES, *textfile.FILES)}
+    found.update({path: host.disk_link(path) for path in (*wire.UNIT_LINKS, *dict(textfile.LINKS))})
+    try:
+        shares = read_shares(host)
+    except Problem:
+        shares = None
+    return Installed(
+        tuple(InstalledPart(path, content) for path, content in sorted(found.items()) if content is not None),
+        None if shares is None else tuple(map(wire.listed_share, shares)),
+    )
+
+
+def read_shares(host: Host) -> Optional[List[ManifestStep]]:
+    """The shares to be made at boot, None where nothing is installed. Raises Problem `unreadable`."""
+    text = host.read_optional(wire.SHARES)
+    if text is None:
+        return None
+    try:
+        content = json.loads(text)
+        profiles = content.get("profiles", {})
+        return [_with_profile(from_json(ManifestStep, one), profiles) for one in content["steps"]]
+    except (WireError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Problem(ProblemCode.UNREADABLE, f"{wire.SHARES} cannot be read: {error}", path=wire.SHARES) from error
+
+
+def _with_profile(share: ManifestStep, profiles: Dict[str, str]) -> ManifestStep:
+    profile = profiles.get(name_of(share.step))
+    if profile is None or not isinstance(share.step, TYPED_STEPS):
+        return share
+    if not isinstance(profile, str):
+        raise TypeError(f"the type of {name_of(share.step)} is {profile!r}")
+    return replace(share, step=replace(share.step, profile=profile))
 
 
 def _unnamed(host: Host) -> Tuple[str, ...]:
@@ -51,4 +90,4 @@ def _missing_python(host: Host) -> Optional[str]:
 
 def digest(text: str) -> str:
     """The sha256 of a file's text in hex, without a newline at its end."""
-    return hashlib.sha256(text.rstrip("\n").encode()).hexdigest()
+    return wire.sha256(text.rstrip("\n").encode())

@@ -68,6 +68,7 @@ _PARTS = (
     _FactPart("hugepages", hugepages.read_with_mounts, None),
     _FactPart("network_interfaces", lambda host: tuple(host.listdir_optional("/sys/class/net") or ()), None),
     _FactPart("boot", boot.read, None),
+    _FactPart("installed", boot.read_installed, None),
     _FactPart("ovn", ovn.read, None),
     _FactPart("mdevctl", mdev.read_defined, ()),
     _FactPart("addresses", addresses.read, None),

@@ -161,6 +161,11 @@ class RecordingHost(Host):
         ask = super().image_real_path
         return self._noted("image_real_path", path, lambda: ask(path))
 
+    def digest(self, path: str) -> Optional[str]:
+        """Digest a file and note the digest, not the file."""
+        ask = super().digest
+        return self._noted("digest", path, lambda: ask(path))
+
     def stamp(self, path: str) -> Optional[Tuple[int, int, int]]:
         """Read and note the mark of a file's content."""
         ask = super().stamp

@@ -4,10 +4,14 @@
 On the host: FOLDER has the agent, the manifest, the shares and the unit; systemd finds the unit by a link.
 """
 
-from typing import Optional, Tuple
+import hashlib
+import json
+from typing import Any, Dict, Optional, Sequence, Tuple
 
+from vgpuctl.agent.wire.decode import to_json
+from vgpuctl.agent.wire.sharing import TYPED_STEPS, VGPU_STEPS
 from vgpuctl.agent.wire.steps import Step
-from vgpuctl.agent.wire.values import dataclass
+from vgpuctl.agent.wire.values import dataclass, replace
 
 FOLDER = "/etc/vgpuctl"
 AGENT = f"{FOLDER}/agent.pyz"
@@ -79,3 +83,65 @@ class BootFacts:
     shares: Tuple[str, ...] = ()
     missing_python: Optional[str] = None
     unnamed: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InstalledPart:
+    """One file, link or listed share. name: its path; of a share, its device. content: where a link leads, else the
+    sha256 in hex."""
+
+    name: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What vgpuctl has installed on the host, in order. shares: those to be made at boot, None where their file is
+    missing or damaged."""
+
+    files: Tuple[InstalledPart, ...]
+    shares: Optional[Tuple[InstalledPart, ...]] = None
+
+
+def contents(files: BootFiles, program: bytes) -> Dict[str, bytes]:
+    """Return the files by path. program: the agent. The manifest comes last: it never meets an older agent."""
+    return {
+        AGENT: program,
+        SHARES: shares_text(files.shares),
+        UNIT: files.unit.encode(),
+        MANIFEST: text_of(to_json(files.manifest)),
+    }
+
+
+def shares_text(shares: Sequence[ManifestStep]) -> bytes:
+    """The file. The names of the types stand beside the steps, for an agent of an older installation takes no field
+    in a step that it does not know, and would restore none of the shares."""
+    ordered = sorted(shares, key=lambda one: (one.gpu or "", name_of(one.step)))
+    profiles: Dict[str, str] = {}
+    steps = []
+    for one in ordered:
+        if isinstance(one.step, TYPED_STEPS) and one.step.profile is not None:
+            profiles[name_of(one.step)] = one.step.profile
+            one = replace(one, step=replace(one.step, profile=None))
+        steps.append(one)
+    return text_of({"version": VERSION, "steps": to_json(steps), "profiles": profiles})
+
+
+def listed_share(share: ManifestStep) -> InstalledPart:
+    """A share as a reading of the host has it."""
+    return InstalledPart(name_of(share.step), sha256(text_of(to_json(share))))
+
+
+def sha256(content: bytes) -> str:
+    """The digest of a file in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def name_of(step: Step) -> str:
+    """The device of a share: the mdev's UUID, or the VF."""
+    return step.device if isinstance(step, VGPU_STEPS) else ""
+
+
+def text_of(value: Any) -> bytes:
+    """The text of an installed JSON file."""
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"

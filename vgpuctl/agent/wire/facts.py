@@ -8,7 +8,7 @@ never an empty value.
 
 from typing import Optional, Tuple
 
-from vgpuctl.agent.wire.boot import BootFacts
+from vgpuctl.agent.wire.boot import BootFacts, Installed
 from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.values import dataclass
 
@@ -380,7 +380,8 @@ class HostFacts:
     """One host as the agent saw it. read_at: seconds since the epoch by the host's clock.
 
     services, hugepages, network_interfaces: None when the agent did not read them, which is not the same as none.
-    boot: what restores the layout at boot, None where nothing is installed.
+    boot: what restores the layout at boot, None where nothing is installed. installed: vgpuctl's files on the host,
+    None where nobody read them. interpreter: the Python that ran the agent, as the caller names it.
     ovn: None where Open vSwitch is not installed.
     mdevctl: UUIDs of the mdevs that mdevctl has definitions of, started at boot or not.
     unread_functions: PCI functions that could not be read; a GPU among them is not in `gpus`.
@@ -425,6 +426,8 @@ class HostFacts:
     machine_id: Optional[str] = None
     tpm_programs: Optional[Tuple[str, ...]] = None
     unread: Tuple[UnreadPart, ...] = ()
+    installed: Optional[Installed] = None
+    interpreter: Optional[str] = None
 
     def why_unread(self, *names: str) -> Optional[str]:
         """Say why one of these facts could not be read; None where all of them could."""

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The readings as a file for node_exporter: installed files on the host. Python 3.9, standard library only."""
 
+import json
+from typing import Dict
+
 from vgpuctl.agent.wire.boot import FOLDER
+from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.values import dataclass
 
 AGENT = f"{FOLDER}/textfile-agent.pyz"
@@ -13,6 +17,7 @@ LINKS = (
     (f"/etc/systemd/system/{TIMER_NAME}", TIMER),
     (f"/etc/systemd/system/timers.target.wants/{TIMER_NAME}", TIMER),
 )
+FILES = (CONFIG, SERVICE, TIMER, AGENT)
 FILE_NAME = "vgpuctl.prom"
 
 
@@ -37,3 +42,14 @@ class TextfileConfig:
 
     host: str
     folder: str
+
+
+def contents(files: TextfileFiles, program: bytes) -> Dict[str, bytes]:
+    """Return the wanted files by path. program: the agent."""
+    config = TextfileConfig(files.host, files.folder)
+    return {
+        AGENT: program,
+        SERVICE: files.service.encode(),
+        TIMER: files.timer.encode(),
+        CONFIG: json.dumps(to_json(config), sort_keys=True).encode() + b"\n",
+    }

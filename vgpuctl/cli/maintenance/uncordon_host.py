@@ -48,8 +48,9 @@ def command(
 ) -> None:
     """Let a cordoned host or GPU take VMs again.
 
-    A drained or fenced host is read first: its GPUs must be without problems, and its layout as declared. On a fenced
-    host, VMs that are elsewhere by now are ended, and `gc` must have deleted what is left of others.
+    A drained or fenced host is read first: its GPUs must be without problems, and its layout as declared; its restore
+    at boot is not looked at. On a fenced host, VMs that are elsewhere by now are ended, and `gc` must have deleted what
+    is left of others.
 
     A GPU in quarantine stays there until `release-gpu`.
     """

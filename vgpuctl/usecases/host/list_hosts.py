@@ -13,10 +13,11 @@ from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.fleet_values import read_fleet_values
 from vgpuctl.usecases.support.full_survey import survey_fully
-from vgpuctl.usecases.support.layout_comparison import compare_host
-from vgpuctl.usecases.support.layout_records import layout_differences
+from vgpuctl.usecases.support.layout_comparison import compare_facts, compare_host
 from vgpuctl.usecases.support.observations import ObservedHost, observed_hosts, readings_in_words
 from vgpuctl.usecases.support.services import Services
+
+_NOT_COMPARED = "not compared"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def list_hosts(services: Services, *, keep: bool = False) -> Sequence[ListedHost
             if layout is not None:
                 layouts[name] = _in_words(compare_host(services, name, layout, facts, fleet).differences)
         except VgpuctlError as error:  # The host has answered, and is listed.
-            layouts[name] = "not compared"
+            layouts[name] = _NOT_COMPARED
             services.say(f"warning: {name}: its layout is not compared: {error.message}")
 
     seen, silent = survey_fully(services, names, refresh=True, keep=keep, ask_more=compare)
@@ -104,8 +105,12 @@ def _completed(services: Services, host: ListedHost, layout: str | None = None) 
 
 
 def _layout_state(services: Services, host: ListedHost) -> str | None:
-    differences = None if host.facts is None else layout_differences(services, host.name, host.facts)
-    return None if differences is None else _in_words(differences)
+    layout = services.inventory.layout(host.name)
+    if host.facts is None or layout is None:
+        return None
+    # An older vgpuctl read the host, or its files cannot be read.
+    is_read = host.facts.installed is not None
+    return _in_words(compare_facts(services, host.name, layout, host.facts)) if is_read else _NOT_COMPARED
 
 
 def _in_words(differences: Sequence[str]) -> str:

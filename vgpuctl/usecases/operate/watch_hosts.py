@@ -43,7 +43,7 @@ from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
 from vgpuctl.usecases.support.gpu_health import note_health
 from vgpuctl.usecases.support.guest_driver import note_seen_drivers
-from vgpuctl.usecases.support.layout_records import layout_differences
+from vgpuctl.usecases.support.layout_comparison import compare_facts
 from vgpuctl.usecases.support.licence_watch import LicenceWatch
 from vgpuctl.usecases.support.observations import note_answers
 from vgpuctl.usecases.support.promise_record import note_findings
@@ -329,9 +329,13 @@ class _HostWatch:
         )
 
     def _compared(self, facts: HostFacts) -> tuple[str, ...] | None:
-        """The differences to the declared layout. None are left of a layout that is no longer declared."""
+        """The differences to the declared layout, None where they could not be looked for.
+
+        None are left of a layout that is no longer declared.
+        """
         try:
-            return layout_differences(self._services, self._name, facts) or ()
+            layout = self._services.inventory.layout(self._name)
+            return () if layout is None else compare_facts(self._services, self._name, layout, facts)
         except InventoryError as error:
             self._tell("its layout is not compared", error)
             return None

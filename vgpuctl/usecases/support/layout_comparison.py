@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host compared with its declared layout: what plan-hosts would change or install there is a difference.
 
-Unlike `layout_records.layout_differences`, which compares facts that were read before, this asks the host.
+`compare_host` asks the host and its systemd about the files; `compare_facts` has what a reading found of them.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ from vgpuctl.errors import AgentProblem
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import HostPlan, LayoutObstacle, PlannedStep, manifest_after, plan_host
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.sharing.kinds import existing_vgpus
+from vgpuctl.usecases.support.fleet_values import declared_values
 from vgpuctl.usecases.support.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.services import Services
@@ -76,8 +78,32 @@ def compare_host(
 
     fleet: the values of all hosts that must be unique. boot: whether the layout is to be restored at boot.
     """
+    plan = _plan(services, name, layout, facts, fleet.obstacles_of(name, layout, facts))
+    return compare_files(services, name, layout, facts, plan, fleet, plan.steps, boot=boot)
+
+
+def compare_facts(services: Services, name: str, layout: HostLayout, facts: HostFacts) -> tuple[str, ...]:
+    """Differences and obstacles of a host by a reading of it, in words; the host is not contacted.
+
+    The content of OVN's certificate is not compared. Installed files that the reading has not count as a difference.
+    """
+    plan = _plan(services, name, layout, facts, declared_values(services.inventory).obstacles_of(name, layout, None))
+    installs: list[PlannedInstall | str | None] = []
+    if facts.installed is None:
+        installs = [f"{BOOT_SUMMARY}: not looked at: {facts.why_unread('installed') or 'an older vgpuctl read it'}"]
+    elif not plan.obstacles:
+        with services.store.reading() as session:
+            ours = {one.share.vfio_device for one in session.leases(host=name)}
+        ours |= {one.vfio_device for gpu in facts.gpus for one in existing_vgpus(gpu)}
+        manifest = manifest_after(layout, facts, [one.step for one in plan.steps])
+        files = files_of(services, name, layout, facts, manifest, boot=True)
+        installs = [one.difference(facts.installed, ours) for one in files]
+    return tuple(map(str, (*plan.differences, *plan.obstacles, *filter(None, installs))))
+
+
+def _plan(
+    services: Services, name: str, layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutObstacle]
+) -> HostPlan:
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    doubles = fleet.obstacles_of(name, layout, facts)
-    plan = plan_host(layout, facts, leases, shares_made(services, name, facts), doubles=doubles)
-    return compare_files(services, name, layout, facts, plan, fleet, plan.steps, boot=boot)
+    return plan_host(layout, facts, leases, shares_made(services, name, facts), doubles=doubles)

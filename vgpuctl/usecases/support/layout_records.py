@@ -8,11 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.sharing import TYPED_STEPS, VGPU_STEPS
 from vgpuctl.agent.wire.steps import Step
-from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.fleet_values import declared_values
 from vgpuctl.usecases.support.services import Services
 
 _SHARES = "layout-shares"
@@ -54,18 +52,6 @@ def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[st
             made = {device: wanted for device, wanted in before.items() if device in facts.boot.shares}
     found = {vgpu.vfio_device: vgpu for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
     return frozenset(device for device, wanted in made.items() if device in found and wanted.is_of(found[device]))
-
-
-def layout_differences(services: Services, host: str, facts: HostFacts) -> tuple[str, ...] | None:
-    """Differences from the host's declared layout and its obstacles, in words; None without a layout."""
-    layout = services.inventory.layout(host)
-    if layout is None:
-        return None
-    with services.store.reading() as session:
-        leases = session.leases(host=host)
-    doubles = declared_values(services.inventory).obstacles_of(host, layout, None)
-    plan = plan_host(layout, facts, leases, shares_made(services, host, facts), doubles=doubles)
-    return tuple(map(str, (*plan.differences, *plan.obstacles)))
 
 
 def note_share(services: Services, host: str, boot_id: str, step: Step) -> None:

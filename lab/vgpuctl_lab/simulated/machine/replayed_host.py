@@ -24,7 +24,7 @@ from vgpuctl_lab.simulated.machine.replayed_nvml import ReplayedNvml
 CAPTURE = "capture.json"
 _HINT = "record the host again with this vgpuctl"
 _LARGEST_IMAGE = 1 << 40
-_READS = ("read_optional", "listdir_optional", "link", "disk_link", "read_bytes", "stamp")
+_READS = ("read_optional", "listdir_optional", "link", "disk_link", "read_bytes", "digest", "stamp")
 
 
 class ReplayedLog(KernelLog):
@@ -76,6 +76,11 @@ class ReplayedHost(Host):
         """Return a file's bytes, None for a missing file."""
         found = self._file("read_bytes", path)
         return None if found is None else bytes_from_json(found)
+
+    def digest(self, path: str) -> str | None:
+        """Return a file's digest, None for a missing file."""
+        found: str | None = self._file("digest", path)
+        return found
 
     def read_tail(self, path: str, size: int = 1 << 18) -> str:
         """Return the end of a file, nothing where the capture has none."""

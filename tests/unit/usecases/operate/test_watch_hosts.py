@@ -107,9 +107,9 @@ def services(there: _Host, told: list[str], tmp_path: Path, monkeypatch: pytest.
     """Of an inventory with one host, which is looked at 50 times a second and read once in READ_S."""
     for name in ("LOOK_S", "_PAUSE_S", "RECORD_S"):
         monkeypatch.setattr(watch_hosts, name, 0.02)
-    monkeypatch.setattr(watch_hosts, "layout_differences", lambda *_: ())
     monkeypatch.setattr(watch_hosts, "bring_back", lambda *_: None)
     said = {"select": lambda *_: [HOST], "health_policy": lambda *_: None, "structure_warnings": ()}
+    said["layout"] = lambda *_: None
     inventory: Any = type("Inventory", (), said)()
     unused: Any = None
     with Services(
@@ -181,7 +181,7 @@ def test_a_sick_gpu_is_in_quarantine_also_where_the_inventory_cannot_be_read(
     def refuse(*_: object) -> None:
         raise InventoryError("a typing error")
 
-    monkeypatch.setattr(watch_hosts, "layout_differences", refuse)
+    monkeypatch.setattr(services.inventory, "layout", refuse)
     monkeypatch.setattr(services.inventory, "health_policy", refuse)
     there.gpus = (GpuHealth("0000:41:00.0", "10de:2235", "ffff:ffff", "nvidia"),)
 

@@ -73,14 +73,20 @@ class StoreConnection:
         return next(iter(vars(rows[0]).values())) if rows else None
 
     def table_names(self) -> list[str]:
-        """The tables that one sees without naming a schema. Raises DatabaseError."""
+        """The tables that one sees without naming a schema, of an SQLite file also views. Raises DatabaseError."""
         if self.kind is StoreKind.SQLITE:
-            found = self.run(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
-            )
+            found = self.run("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'")
         else:
             found = self.run("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()")
         return [row.name for row in found.rows]
+
+    def is_of_others(self, own_table: str) -> bool:
+        """True if another program keeps something here: there are tables without `own_table`, or the header of the
+        SQLite file has numbers of its own (sqlite.org/fileformat.html, 1.3.13 and 1.3.14), which vgpuctl leaves at 0.
+        Raises DatabaseError."""
+        names = self.table_names()
+        numbers = ("application_id", "user_version") if self.kind is StoreKind.SQLITE else ()
+        return own_table not in names and (bool(names) or any(self.value(f"PRAGMA {one}") for one in numbers))
 
     def commit(self) -> None:
         """End the transaction. Raises DatabaseError."""

@@ -30,7 +30,7 @@ _PLACE = {
     StoreKind.POSTGRESQL: "(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || "
     "'settings'::regclass::oid AS place, pg_is_in_recovery() AS is_standby",
 }
-_READ_SCHEMA = f"SELECT version_num FROM {VERSION_TABLE}"
+_READ_SCHEMA = f"SELECT CASE count(*) WHEN 1 THEN min(version_num) END FROM {VERSION_TABLE}"
 _READ = f"SELECT (SELECT value FROM settings WHERE name = '{INSTANCE}') AS instance, ({_READ_SCHEMA}) AS schema"
 _READ_COMMITS = (
     "(SELECT token FROM commits WHERE id = :known) AS known, newest.id, newest.token, newest.inode "

@@ -139,12 +139,12 @@ def _has_store(address: SqliteAddress | PostgresqlAddress) -> bool:
         database, begin = postgresql.database(address), postgresql.BEGIN_READING
     try:
         with database.transaction(begin) as connection:
-            names = connection.table_names()
+            names, is_of_others = connection.table_names(), connection.is_of_others(VERSION_TABLE)
     except DatabaseError as exc:
         raise translate(exc, store_name=address.shown) from exc
     finally:
         database.close()
-    if names and VERSION_TABLE not in names:
+    if is_of_others:
         raise UsageError(f"{address.shown} holds tables of another program", hint="name an empty place")
     return bool(names)
 

@@ -6,6 +6,7 @@ A new store is made from the tables as they are. SQLAlchemy and alembic are impo
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import StoreTooNew, StoreUnusable
@@ -32,15 +33,16 @@ _READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 def is_current(connection: StoreConnection, *, store_name: str) -> bool:
     """True if the schema is the one of this vgpuctl; False when there is none yet or it is older. One query.
 
-    The transaction may be aborted afterwards. Raises StoreTooNew, and StoreUnusable for a schema that is not vgpuctl's.
+    The transaction may be aborted afterwards. Raises StoreTooNew, and StoreUnusable for a schema that is not vgpuctl's,
+    for none or several versions.
     """
     try:
-        version = connection.value(_READ_VERSION)
+        versions = [row.version_num for row in connection.run(_READ_VERSION).rows]
     except DatabaseError as exc:
         if exc.code == "42P01" or "no such table" in str(exc):
             return False
         raise
-    return version is not None and not _is_older(str(version), store_name=store_name)
+    return not _is_older(versions, store_name=store_name)
 
 
 def migrate(database: Database, *, store_name: str) -> None:
@@ -58,13 +60,13 @@ def migrate(database: Database, *, store_name: str) -> None:
         with engine.connect() as connection:
             connection.exec_driver_sql(begin)
             is_there = inspect(connection).has_table(VERSION_TABLE)
-            version = connection.exec_driver_sql(_READ_VERSION).scalar() if is_there else None
-            if version is not None and not _is_older(str(version), store_name=store_name):
+            versions = connection.exec_driver_sql(_READ_VERSION).scalars().all() if is_there else ()
+            if versions and not _is_older(versions, store_name=store_name):
                 return
             driver = StoreConnection(connection.connection.driver_connection, database.kind, database.errors)
             if database.kind is StoreKind.POSTGRESQL:
                 table_locks.take(driver, store_name=store_name)
-            if version is None:
+            if not versions:  # as `is_current` has found; on PostgreSQL the lock has made the table
                 _make(connection)
             else:
                 command.upgrade(config(connection), "head")
@@ -102,9 +104,8 @@ def _make_policies(connection: StoreConnection) -> None:
 
 
 def refuse_stranger(connection: StoreConnection, *, store_name: str) -> None:
-    """Raise StoreUnusable when an SQLite file holds tables, but not vgpuctl's. Nothing was written into it yet."""
-    names = connection.table_names()
-    if names and VERSION_TABLE not in names:
+    """Raise StoreUnusable when an SQLite file is of another program. Nothing was written into it yet."""
+    if connection.is_of_others(VERSION_TABLE):
         raise StoreUnusable(
             f"{store_name} is an SQLite database, but not one of vgpuctl",
             hint="give the path of a vgpuctl store, or of a file that does not exist yet",
@@ -122,7 +123,14 @@ def config(connection: "sqlalchemy.Connection | None" = None) -> "Config":
     return made
 
 
-def _is_older(version: str, *, store_name: str) -> bool:
+def _is_older(versions: Sequence[object], *, store_name: str) -> bool:
+    if len(versions) != 1:
+        found = f"{len(versions)} rows: {', '.join(map(repr, versions))}" if versions else "no row"
+        raise StoreUnusable(
+            f"the schema version of the store {store_name} cannot be told: its table {VERSION_TABLE} has {found}",
+            hint="it must have one row, as vgpuctl wrote it: move the store away and restore a backup of it",
+        )
+    version = str(versions[0])
     if not _VERSION.fullmatch(version):
         raise StoreUnusable(
             f"the store {store_name} has schema version {version!r}, which is not one of vgpuctl's",

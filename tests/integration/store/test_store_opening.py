@@ -123,6 +123,22 @@ def test_newer_store_is_refused_with_both_versions(url: str, store: Store) -> No
             open_store(url)
 
 
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (f"INSERT INTO {VERSION_TABLE} VALUES ('0000')", f"2 rows: '{SCHEMA_VERSION}', '0000'"),
+        (f"DELETE FROM {VERSION_TABLE}", "no row"),
+    ],
+)
+def test_a_store_without_exactly_one_version_is_refused(url: str, store: Store, change: str, said: str) -> None:
+    with bare(store) as connection:
+        connection.run(change)
+    for tries_to in (lambda: open_store(url), store.require_same):
+        with pytest.raises(StoreUnusable, match=said) as caught:
+            tries_to()
+        assert "restore a backup" in (caught.value.hint or "")
+
+
 def test_failed_migration_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
         raise RuntimeError("power cut")
@@ -252,10 +268,19 @@ def test_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> N
     assert path.read_bytes() == before
 
 
-def test_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        "CREATE TABLE bookmarks (url TEXT)",
+        "CREATE VIEW answer AS SELECT 42",
+        "PRAGMA application_id = 252006674",
+        "PRAGMA user_version = 7",
+    ],
+)
+def test_database_of_another_program_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
     path = tmp_path / "bookmarks.db"
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+        connection.execute(content)
     before = path.read_bytes()
     with pytest.raises(StoreUnusable, match="not one of vgpuctl"):
         open_store(f"sqlite:///{path}")

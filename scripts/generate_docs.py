@@ -24,10 +24,10 @@ from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.lookup import boards, types_of
 from vgpuctl.cli.contents import SECTIONS
+from vgpuctl.cli.forms.conventions import CONNECTION
+from vgpuctl.cli.forms.json_schema import output_schema
 from vgpuctl.cli.main import command
 from vgpuctl.cli.operate.help import commands_of
-from vgpuctl.cli.support.conventions import CONNECTION
-from vgpuctl.cli.support.json_schema import output_schema
 from vgpuctl.model.capture import SUFFIX, read_capture
 from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind

@@ -15,8 +15,8 @@ import click
 
 from vgpuctl import __version__
 from vgpuctl.cli.contents import COMMANDS, SECTIONS
+from vgpuctl.cli.forms.conventions import CONNECTION
 from vgpuctl.cli.main import command, examples_of
-from vgpuctl.cli.support.conventions import CONNECTION
 
 
 def pages() -> dict[str, str]:

@@ -23,9 +23,9 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler import place
 from vgpuctl.store.store import Session
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
-from vgpuctl.usecases.support.fleet_reader import HostSnapshot
-from vgpuctl.usecases.support.observation_record import Record, Seen, SeenGpu
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.fleet_reader import HostSnapshot
+from vgpuctl.usecases.observed.observation_record import Record, Seen, SeenGpu
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.wiring import Settings, open_services
 
 PROFILES = ("8Q", "16Q", "4Q", "24Q", "12Q", "48Q", "6Q")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
 
 if TYPE_CHECKING:
     from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
-    from vgpuctl.usecases.support.cluster_link import ClusterLink
-    from vgpuctl.usecases.support.history import PastSource
+    from vgpuctl.usecases.running.cluster_link import ClusterLink
+    from vgpuctl.usecases.running.history import PastSource
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def open_services(
 
     def open_agent(connection: "Connection") -> "AgentClient":
         from vgpuctl.hosts.agent_client import AgentClient
-        from vgpuctl.usecases.support.host_identity import refuse_other_host
+        from vgpuctl.usecases.observed.host_identity import refuse_other_host
 
         check = functools.partial(refuse_other_host, services, connection.target.name)
         return AgentClient(
@@ -131,7 +131,7 @@ def open_services(
 
     def open_hypervisor(uri: str, host: str) -> "Hypervisor":
         from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
-        from vgpuctl.usecases.support.host_identity import refuse_other_libvirt
+        from vgpuctl.usecases.observed.host_identity import refuse_other_libvirt
 
         check = functools.partial(refuse_other_libvirt, services, host)
         return Hypervisor(uri, host=host, check=check, rehearsal=settings.rehearsal)
@@ -157,12 +157,12 @@ def open_services(
         return found if found.exists() else None
 
     def past() -> "PastSource":
-        from vgpuctl.usecases.support.history import PastSource, history_path
+        from vgpuctl.usecases.running.history import PastSource, history_path
 
         return PastSource(history_path(settings.history, settings.database), settings.prometheus)
 
     def performance() -> Path:
-        from vgpuctl.usecases.support.performance import performance_path
+        from vgpuctl.usecases.measured.performance import performance_path
 
         return performance_path(settings.performance, settings.database)
 

@@ -23,7 +23,7 @@ from tests.bench.own_lab import simulated_hosts
 from tests.bench.versions import ROOT, sources
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
 from vgpuctl.usecases.vm.create_vm import create_vm
 from vgpuctl.usecases.vm.created_vm import CreatedVm

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.bench.own_lab import simulated_hosts
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
 from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm

@@ -35,7 +35,7 @@ from tests.e2e.kills import KILLED_RUN
 from tests.e2e.operator import Done, Operator
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.vm import VmState
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine.state import MachineFolder

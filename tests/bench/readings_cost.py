@@ -39,8 +39,8 @@ from vgpuctl.store.store import open_store
 from vgpuctl.telemetry.exposition import Page, encode, state_families
 from vgpuctl.telemetry.history import History
 from vgpuctl.telemetry.host_page import host_page, kept_values
-from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.states import read_states
+from vgpuctl.usecases.observed.observations import note_facts
+from vgpuctl.usecases.observed.states import read_states
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.layout import simulated_folder
 

@@ -34,8 +34,8 @@ from tests.e2e.operator import Operator
 from vgpuctl.guests.libvirt_errors import libvirt_module
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.store.store import Session, Store, open_store
+from vgpuctl.usecases.observed.observations import ObservedHost, observations, observed_hosts
 from vgpuctl.usecases.operate.watch_hosts import LOOK_S
-from vgpuctl.usecases.support.observations import ObservedHost, observations, observed_hosts
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 _HOST_FAULTS = ("power-off", "network", "libvirtd", "fallen", "row-remap-failed", "ecc", "reboot")

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tests.stored_fleet import fill, keep_history, open_stored, readings_of
-from vgpuctl.usecases.support.history import PastSource
+from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.kept import KEPT_S
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess

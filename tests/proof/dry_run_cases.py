@@ -23,7 +23,7 @@ from vgpuctl.usecases.network.vpc_changes import ObjectOutcome
 from vgpuctl.usecases.placement.queue import leave_queue
 from vgpuctl.usecases.placement.reservations import cancel_reservation
 from vgpuctl.usecases.placement.reserve import reserve
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.onboard import onboard
 from vgpuctl.usecases.tenant.set_quota import set_quota
 from vgpuctl.usecases.vm.attach_gpu import attach_gpu

@@ -31,7 +31,7 @@ from tests.proof.fleet import LAYOUTS, ProofFleet
 from tests.proof.kill_test import databases
 from tests.proof.stored_rows import look
 from vgpuctl.usecases.maintenance.uncordon_host import uncordon_host
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
 
 

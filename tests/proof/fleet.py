@@ -17,7 +17,7 @@ from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.operator import Operator
 from tests.proof.guest_checks import state_files
 from vgpuctl.guests.libvirtd.storage import Storage
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 

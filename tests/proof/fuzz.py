@@ -30,7 +30,7 @@ from tests.proof import fuzz_readers
 from tests.proof.guest_readers import GUEST_READERS
 from tests.proof.server_readers import SERVER_READERS
 from vgpuctl.cli import main as cli
-from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.shown.output import print_json, print_table
 from vgpuctl.errors import UsageError, VgpuctlError
 
 TOKENS = tuple(

@@ -20,7 +20,7 @@ from vgpuctl.model.network import Port
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store.store import Store
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 STATE_FOLDERS = ("var/lib/libvirt/swtpm", "var/lib/libvirt/qemu/nvram")

@@ -33,11 +33,11 @@ from tests.proof.machine_in_process import MachineInProcess
 from vgpuctl.catalog import read_gpu_request
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.vm import Hold, VmRequest
+from vgpuctl.usecases.declared.layout_records import restarts_in_words
 from vgpuctl.usecases.layout.apply_hosts import apply_hosts
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, LineOutcome
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, declared_layouts, plan_hosts
 from vgpuctl.usecases.layout.run_options import RunOptions
-from vgpuctl.usecases.support.layout_records import restarts_in_words
 from vgpuctl.usecases.vm.create_vm import create_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 from vgpuctl_lab.simulated.machine import faults, rules, usage

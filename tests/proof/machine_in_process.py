@@ -27,7 +27,7 @@ from vgpuctl.model.host_target import HostTarget
 from vgpuctl.ovn.authority import Authority
 from vgpuctl.store.restore import StorePlace
 from vgpuctl.store.store import open_store
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl_lab.simulated.libvirt_xml import as_test_domain, devices_of, nodes_kib_of, pages_of
 from vgpuctl_lab.simulated.machine import domains
 

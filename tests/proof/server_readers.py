@@ -20,7 +20,7 @@ from tests.stored_fleet import open_stored
 from tests.unit.usecases.kubernetes.gpu_cluster import NOW, GpuCluster
 from vgpuctl.model.web_config import WebConfig
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
-from vgpuctl.usecases.support.history import PastSource
+from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess

@@ -4,7 +4,7 @@
 import re
 from collections.abc import Sequence
 
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _AGE = re.compile(r"has run for [^,]+")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

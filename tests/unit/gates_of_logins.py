@@ -64,7 +64,7 @@ LOGINS = [
             "the boot unit reaches a host only through the agent's call that has systemd verify it",
             name,
             file,
-            "usecases/support/installs.py:files_of",
+            "usecases/declared/installs.py:files_of",
         )
         for name, file in (("install_boot", "hosts/agent_client.py"), ("render_boot_unit", "guests/boot_unit.py"))
     ),

@@ -63,13 +63,13 @@ PLACING = [
         "one function knows all that placing must know of a host",
         "HostCapacity",
         "model/placement.py",
-        "usecases/support/capacities.py:capacity_of",
+        "usecases/observed/capacities.py:capacity_of",
         calls_only=True,
     ),
     guarded(
         "what creates a VM leaves hosts that fail out and places again",
         "FailedHosts",
-        "usecases/support/failed_hosts.py",
+        "usecases/observed/failed_hosts.py",
         "usecases/vm/place_search.py:__init__",
     ),
     guarded(

@@ -37,14 +37,14 @@ RESTRICTIONS = [
         "HostRules",
         "model/host_constraints.py",
         "model/placement.py:rules",
-        "usecases/support/capacities.py:rules_of",
+        "usecases/observed/capacities.py:rules_of",
         calls_only=True,
     ),
     guarded(
         "a finding about a GPU is noted with its event and its quarantine in one place",
         "restrict",
         "store/restrictions.py",
-        "usecases/support/gpu_health.py:quarantine_device",
+        "usecases/observed/gpu_health.py:quarantine_device",
         "usecases/maintenance/restricted.py:set_restriction",
     ),
 ]

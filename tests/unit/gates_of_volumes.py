@@ -114,7 +114,7 @@ VOLUMES = [
     guarded(
         "requests with unregistered images are refused before anything is done",
         "refuse_unregistered",
-        "usecases/support/registered_images.py",
+        "usecases/found/registered_images.py",
         "usecases/vm/find_existing.py:_find",
         "usecases/placement/named_things.py:refuse_unknown_references",
         "usecases/tenant/onboard.py:onboard",

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.uses_of_names import PACKAGE
 from vgpuctl.catalog import board, type_by_id
 from vgpuctl.catalog.vgpu_versions import parse_driver
-from vgpuctl.cli.support.listen_address import listen_address
+from vgpuctl.cli.options.listen_address import listen_address
 from vgpuctl.errors import UsageError
 from vgpuctl.model.version import version_of
 

@@ -39,7 +39,7 @@ OPTIONS = {
     ("create-tenant", "guaranteed"): "read_amounts in cli/tenant/create_tenant.py:command",
     ("create-tenant", "limits"): "read_amounts in cli/tenant/create_tenant.py:command",
     **{
-        (f"export-{tool}", "profile"): "profile_name in usecases/support/tool_exports.py:export_for"
+        (f"export-{tool}", "profile"): "profile_name in usecases/layout/tool_exports.py:export_for"
         for tool in ("kubevirt", "nova", "proxmox")
     },
     ("lab up", "memory"): "lab/vgpuctl_lab/cli/lab.py",

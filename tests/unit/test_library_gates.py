@@ -26,11 +26,11 @@ _WRITES = "text reaches the terminal through the function that escapes it"
 _DECODES = "a kind of JSON is looked at by one thread before others decode it"
 _READS = "YAML and JSON files have one bounded reader"
 LIBRARIES = [
-    *(_library(_WRITES, name, "click", "cli/support/output.py") for name in ("echo", "confirm", "prompt", "style")),
+    *(_library(_WRITES, name, "click", "cli/shown/output.py") for name in ("echo", "confirm", "prompt", "style")),
     *(_library(_WRITES, name, "click") for name in ("secho", "echo_via_pager", "clear", "pause")),
     _library(_WRITES, "print", ""),
-    _library("numbers of options have one reader", "FloatRange", "click", "cli/support/numbers.py"),
-    _library("numbers of options have one reader", "IntRange", "click", "cli/support/numbers.py"),
+    _library("numbers of options have one reader", "FloatRange", "click", "cli/options/numbers.py"),
+    _library("numbers of options have one reader", "IntRange", "click", "cli/options/numbers.py"),
     *(_library("numbers of options have one reader", name, "click") for name in ("FLOAT", "INT")),
     _library(_WRITES, "write", "sys.stdout"),
     _library(_WRITES, "write", "sys.stderr"),
@@ -45,7 +45,7 @@ LIBRARIES = [
         "import_module",
         "importlib",
         "cli/plugins.py",
-        *("cli/main.py", "cli/support/json_schema.py", "clusters/kubernetes/bounded_transport.py"),  # of our own names
+        *("cli/main.py", "cli/forms/json_schema.py", "clusters/kubernetes/bounded_transport.py"),  # of our own names
     ),
     _library("libpq's own files are judged before it connects", "connect", "psycopg", "store/libpq_files.py"),
     _library("libvirt's XML has one bounded reader", "fromstring", "ElementTree", "guests/xml_reader.py"),
@@ -64,7 +64,7 @@ WRITERS = {
     "hardlink_to": {_FILES},
     "symlink_to": set[str](),
     "touch": set[str](),
-    "O_WRONLY": {_FILES, "cli/support/output.py"},  # /dev/null
+    "O_WRONLY": {_FILES, "cli/shown/output.py"},  # /dev/null
     "O_CREAT": {_FILES, "store/sqlite.py"},  # the store itself
     "FileHandler": set[str](),
 }
@@ -94,7 +94,7 @@ PAST_THE_GATE = {
     "catalog/lookup.py:_catalog": _OF_THE_PACKAGE,
     "cli/main.py:_open_standard_streams": "/dev/null",
     "cli/plugins.py:_content": "descriptions of packages; the one that names commands is judged before they count",
-    "cli/support/output.py:drop_output": "/dev/null",
+    "cli/shown/output.py:drop_output": "/dev/null",
     "guests/facts/guest_report.py:probe_script": _OF_THE_PACKAGE,
     "guests/templating.py:environment": _OF_THE_PACKAGE,
     "hosts/authentication.py:_load_key": _OPENED,

@@ -40,7 +40,7 @@ REVEALING = {
     "usecases/maintenance/fence_host.py:_run": _STARTS,
     "usecases/operate/bundle_parts.py:inventory_of": "the texts of a bundle are searched for it",
     "usecases/share/health_gate.py:_test_memory": _STARTS,
-    "usecases/support/licences.py:token_claims": "its claims alone are kept",
+    "usecases/seats/licences.py:token_claims": "its claims alone are kept",
     "specs/guest_rules.py:_check_documents": "read as its guest reads it; no refusal quotes it",
 }
 """Functions that reveal a secret → for what."""
@@ -48,7 +48,7 @@ REVEALING = {
 WHOLE_ENVIRONMENT = {
     "cli/operate/show_config.py": "settings by their names, masked by show_config",
     "cli/operate/support_bundle.py": "settings by their names, masked by show_config",
-    "cli/support/configuration.py": "settings by their names",
+    "cli/forms/configuration.py": "settings by their names",
     "agent/host.py": "for programs of the host, by the agent",
     "inventory/ansible_source.py": "for ansible itself",
     "model/secret.py": "what a program said is searched for secrets of it",

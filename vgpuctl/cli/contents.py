@@ -6,7 +6,7 @@ tests/unit/cli/test_help.py compares the two.
 A command is `command` in the module of its name, except for those in MADE_BY.
 """
 
-from vgpuctl.cli.support.command_section import CommandSection
+from vgpuctl.cli.frame.command_section import CommandSection
 
 SECTIONS = (
     CommandSection(

@@ -19,13 +19,13 @@ import click
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
 from vgpuctl.cli.contents import COMMANDS, DAILY, FOLDERS, MADE_BY, SECTIONS
-from vgpuctl.cli.support import command_line
-from vgpuctl.cli.support.log_options import accept_log_options
+from vgpuctl.cli.frame import command_line
+from vgpuctl.cli.options.log_options import accept_log_options
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from vgpuctl.cli.support.examples import Example
+    from vgpuctl.cli.frame.examples import Example
 
 _INTERRUPTED = 130
 """The exit code of `Interrupted`."""
@@ -51,8 +51,8 @@ class _LazyGroup(click.Group):
             command = plugin.load()
         else:
             return None
-        from vgpuctl.cli.support.conventions import apply_conventions
-        from vgpuctl.cli.support.examples import examples_text
+        from vgpuctl.cli.forms.conventions import apply_conventions
+        from vgpuctl.cli.frame.examples import examples_text
 
         assert isinstance(command, click.Command)
         apply_conventions(command)
@@ -122,7 +122,7 @@ class _EveryDefaults(dict[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         group = self._context.command
         command = group.get_command(self._context, name) if isinstance(group, click.Group) else None
-        from vgpuctl.cli.support.configuration import ConfiguredDefaults
+        from vgpuctl.cli.forms.configuration import ConfiguredDefaults
 
         return default if command is None else ConfiguredDefaults(command)
 
@@ -191,7 +191,7 @@ def run(arguments: list[str]) -> int:
     try:
         try:
             code = _run(arguments)
-            if (interruptions := _loaded("usecases.support.interruptions")) is not None:
+            if (interruptions := _loaded("usecases.running.interruptions")) is not None:
                 interruptions.end()
         except KeyboardInterrupt as error:
             code = _report(error, arguments)
@@ -213,7 +213,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _report(error: BaseException, arguments: list[str]) -> int:
-    from vgpuctl.cli.support.failure import report
+    from vgpuctl.cli.shown.failure import report
 
     return report(error, arguments)
 
@@ -230,7 +230,7 @@ def _prepare_command() -> None:
     """
     import logging
 
-    from vgpuctl.usecases.support import interruptions
+    from vgpuctl.usecases.running import interruptions
 
     interruptions.install()
     root = logging.getLogger()

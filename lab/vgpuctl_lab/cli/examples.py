@@ -3,7 +3,7 @@
 
 import click
 
-from vgpuctl.cli.support.examples import Example, examples_text
+from vgpuctl.cli.frame.examples import Example, examples_text
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "up": (

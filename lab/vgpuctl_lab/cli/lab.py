@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
-from vgpuctl.cli.support.output import print_document, print_json, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import DecimalRange, WholeRange
+from vgpuctl.cli.shown.output import print_document, print_json, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl_lab.cli import fault as lab_fault

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.output import print_json, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.times import format_duration, format_time_to_second, parse_duration
 from vgpuctl_lab.cli.folders import lab_folder

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.output import print_json, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl_lab.cli.folders import lab_folder
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_document, print_json, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.output import print_document, print_json, say
 from vgpuctl.local_files import make_folder, write_new
 
 HOSTS = 12

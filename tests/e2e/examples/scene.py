@@ -18,8 +18,8 @@ import vgpuctl_lab as lab
 from tests.e2e.operator import Done, Operator
 from tests.e2e.warm_start import warm_start
 from vgpuctl.cli.contents import FOLDERS
+from vgpuctl.cli.frame.examples import Example
 from vgpuctl.cli.main import examples_of
-from vgpuctl.cli.support.examples import Example
 
 _READY_LIMIT_S = 120
 _END_LIMIT_S = 120

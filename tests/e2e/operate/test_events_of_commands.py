@@ -23,9 +23,9 @@ from tests.e2e.operator import Operator, forgetful
 from tests.lab.simulated_fixtures import need_simulated
 from tests.ovn_fixture import LocalOvn, central
 from tests.postgres_fixture import LocalPostgres
+from vgpuctl.cli.frame.questions import ASKING
+from vgpuctl.cli.frame.rehearsal import REHEARSED
 from vgpuctl.cli.main import command
-from vgpuctl.cli.support.questions import ASKING
-from vgpuctl.cli.support.rehearsal import REHEARSED
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event import Event, EventFilter

@@ -12,7 +12,7 @@ import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operate.test_watched_hosts import controller, failing, soon
 from tests.e2e.operator import Operator
-from vgpuctl.usecases.support.restarts import FIRST_DELAY_S
+from vgpuctl.usecases.observed.restarts import FIRST_DELAY_S
 
 HOST = "sim-001"
 ACME = ("--tenant", "acme")

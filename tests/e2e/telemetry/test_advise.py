@@ -14,7 +14,7 @@ from tests.e2e.telemetry.running_exporter import running_exporter, values
 from tests.lab.simulated_fixtures import machine
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 from vgpuctl.telemetry.host_page import kept_values
-from vgpuctl.usecases.support.fleet_reader import read_fleet
+from vgpuctl.usecases.observed.fleet_reader import read_fleet
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.machine.curves import CURVES
 

@@ -10,7 +10,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.telemetry.running_exporter import Series, parse, values
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.layout import simulated_folder

@@ -16,7 +16,7 @@ from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.wire.envelope import Request
 from vgpuctl.agent.wire.readings import HostReadings, Measured
 from vgpuctl.agent.wire.sharing import CreateMdev, SetVfProfile
-from vgpuctl.usecases.support.fleet_reader import read_fleet
+from vgpuctl.usecases.observed.fleet_reader import read_fleet
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 

@@ -19,7 +19,7 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
 from vgpuctl.usecases.node.node_pools import create_node_pool
 from vgpuctl.usecases.node.settle_nodes import settle_pool
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 GROUP = "acme/main/gpu/default"
 

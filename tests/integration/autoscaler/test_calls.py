@@ -12,7 +12,7 @@ from tests.autoscaler_client import CREATING, DELETING, RUNNING, Autoscaler, Pro
 from tests.autoscaler_protos import Release
 from tests.integration.autoscaler.pools import GROUP, make_vm, nodes, provider_of, refuse, stored_pools
 from vgpuctl.usecases.node.wanted_nodes import let_go, want_nodes
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @pytest.fixture

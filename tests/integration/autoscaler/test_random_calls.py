@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.autoscaler_client import DELETING, Provider, refusal
 from tests.integration.autoscaler.pools import GROUP, lose_vm, make_vm, nodes, provider_of, stored_pools
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 MAXIMUM = 4
 Action = tuple[str, int]

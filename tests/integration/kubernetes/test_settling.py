@@ -24,7 +24,7 @@ from vgpuctl.usecases.cluster.timed_link import TimedLink
 from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
 from vgpuctl.usecases.node.node_pools import create_node_pool
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 TENANTS = ("acme", "globex", "initech")
 JOINED = ["joined its cluster"] * 2

@@ -32,10 +32,10 @@ from vgpuctl.usecases.disk.snapshots import delete_snapshot, list_snapshots, rev
 from vgpuctl.usecases.disk.tenant_disks import named_disk
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import parts_again
+from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.image.volumes import make_volumes
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
 MIB = 2**20

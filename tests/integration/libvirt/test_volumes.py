@@ -31,8 +31,8 @@ from vgpuctl.usecases.image.volumes import (
     remove_recorded,
     remove_volumes,
 )
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 SIZE_MIB = 2
 NO_IMAGES = HostImages()

@@ -173,3 +173,12 @@ def bare(store: Store) -> Iterator[StoreConnection]:
     with store._database.transaction(f"SELECT * FROM {VERSION_TABLE}") as connection:
         yield connection
         connection.commit()
+
+
+def fill(store: Store) -> None:
+    """Something of each kind."""
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_vm(vm())
+        session.save_facts("gpu1", host_facts(), 1.0)
+        session.reserve("gpu1", 0, [lease()])

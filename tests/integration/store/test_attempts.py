@@ -27,8 +27,8 @@ from vgpuctl.model.promise import FRESH_S
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.way import Way
 from vgpuctl.store.store import Store
-from vgpuctl.usecases.support.observations import note_answers, observations, observed_hosts, readings_in_words
-from vgpuctl.usecases.support.states import read_states
+from vgpuctl.usecases.observed.observations import note_answers, observations, observed_hosts, readings_in_words
+from vgpuctl.usecases.observed.states import read_states
 
 WAY = Way("root@10.0.0.1 port 22; python auto", ("ssh-ed25519", "SHA256:of-gpu1"))
 ELSEWHERE = Way("root@10.0.0.99 port 2222; python auto")

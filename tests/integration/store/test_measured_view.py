@@ -12,7 +12,7 @@ from vgpuctl.model.lease import LeaseState
 from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.unmeasured import SETTLED_S
 from vgpuctl.store.store import Store
-from vgpuctl.usecases.support.measured_view import PlacingMeasurements
+from vgpuctl.usecases.measured.measured_view import PlacingMeasurements
 
 BUILT, RUNNING, BROKEN = LeaseState.BUILT, LeaseState.RUNNING, LeaseState.BROKEN
 DAY_S = 86_400.0

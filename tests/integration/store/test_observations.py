@@ -11,7 +11,7 @@ from tests.unit.fleet_factory import a40_host
 from vgpuctl.errors import HostUnreachable
 from vgpuctl.model.way import Way
 from vgpuctl.store.store import Store
-from vgpuctl.usecases.support.observations import (
+from vgpuctl.usecases.observed.observations import (
     is_seen_by_controller,
     note_answers,
     note_facts,

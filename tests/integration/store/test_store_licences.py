@@ -20,7 +20,7 @@ from vgpuctl.model.vm import Vm, VmState, in_resize, on_its_way
 from vgpuctl.store.sealed import NO_KEY
 from vgpuctl.store.store import Session, Store, open_store
 from vgpuctl.usecases.image.licence_token import with_token_of
-from vgpuctl.usecases.support.licences import refuse_without_seats, settle_seats, take_seat
+from vgpuctl.usecases.seats.licences import refuse_without_seats, settle_seats, take_seat
 from vgpuctl_lab.licence_token import licence_token
 
 DLS = LicencePool("dls", Edition.VWS, 1, 3600.0, "dls-1")

@@ -7,9 +7,9 @@ from tests.integration.store.conftest import Clock
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.store.store import Store
-from vgpuctl.usecases.support.observations import note_answers
-from vgpuctl.usecases.support.states import read_states
-from vgpuctl.usecases.support.strays import strays_by_host
+from vgpuctl.usecases.observed.observations import note_answers
+from vgpuctl.usecases.observed.states import read_states
+from vgpuctl.usecases.observed.strays import strays_by_host
 
 WEB = Vm("web", VmRequest("web", "acme"), "gpu1", VmState.RUNNING)
 

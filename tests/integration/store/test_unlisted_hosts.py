@@ -10,8 +10,8 @@ from tests.integration.store.conftest import Clock
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.store.store import Session, Store
-from vgpuctl.usecases.support.observations import note_facts, observed_hosts
-from vgpuctl.usecases.support.unlisted_hosts import UNLISTED_KEPT_S, forget_unlisted
+from vgpuctl.usecases.observed.observations import note_facts, observed_hosts
+from vgpuctl.usecases.observed.unlisted_hosts import UNLISTED_KEPT_S, forget_unlisted
 
 FACTS = a40_host("gpu1").facts
 

@@ -24,8 +24,8 @@ from tests.stored_fleet import fill, open_stored
 from tests.unit.usecases.kubernetes.gpu_cluster import NOW, GpuCluster
 from vgpuctl.listening.wrong_logins import FREE, FREE_OF_CLIENT
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
-from vgpuctl.usecases.support.history import PastSource
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.history import PastSource
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess

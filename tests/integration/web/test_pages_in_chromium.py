@@ -18,8 +18,8 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
-from vgpuctl.usecases.support.fleet_reader import HostSnapshot
-from vgpuctl.usecases.support.history import PastSource
+from vgpuctl.usecases.observed.fleet_reader import HostSnapshot
+from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import PAGES, make_application

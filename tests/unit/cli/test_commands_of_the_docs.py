@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from vgpuctl.cli.frame.command_line import begin
 from vgpuctl.cli.main import command as command_line
-from vgpuctl.cli.support.command_line import begin
 
 ROOT = Path(__file__).parents[3]
 _PAGES = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/uses/*.md"))

@@ -5,8 +5,8 @@ import click
 import pytest
 
 from vgpuctl.cli.contents import COMMANDS
+from vgpuctl.cli.forms.json_schema import output_schema
 from vgpuctl.cli.main import command as vgpuctl
-from vgpuctl.cli.support.json_schema import output_schema
 
 _OTHERWISE = {
     "delete-security-rule": "takes rules out of a group, which stays",

@@ -5,7 +5,7 @@ import ast
 import threading
 
 from tests.unit.uses_of_names import PACKAGE, nodes
-from vgpuctl.cli.support.ending import wait_until_told
+from vgpuctl.cli.frame.ending import wait_until_told
 
 
 class _Early(threading.Event):

@@ -7,9 +7,9 @@ import click
 import pytest
 
 from vgpuctl.cli.contents import COMMANDS
+from vgpuctl.cli.frame.command_line import begin
 from vgpuctl.cli.main import command as command_line
 from vgpuctl.cli.main import examples_of
-from vgpuctl.cli.support.command_line import begin
 
 _LONGEST_MEANING = 60
 

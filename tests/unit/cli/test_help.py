@@ -7,9 +7,9 @@ import click
 import pytest
 
 from vgpuctl.cli.contents import COMMANDS, DAILY, SECTIONS
+from vgpuctl.cli.frame.command_section import CommandSection
 from vgpuctl.cli.main import command as command_line
 from vgpuctl.cli.main import run
-from vgpuctl.cli.support.command_section import CommandSection
 
 ROOT = Path(__file__).parents[3]
 

@@ -27,8 +27,9 @@ sys.stdout.flush()
 print(code, *sorted(set(sys.modules) - before), file=sys.stderr)
 """
 OF_HELP = frozenset(
-    {"vgpuctl", "vgpuctl.cli", "vgpuctl.cli.contents", "vgpuctl.cli.main", "vgpuctl.cli.plugins", "vgpuctl.cli.support"}
-    | {f"vgpuctl.cli.support.{name}" for name in ("command_line", "command_section", "log_options")}
+    {"vgpuctl", "vgpuctl.cli", "vgpuctl.cli.contents", "vgpuctl.cli.main", "vgpuctl.cli.plugins"}
+    | {"vgpuctl.cli.frame", "vgpuctl.cli.frame.command_line", "vgpuctl.cli.frame.command_section"}
+    | {"vgpuctl.cli.options", "vgpuctl.cli.options.log_options"}
 )
 """The modules of vgpuctl that `--help`, and completing the name of a command, may import."""
 SLOW = frozenset(
@@ -67,7 +68,7 @@ ROOMS_OF_LISTS = frozenset(
 """The rooms of a list: no scheduler, planner, sharing kind, inventory, OVN, telemetry or cluster."""
 NOT_OF_AN_EMPTY_LIST = frozenset(
     {"asyncio", "hashlib", "socket", "ssl", "vgpuctl.agent.wire.facts", "vgpuctl.hosts.fleet", "vgpuctl.model.image"}
-    | {"vgpuctl.model.node_pool", "vgpuctl.model.vpc", "vgpuctl.quota.charge", "vgpuctl.usecases.support.observations"}
+    | {"vgpuctl.model.node_pool", "vgpuctl.model.vpc", "vgpuctl.quota.charge", "vgpuctl.usecases.observed.observations"}
 )
 """Modules that take long, and that `list-vms` does not need where there are no VMs."""
 ASKING = ("check-hosts", "list-gpus", "list-hosts", "list-profiles", "plan-hosts")

@@ -6,8 +6,8 @@ import importlib
 import pytest
 
 from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
-from vgpuctl.cli.support.listing import Listing
-from vgpuctl.cli.support.table_text import TableColumn, table_text
+from vgpuctl.cli.lists.listing import Listing
+from vgpuctl.cli.shown.table_text import TableColumn, table_text
 
 LISTS = [*sorted(name for name in COMMANDS if name.startswith("list-")), "show-usage"]
 _NAMED = ("HOST", "VM", "GPU", "TENANT", "POOL", "NETWORK", "CIDR", "PROFILE", "ADDRESS", "TARGET", "NODE", "IMAGE")

@@ -10,7 +10,7 @@ from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.specs.configuration import CONTEXT, with_context
 from vgpuctl.usecases.operate.allow_config import allow_config, read_config
 from vgpuctl.usecases.operate.show_config import show_config
-from vgpuctl.usecases.support.configuration import load_configuration
+from vgpuctl.usecases.running.configuration import load_configuration
 
 _USER = """\
 # ours

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from vgpuctl.cli.support.field_options import field_options
+from vgpuctl.cli.options.field_options import field_options
 from vgpuctl.errors import InventoryError
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.specs.comparison import list_differences

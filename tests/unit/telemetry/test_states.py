@@ -16,7 +16,7 @@ from vgpuctl.model.states import STATE_KINDS, UNKNOWN, TruthMismatch, state_kind
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.volume import VolumeState
 from vgpuctl.telemetry.own_metrics import OWN_METRICS
-from vgpuctl.usecases.support import observation_record as record
+from vgpuctl.usecases.observed import observation_record as record
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tests.stored_fleet import open_stored
 from vgpuctl.errors import FileNotTrusted, UsageError
 from vgpuctl.listening.wrong_logins import FREE
 from vgpuctl.model.web_config import WebConfig
-from vgpuctl.usecases.support.history import PastSource
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.history import PastSource
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import SESSION_S, PageAccess, read_token, require_safe
 from vgpuctl.web.application import make_application

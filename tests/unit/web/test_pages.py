@@ -20,9 +20,9 @@ from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.states import STATE_KINDS
 from vgpuctl.quota.limits import Quota
 from vgpuctl.store.store import Store
-from vgpuctl.usecases.support.gpu_health import keep_health
-from vgpuctl.usecases.support.history import PastSource
-from vgpuctl.usecases.support.observation_record import Record, SeenGpu
+from vgpuctl.usecases.observed.gpu_health import keep_health
+from vgpuctl.usecases.observed.observation_record import Record, SeenGpu
+from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.disk.attach_disk import DiskChange
@@ -28,12 +28,12 @@ def command(name: str, disk: str, tenant: str, as_json: bool, **where: Any) -> N
     DISK is NAME,size=SIZE[,pool=…][,bus=…][,cache=…][,iops=…][,mbps=…][,keep]; without a size, a disk of `list-disks`.
     A running guest gets it at once, on a spare port or its SCSI controller.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.guests.live.domain import LiveChange
     from vgpuctl.specs.compact import compact
     from vgpuctl.specs.vm_devices import DATA_DISK
     from vgpuctl.usecases.disk.attach_disk import attach_disk
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     wanted = compact(DATA_DISK).parse(disk, what="DISK")
     with services(**where) as opened:

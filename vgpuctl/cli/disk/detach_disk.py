@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.disk.attach_disk import DiskChange
@@ -29,10 +29,10 @@ def command(name: str, disk: str, tenant: str, timeout_s: float, as_json: bool, 
     A running guest is asked, and releases it later: until then the disk is `detaching`, and nothing else can have it.
     The same command again looks again.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.guests.live.domain import LiveChange
     from vgpuctl.usecases.disk.detach_disk import detach_disk
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(**where) as opened:
         vm, _ = find_vm(opened, tenant, name)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.state_colours import colour_of_state
 from vgpuctl.model.times import format_time
 from vgpuctl.model.units import format_mib, parse_mib
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vgpuctl.model.kept_vm import KeptVm
     from vgpuctl.usecases.disk.list_disks import ListedDisk
     from vgpuctl.usecases.disk.tenant_disks import TenantDisk
-    from vgpuctl.usecases.support.deletion import Deletion
+    from vgpuctl.usecases.found.deletion import Deletion
 
 
 _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
@@ -56,7 +56,7 @@ def list_disks(tenant: str | None, database: str | None, output: ListOutput) -> 
     """List the data disks of tenants and the VMs that have them. A disk is attached, detaching, free for a VM on its
     host, or kept of a deleted VM.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.disk.list_disks import list_disks
 
     with services(database=database) as opened:

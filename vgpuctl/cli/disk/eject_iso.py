@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.disk.eject_iso import Ejected
@@ -23,9 +23,9 @@ _JSON: "JsonOutput[Ejected]" = JsonOutput()
 @options.as_json
 def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
     """Eject the install media of a VM and the answers of its installation. Its seed stays in its drive."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.disk.eject_iso import eject_iso
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(**where) as opened:
         vm, _ = find_vm(opened, tenant, name)

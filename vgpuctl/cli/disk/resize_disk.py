@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.disk.resize_disk import DiskGrowth
@@ -35,10 +35,10 @@ def command(name: str, size: str, disk: str | None, tenant: str, as_json: bool, 
 
     A running guest sees the new size at once. Growing its partition and file system is the guest's task.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.units import format_mib, parse_mib
     from vgpuctl.usecases.disk.resize_disk import resize_disk
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     size_mib = parse_mib(size, what="SIZE")
     with services(**where) as opened:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import JsonDeletions, if_exists
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import confirm, say
-from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.cli.forms.deletion import JsonDeletions, if_exists
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
+from vgpuctl.cli.shown.state_colours import colour_of_state
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.disk.snapshots import ListedSnapshot, SnapshotChange
@@ -32,10 +32,10 @@ def create_snapshot(name: str, snapshot: str, quiesce: bool, tenant: str, as_jso
 
     It leaves out memory, devices, UEFI variables and the TPM. Until it is deleted, the VM cannot be moved.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.disk_chain import check_snapshot_name
     from vgpuctl.usecases.disk.create_snapshot import create_snapshot
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     check_snapshot_name(snapshot)
     with services(**where) as opened:
@@ -71,9 +71,9 @@ _LISTING: "Listing[ListedSnapshot, ListedSnapshot]" = Listing(
 @_LISTING.options
 def list_snapshots(name: str, tenant: str, database: str | None, output: ListOutput) -> None:
     """List the snapshots of a VM's disks, oldest first. The first disk is shown as `-`."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.disk.snapshots import list_snapshots
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(database=database) as opened:
         vm, _ = find_vm(opened, tenant, name)
@@ -92,9 +92,9 @@ def revert_snapshot(name: str, snapshot: str, tenant: str, yes: bool, as_json: b
 
     Everything that the guest wrote since is lost. Take the snapshot again to keep the state.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.disk.snapshots import revert_snapshot
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(**where) as opened:
         vm, _ = find_vm(opened, tenant, name)
@@ -122,9 +122,9 @@ def delete_snapshot(
 
     libvirt writes what changed since into the disks below, which takes a while and does not stop the guest.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.disk.snapshots import delete_snapshot, list_snapshots
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(**where) as opened:
         vm, _ = find_vm(opened, tenant, name)

@@ -9,9 +9,9 @@ from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document, print_raw, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, print_raw, say
 
 
 class JsonConsole(TypedDict):
@@ -39,11 +39,11 @@ def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_j
     With --log every control sequence is shown as text, such as `\\x1b`. --raw passes everything on as it is.
     With --json (which needs --log) the console's text is one JSON string.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.guests.terminal_filter import TerminalFilter
     from vgpuctl.usecases.display.console import console, read_console_log
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     if as_json and not only_log:
         raise UsageError("--json needs --log: a live console is no document")

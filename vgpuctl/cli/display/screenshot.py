@@ -6,10 +6,10 @@ from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 
 class JsonPicture(TypedDict):
@@ -38,11 +38,11 @@ def command(name: str, file: Path | None, tenant: str, screen: int, force: bool,
 
     The file is for its owner alone, and none is overwritten without --force. An event tells who took it.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.local_files import replace_file, write_new
     from vgpuctl.usecases.display.screenshot import screenshot
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     path = file or Path(f"{name}.png")
     there = UsageError(f"{path} is there already", hint="give another FILE, or --force to overwrite it")

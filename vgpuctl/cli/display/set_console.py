@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.model.display import ConsolePicture
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def command(name: str, console: str, tenant: str, dry_run: bool, as_json: bool, 
     vgpu makes the vGPU the guest's only and primary adapter; install the guest and its driver with emulated before.
     It takes effect at the next start, by `vgpuctl restart-vm` for example. A reboot inside the guest does not suffice.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.display.set_console import set_console
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(rehearses=dry_run, **where) as opened:
         vm, leases = find_vm(opened, tenant, name)

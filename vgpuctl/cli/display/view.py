@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.frame.ending import stop_on_signals, wait_until_told
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import SecondsRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.model.display import DisplayKind
@@ -87,11 +87,11 @@ def command(
     an address for any viewer. The display goes through the host's SSH connection: it listens nowhere on the host, and
     on this machine only for this user. An event tells who opened it.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.model.display import DisplayKind
     from vgpuctl.usecases.display.view import view
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.web.browser_console import NOVNC_FOLDER, require_novnc
 
     if web and path is not None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, print_table, say
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def command(
     Nothing on the host is written or restarted. vgpuctl never touches domains and vGPUs that were not adopted.
     The same command again changes nothing, and continues an interrupted run.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.inventory.owners_file import read_owners
     from vgpuctl.usecases.host.adopt_host import adopt_host, parse_owner, save_layout
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
-from vgpuctl.cli.support.output import Styled, print_line
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonError, JsonOutput, error_json
+from vgpuctl.cli.shown.output import Styled, print_line
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.cli.host.prepare_output import JsonPreparedHost
-    from vgpuctl.cli.support.layout_output import JsonPlan
+    from vgpuctl.cli.shown.layout_output import JsonPlan
     from vgpuctl.hosts.fleet import HostResult
     from vgpuctl.planner.doctor import Finding
     from vgpuctl.planner.layout import Difference
+    from vgpuctl.usecases.declared.installs import PlannedInstall
     from vgpuctl.usecases.host.check_hosts import CheckedHost
-    from vgpuctl.usecases.support.installs import PlannedInstall
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -79,7 +79,7 @@ def command(
         from vgpuctl.cli.host.prepare_output import prepare_and_print
 
         return prepare_and_print(script=script, as_json=as_json, **where)
-    from vgpuctl.cli.support.services import report_hosts, services_of_hosts
+    from vgpuctl.cli.forms.services import report_hosts, services_of_hosts
 
     with services_of_hosts(**where) as opened:
         from vgpuctl.usecases.host.check_hosts import check_hosts
@@ -100,7 +100,7 @@ def command(
 
 
 def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
-    from vgpuctl.cli.support.layout_output import plan_object
+    from vgpuctl.cli.shown.layout_output import plan_object
 
     checked = result.value
     return {
@@ -118,7 +118,7 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
 
 
 def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
-    from vgpuctl.cli.support.layout_output import difference_lines
+    from vgpuctl.cli.shown.layout_output import difference_lines
 
     plan = checked.plan
     if plan is None:

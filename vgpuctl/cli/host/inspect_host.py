@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 import click
 
 from vgpuctl.agent.wire.facts import Gpu, GpuTopology, HostFacts, NumaNode, NvLinks
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, WithFields
-from vgpuctl.cli.support.output import print_line
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
+from vgpuctl.cli.shown.output import print_line
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.topology import HostTopology, Nearness, NodePart
 
@@ -45,7 +45,7 @@ def command(host: str, with_readings: bool, as_json: bool, **where: Any) -> None
 
     With --readings: also every measure (docs/telemetry.md), and for each one that is missing the reason.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.host.inspect_host import inspect_host
 
     with services(**where) as opened:

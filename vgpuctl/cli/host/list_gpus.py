@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
 from vgpuctl.model.plural import counted
 from vgpuctl.model.units import format_mib, parse_mib
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpuctl.usecases.host.list_gpus import GpuMemory, ListedGpu
-    from vgpuctl.usecases.support.survey import Survey
+    from vgpuctl.usecases.observed.survey import Survey
 
 
 def _leases(listed: "ListedGpu") -> Iterator[str]:
@@ -115,7 +115,7 @@ def command(free: bool, refresh: bool, output: ListOutput, **where: Any) -> None
     DECLARED is the kind of the GPU's entry in the declared layout. SEEN is when the host last showed the GPU. A GPU
     that its host no longer shows is `missing` for a week.
     """
-    from vgpuctl.cli.support.services import services_of_hosts
+    from vgpuctl.cli.forms.services import services_of_hosts
 
     surveys: list[Survey] = []
     with services_of_hosts(**where) as opened:

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.services import report_failures
-from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.state_colours import colour_of_state
 from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import HostFacts
     from vgpuctl.sharing.offer import Refusal
     from vgpuctl.usecases.host.list_hosts import ListedHost
-    from vgpuctl.usecases.support.observations import ObservedHost
+    from vgpuctl.usecases.observed.observations import ObservedHost
 
 
 class JsonHost(TypedDict):
@@ -104,7 +104,7 @@ def command(cached: bool, output: ListOutput, **where: Any) -> None:
     was up and has not answered for 10 minutes is `stale`. A host without an answer from libvirt is shown as
     `libvirt: no answer`; the reason follows the table.
     """
-    from vgpuctl.cli.support.services import services_of_hosts
+    from vgpuctl.cli.forms.services import services_of_hosts
 
     with services_of_hosts(**where) as opened:
         from vgpuctl.usecases.host.list_hosts import list_hosts, list_observed_hosts

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
 from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpuctl.usecases.host.list_profiles import ListedProfile
-    from vgpuctl.usecases.support.survey import Survey
+    from vgpuctl.usecases.observed.survey import Survey
 
 
 def _resolution(one: "ListedProfile") -> str | None:
@@ -61,7 +61,7 @@ def command(creatable: bool, output: ListOutput, refresh: bool, **where: Any) ->
 
     SEEN is when the host last showed the GPU. Heads, resolution and limit are the host's, else the catalogue's.
     """
-    from vgpuctl.cli.support.services import services_of_hosts
+    from vgpuctl.cli.forms.services import services_of_hosts
 
     surveys: list[Survey] = []
     with services_of_hosts(**where) as opened:

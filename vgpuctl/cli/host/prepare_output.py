@@ -5,9 +5,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
-from vgpuctl.cli.support.output import Styled, print_line, say
-from vgpuctl.cli.support.services import report_hosts, services
+from vgpuctl.cli.forms.services import report_hosts, services
+from vgpuctl.cli.shown.json_output import JsonError, JsonOutput, error_json
+from vgpuctl.cli.shown.output import Styled, print_line, say
 from vgpuctl.model.plural import counted
 from vgpuctl.usecases.host.prepare_hosts import prepare_hosts
 

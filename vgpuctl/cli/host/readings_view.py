@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from vgpuctl.agent.wire.readings import HostReadings, Measured
-from vgpuctl.cli.support.output import print_line
+from vgpuctl.cli.shown.output import print_line
 
 _WIDTH, _TITLE_WIDTH = 80, 30
 # Suffix of a measure's name, divisor, unit, digits after the point.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_table, say
 
 if TYPE_CHECKING:
     from vgpuctl.model.capture import CaptureManifest
@@ -49,7 +49,7 @@ def command(host: str, file: Path, note: str, show: bool, as_json: bool, **where
     logs and VM definitions only the parts that vgpuctl looks at are kept. Look at the result before you send it
     (docs/captures.md).
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.plural import counted
     from vgpuctl.usecases.host.record_host import record_host
 

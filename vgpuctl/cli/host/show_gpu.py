@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, WithFields
-from vgpuctl.cli.support.output import Styled, print_line, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
+from vgpuctl.cli.shown.output import Styled, print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.readings import Measured
@@ -39,7 +39,7 @@ def command(host: str, gpu: str, history: Path | None, prometheus: str | None, a
     GPU is a PCI address, also without its domain (41:00.0) or of a VF, or a UUID. The host is read now; where it does
     not answer, the store's facts are shown with their age.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.host.show_gpu import show_gpu
 
     with services(history=history, prometheus=prometheus, **where) as opened:
@@ -55,9 +55,9 @@ def command(host: str, gpu: str, history: Path | None, prometheus: str | None, a
 
 
 def _print(shown: "ShownGpu") -> None:
-    from vgpuctl.cli.support.map_output import print_map
-    from vgpuctl.cli.support.sparkline import print_last_hour
-    from vgpuctl.cli.support.terminal import terminal_width
+    from vgpuctl.cli.shown.map_output import print_map
+    from vgpuctl.cli.shown.sparkline import print_last_hour
+    from vgpuctl.cli.shown.terminal import terminal_width
     from vgpuctl.model.times import format_time
 
     print_map(shown.map, shown.seen, terminal_width())

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_table, say
 from vgpuctl.errors import InventoryError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def command(inventories: tuple[str, ...], limit: str | None, with_secrets: bool,
     variables of vgpuctl, without passwords, vaults, commands and arguments of ssh; every other one is masked, because
     nobody knows what it holds. With --with-secrets the output is exactly that of ansible-inventory.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.host.show_inventory import inventory_warnings, list_like_ansible, show_inventory
 
     if with_secrets and not as_json:

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.model.image import Image
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.image.list_images import ListedImage
-    from vgpuctl.usecases.support.deletion import Deletion
 
 
 class JsonImageChange(TypedDict):
@@ -74,7 +74,7 @@ def register_image(
     The same command again changes nothing; another place, format or checksum under this name is refused.
     Each host's copy is verified by its checksum when a VM there uses it for the first time, and again when it changed.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.image import ImageFormat, ImageKind, ImageLocation, check_image_path, parse_checksum
     from vgpuctl.model.vm import check_name
     from vgpuctl.usecases.image.images import ImageRequest, register_image
@@ -122,7 +122,7 @@ _LISTING: "Listing[ListedImage, ListedImage]" = Listing(
 @_LISTING.options
 def list_images(database: str | None, output: ListOutput) -> None:
     """List the images that VMs can name, and the hosts with verified copies."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.image.list_images import list_images
 
     with services(database=database) as opened:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examples of the commands in this folder."""
 
-from vgpuctl.cli.support.examples import Example
+from vgpuctl.cli.frame.examples import Example
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "export-dra": (

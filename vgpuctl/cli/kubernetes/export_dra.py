@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document
 
 _JSON: "JsonOutput[Sequence[Mapping[str, object]]]" = JsonOutput()
 
@@ -23,7 +23,7 @@ def command(hosts: tuple[str, ...], inventories: tuple[str, ...], database: str 
 
     A Kubernetes control plane can plan with them; nothing is allocated by it. No host is contacted.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.kubernetes.export_dra import as_documents, export_dra
 
     with services(inventories=inventories, database=database) as opened:

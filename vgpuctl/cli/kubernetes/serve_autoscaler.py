@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import serve_until_told, stop_on_signals
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document, say
+from vgpuctl.cli.frame.ending import serve_until_told, stop_on_signals
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, say
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def command(
     from vgpuctl.autoscaler.provider import provider_calls
     from vgpuctl.autoscaler.server import serving
     from vgpuctl.autoscaler.tls import ServerTls
-    from vgpuctl.cli.support.listen_address import listen_address
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.cli.options.listen_address import listen_address
     from vgpuctl.node_config.autoscaler import autoscaler_config
     from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import stop_on_signals, wait_until_told
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import print_document, say
+from vgpuctl.cli.frame.ending import stop_on_signals, wait_until_told
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import SecondsRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, say
 
 _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 
@@ -83,7 +83,7 @@ def command(
     """
     from datetime import datetime
 
-    from vgpuctl.cli.support.listen_address import listen_address
+    from vgpuctl.cli.options.listen_address import listen_address
     from vgpuctl.clusters.kubernetes.gpu_api import GpuApi
     from vgpuctl.model.policy import parse_policy
     from vgpuctl.usecases.kubernetes.scheduler_config import scheduler_config, scheduler_config_yaml

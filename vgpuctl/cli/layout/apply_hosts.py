@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
 
 if TYPE_CHECKING:
-    from vgpuctl.cli.support.layout_output import JsonAppliedHost
+    from vgpuctl.cli.shown.layout_output import JsonAppliedHost
     from vgpuctl.usecases.layout.layout_lines import Line
 
 
@@ -72,8 +72,8 @@ def command(
     A failed run names the differences that it leaves. Steps that would disturb a VM are skipped without --disrupt,
     and with it if the VM could not start again. A second run changes nothing.
     """
-    from vgpuctl.cli.support.layout_output import applied_object, event_lines, longest, recap_text
-    from vgpuctl.cli.support.services import report_hosts, services
+    from vgpuctl.cli.forms.services import report_hosts, services
+    from vgpuctl.cli.shown.layout_output import applied_object, event_lines, longest, recap_text
     from vgpuctl.planner.layout import describe_step
     from vgpuctl.usecases.layout.apply_hosts import apply_hosts
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts

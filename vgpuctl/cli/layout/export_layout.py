@@ -7,9 +7,9 @@ from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document, print_line, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, print_line, say
 
 
 class JsonExportedLayout(TypedDict):
@@ -62,7 +62,7 @@ def command(
 
     The host is read only where the file needs it: for indexes of GPUs, and for mdevctl's type ids.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.layout.export_layout import export_layout, save_export
     from vgpuctl.usecases.layout.import_layout import Tool
 

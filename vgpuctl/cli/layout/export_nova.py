@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.tool_export import JsonToolExport, export_options, show_export
+from vgpuctl.cli.forms.tool_export import JsonToolExport, export_options, show_export
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
 
 _JSON: "JsonOutput[JsonToolExport]" = JsonOutput()
 
@@ -26,7 +26,7 @@ def command(
     The form of each GPU is its declared layout's, else what it offers now. What Nova cannot do is said on stderr and as
     comments. VFs with a vGPU type need Nova 31.0.0 (2025.1). Nothing is written to hosts.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.layout.export_nova import export_nova
 
     with services(**where) as opened:

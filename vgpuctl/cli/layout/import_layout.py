@@ -7,9 +7,9 @@ from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, say
 from vgpuctl.errors import UsageError
 
 _FILE = click.Path(path_type=Path)
@@ -64,7 +64,7 @@ def command(
 
     The output is a file for host_vars or group_vars. Nothing is written; a host is read only where it is named.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.layout.import_layout import Tool, import_layout
 
     given = [

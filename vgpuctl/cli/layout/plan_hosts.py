@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonError, JsonOutput, error_json
-from vgpuctl.cli.support.output import print_line
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonError, JsonOutput, error_json
+from vgpuctl.cli.shown.output import print_line
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
-    from vgpuctl.cli.support.layout_output import JsonWholePlan
+    from vgpuctl.cli.shown.layout_output import JsonWholePlan
     from vgpuctl.usecases.layout.plan_hosts import PlannedHost
 
 
@@ -42,8 +42,8 @@ def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
     These are all steps of `apply-hosts`, with the files that it installs. Every host is read now; nothing is written.
     It ends as `apply-hosts --check --disrupt --reset` does: with 0 where a run that may do all reaches the layout.
     """
-    from vgpuctl.cli.support.layout_output import whole_plan_object
-    from vgpuctl.cli.support.services import report_hosts, services_of_hosts
+    from vgpuctl.cli.forms.services import report_hosts, services_of_hosts
+    from vgpuctl.cli.shown.layout_output import whole_plan_object
 
     with services_of_hosts(**where) as opened:
         from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
@@ -72,9 +72,9 @@ def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
 
 
 def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
-    from vgpuctl.cli.support.layout_output import difference_lines
+    from vgpuctl.cli.shown.layout_output import difference_lines
     from vgpuctl.planner.layout import describe_step
-    from vgpuctl.usecases.support.layout_records import restarts_in_words
+    from vgpuctl.usecases.declared.layout_records import restarts_in_words
 
     host, plan = planned_host.host, planned_host.plan
     further = [("start again", text) for text in restarts_in_words(planned_host.restarts)]

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
 from vgpuctl.model.plural import counted
 from vgpuctl.model.times import format_duration, format_time_to_second
 
 if TYPE_CHECKING:
     from vgpuctl.model.licence import LicencePool
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.licence.list_licence_pools import LicencePoolState
-    from vgpuctl.usecases.support.deletion import Deletion
 
 
 TOKEN_HELP = "File with the server's client configuration token, mode 0600; VMs get it in their seed."
@@ -67,7 +67,7 @@ def create_licence_pool(
     """Create a pool of vGPU licences, of which VMs take seats. From the first pool on, every VM with vGPUs needs a seat
     to run.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.licence import Edition, LicencePool
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.licence.licence_pools import create_licence_pool
@@ -109,7 +109,7 @@ def set_licence_pool(
     """Change the seats, lease, server or token of a licence pool. VMs that hold a seat keep it, also when there are
     fewer seats now.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.licence.licence_pools import PoolChanges, set_licence_pool
 
@@ -158,7 +158,7 @@ def list_licence_pools(names: tuple[str, ...], database: str | None, output: Lis
 
     With names, also each taken seat with its VM.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.licence.list_licence_pools import list_licence_pools
 
     with services(database=database) as opened:

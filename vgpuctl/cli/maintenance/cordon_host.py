@@ -5,9 +5,9 @@ from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 
 class JsonRestricted(TypedDict):
@@ -34,7 +34,7 @@ def command(host: str, gpu: str | None, reason: str, dry_run: bool, as_json: boo
 
     Reservations, the queue, gangs and preemption place no VM there either. `uncordon-host` ends it.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.cordon_host import cordon_host
 
     with services(rehearses=dry_run, **where) as opened:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.maintenance.drain_output import print_drained
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.maintenance.drain_host import Drained
@@ -55,7 +55,7 @@ def command(
     The host is cordoned first. Once no VM runs there, nothing starts there until `uncordon-host`. A VM that cannot move
     runs on, and the host stays cordoned; the same command goes on from there.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.drain_host import DrainOptions, drain_host, is_drained, plan_drain
 
     wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s, drain_s)

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vgpuctl.cli.support.output import print_table
+from vgpuctl.cli.shown.output import print_table
 from vgpuctl.errors import PartialFailure
 from vgpuctl.model.plural import counted
 

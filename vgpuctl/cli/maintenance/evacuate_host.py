@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.maintenance.drain_output import print_drained
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.maintenance.drain_host import Drained
@@ -42,7 +42,7 @@ def command(host: str, is_dead: bool, reason: str, plans: bool, yes: bool, as_js
     data was on the host itself is reported as lost, and is not created again. The host is trusted again by
     `uncordon-host`.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.evacuate_host import evacuate_host, plan_evacuation
 
     with services(**where) as opened:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_
     that answers later is not trusted until `uncordon-host`. Of a host that the inventory does not list, and that has no
     VMs, only the readings are dropped; `controller` does so after a week.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.forget_host import forget_host, known_of
 
     with services(rehearses=dry_run, **where) as opened:

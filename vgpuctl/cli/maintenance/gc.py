@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, WithFields
-from vgpuctl.cli.support.output import confirm, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
+from vgpuctl.cli.shown.output import confirm, print_table, say
 from vgpuctl.errors import PartialFailure
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.support.garbage import Garbage
+    from vgpuctl.usecases.found.garbage import Garbage
 
 _KINDS = ("domain", "volume", "network", "vgpu", "ovn", "guest-state")
 
@@ -49,9 +49,9 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
     objects and those of another store's tenants stay. Idle vGPUs carry no owner's name, so only --kind vgpu looks for
     them. `repair` handles objects of the store.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.found.garbage import GarbageKind
     from vgpuctl.usecases.maintenance.gc import USUAL_KINDS, GarbageOutcome, find_garbage, take_away
-    from vgpuctl.usecases.support.garbage import GarbageKind
 
     kinds = frozenset(map(GarbageKind, chosen)) or USUAL_KINDS
     with services(**where) as opened:

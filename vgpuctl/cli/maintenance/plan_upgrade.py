@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, WithFields
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_line, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
+from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.planner.upgrade import UpgradePlan, UpgradeStep, UpgradeTarget
 
@@ -59,7 +59,7 @@ def command(
     --guest-driver names others, or overrides them.
     SEEN is when the host last answered.
     """
-    from vgpuctl.cli.support.services import report_failures, services
+    from vgpuctl.cli.forms.services import report_failures, services
     from vgpuctl.usecases.maintenance.plan_upgrade import plan_upgrade
 
     known = dict(_guest_driver(text) for text in guest_drivers)

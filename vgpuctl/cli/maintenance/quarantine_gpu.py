@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from vgpuctl.cli.maintenance.cordon_host import JsonRestricted
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 _JSON: "JsonOutput[JsonRestricted]" = JsonOutput()
 
@@ -26,7 +26,7 @@ def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, 
 
     VMs that run on it go on. The quarantine of a GPU follows its UUID to another slot or host.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.quarantine_gpu import quarantine_gpu
 
     with services(rehearses=dry_run, **where) as opened:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.model.restriction import Restriction
@@ -38,7 +38,7 @@ def command(host: str, address: str, reason: str, force: bool, dry_run: bool, as
     Its health is read first: a GPU that is still not healthy stays in quarantine. `list-gpus` shows GPUs in quarantine
     with the finding that caused it.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.release_gpu import release_gpu
 
     with services(rehearses=dry_run, **where) as opened:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.errors import PartialFailure
 from vgpuctl.model.plural import counted
 
@@ -54,7 +54,7 @@ def command(
 
     A GPU in quarantine stays there until `release-gpu`.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.uncordon_host import start_drained, uncordon_host
 
     with services(rehearses=dry_run, **where) as opened:

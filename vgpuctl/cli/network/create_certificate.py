@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.configuration import configured
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_line
+from vgpuctl.cli.forms.configuration import configured
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.network.create_certificate import CreatedCertificate
@@ -32,7 +32,7 @@ def command(names: tuple[str, ...], folder: Path | None, database: str | None, a
 
     One for the machine of ovn-central, one named vgpuctl for this command. Hosts get theirs from apply-hosts.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.network.create_certificate import create_certificates
 
     named = configured("authority_folder")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.field_options import field_options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.specs.network import EXTERNAL_NETWORK, read_external_network_flags
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command(
 
     Gateways of tenants lead to it (`create-gateway`).
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.network.create_external_network import create_external_network
 
     network = read_external_network_flags(name, given)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.field_options import field_options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.specs.network import NETWORK, read_network_flags
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def command(
 
     Run the command again to finish an interrupted run; otherwise it changes nothing.
     """
-    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.cli.forms.services import services, take_service_options
     from vgpuctl.model.network import Backend
     from vgpuctl.usecases.network.create_network import create_network
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
 
 if TYPE_CHECKING:
     from vgpuctl.model.vpc import ExternalNetwork
-    from vgpuctl.usecases.support.deletion import Deletion
+    from vgpuctl.usecases.found.deletion import Deletion
 
     Row = tuple[ExternalNetwork, dict[str, str]]
 
@@ -43,7 +43,7 @@ _LISTING: "Listing[Row, JsonExternalNetwork]" = Listing(
 @_LISTING.options
 def list_external_networks(database: str | None, output: ListOutput) -> None:
     """List the external networks and the tenants with addresses of them."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.network.list_external_networks import list_external_networks
 
     with services(database=database) as opened:

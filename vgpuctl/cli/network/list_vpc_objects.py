@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
 from vgpuctl.specs.vpc_objects import LISTED, describe
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _LISTING: "Listing[ShownObject, ShownObject]" = Listing(
 @_LISTING.options
 def command(tenant: str | None, kind: str | None, database: str | None, output: ListOutput) -> None:
     """List gateways, floating IPs, security groups and other VPC objects. They are in the networks of tenants."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.vpc import VpcKind
     from vgpuctl.usecases.network.list_vpc_objects import list_vpc_objects
 

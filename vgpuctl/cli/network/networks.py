@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import print_line, print_table
-from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, print_table
+from vgpuctl.cli.shown.state_colours import colour_of_state
 
 if TYPE_CHECKING:
     from vgpuctl.model.promise import LastFinding
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.network.list_networks import ShownNetwork
-    from vgpuctl.usecases.support.deletion import Deletion
 
 
 def _cidr(one: "ShownNetwork") -> str:
@@ -55,7 +55,7 @@ _LISTING: "Listing[ShownNetwork, ShownNetwork]" = Listing(
 @_LISTING.options
 def list_networks(tenant: str | None, database: str | None, output: ListOutput) -> None:
     """List the tenants' networks with the number of VMs and free addresses."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.network.list_networks import list_networks
 
     with services(database=database) as opened:
@@ -75,7 +75,7 @@ def show_network(name: str, tenant: str, database: str | None, as_json: bool) ->
 
     No host is contacted. `vgpuctl controller` and `check-vm` look at the interfaces of VMs that run.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.network.list_networks import show_network
 
     with services(database=database) as opened:

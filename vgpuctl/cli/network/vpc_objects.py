@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import JsonDeletions
-from vgpuctl.cli.support.field_options import field_option
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.forms.deletion import JsonDeletions
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.field_options import field_option
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vpc import VpcKind
 from vgpuctl.specs.field import Field
@@ -20,7 +20,7 @@ from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, ObjectKind
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.network.vpc_objects import CreatedObject, ShownObject
-    from vgpuctl.usecases.support.services import Services
+    from vgpuctl.usecases.running.services import Services
 
 Run = Callable[..., None]
 Decorator = Callable[[Run], Run]
@@ -136,7 +136,7 @@ def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
         as_json: bool,
         names: tuple[str, ...] = (),
     ) -> None:
-        from vgpuctl.cli.support.services import services
+        from vgpuctl.cli.forms.services import services
         from vgpuctl.usecases.network.vpc_objects import delete_objects, find_objects
 
         keys = [kind.name_in(one) for one in names] or [str(kind.kind)]
@@ -200,7 +200,7 @@ def _change(
     verb: str = "created",
 ) -> None:
     """Create or change one object and print the outcome."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
 
     with services(rehearses=dry_run, database=database) as opened:
         created = do(opened)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_options import read_text_file
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.field_options import field_options
+from vgpuctl.cli.options.vm_options import read_text_file
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.specs.node_pool import NODE_POOL, POOL_VM
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def command(name: str, tenant: str, dry_run: bool, database: str | None, as_json
 
     Run again, it changes nothing; with other values it refuses and says what differs.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.specs.node_pool import read_pool_flags
     from vgpuctl.usecases.node.node_pools import create_node_pool
 

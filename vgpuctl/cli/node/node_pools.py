@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_line, say
-from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
+from vgpuctl.cli.shown.state_colours import colour_of_state
 from vgpuctl.model.node_pool import MOST_NODES
 
 if TYPE_CHECKING:
     from vgpuctl.model.node_pool import Node, NodePool, NodeState
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.node.list_node_pools import PoolStatus
-    from vgpuctl.usecases.support.deletion import Deletion
-    from vgpuctl.usecases.support.node_states import NodeStatus
+    from vgpuctl.usecases.observed.node_states import NodeStatus
 
 
 class JsonScaled(TypedDict):
@@ -46,7 +46,7 @@ def scale_node_pool(name: str, size: int, tenant: str, dry_run: bool, database: 
 
     Of the nodes to let go those without work come first, then the newest.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.node.node_pools import scale_node_pool
 
     with services(rehearses=dry_run, database=database) as opened:
@@ -149,7 +149,7 @@ def list_node_pools(names: tuple[str, ...], tenant: str | None, database: str | 
     """List node pools with their sizes, bounds and states of their nodes. With names, also each node and why it is not
     ready.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.usecases.node.list_node_pools import list_node_pools
 

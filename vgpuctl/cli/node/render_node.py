@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, print_table, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.node.render_node import RenderedNode
@@ -37,7 +37,7 @@ def command(
     For Kubernetes these are the ConfigMap of NVIDIA's device plugin and values for the charts of the plugin, the GPU
     operator and HAMi; for Slurm the lines of slurm.conf and gres.conf. Secrets are shown as digests alone.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.model.plural import counted
     from vgpuctl.usecases.node.render_node import render_node, write_rendered

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from vgpuctl.cli.node.create_node_pool import JsonNodePoolChange
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.field_options import field_options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.specs.node_pool import CHANGEABLE, NODE_POOL
 
 _JSON: "JsonOutput[JsonNodePoolChange]" = JsonOutput()
@@ -26,7 +26,7 @@ def command(name: str, tenant: str, database: str | None, as_json: bool, **given
     """Change the bounds, labels, secrets or timeouts of a node pool. Nodes that are there keep what they were made
     with; new ones get the new values.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.usecases.node.node_pools import set_node_pool
 

@@ -4,7 +4,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from vgpuctl.cli.support.output import print_document
+from vgpuctl.cli.shown.output import print_document
 
 
 @click.command("completion")

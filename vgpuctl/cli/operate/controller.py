@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import stop_on_signals
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.frame.ending import stop_on_signals
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import SecondsRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.operate.serve_queue import Served
@@ -43,7 +43,7 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
     within a minute. Each may be killed at any moment without loss.
     SIGTERM and Ctrl-C end it after the VM in progress.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.operate.controller import run, run_once
 
     def tell(served: Sequence["Served"]) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support.output import print_document
+from vgpuctl.cli.shown.output import print_document
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from vgpuctl.cli.support.command_section import CommandSection
+    from vgpuctl.cli.frame.command_section import CommandSection
 
 _EVERY = "all"
 

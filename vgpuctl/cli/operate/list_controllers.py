@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
+from vgpuctl.cli.shown.state_colours import colour_of_state
 from vgpuctl.model.times import format_time
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def command(inventories: tuple[str, ...], database: str | None, output: ListOutp
     Each is given 10 seconds to count a beat; `silent` is one that did not. Hosts that no running controller watches are
     named: those of the inventory, or without one those that a controller serves. No host is contacted.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.plural import counted
     from vgpuctl.usecases.operate.list_controllers import list_controllers, restored
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_table
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_table
 from vgpuctl.errors import PartialFailure
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: An
 
     Only VMs of the store are touched; a run that is still alive is left alone.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.operate.repair import repair
 
     with services(**where) as opened:

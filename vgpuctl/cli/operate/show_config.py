@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support.configuration import configuration
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.configuration import configuration
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.operate.show_config import ShownSetting

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.errors import UsageError
 from vgpuctl.specs.schema import SCHEMAS
 
@@ -33,7 +33,7 @@ def command(context: click.Context, kind: str | None, output_of: str | None, as_
 
 
 def _schema_of_output(context: click.Context, name: str | None) -> Mapping[str, object]:
-    from vgpuctl.cli.support.json_schema import output_schema
+    from vgpuctl.cli.forms.json_schema import output_schema
 
     root = context.find_root()
     named = root.command.get_command(root, name or "") if isinstance(root.command, click.Group) else None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import confirm, print_document, print_line, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, print_document, print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.operate.support_bundle import SupportBundle
@@ -70,8 +70,8 @@ def command(as_json: bool, with_texts: bool, **asked: Any) -> None:
     """
     import os
 
-    from vgpuctl.cli.support.configuration import configuration
-    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.cli.forms.configuration import configuration
+    from vgpuctl.cli.forms.services import services, take_service_options
     from vgpuctl.usecases.operate.show_config import show_config
     from vgpuctl.usecases.operate.support_bundle import support_bundle
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.configuration import configuration
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.forms.configuration import configuration
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.operate.use_context import ChosenContext
@@ -26,7 +26,7 @@ def command(name: str, as_json: bool) -> None:
     Of that file one line changes. VGPUCTL_CONTEXT and --context go before it.
     """
     from vgpuctl.usecases.operate.use_context import use_context
-    from vgpuctl.usecases.support.configuration import user_file
+    from vgpuctl.usecases.running.configuration import user_file
 
     chosen = use_context(configuration(), name, user_file())
     if as_json:

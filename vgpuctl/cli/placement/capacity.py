@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.field_options import field_options
-from vgpuctl.cli.support.json_output import JsonFailure, JsonOutput, WithFields, failures_json
-from vgpuctl.cli.support.output import print_line, print_table, say
-from vgpuctl.cli.support.services import report_failures
-from vgpuctl.cli.support.vm_options import read_requests
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.field_options import field_options
+from vgpuctl.cli.options.vm_options import read_requests
+from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, WithFields, failures_json
+from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.specs.vm import VM
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def command(after_defrag: bool, refresh: bool, shows_all: bool, as_json: bool, *
     The options are those of create-vm. With a tenant its pools, quotas and licences count. SEEN is when the host last
     answered.
     """
-    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.cli.forms.services import services, take_service_options
     from vgpuctl.model.times import format_time
     from vgpuctl.scheduler.refusals import summarise
     from vgpuctl.usecases.placement.capacity import capacity

@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from vgpuctl.cli.support.output import print_line, print_table
+from vgpuctl.cli.shown.output import print_line, print_table
 
 if TYPE_CHECKING:
     from vgpuctl.scheduler.performance.model import Impact, Prediction

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.preempt_options import show_victims
+from vgpuctl.cli.options.vm_options import read_requests, vm_flags
 from vgpuctl.cli.placement.explain_measured import show_measured
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonFailure, JsonOutput, failures_json
-from vgpuctl.cli.support.output import print_line, print_table, say
-from vgpuctl.cli.support.preempt_options import show_victims
-from vgpuctl.cli.support.services import report_failures
-from vgpuctl.cli.support.vm_options import read_requests, vm_flags
+from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, failures_json
+from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
-    from vgpuctl.cli.support.preempt_options import JsonVictim
+    from vgpuctl.cli.options.preempt_options import JsonVictim
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.placement import Placement
     from vgpuctl.model.queue import QueueEntry
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.scheduler.predict import GpuPrediction
     from vgpuctl.scheduler.what_if import FittingChange
+    from vgpuctl.usecases.measured.measured_view import GpuLoad
     from vgpuctl.usecases.placement.explain_vm import ExplainedVm, GpuAnswer
-    from vgpuctl.usecases.support.measured_view import GpuLoad
 
 
 class JsonQueued(TypedDict):
@@ -90,7 +90,7 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
     shape. Nothing is created.
     Without a tenant, hosts in pools count too, and quotas, licences and preemption are left out.
     """
-    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.cli.forms.services import services, take_service_options
     from vgpuctl.usecases.placement.explain_vm import explain_vm, find_explained
 
     where = take_service_options(given)

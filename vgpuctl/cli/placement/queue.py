@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.model.queue import QueuePolicy
 from vgpuctl.model.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from vgpuctl.model.queue import QueueEntry
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.placement.queue import Waiting
-    from vgpuctl.usecases.support.deletion import Deletion
 
 
 class JsonQueue(TypedDict):
@@ -85,7 +85,7 @@ def list_queue(tenant: str | None, inventories: tuple[str, ...], database: str |
     seats of licences that come back; it is unknown where too few VMs have an end, and over quota. With an inventory,
     labels and maintenance count too. No host is contacted.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.placement.queue import list_queue
 
     policy, ageing_s = QueuePolicy.FIFO, 0.0
@@ -133,7 +133,7 @@ def set_queue(policy: str, ageing: str, database: str | None, as_json: bool) -> 
     fifo: first come, first served. priority: highest first. shortest-first: shortest declared time (--for) first.
     fair-share: the tenant with the smallest dominant share of the fleet first. Entries move up as they age.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.queue import QueuePolicy, QueueSettings
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.placement.queue import set_queue

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.labelled import print_labelled
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.labelled import print_labelled
+from vgpuctl.cli.shown.output import say
 from vgpuctl.model.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from vgpuctl.model.reservation import Reservation
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.placement.show_reservation import ShownReservation
-    from vgpuctl.usecases.support.deletion import Deletion
 
 
 class JsonReservationChange(TypedDict):
@@ -68,7 +68,7 @@ def reserve(
     A reservation holds GPUs only: CPUs and memory must be free on the host when it is used.
     """
     from vgpuctl.catalog import read_gpu_request
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration, parse_time
     from vgpuctl.usecases.placement.reservations import describe
     from vgpuctl.usecases.placement.reserve import reserve
@@ -127,7 +127,7 @@ _LISTING: "Listing[_CalendarRow, Reservation]" = Listing(
 @_LISTING.options
 def list_reservations(tenant: str | None, past: bool, database: str | None, output: ListOutput) -> None:
     """List the reservations by their next window."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.placement.list_reservations import list_reservations
 
     with services(database=database) as opened:
@@ -150,7 +150,7 @@ _SHOWN: "JsonOutput[ShownReservation]" = JsonOutput(("show-",))
 @options.as_json
 def show_reservation(name: str, tenant: str, database: str | None, as_json: bool) -> None:
     """Show one reservation: GPU shares, host, time, and the VM that uses it. No host is contacted."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.placement.show_reservation import show_reservation
 
     with services(database=database) as opened:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_document
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.slurm.export_slurm import SlurmExport
@@ -68,7 +68,7 @@ def command(
     features, the power-saving settings and a partition. CLUSTER is needed where the tenant has several. docs/slurm.md
     shows the way from an empty fleet to a running job.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.slurm.export_slurm import export_slurm, read_settings
 
     settings = read_settings(programs, partition, suspend_s, suspend_timeout_s)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.errors import PartialFailure, VgpuctlError
 
 if TYPE_CHECKING:

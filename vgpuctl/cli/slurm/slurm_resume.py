@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import click
 
+from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.slurm.node_programs import NODES, JsonNodeOutcome, of_cluster, report
-from vgpuctl.cli.support.json_output import JsonOutput
 
 _JSON: "JsonOutput[Sequence[JsonNodeOutcome]]" = NODES
 
@@ -28,7 +28,7 @@ def command(
     made. Unknown names are refused, the others go on. `vgpuctl export-slurm` writes
     the script that slurmctld runs.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.slurm.slurm_resume import slurm_resume
 
     with services(database=database) as opened:

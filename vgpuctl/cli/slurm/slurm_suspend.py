@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import click
 
+from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.slurm.node_programs import NODES, JsonNodeOutcome, of_cluster, report
-from vgpuctl.cli.support.json_output import JsonOutput
 
 _JSON: "JsonOutput[Sequence[JsonNodeOutcome]]" = NODES
 
@@ -19,7 +19,7 @@ def command(hostlist: str, tenant: str, cluster: str, database: str | None, as_j
     It only writes the store and returns. `vgpuctl controller` deletes the VMs, so that their shares come back. Slurm
     calls it for nodes without jobs, so that they are not drained first.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.slurm.slurm_suspend import slurm_suspend
 
     with services(database=database) as opened:

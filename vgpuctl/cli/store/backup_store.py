@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.store.backup_store import BackedUp
@@ -30,7 +30,7 @@ def command(file: Path, with_key: bool, database: str | None, as_json: bool) -> 
     for which pg_dump must be installed here. The key file of queued VMs' secrets is not in it: keep it beside, in
     another place. `restore-store` reads FILE.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.store.backup_store import backup_store
 
     with services(database=database) as opened:

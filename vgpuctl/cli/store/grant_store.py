@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.store.grant_store import GrantedRole
@@ -30,7 +30,7 @@ def command(role: str, rights: str, dry_run: bool, database: str | None, as_json
     An operator runs every command and cannot change or delete events. A tenant's role reads the rows of that tenant.
     Run it as the owner of the database. With --dry-run it prints the SQL.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.database_role import parse_rights
     from vgpuctl.usecases.store.grant_store import grant_store
 

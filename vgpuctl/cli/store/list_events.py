@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import stop_on_signals
-from vgpuctl.cli.support.event_output import EVENTS, JsonEvent, print_event_line
-from vgpuctl.cli.support.listing import Listing, ListOutput
-from vgpuctl.cli.support.numbers import SecondsRange, WholeRange
+from vgpuctl.cli.frame.ending import stop_on_signals
+from vgpuctl.cli.lists.event_output import EVENTS, JsonEvent, print_event_line
+from vgpuctl.cli.lists.listing import Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
 
 if TYPE_CHECKING:
     from vgpuctl.model.event import Event
@@ -71,7 +71,7 @@ def command(
     OBJECT is for example a VM as TENANT/NAME, a tenant, a network or a host. With --follow --json every event is
     one line of JSON, for collectors such as Vector; --after continues where a collector stopped.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.event import EventFilter
     from vgpuctl.model.times import parse_moment
     from vgpuctl.usecases.store.list_events import follow_events, list_events

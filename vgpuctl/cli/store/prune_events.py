@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 
 if TYPE_CHECKING:
     from vgpuctl.model.event import PrunedEvents
@@ -27,7 +27,7 @@ def command(older_than: str, dry_run: bool, yes: bool, database: str | None, as_
 
     On PostgreSQL only the owner of the database can do this.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, parse_duration
     from vgpuctl.usecases.store.prune_events import prune_events

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonFailure, JsonOutput, failures_json
-from vgpuctl.cli.support.output import print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, failures_json
+from vgpuctl.cli.shown.output import print_table, say
 from vgpuctl.model.times import format_time
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(
     VMs that the hosts no longer have are dropped by --forget. --begin is for a standby that became the primary and may
     lack the last commits. Exit code 1 means that differences are open.
     """
-    from vgpuctl.cli.support.services import report_failures, services
+    from vgpuctl.cli.forms.services import report_failures, services
     from vgpuctl.usecases.store.reconcile_store import begin as begin_reconciling
     from vgpuctl.usecases.store.reconcile_store import reconcile_store
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 
 if TYPE_CHECKING:
     from vgpuctl.store.restore import Restored
@@ -38,7 +38,7 @@ def command(
     It is refused while a process uses the store. The restored store is older than the hosts: until `reconcile-store`
     is done, commands read it, and every change of a host or of the store is refused.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.store.restore_store import restore_store
 
     with services(database=database) as opened:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, WithFields
-from vgpuctl.cli.support.output import print_line, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
+from vgpuctl.cli.shown.output import print_line, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def command(tenant: str | None, host: str | None, since: str, replay: str, as_js
     Each recommendation has the declared values before and after, the commands, the gain with its proof by replay, and
     the hours that were measured (docs/advice.md). Nothing is changed, and no host is contacted.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.telemetry.advise import advise
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import serve_until_told, stop_on_signals
-from vgpuctl.cli.support.output import print_raw, say
+from vgpuctl.cli.frame.ending import serve_until_told, stop_on_signals
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.output import print_raw, say
 
 
 @click.command("exporter")
@@ -40,9 +40,9 @@ def command(
     A scrape contacts no host: it gets the last readings with their age. /metrics has the whole fleet, the store's
     states and the exporter itself; /probe?target=HOST one host; /sd/hosts and /sd/tenants/TENANT are for http_sd.
     """
-    from vgpuctl.cli.support.listen_address import listen_address
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.history import history_path
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.cli.options.listen_address import listen_address
+    from vgpuctl.usecases.running.history import history_path
     from vgpuctl.usecases.telemetry.exporter import Exporter
     from vgpuctl.web.exporter_app import EXPORTER, exporter_app
     from vgpuctl.web.protection import Protection, refuse_unprotected

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_line, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, print_table, say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.telemetry.fit_performance import FittedCost
@@ -51,7 +51,7 @@ def command(table: Path | None, since: str, dry_run: bool, as_json: bool, **wher
     `explain-vm --predict` and the policy `predicted` use it. COST is in slowdown: 1 means that one such neighbour
     doubles the time that the work takes. With --dry-run nothing is kept.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.telemetry.fit_performance import fit_performance
 

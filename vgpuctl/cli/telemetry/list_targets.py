@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.telemetry.list_targets import TargetGroup
@@ -51,7 +51,7 @@ def command(tenant: str | None, exporter: str, output: ListOutput, **where: Any)
 
     With --json it is the list that file_sd reads; the exporter serves the same at /sd/hosts and /sd/tenants/TENANT.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.telemetry.list_targets import list_targets
 
     with services(**where) as opened:

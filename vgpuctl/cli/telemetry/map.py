@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
+from vgpuctl.cli.forms.services import report_failures
 from vgpuctl.cli.host.inspect_host import topology_as_json
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, WithFields
-from vgpuctl.cli.support.map_output import INDENT, MOST_BAR, print_map
-from vgpuctl.cli.support.output import print_line, say
-from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
+from vgpuctl.cli.shown.map_output import INDENT, MOST_BAR, print_map
+from vgpuctl.cli.shown.output import print_line, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
     Facts come from the store's cache, with their age. Free memory is usable if some profile can still be created in it.
     Where the hardware has no places for shares, they are drawn one after another.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.cli.support.terminal import terminal_width
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.cli.shown.terminal import terminal_width
     from vgpuctl.usecases.telemetry.map import read_map
 
     with services(**where) as opened:
@@ -81,7 +81,7 @@ def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
 
 def _print_topology(host: str, topology: "HostTopology", width: int) -> None:
     """The host's GPUs by NUMA node, PCIe root and switch, and what NVLink joins; nothing for a single GPU."""
-    from vgpuctl.cli.support.terminal import wrapped
+    from vgpuctl.cli.shown.terminal import wrapped
     from vgpuctl.sharing.topology import Nearness
 
     if len(topology.gpus) < 2:
@@ -104,8 +104,8 @@ def _print_topology(host: str, topology: "HostTopology", width: int) -> None:
 
 
 def _print_compact(gpus: "Sequence[MappedGpu]", width: int) -> None:
-    from vgpuctl.cli.support.gpu_bar import draw_bar
-    from vgpuctl.cli.support.terminal import fitted
+    from vgpuctl.cli.shown.gpu_bar import draw_bar
+    from vgpuctl.cli.shown.terminal import fitted
 
     names = [f"{one.map.host} {one.map.gpu}" for one in gpus]
     name_width = min(max(map(len, names)), max(1, width // 3))
@@ -130,8 +130,8 @@ def _tail(one: "MappedGpu") -> str:
 
 def _print_end(maps: "Sequence[GpuMap]", width: int) -> None:
     """The sums of the fleet, and the legend."""
-    from vgpuctl.cli.support.gpu_bar import legend
-    from vgpuctl.cli.support.terminal import wrapped
+    from vgpuctl.cli.shown.gpu_bar import legend
+    from vgpuctl.cli.shown.terminal import wrapped
     from vgpuctl.model.gpu_map import SegmentKind
     from vgpuctl.model.units import format_mib
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import Styled, print_line
-from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import Styled, print_line
 
 if TYPE_CHECKING:
     from vgpuctl.cli.telemetry.top_lines import TopTable
-    from vgpuctl.usecases.support.services import Services
+    from vgpuctl.usecases.running.services import Services
     from vgpuctl.usecases.telemetry.top import TopFilter, TopView
 
 _TABLES = ("share", "gpu", "tenant")
@@ -76,7 +76,7 @@ def command(
 
     Keys: q ends, s sorts by the next column, r reverses, v shows shares, GPUs or tenants, arrows scroll.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.cli.telemetry.top_lines import TopTable
     from vgpuctl.usecases.telemetry.top import TopFilter
 
@@ -90,9 +90,9 @@ def command(
 
 
 def _print_once(opened: "Services", wanted: "TopFilter", table: "TopTable | None", sort: str, *, as_json: bool) -> None:
-    from vgpuctl.cli.support.terminal import terminal_width
+    from vgpuctl.cli.shown.terminal import terminal_width
     from vgpuctl.cli.telemetry.top_lines import TopTable, head_lines, table_lines
-    from vgpuctl.usecases.support.fleet_reader import read_fleet
+    from vgpuctl.usecases.observed.fleet_reader import read_fleet
     from vgpuctl.usecases.telemetry.top import make_top, top_hosts
 
     snapshots = read_fleet(opened, top_hosts(opened, wanted))
@@ -126,8 +126,8 @@ class _Top:
 
     def run(self) -> None:
         """Draw until q is pressed. Raises KeyboardInterrupt."""
-        from vgpuctl.cli.support.live_screen import LiveScreen
-        from vgpuctl.usecases.support.fleet_reader import FleetReader
+        from vgpuctl.cli.lists.live_screen import LiveScreen
+        from vgpuctl.usecases.observed.fleet_reader import FleetReader
         from vgpuctl.usecases.telemetry.top import make_top, top_hosts
 
         top_hosts(self._services, self._wanted)

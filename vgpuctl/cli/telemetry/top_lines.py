@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from rich.cells import cell_len
 
-from vgpuctl.cli.support.output import Styled
-from vgpuctl.cli.support.terminal import fitted
+from vgpuctl.cli.shown.output import Styled
+from vgpuctl.cli.shown.terminal import fitted
 from vgpuctl.model.plural import counted
 from vgpuctl.model.printable import printable
 from vgpuctl.usecases.telemetry.top import TopGpu, TopHost, TopShare, TopTenant, TopView

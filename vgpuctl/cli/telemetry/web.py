@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.ending import serve_until_told, stop_on_signals
-from vgpuctl.cli.support.output import print_raw, say
+from vgpuctl.cli.frame.ending import serve_until_told, stop_on_signals
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.output import print_raw, say
 
 
 @click.command("web")
@@ -48,9 +48,9 @@ def command(
     them: the history is kept, and /metrics is served too. Another address than this machine's loopback needs TLS and
     a login.
     """
-    from vgpuctl.cli.support.listen_address import listen_address
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.history import PastSource, history_path, require_usable
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.cli.options.listen_address import listen_address
+    from vgpuctl.usecases.running.history import PastSource, history_path, require_usable
     from vgpuctl.usecases.telemetry.exporter import Exporter
     from vgpuctl.usecases.telemetry.web import PageSources
     from vgpuctl.web.access import PageAccess, read_token, require_safe

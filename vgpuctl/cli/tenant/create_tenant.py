@@ -5,9 +5,9 @@ from typing import TypedDict
 
 import click
 
-from vgpuctl.cli.support import options, preempt_options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options, preempt_options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.cli.tenant import quota_options
 
 
@@ -52,7 +52,7 @@ def command(
 
     The same command again changes nothing; an existing tenant with other values is refused (see `vgpuctl set-quota`).
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.create_tenant import create_tenant
 
     with services(database=database) as opened:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.tenant.list_tenants import ListedTenant, QuotaUse
@@ -50,7 +50,7 @@ _LISTING: "Listing[ListedTenant, ListedTenant]" = Listing(
 @_LISTING.options
 def command(database: str | None, output: ListOutput) -> None:
     """List the tenants, their quotas and what they use. Also their VMs, pools, preemption policy and contact."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.list_tenants import list_tenants
 
     with services(database=database) as opened:

@@ -6,9 +6,9 @@ from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 
 
 class JsonOffboarded(TypedDict):
@@ -41,7 +41,7 @@ def command(
 
     Its name and its usage stay. At the end every host is searched for leftovers.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.plural import counted
     from vgpuctl.usecases.tenant.offboard_tenant import belongings, offboard_tenant
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_line, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.errors import VgpuctlError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def command(
     standard input.
     The same command again changes nothing, and finishes an interrupted run.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.network import Backend
     from vgpuctl.specs.tenant import read_tenant_files
     from vgpuctl.usecases.tenant.onboard import onboard

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import deletion_command
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.labelled import print_labelled
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.labelled import print_labelled
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.quota.pools import Pool
-    from vgpuctl.usecases.support.deletion import Deletion
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.tenant.show_pool import GpuOfPool, HostOfPool, ShownPool
 
 
@@ -47,7 +47,7 @@ def create_pool(name: str, pattern: str, inventories: tuple[str, ...], database:
 
     A host outside all pools serves every tenant. Running VMs stay where they are.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.pools import create_pool
 
     with services(inventories=inventories, database=database) as opened:
@@ -66,7 +66,7 @@ def create_pool(name: str, pattern: str, inventories: tuple[str, ...], database:
 @options.as_json
 def grant_pool(pool: str, tenants: tuple[str, ...], revoke: bool, database: str | None, as_json: bool) -> None:
     """Let tenants use the hosts of a pool, or revoke that."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.pools import grant_pool
 
     with services(database=database) as opened:
@@ -94,7 +94,7 @@ _LISTING: "Listing[Pool, Pool]" = Listing(
 @_LISTING.options
 def list_pools(database: str | None, output: ListOutput) -> None:
     """List the pools with their hosts and the tenants that may use them."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.pools import list_pools
 
     with services(database=database) as opened:
@@ -114,7 +114,7 @@ def show_pool(name: str, refresh: bool, as_json: bool, **where: Any) -> None:
 
     Facts of hosts are those of the store; a host that was never read, or any with --refresh, is read now.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.show_pool import show_pool
 
     with services(**where) as opened:

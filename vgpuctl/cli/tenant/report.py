@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_csv, print_line, print_table, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_csv, print_line, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.plural import counted
 
@@ -54,7 +54,7 @@ def command(
     Hours come from the usage ledger, as in `show-usage`. Use of the promise comes from past readings; COVERAGE is the
     part of these hours that was measured.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_month
     from vgpuctl.quota.limits import month_of
     from vgpuctl.usecases.tenant.report import make_report

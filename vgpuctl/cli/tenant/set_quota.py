@@ -5,9 +5,9 @@ from typing import TypedDict
 
 import click
 
-from vgpuctl.cli.support import options, preempt_options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options, preempt_options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.cli.tenant import quota_options
 from vgpuctl.errors import UsageError
 
@@ -48,7 +48,7 @@ def command(
     gpu-hours (per calendar month), shares:PROFILE. A limit below the use refuses new VMs and stops none.
     --reclaim, --preempt and --grace set its preemption policy.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.set_quota import set_policy, set_quota
 
     policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.labelled import print_labelled
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.labelled import print_labelled
 from vgpuctl.cli.tenant.list_tenants import quota_text
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def command(name: str, inventories: tuple[str, ...], database: str | None, as_js
 
     With an inventory, labels and maintenance count for the expected start of queued VMs. No host is contacted.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.show_tenant import show_tenant
 
     with services(inventories=inventories, database=database) as opened:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.times import format_time, format_time_to_second
 
@@ -107,7 +107,7 @@ def command(
     A share counts from when its device is built until it is released, also while its VM is stopped and keeps it.
     Usage stays known after VMs are deleted.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_month, parse_time
     from vgpuctl.quota.limits import month_of
     from vgpuctl.usecases.tenant.show_usage import Usage, show_usage

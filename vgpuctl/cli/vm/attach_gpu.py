@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_line, say
-from vgpuctl.cli.support.plug_options import plug_flags, wish_of
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.plug_options import plug_flags, wish_of
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.model.lease import Lease
@@ -47,8 +47,8 @@ def command(
     once with --live where libvirt can. The VM's other GPUs keep their addresses in the guest.
     """
     from vgpuctl.catalog import read_gpu_request
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.usecases.vm.attach_gpu import attach_gpu
 
     gpu = read_gpu_request(what, what="WHAT")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.model.nic import NicModel, NicRequest
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def command(
     A running guest gets it at once on a spare port, where it has one (`--spare-ports` of create-vm), else at its next
     start. A VM that has an interface in NETWORK gets no other one without --another.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.guests.live.domain import LiveChange
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.usecases.vm.attach_nic import attach_nic
 
     nic = NicRequest(network, None if model is None else NicModel(model), groups, bandwidth)

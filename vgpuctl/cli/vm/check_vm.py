@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import print_line, say
-from vgpuctl.cli.support.vm_selection import VmChoice, vms
+from vgpuctl.cli.forms.vm_selection import VmChoice, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import SecondsRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
 
     Exit code 1 when a row is broken, else 14 when a row was not looked at; 0 means that every row is kept.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.each_vm import on_each_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.check_vm import check_vm
 
     with services(**where) as opened:

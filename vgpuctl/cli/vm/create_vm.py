@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, JsonStep
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import plain, print_line, print_table, say
-from vgpuctl.cli.support.preempt_options import (
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.options.preempt_options import (
     JsonTerms,
     JsonVictim,
     consent_of,
@@ -19,7 +17,9 @@ from vgpuctl.cli.support.preempt_options import (
     show_terms,
     show_victims,
 )
-from vgpuctl.cli.support.vm_options import read_requests, vm_flags
+from vgpuctl.cli.options.vm_options import read_requests, vm_flags
+from vgpuctl.cli.shown.json_output import JsonOutput, JsonStep
+from vgpuctl.cli.shown.output import plain, print_line, print_table, say
 from vgpuctl.cli.vm.gpu_question import ask_for_gpu
 from vgpuctl.cli.vm.vm_plan import print_plan
 from vgpuctl.errors import UsageError
@@ -110,7 +110,7 @@ def command(
     When anything fails, the VM is rolled back; of several VMs those that were created before stay, unless --gang is
     given. Without --gpu and -f, a terminal asks for the GPU; `--gpu none` is for a VM without one.
     """
-    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.cli.forms.services import services, take_service_options
     from vgpuctl.model.queue import QueueEntry
     from vgpuctl.usecases.placement.preemption import preemption_terms
     from vgpuctl.usecases.vm.create_vm import CreateOptions, create_vm

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.deletion import DELETIONS, JsonDeletions
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import confirm, say
-from vgpuctl.cli.support.vm_selection import VmChoice, vms
+from vgpuctl.cli.forms.deletion import DELETIONS, JsonDeletions
+from vgpuctl.cli.forms.vm_selection import VmChoice, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def command(
     **where: Any,
 ) -> None:
     """Delete VMs with their disks and release their devices. VMs that wait in the queue leave it, with their gangs."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.cluster.leave_cluster import leaving_together
     from vgpuctl.usecases.placement.queued_vms import leave_each
-    from vgpuctl.usecases.support.each_vm import on_each_vm
+    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.delete_vm import check_keeping, delete_vm, refuse_kept_below
 
     keep_s = None if keep is None else parse_duration(keep, what="--keep-disk")

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import print_line
-from vgpuctl.cli.support.plug_options import plug_flags, wish_of
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.options.plug_options import plug_flags, wish_of
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line
 
 if TYPE_CHECKING:
     from vgpuctl.model.lease import Lease
@@ -56,8 +56,8 @@ def command(
     once with --live where libvirt can. While the guest keeps the GPU its share is `releasing` and stays the VM's;
     `vgpuctl repair` asks again. The VM's other GPUs keep their addresses in the guest.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.usecases.vm.detach_gpu import detach_gpu
 
     wish = wish_of(live=live, next_start=next_start)

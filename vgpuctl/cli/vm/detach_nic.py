@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import SecondsRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.vm.attach_nic import NicChange
@@ -48,9 +48,9 @@ def command(
     A running guest is asked, and releases it later: until then the interface keeps its address. The same command again
     asks again; when the VM stops, the interface is gone.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.guests.live.domain import LiveChange
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.usecases.vm.detach_nic import detach_nic
 
     with services(**where) as opened:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -27,7 +27,7 @@ def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
 
     Data that a guest has not written is lost, as when a machine's plug is pulled.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.force_off import force_off
 
     with services(**where) as opened:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vgpuctl.cli.support.output import choose, say
-from vgpuctl.cli.support.vm_options import NO_GPU
+from vgpuctl.cli.options.vm_options import NO_GPU
+from vgpuctl.cli.shown.output import choose, say
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import VmRequest
-    from vgpuctl.usecases.support.services import Services
+    from vgpuctl.usecases.running.services import Services
 
 
 def ask_for_gpu(opened: "Services", requests: "Sequence[VmRequest]") -> "list[VmRequest]":

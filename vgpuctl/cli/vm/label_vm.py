@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_selection import VmChoice, vms
+from vgpuctl.cli.forms.vm_selection import VmChoice, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.plural import counted
 
@@ -40,7 +40,7 @@ def command(chosen: VmChoice, change: "LabelChange", overwrite: bool, database: 
     Labels follow the rules of Kubernetes. `--selector` finds VMs by their labels, in list-vms and in every command that
     takes several VMs. Only the store is changed; a running VM goes on. VMs in the queue have labels too.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.label_vm import describe_labels, label_vms
 
     if not change.set and not change.removed:

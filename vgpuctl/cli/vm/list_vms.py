@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.listing import Column, Listing, ListOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.services import report_failures
-from vgpuctl.cli.support.state_colours import colour_of_state
+from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.output import say
+from vgpuctl.cli.shown.state_colours import colour_of_state
 from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vgpuctl.model.licence import LicenceSeat
     from vgpuctl.model.queue import QueueEntry
     from vgpuctl.model.vm import Vm, VmState
-    from vgpuctl.usecases.support.observations import Observation
+    from vgpuctl.usecases.observed.observations import Observation
     from vgpuctl.usecases.vm.list_vms import VmRow
 
 
@@ -153,7 +153,7 @@ def command(
     no answer, and `declared` where the store wants another state. A share is marked `lost` when the host no longer has
     its device, and `taken` when something else holds it; of a host that gives no answer, neither is known.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.list_vms import list_with_queued, refresh_vms
 
     with services(**where) as opened:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_selection import VmChoice, vms
+from vgpuctl.cli.forms.vm_selection import VmChoice, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -52,8 +52,8 @@ def command(
     that both hosts share stays where it is; any other is copied through this machine. A VM that was stopped stays so.
     Several VMs are moved one after the other.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.each_vm import on_each_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm
 
     with services(rehearses=dry_run, **where) as opened:

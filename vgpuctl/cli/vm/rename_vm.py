@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_selection import JsonVmChange
+from vgpuctl.cli.forms.vm_selection import JsonVmChange
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 _JSON: "JsonOutput[JsonVmChange]" = JsonOutput()
 
@@ -25,8 +25,8 @@ def command(name: str, new_name: str, tenant: str, as_json: bool, **where: Any) 
     Its UUID, shares, disks and addresses stay, and so does the hostname in its guest. Usage and events of the time
     before have the old name.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.usecases.vm.rename_vm import rename_vm
 
     with services(**where) as opened:

@@ -5,10 +5,10 @@ from typing import Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document
-from vgpuctl.cli.support.vm_options import read_requests, vm_flags
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.vm_options import read_requests, vm_flags
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document
 
 
 class JsonDomain(TypedDict):
@@ -29,7 +29,7 @@ _JSON: "JsonOutput[list[JsonDomain]]" = JsonOutput()
 @options.as_json
 def command(existing: bool, as_json: bool, **given: Any) -> None:
     """Print the domain XML that create-vm would define now. Writes nothing anywhere."""
-    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.cli.forms.services import services, take_service_options
     from vgpuctl.usecases.vm.render_vm import render_vm
 
     where = take_service_options(given)

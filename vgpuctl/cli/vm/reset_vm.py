@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -26,7 +26,7 @@ def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
 
     QEMU keeps running, and the devices stay as they are; `restart-vm` applies what waits for a start.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.reset_vm import reset_vm
 
     with services(**where) as opened:

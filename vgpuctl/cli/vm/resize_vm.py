@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput, JsonStep
-from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.cli.support.output import plain, print_line, say
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput, JsonStep
+from vgpuctl.cli.shown.output import plain, print_line, say
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def command(
     one with --move when its own has no room. Old and new shares are held while it changes; when anything
     fails on its own host, the VM gets its old shares back and runs as it was. The same size again changes nothing.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.find_vm import find_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.usecases.vm.resize_vm import ResizeOptions, resize_vm
 
     size = _size(vcpus, memory, gpus, params)
@@ -140,7 +140,7 @@ def _param(text: str) -> tuple[str, str]:
 
 def _show(plan: "PlannedResize", *, dry_run: bool) -> JsonResize:
     from vgpuctl.model.vgpu_params import show_vgpu_param
-    from vgpuctl.usecases.support.vm_values import sizes_of
+    from vgpuctl.usecases.found.vm_values import sizes_of
 
     vm = plan.vm
     before = sizes_of(vm, plan.before)

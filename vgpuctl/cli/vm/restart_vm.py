@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
 
 _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
@@ -25,7 +25,7 @@ def command(chosen: VmChoice, timeout_s: float, drain_s: float | None, as_json: 
     A VM gets everything that waits for its next start, as devices that were attached while it ran. A guest that reboots
     by itself, or `reset-vm`, keeps its devices as they are.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.restart_vm import restart_vm
 
     with services(**where) as opened:

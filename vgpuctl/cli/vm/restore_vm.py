@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telling_exposed
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.preempt_options import consent_of, preempt_flags, telling_exposed
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -52,7 +52,7 @@ def command(
     It has its former UUID and settings, and runs on the host that has its disks, with new GPU shares there. Without
     room for them it stays stopped; its disks are its own again in any case.
     """
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import format_time
     from vgpuctl.usecases.vm.restore_vm import find_kept, restore_vm
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import print_document, print_line, say
-from vgpuctl.cli.support.vm_selection import VmChoice, vms
+from vgpuctl.cli.forms.vm_selection import VmChoice, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_document, print_line, say
 
 if TYPE_CHECKING:
-    from vgpuctl.cli.support.event_output import JsonEvent
+    from vgpuctl.cli.lists.event_output import JsonEvent
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.usecases.network.shown_interfaces import ShownInterface
@@ -45,8 +45,8 @@ def command(
     """Show VMs as store, libvirt and the host's kernel see them. QEMU's answer is shown too, and the last hour of their
     vGPUs.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.each_vm import on_each_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.show_vm import show_vm
 
     if history:
@@ -255,7 +255,7 @@ def _interface(shown: "ShownInterface") -> str:
 def _print_last_hour(shown: "ShownVm") -> None:
     if shown.last_hour is None:
         return
-    from vgpuctl.cli.support.sparkline import print_last_hour
+    from vgpuctl.cli.shown.sparkline import print_last_hour
 
     several = len(shown.leases) > 1
     titles = {one.share.vfio_device: f"{one.share.profile} on {one.share.function}" for one in shown.leases}
@@ -283,9 +283,9 @@ def _reason(problem: str | None) -> str:
 
 
 def _print_history(chosen: VmChoice, *, as_json: bool, **where: Any) -> None:
-    from vgpuctl.cli.support.event_output import EVENTS, event_json
-    from vgpuctl.cli.support.listing import ListOutput
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.cli.lists.event_output import EVENTS, event_json
+    from vgpuctl.cli.lists.listing import ListOutput
     from vgpuctl.usecases.store.list_events import vm_history
 
     with services(**where) as opened:

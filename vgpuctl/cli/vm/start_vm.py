@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telling_exposed
-from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.preempt_options import consent_of, preempt_flags, telling_exposed
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -39,8 +39,8 @@ def command(
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
     With several VMs, each starts by itself, and nobody is asked about preemption.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.support.each_vm import on_each_vm
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.start_vm import start_vm
 
     with services(**where) as opened:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.output import say
-from vgpuctl.cli.support.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import say
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(
     **where: Any,
 ) -> None:
     """Stop VMs and keep or release their GPU shares."""
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
     from vgpuctl.usecases.vm.stop_vm import stop_vm

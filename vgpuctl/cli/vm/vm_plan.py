@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from vgpuctl.cli.support.output import plain, print_document, print_line
+from vgpuctl.cli.shown.output import plain, print_document, print_line
 from vgpuctl.model.plural import counted
 from vgpuctl.model.units import format_mib
 

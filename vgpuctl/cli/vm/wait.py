@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.support import options
-from vgpuctl.cli.support.json_output import JsonOutput
-from vgpuctl.cli.support.numbers import SecondsRange
-from vgpuctl.cli.support.output import print_line, show_status
-from vgpuctl.cli.support.vm_selection import VmChoice, vms
+from vgpuctl.cli.forms.vm_selection import VmChoice, vms
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import SecondsRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, show_status
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.support.services import Services
+    from vgpuctl.usecases.running.services import Services
     from vgpuctl.usecases.vm.wait import Awaited, AwaitedName
 
 
@@ -47,8 +47,8 @@ def command(chosen: VmChoice, condition: str, timeout_s: float, as_json: bool, *
     a VM cannot meet the condition: it does not exist, is broken, or is deleted meanwhile. The store is read every
     second; the host of a VM is asked every five seconds where `vgpuctl controller` does not do it.
     """
-    from vgpuctl.cli.support.progress import waiting_text
-    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.cli.shown.progress import waiting_text
     from vgpuctl.usecases.vm.wait import Condition, wait_for
 
     wanted = Condition(condition)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class KubernetesLink:
-    """One cluster. Implements vgpuctl.usecases.support.cluster_link.ClusterLink.
+    """One cluster. Implements vgpuctl.usecases.running.cluster_link.ClusterLink.
 
     Only nodes whose provider id is one of this tenant's are read or changed: `vgpuctl://ZONE/TENANT/UUID`. An object
     that cannot be read is logged and passed over; on a node that is drained it counts as a pod that is still there.

@@ -52,7 +52,7 @@ class _Row:
 
 
 class SlurmLink:
-    """One cluster by its slurm.conf. Implements vgpuctl.usecases.support.cluster_link.ClusterLink.
+    """One cluster by its slurm.conf. Implements vgpuctl.usecases.running.cluster_link.ClusterLink.
 
     Nodes that Slurm has powered down are seen only with `PrivateData=cloud` in its slurm.conf; without it they are
     unknown, and then there is nothing to tell.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every state that the store keeps, for example of hosts, GPUs or VMs, with one file for each subject.
 
-Metrics, web pages, reports and docs/monitoring.md iterate over STATE_KINDS; usecases/support/states.py reads the rows.
+Metrics, web pages, reports and docs/monitoring.md iterate over STATE_KINDS; usecases/observed/states.py reads the rows.
 A test compares the table with the enums, so that no state is forgotten.
 """
 

@@ -17,11 +17,11 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.cluster.leave_cluster import PREEMPTED, SICK, LeavingNode
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.cluster_link import ClusterLink
-from vgpuctl.usecases.support.fences import is_fenced
-from vgpuctl.usecases.support.operations import leave_subject, may_run, preempt_subject
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.observed.fences import is_fenced
+from vgpuctl.usecases.running.cluster_link import ClusterLink
+from vgpuctl.usecases.running.operations import leave_subject, may_run, preempt_subject
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

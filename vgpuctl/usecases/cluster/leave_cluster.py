@@ -17,9 +17,9 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.cluster.timed_link import TimedLink
-from vgpuctl.usecases.support.cluster_link import ClusterLink
-from vgpuctl.usecases.support.operations import leave_subject
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.cluster_link import ClusterLink
+from vgpuctl.usecases.running.operations import leave_subject
+from vgpuctl.usecases.running.services import Services
 
 TELL_S = 20.0
 """The longest time for the answers to one question: Slurm's programs have as long."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 from vgpuctl.errors import ClusterUnreachable
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.times import format_duration
-from vgpuctl.usecases.support.cluster_link import ClusterLink
+from vgpuctl.usecases.running.cluster_link import ClusterLink
 
 T = TypeVar("T")
 

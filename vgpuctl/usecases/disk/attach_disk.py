@@ -25,12 +25,12 @@ from vgpuctl.usecases.disk.tenant_disks import (
     settle_detach,
 )
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.image.answers import answers_of
 from vgpuctl.usecases.image.volumes import make_volume, remove_recorded
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
 from vgpuctl.usecases.disk.snapshots import SnapshotChange, delete_command, fact_of, overlays_of, shown, values_of
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.image.disk_places import chains_of
 from vgpuctl.usecases.image.volumes import make_intended, recorded_volumes, remove_recorded
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 
 def create_snapshot(services: Services, vm: Vm, name: str, *, quiesce: bool = False) -> SnapshotChange:

@@ -13,9 +13,9 @@ from vgpuctl.usecases.disk.attach_disk import DiskChange
 from vgpuctl.usecases.disk.snapshots import refuse_snapshots
 from vgpuctl.usecases.disk.tenant_disks import find_disk, no_such_disk, note_disk, settle_detach
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.find_vm import find_vm
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import Services
 
 _FIRST_DISK = ("disk", "root", "vda", "sda")
 

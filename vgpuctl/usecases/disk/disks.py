@@ -18,9 +18,9 @@ from vgpuctl.usecases.disk.tenant_disks import (
     settle_detach,
     tenant_disks,
 )
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.image.volumes import remove_recorded
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def deletable_disk(services: Services, tenant: str, name: str) -> TenantDisk | KeptVm:

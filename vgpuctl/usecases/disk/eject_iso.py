@@ -11,10 +11,10 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import VolumeKind
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.image.answers import answers_of, drop_answers
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
 
 
 @dataclass(frozen=True)

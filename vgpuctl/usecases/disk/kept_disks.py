@@ -9,8 +9,8 @@ from vgpuctl.errors import ConcurrentChange, StateError, UsageError
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.volume import KEPT, Volume, VolumeKind
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.running.undo import Undo
 
 
 def kept_disks(session: Session, tenant: str) -> list[Volume]:

@@ -16,8 +16,8 @@ from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain.guest_state import drop_state
 from vgpuctl.usecases.image.volumes import remove_volumes
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.running.services import Services
 
 _LASTING = (VolumeKind.DISK, VolumeKind.DATA, VolumeKind.OVERLAY, VolumeKind.SEED)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vgpuctl.model.volume import VolumeKind
 from vgpuctl.usecases.disk.tenant_disks import tenant_disks
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

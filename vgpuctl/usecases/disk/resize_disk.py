@@ -15,10 +15,10 @@ from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.usecases.disk.snapshots import fact_of, refuse_snapshots
 from vgpuctl.usecases.disk.tenant_disks import no_such_disk
 from vgpuctl.usecases.domain.definition import refuse_fixed
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.found.find_vm import find_vm
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from vgpuctl.errors import CommandFailed, GuestError
 from vgpuctl.guests.libvirtd.console import Console
 from vgpuctl.model.vm import Vm
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 MOST_LOG = 8 * 2**20
 

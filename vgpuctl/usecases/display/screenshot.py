@@ -4,7 +4,7 @@
 from vgpuctl.guests.libvirtd.screenshot import Screenshot
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.display.view import note_view, running_xml
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def screenshot(services: Services, vm: Vm, *, screen: int = 0) -> Screenshot:

@@ -13,9 +13,9 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.planner.plan import refuse_terms
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.shares import describe_share
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.services import Services
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from vgpuctl.guests.facts.graphics_facts import GraphicsFact, graphics_of, has_p
 from vgpuctl.model.display import DisplayKind
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
     from vgpuctl.hosts.graphics_tunnel import GraphicsSource

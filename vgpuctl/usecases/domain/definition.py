@@ -11,8 +11,8 @@ from vgpuctl.usecases.domain.guest_state import variables_on
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.ports import attachments_of
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.cpu_pins import floating_on
-from vgpuctl.usecases.support.services import HostSession, Services
 
 
 def parts_again(services: Services, host: HostSession, vm: Vm) -> guest.DomainParts:

@@ -32,9 +32,9 @@ from vgpuctl.usecases.domain.promises import Findings, prove_start
 from vgpuctl.usecases.image.disk_places import data_disks, first_disk
 from vgpuctl.usecases.image.volumes import find_own, refuse_taken_volumes
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.quarantine import quarantine
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.services import HostSession, Services
 
 HOLD_TIMEOUT_S = 20.0
 

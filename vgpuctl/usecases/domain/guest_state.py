@@ -16,8 +16,8 @@ from vgpuctl.guests.facts.domain_facts import DomainFact
 from vgpuctl.model.guest_firmware import Variables, build_for
 from vgpuctl.model.guest_state import NVRAM_ENDING, has_state, has_tpm, nvram_file
 from vgpuctl.model.vm import Firmware, Vm
-from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.found.garbage import Garbage, GarbageKind
+from vgpuctl.usecases.running.services import HostSession, Services
 
 _MOST_BYTES = 8 << 20
 _QCOW2 = b"QFI\xfb"

@@ -19,9 +19,9 @@ from vgpuctl.promises.compare import compare, may_wait, with_waiting
 from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, Promised, Witnessed
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import witnesses
-from vgpuctl.usecases.support.operations import may_run
-from vgpuctl.usecases.support.promise_record import known_kept, note_findings, recorded
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.observed.promise_record import known_kept, note_findings, recorded
+from vgpuctl.usecases.running.operations import may_run
+from vgpuctl.usecases.running.services import HostSession, Services
 
 START_TIMEOUT_S = 20.0
 """Time in which QEMU opens its devices, and ovn-controller carries its ports."""

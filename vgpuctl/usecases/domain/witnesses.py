@@ -18,7 +18,7 @@ from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, PortSeen, Promised, SeenDomain
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
 
 Asked = TypeVar("Asked")
 

@@ -30,13 +30,13 @@ from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import refuse_closed_host, refuse_share
 from vgpuctl.sharing.kinds import vgpu_kind_of
 from vgpuctl.sharing.occupancy import ExistingVgpu, gpu_at
+from vgpuctl.usecases.declared.layout_records import note_share, shares_made
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.host.own_volumes import own_volumes
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.layout_records import note_share, shares_made
-from vgpuctl.usecases.support.licences import take_seat
-from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.vm_values import values_of
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.observed.observations import note_facts
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.seats.licences import take_seat
 
 if TYPE_CHECKING:
     from vgpuctl.store.store import Session

@@ -14,16 +14,16 @@ from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severit
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.usecases.declared.fleet_values import read_fleet_values
+from vgpuctl.usecases.declared.installs import PlannedInstall
+from vgpuctl.usecases.declared.layout_comparison import compare_host
+from vgpuctl.usecases.declared.layout_records import shares_made
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
-from vgpuctl.usecases.support.fleet_values import read_fleet_values
-from vgpuctl.usecases.support.gpu_health import policy_of, read_health
-from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
-from vgpuctl.usecases.support.installs import PlannedInstall
-from vgpuctl.usecases.support.layout_comparison import compare_host
-from vgpuctl.usecases.support.layout_records import shares_made
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.strays import look_for_strays
+from vgpuctl.usecases.observed.gpu_health import policy_of, read_health
+from vgpuctl.usecases.observed.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.observed.strays import look_for_strays
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

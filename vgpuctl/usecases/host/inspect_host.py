@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.sharing.topology import HostTopology, topology_of
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import closed_functions, refuse_closed_gpu, refuse_closed_host
 from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.offer import Refusal
-from vgpuctl.usecases.support.full_survey import survey_fully
-from vgpuctl.usecases.support.gpu_health import last_health
-from vgpuctl.usecases.support.observations import (
+from vgpuctl.usecases.observed.full_survey import survey_fully
+from vgpuctl.usecases.observed.gpu_health import last_health
+from vgpuctl.usecases.observed.observations import (
     NEVER_OBSERVED,
     Observation,
     ObservedHost,
@@ -31,8 +31,8 @@ from vgpuctl.usecases.support.observations import (
     missing_gpus,
     observed_hosts,
 )
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import Survey
+from vgpuctl.usecases.observed.survey import Survey
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

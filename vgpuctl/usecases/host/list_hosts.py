@@ -10,12 +10,12 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.promise import FRESH_S
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.fleet_values import read_fleet_values
-from vgpuctl.usecases.support.full_survey import survey_fully
-from vgpuctl.usecases.support.layout_comparison import compare_facts, compare_host
-from vgpuctl.usecases.support.observations import ObservedHost, observed_hosts, readings_in_words
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.declared.fleet_values import read_fleet_values
+from vgpuctl.usecases.declared.layout_comparison import compare_facts, compare_host
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.observed.full_survey import survey_fully
+from vgpuctl.usecases.observed.observations import ObservedHost, observed_hosts, readings_in_words
+from vgpuctl.usecases.running.services import Services
 
 _NOT_COMPARED = "not compared"
 

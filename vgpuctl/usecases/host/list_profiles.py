@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import DisplayLimits, Gpu, VgpuType
 from vgpuctl.usecases.host.list_gpus import list_gpus
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import Survey
+from vgpuctl.usecases.observed.survey import Survey
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

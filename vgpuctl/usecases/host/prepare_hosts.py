@@ -16,7 +16,7 @@ from vgpuctl.planner.doctor import Finding, Severity
 from vgpuctl.planner.doctor.prerequisites import FailedAttempt, Newcomer
 from vgpuctl.planner.doctor.prerequisites_table import look_for_missing
 from vgpuctl.usecases.host.check_hosts import examine_host
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _TIMEOUT_S = 30.0
 

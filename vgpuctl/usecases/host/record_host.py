@@ -20,7 +20,7 @@ from vgpuctl.local_files import write_file
 from vgpuctl.model.anonymous import Anonymiser, NameKind, host_words
 from vgpuctl.model.capture import FORMAT, Capture, CapturedBoard, CaptureManifest, ReplacedCount
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 # Keys of what the kernel says: a word in it that is also the name of a VM is not that name.
 _OF_KERNEL = re.compile(r"\w+ (?:\[\")?/(?:sys|proc|dev)/")

@@ -21,19 +21,19 @@ from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.host.list_gpus import board_name
-from vgpuctl.usecases.support.full_survey import survey_fully
-from vgpuctl.usecases.support.gpu_health import last_health
-from vgpuctl.usecases.support.guest_driver import read_host
-from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
-from vgpuctl.usecases.support.observations import (
+from vgpuctl.usecases.measured.last_hour import LastHour, read_last_hour
+from vgpuctl.usecases.observed.full_survey import survey_fully
+from vgpuctl.usecases.observed.gpu_health import last_health
+from vgpuctl.usecases.observed.guest_driver import read_host
+from vgpuctl.usecases.observed.observations import (
     NEVER_OBSERVED,
     Observation,
     describe_age,
     missing_gpus,
     observed_hosts,
 )
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.running.services import Services
 
 PAST_MEASURES = ("utilization_ratio", "framebuffer_used_bytes", "power_watts", "temperature_celsius")
 _EVENTS = 10

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
     from vgpuctl.model.host_target import HostTarget

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from vgpuctl.agent.wire.ovn import TunnelProbe
 from vgpuctl.planner.doctor import TunnelState
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 # The counters of the first round are read before the second one sends, and those of the third after it has.
 _ROUNDS = 3

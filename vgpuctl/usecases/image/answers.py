@@ -10,7 +10,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.image.volumes import remove_volumes
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def answers_of(session: Session, vm: Vm) -> list[Volume]:

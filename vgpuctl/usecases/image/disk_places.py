@@ -11,7 +11,7 @@ from vgpuctl.model.image import HostImages, ImageFormat
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.usecases.image.volumes import find_own
-from vgpuctl.usecases.support.services import HostSession
+from vgpuctl.usecases.running.services import HostSession
 
 
 def chains_of(host: HostSession, vm: Vm, volumes: Sequence[Volume]) -> list[DiskChain]:

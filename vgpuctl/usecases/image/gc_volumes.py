@@ -8,10 +8,10 @@ from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.volume import Volume, VolumeKind, vm_uuid_of
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.image.volumes import is_recorded, users_of
-from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
-from vgpuctl.usecases.support.operations import may_run
-from vgpuctl.usecases.support.services import HostSession
+from vgpuctl.usecases.running.operations import may_run
+from vgpuctl.usecases.running.services import HostSession
 
 OLD_ENDINGS = tuple(kind.ending() for kind in VolumeKind)
 """Of `TENANT.VM.qcow2` and `TENANT.VM-seed.iso`, the names that volumes had in older stores."""

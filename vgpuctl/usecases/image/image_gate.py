@@ -15,9 +15,9 @@ from vgpuctl.errors import AgentProblem, ImageMissing, ImageRejected
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import BaseImage, HostImages, Image, ImageCopy, ImageFormat, ImageKind
 from vgpuctl.model.vm import DirectKernel, Vm
+from vgpuctl.usecases.found.registered_images import named_images, registered
 from vgpuctl.usecases.image.volumes import paths_of
-from vgpuctl.usecases.support.registered_images import named_images, registered
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
 
 
 def images_on(services: Services, host: HostSession, vm: Vm, *, remember: bool) -> HostImages:

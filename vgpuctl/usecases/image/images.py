@@ -11,10 +11,10 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import Image, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.found.registered_images import named_images
 from vgpuctl.usecases.image.image_gate import check_digest, inspect, path_on, refuse_used_volume
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.registered_images import named_images
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from vgpuctl.model.licence import LicencePool
 from vgpuctl.model.times import format_time_to_second
 from vgpuctl.model.vm import Vm
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.licences import token_claims
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import token_claims
 
 
 def with_licence_token(services: Services, vm: Vm) -> Vm:

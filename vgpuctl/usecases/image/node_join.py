@@ -18,7 +18,7 @@ from vgpuctl.node_config.join.setup import (
 )
 from vgpuctl.node_config.labels import NodePlace, node_labels
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def join_of(services: Services, vm: Vm) -> NodeSetup | None:

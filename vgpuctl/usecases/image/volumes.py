@@ -22,8 +22,8 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.usecases.image.licence_token import with_licence_token
 from vgpuctl.usecases.image.node_join import join_of
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 
 def refuse_taken_volumes(host: HostSession, vm: Vm) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from vgpuctl.errors import NotFound
 from vgpuctl.node_config.dra import resource_slices
-from vgpuctl.usecases.support.capacities import cached_capacities
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.yaml_text import yaml_text
 
 

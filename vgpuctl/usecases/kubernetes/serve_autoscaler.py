@@ -18,8 +18,8 @@ from vgpuctl.model.printable import printable
 from vgpuctl.node_config.template import TemplateNode, template_node
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.node.wanted_nodes import drop_waiting, is_wanted, let_go_in, want_more
-from vgpuctl.usecases.support.node_states import NodeStatus, node_states
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.node_states import NodeStatus, node_states
+from vgpuctl.usecases.running.services import Services
 
 _PROVIDER_ID = re.compile(r"vgpuctl://(?P<zone>[^/]{1,253})/(?P<tenant>[^/]{1,253})/(?P<uuid>[0-9a-f-]{36})")
 _LONGEST_REASON = 1024

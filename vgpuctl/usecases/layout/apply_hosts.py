@@ -5,14 +5,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.usecases.declared.fleet_values import read_fleet_values
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line
 from vgpuctl.usecases.layout.layout_run import LayoutRun
 from vgpuctl.usecases.layout.rollout import FailureBudget, batches
 from vgpuctl.usecases.layout.run_options import RunOptions
-from vgpuctl.usecases.support import interruptions
-from vgpuctl.usecases.support.at_work import AtWork
-from vgpuctl.usecases.support.fleet_values import read_fleet_values
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running import interruptions
+from vgpuctl.usecases.running.at_work import AtWork
+from vgpuctl.usecases.running.services import Services
 
 
 def apply_hosts(

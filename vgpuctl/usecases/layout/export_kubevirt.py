@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 
 from vgpuctl.inventory import exchange
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.tool_exports import ToolExport, export_for
+from vgpuctl.usecases.layout.tool_exports import ToolExport, export_for
+from vgpuctl.usecases.running.services import Services
 
 
 def export_kubevirt(services: Services, hosts: Sequence[str], *, profile: str | None, refresh: bool) -> ToolExport:

@@ -20,7 +20,7 @@ from vgpuctl.inventory.exchange import (
 )
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.usecases.layout.import_layout import Tool, known_facts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

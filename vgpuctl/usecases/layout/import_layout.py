@@ -16,9 +16,9 @@ from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.matching import entries_for
-from vgpuctl.usecases.support.observations import readings_in_words
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.observed.observations import readings_in_words
+from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import Gpu, HostFacts

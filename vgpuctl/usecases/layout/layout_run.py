@@ -26,17 +26,8 @@ from vgpuctl.planner.layout import (
 )
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.sharing.matching import entries_for
-from vgpuctl.usecases.host.check_hosts import note_state
-from vgpuctl.usecases.layout.layout_lines import AppliedHost, LeftBehind, Line, LineOutcome
-from vgpuctl.usecases.layout.left_behind import SeenHost, left_behind, seen_host
-from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan, with_installs
-from vgpuctl.usecases.layout.run_options import RunOptions
-from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
-from vgpuctl.usecases.share.release import release_strays
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.host_snapshot import saved_snapshot
-from vgpuctl.usecases.support.installs import Install, certificate_of, files_of
-from vgpuctl.usecases.support.layout_records import (
+from vgpuctl.usecases.declared.installs import Install, certificate_of, files_of
+from vgpuctl.usecases.declared.layout_records import (
     PendingRestarts,
     keep_pending_restarts,
     makes_share,
@@ -47,8 +38,17 @@ from vgpuctl.usecases.support.layout_records import (
     service_restart,
     vm_restart,
 )
-from vgpuctl.usecases.support.observations import note_facts, read_facts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.find_vm import find_vm
+from vgpuctl.usecases.host.check_hosts import note_state
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, LeftBehind, Line, LineOutcome
+from vgpuctl.usecases.layout.left_behind import SeenHost, left_behind, seen_host
+from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan, with_installs
+from vgpuctl.usecases.layout.run_options import RunOptions
+from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
+from vgpuctl.usecases.observed.host_snapshot import saved_snapshot
+from vgpuctl.usecases.observed.observations import note_facts, read_facts
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.share.release import release_strays
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.layout.layout_lines import LeftBehind
+from vgpuctl.usecases.observed.host_snapshot import compare, snapshot_of
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.shares import describe_share
-from vgpuctl.usecases.support.host_snapshot import compare, snapshot_of
-from vgpuctl.usecases.support.services import Services
 
 
 @dataclass(frozen=True)

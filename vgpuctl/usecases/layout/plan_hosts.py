@@ -20,13 +20,13 @@ from vgpuctl.planner.layout import (
     select_steps,
 )
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.usecases.declared.fleet_values import read_fleet_values
+from vgpuctl.usecases.declared.installs import PlannedInstall
+from vgpuctl.usecases.declared.layout_comparison import compare_files
+from vgpuctl.usecases.declared.layout_records import PendingRestarts, pending_restarts, shares_made
 from vgpuctl.usecases.layout.returning import find_stranded
-from vgpuctl.usecases.support.fleet_values import read_fleet_values
-from vgpuctl.usecases.support.installs import PlannedInstall
-from vgpuctl.usecases.support.layout_comparison import compare_files
-from vgpuctl.usecases.support.layout_records import PendingRestarts, pending_restarts, shares_made
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import check_name
 from vgpuctl.specs.secret_file import SecretFiles
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.licences import settle_seats, shortages, token_claims
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import settle_seats, shortages, token_claims
 
 MOST_SEATS = 1_000_000
 

@@ -9,8 +9,8 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.licence import LicencePool, LicenceSeat
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.quota.licences import editions_of
-from vgpuctl.usecases.support.licences import waits_for_seat
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import waits_for_seat
 
 
 @dataclass(frozen=True)

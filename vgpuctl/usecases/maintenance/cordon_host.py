@@ -3,7 +3,7 @@
 
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.usecases.maintenance.restricted import find_gpu, set_restriction
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def cordon_host(services: Services, host: str, *, gpu: str | None, reason: str) -> bool:

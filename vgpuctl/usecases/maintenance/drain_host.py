@@ -14,7 +14,7 @@ from vgpuctl.model.vm import Hold, Vm, VmState, printed_name
 from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

@@ -26,9 +26,9 @@ from vgpuctl.usecases.maintenance.drain_host import (
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
 from vgpuctl.usecases.network.ports import attachments_of
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import settle_leases
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_vm import PlannedMove, restore_kept, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay

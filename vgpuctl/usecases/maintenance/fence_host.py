@@ -14,10 +14,10 @@ from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.secret import ProgramLine
 from vgpuctl.trusted_programs import judge_command
 from vgpuctl.usecases.maintenance.restricted import set_restriction
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.observation_record import is_of_host
-from vgpuctl.usecases.support.observations import is_seen_by_controller, read_facts, read_record
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.observed.observation_record import is_of_host
+from vgpuctl.usecases.observed.observations import is_seen_by_controller, read_facts, read_record
+from vgpuctl.usecases.running.services import Services
 
 _SAID_AT_MOST = 200
 _SILENCE = (HostUnreachable, HostKeyChanged, WrongHost)

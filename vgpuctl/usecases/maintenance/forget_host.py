@@ -10,11 +10,11 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
 from vgpuctl.usecases.disk.kept_vms import forget_kept
 from vgpuctl.usecases.maintenance.fence_host import fence_host
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.observed.unlisted_hosts import forget_readings, has_objects
 from vgpuctl.usecases.placement.reservations import record_cancellation
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import settle_leases
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.unlisted_hosts import forget_readings, has_objects
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
 

@@ -25,18 +25,18 @@ from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.sharing.type_names import describe_type
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.declared.layout_records import shares_made
 from vgpuctl.usecases.domain.guest_state import drop_state, stray_state
+from vgpuctl.usecases.found.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.image.gc_volumes import read_volumes, stray_volumes
 from vgpuctl.usecases.image.volumes import remove_recorded
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.observed.fences import is_fenced
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.observed.strays import look_for_strays, way_out
+from vgpuctl.usecases.running.operations import ending, may_run
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.release import release_cards_of, release_strays
-from vgpuctl.usecases.support.fences import is_fenced
-from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
-from vgpuctl.usecases.support.layout_records import shares_made
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.operations import ending, may_run
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.strays import look_for_strays, way_out
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
 USUAL_KINDS = frozenset(GarbageKind) - {GarbageKind.VGPU}

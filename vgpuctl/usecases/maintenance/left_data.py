@@ -11,7 +11,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.usecases.image.volumes import is_recorded
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_volumes import VolumeWay
 
 _Found = Mapping[tuple[str, str], VolumeFact]

@@ -14,11 +14,11 @@ from vgpuctl.planner.upgrade import plan_upgrade as plan
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdict, plan_drain
-from vgpuctl.usecases.support.fleet_reader import read_fleet
-from vgpuctl.usecases.support.guest_driver import seen_drivers
-from vgpuctl.usecases.support.observations import readings_in_words
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.observed.fleet_reader import read_fleet
+from vgpuctl.usecases.observed.guest_driver import seen_drivers
+from vgpuctl.usecases.observed.observations import readings_in_words
+from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.usecases.cluster.leave_cluster import SICK, leave_cluster
 from vgpuctl.usecases.maintenance.restricted import find_gpu, set_restriction
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def quarantine_gpu(services: Services, host: str, address: str, *, reason: str) -> bool:

@@ -5,8 +5,8 @@ from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.restriction import Restriction, RestrictionKind, restrictions_on
 from vgpuctl.sharing.health import findings_of
 from vgpuctl.usecases.maintenance.restricted import find_gpu, lift
-from vgpuctl.usecases.support.gpu_health import describe_findings
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.gpu_health import describe_findings
+from vgpuctl.usecases.running.services import Services
 
 
 def release_gpu(services: Services, host: str, address: str, *, reason: str, force: bool = False) -> list[Restriction]:

@@ -7,8 +7,8 @@ from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.running.services import Services
 
 
 def find_gpu(services: Services, host: str, address: str) -> Gpu:

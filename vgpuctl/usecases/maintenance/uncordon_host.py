@@ -11,18 +11,18 @@ from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, 
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.volume import vm_uuid_of
 from vgpuctl.planner.layout import plan_host
+from vgpuctl.usecases.declared.layout_records import shares_made
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.found.garbage import GarbageKind
 from vgpuctl.usecases.image.volumes import has_volumes
 from vgpuctl.usecases.maintenance.drain_host import stopped_by_drain
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.maintenance.gc import find_garbage
 from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, lift
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import release_cards_of
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.garbage import GarbageKind
-from vgpuctl.usecases.support.layout_records import shares_made
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.vm.start_vm import start_vm
 
 

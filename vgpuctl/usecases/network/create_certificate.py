@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.ovn.authority import Authority, default_folder
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import parse_address
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.usecases.network.network_backends import refuse_without_ovn
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _LARGEST_POOL = 65536
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.ovn.topology import external_owner
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.network.create_external_network import values_of
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def delete_external_network(services: Services, network: ExternalNetwork) -> None:

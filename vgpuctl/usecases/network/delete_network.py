@@ -8,11 +8,11 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network, NetworkState
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vpc import DirectConnect, LoadBalancer
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.network.create_network import note_network, values_of
 from vgpuctl.usecases.network.list_networks import show_network
 from vgpuctl.usecases.network.network_backends import locked, remove_network, subject_of
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def delete_network(services: Services, network: Network) -> None:

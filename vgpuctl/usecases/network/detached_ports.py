@@ -10,7 +10,7 @@ from vgpuctl.model.network import Attachment
 from vgpuctl.model.nic import MOST_NICS
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.network.ports import attachments_of, connect
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 NO_MACS: Collection[str] = ()
 

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from vgpuctl.model.vpc import ExternalNetwork
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def list_external_networks(services: Services) -> Sequence[tuple[ExternalNetwork, dict[str, str]]]:

@@ -8,8 +8,8 @@ from vgpuctl.model.network import Network, Port
 from vgpuctl.model.promise import LastFinding, PromiseRow, badness
 from vgpuctl.model.vm import VmState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.promise_record import recorded_of_hosts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.promise_record import recorded_of_hosts
+from vgpuctl.usecases.running.services import Services
 
 _OF_INTERFACES = (PromiseRow.INTERFACES, PromiseRow.PORTS)
 

@@ -4,7 +4,7 @@
 from vgpuctl.model.vpc import VpcKind
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_objects import ShownObject
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def list_vpc_objects(

@@ -11,7 +11,7 @@ from vgpuctl.guests.libvirtd.port_filter import Reach
 from vgpuctl.model.network import Backend, Network
 from vgpuctl.model.vpc import Contact, ExternalNetwork, VpcSpec
 from vgpuctl.usecases.network.vpc import apply_vpc
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 LOCK_TIMEOUT_S = 120.0
 OVN_SUBJECT = "network:ovn"

@@ -12,7 +12,7 @@ from vgpuctl.model.vm import HostOfNetwork, OvnVmRequest, Vm, VmRequest
 from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup
 from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
     from vgpuctl.store.store import Session

@@ -7,7 +7,7 @@ from vgpuctl.model.interfaces import host_mac, interfaces_of
 from vgpuctl.model.nic import NicModel
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.network.ports import attachments_of
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

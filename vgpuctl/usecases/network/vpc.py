@@ -26,7 +26,7 @@ from vgpuctl.model.vpc import (
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 ROUTER_HOLDER = f"{VpcKind.GATEWAY}/gateway"
 # Of whom, what it is, its key: one row of the store.

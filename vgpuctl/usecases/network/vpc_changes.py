@@ -20,7 +20,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
 from vgpuctl.usecases.network.vpc import apply_vpc, carried
 from vgpuctl.usecases.network.vpc_addresses import all_objects, set_object
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 CREATED, CHANGED, UNCHANGED, REMOVED = "created", "changed", "unchanged", "removed"
 KEPT, DIFFERS, LEAVING = "not in the file", "differs", "leaving"

@@ -7,6 +7,8 @@ from vgpuctl.errors import NodesStillLeave, StateError
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.specs.node_pool import declared_pool, list_fixed_differences, list_pool_differences
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.found.registered_images import refuse_unregistered
 from vgpuctl.usecases.network.vpc_changes import (
     CHANGED,
     CREATED,
@@ -19,9 +21,7 @@ from vgpuctl.usecases.network.vpc_changes import (
 )
 from vgpuctl.usecases.node.delete_node_pool import delete_node_pool
 from vgpuctl.usecases.node.node_pools import create_node_pool, find_pool, refuse_taken_names, replace_pool
-from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
-from vgpuctl.usecases.support.registered_images import refuse_unregistered
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _KIND = "node-pool"
 

@@ -7,12 +7,12 @@ from vgpuctl.errors import NodesStillLeave
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.plural import counted
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.node.list_node_pools import PoolStatus, list_node_pools
 from vgpuctl.usecases.node.node_pools import values_of_pool
 from vgpuctl.usecases.node.settle_nodes import settle_pool
 from vgpuctl.usecases.node.wanted_nodes import let_go_in
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def delete_node_pool(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from vgpuctl.model.node_pool import NodePool, NodeState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.node_states import NodeStatus, node_states
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.node_states import NodeStatus, node_states
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

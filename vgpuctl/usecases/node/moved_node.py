@@ -7,8 +7,8 @@ from vgpuctl.model.place_labels import HOST, PLACE_LABELS
 from vgpuctl.model.vm import Vm
 from vgpuctl.node_config.labels import label_value, node_labels
 from vgpuctl.usecases.image.node_join import place_of
-from vgpuctl.usecases.support.cluster_link import ClusterLink
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.cluster_link import ClusterLink
+from vgpuctl.usecases.running.services import Services
 
 
 def relabel_moved(

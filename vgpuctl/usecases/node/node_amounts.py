@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from vgpuctl.clusters.kubernetes.objects import ObjectError, quantity
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.node_pool import NodePool
-from vgpuctl.usecases.support.node_states import NodeStatus
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.node_states import NodeStatus
+from vgpuctl.usecases.running.services import Services
 
 _UNITS = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1}
 """Parts of the unit of each resource: thousandths of CPUs, bytes."""

@@ -11,13 +11,13 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
 from vgpuctl.specs.node_pool import changed_pool, list_pool_differences
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.found.registered_images import refuse_unregistered
 from vgpuctl.usecases.node.list_node_pools import pool_status
 from vgpuctl.usecases.node.wanted_nodes import is_wanted, let_go_in, want_more_in
+from vgpuctl.usecases.observed.node_states import NodeStatus
 from vgpuctl.usecases.placement.quota import refuse_for_ever
-from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
-from vgpuctl.usecases.support.node_states import NodeStatus
-from vgpuctl.usecases.support.registered_images import refuse_unregistered
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def create_node_pool(services: Services, pool: NodePool) -> tuple[NodePool, bool]:

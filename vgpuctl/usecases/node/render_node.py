@@ -14,7 +14,7 @@ from vgpuctl.node_config.join.setup import has_join, node_setup, show_digest
 from vgpuctl.node_config.labels import node_labels, template_labels
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.image.node_join import place_of
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 NO_VM = "00000000-0000-0000-0000-000000000000"
 """Of a node that is only rendered: it has no VM, and so no provider id."""

@@ -32,9 +32,9 @@ from vgpuctl.usecases.node.wanted_nodes import (
     take_out_of_queue,
     want_more_in,
 )
-from vgpuctl.usecases.support.cluster_link import ClusterLink
-from vgpuctl.usecases.support.node_states import NodeStatus, node_states
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.node_states import NodeStatus, node_states
+from vgpuctl.usecases.running.cluster_link import ClusterLink
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.final_preemptions import is_preempted
 

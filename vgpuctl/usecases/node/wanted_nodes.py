@@ -16,7 +16,7 @@ from vgpuctl.model.node_pool import Node, NodePool
 from vgpuctl.model.plural import counted
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.queue_entries import note_left, wait_for_turn
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 WAITS = "the controller has not looked at it yet"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from vgpuctl.errors import NotFound, UsageError
 from vgpuctl.model.configuration import ProjectFile
 from vgpuctl.specs.configuration import parse_configuration
-from vgpuctl.usecases.support import allowed_files
-from vgpuctl.usecases.support.configuration import (
+from vgpuctl.usecases.running import allowed_files
+from vgpuctl.usecases.running.configuration import (
     PROJECT_FILE,
     entry_of,
     nearest_project_file,

@@ -14,14 +14,14 @@ from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
+from vgpuctl.usecases.declared.fleet_values import read_fleet_values
 from vgpuctl.usecases.layout.layout_run import LayoutRun
 from vgpuctl.usecases.layout.run_options import RunOptions
+from vgpuctl.usecases.observed.observation_record import Seen
+from vgpuctl.usecases.observed.observations import read_record
+from vgpuctl.usecases.observed.restarts import Attempt, read_restarts, save_restarts
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.restore_shares import restore_shares
-from vgpuctl.usecases.support.fleet_values import read_fleet_values
-from vgpuctl.usecases.support.observation_record import Seen
-from vgpuctl.usecases.support.observations import read_record
-from vgpuctl.usecases.support.restarts import Attempt, read_restarts, save_restarts
-from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.start_vm import start_vm
 
 STEADY_S = 600.0

@@ -26,10 +26,10 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.planner.doctor.finding import Finding
 from vgpuctl.store.controllers import Controller
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.observed.states import read_states
 from vgpuctl.usecases.operate.harmless import LEFT_OUT, Harmless
 from vgpuctl.usecases.operate.show_config import ShownSetting
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.states import read_states
+from vgpuctl.usecases.running.services import Services
 
 _OF_SHARE = ("gpu", "function", "mdev_uuid", "type_id", "profile")
 _SYSTEM_PYTHON = re.compile(r"auto|/usr/(?:local/)?bin/python3?(?:\.[0-9]{1,2})?")

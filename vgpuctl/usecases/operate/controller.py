@@ -17,13 +17,13 @@ from vgpuctl.quota.queue_order import has_aged
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_vms import delete_overdue
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
+from vgpuctl.usecases.observed.unlisted_hosts import forget_unlisted
 from vgpuctl.usecases.operate.repair import repair
 from vgpuctl.usecases.operate.serve_queue import Served, hosts_when_empty, serve
 from vgpuctl.usecases.operate.watch_hosts import watching
 from vgpuctl.usecases.placement.queue_order import ordered_queue
-from vgpuctl.usecases.support.operations import may_run
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.unlisted_hosts import forget_unlisted
+from vgpuctl.usecases.running.operations import may_run
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
 from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices
 from vgpuctl.usecases.vm.stop_vm import stop_vm

@@ -11,7 +11,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.store.controllers import Controller
 from vgpuctl.store.liveness import is_running
 from vgpuctl.usecases.operate.division import BEAT_S
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 LIMIT_S = 2 * BEAT_S
 _PAUSE_S = 0.5

@@ -15,16 +15,16 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import answers_of
 from vgpuctl.usecases.network.detached_ports import detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.running.operations import may_run, operation
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import settle_seats
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.share.repair_shares import repair_shares
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.licences import settle_seats
-from vgpuctl.usecases.support.operations import may_run, operation
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.detach_nic import free_left_ports, go_on_detaching, left_in_definition
 from vgpuctl.usecases.vm.final_preemptions import finish_preemptions

@@ -16,12 +16,12 @@ from vgpuctl.scheduler.refusals import in_short
 from vgpuctl.store.claims import Claim
 from vgpuctl.usecases.image.node_join import refuse_unjoinable
 from vgpuctl.usecases.network.ports import with_networks
+from vgpuctl.usecases.observed.capacities import cached_capacities
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import bookings_of, with_promises
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
-from vgpuctl.usecases.support.capacities import cached_capacities
-from vgpuctl.usecases.support.operations import refuse_while_busy
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.operations import refuse_while_busy
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.create_vm import CreateOptions, create_together
 from vgpuctl.usecases.vm.preemption_consent import Consent, refuse_without_consent
 from vgpuctl.usecases.vm.start_vm import start_vm

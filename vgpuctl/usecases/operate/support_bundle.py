@@ -28,6 +28,7 @@ from vgpuctl.model.masking import is_secret_name, shown_url
 from vgpuctl.store.store import Session
 from vgpuctl.trusted_files import NAMED, opened
 from vgpuctl.usecases.host.check_hosts import examine_host
+from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.operate.bundle_parts import (
     facts_of,
     finding_of,
@@ -38,8 +39,7 @@ from vgpuctl.usecases.operate.bundle_parts import (
 )
 from vgpuctl.usecases.operate.harmless import Harmless
 from vgpuctl.usecases.operate.show_config import ShownSetting
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _MOST_LOG_BYTES = 4 * 2**20
 _FOLDER = "support-bundle"

@@ -38,16 +38,16 @@ from vgpuctl.model.promise import Moment
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.way import Way
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.declared.layout_comparison import compare_facts
 from vgpuctl.usecases.domain.promises import Findings, look_at_promises
+from vgpuctl.usecases.observed.gpu_health import note_health
+from vgpuctl.usecases.observed.guest_driver import note_seen_drivers
+from vgpuctl.usecases.observed.observations import note_answers
+from vgpuctl.usecases.observed.promise_record import note_findings
 from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
-from vgpuctl.usecases.support.gpu_health import note_health
-from vgpuctl.usecases.support.guest_driver import note_seen_drivers
-from vgpuctl.usecases.support.layout_comparison import compare_facts
-from vgpuctl.usecases.support.licence_watch import LicenceWatch
-from vgpuctl.usecases.support.observations import note_answers
-from vgpuctl.usecases.support.promise_record import note_findings
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.seats.licence_watch import LicenceWatch
 
 LOOK_S = 10.0
 READ_S = 20.0

@@ -20,15 +20,15 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
+from vgpuctl.usecases.observed.guest_driver import with_image_driver
+from vgpuctl.usecases.observed.observations import readings_in_words
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.named_things import look_up
 from vgpuctl.usecases.placement.quota import quota_room
 from vgpuctl.usecases.placement.reservations import promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host, silent_hosts
-from vgpuctl.usecases.support.guest_driver import with_image_driver
-from vgpuctl.usecases.support.licences import free_seats
-from vgpuctl.usecases.support.observations import readings_in_words
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import free_seats
 
 
 @dataclass(frozen=True)

@@ -24,20 +24,20 @@ from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.sharing.codes import Code
+from vgpuctl.usecases.found.find_vm import find_vm
+from vgpuctl.usecases.measured.measured_view import GpuLoad, last_view, read_measurements, workloads_of
+from vgpuctl.usecases.measured.performance import read_model
 from vgpuctl.usecases.network.ports import with_networks
+from vgpuctl.usecases.observed.guest_driver import with_image_driver
+from vgpuctl.usecases.observed.observations import readings_in_words
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.named_things import look_up, only_hosts_know
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host, silent_hosts
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.guest_driver import with_image_driver
-from vgpuctl.usecases.support.licences import refuse_without_seats
-from vgpuctl.usecases.support.measured_view import GpuLoad, last_view, read_measurements, workloads_of
-from vgpuctl.usecases.support.observations import readings_in_words
-from vgpuctl.usecases.support.performance import read_model
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import refuse_without_seats
 
 
 @dataclass(frozen=True)

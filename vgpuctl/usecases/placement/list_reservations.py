@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def list_reservations(services: Services, *, tenant: str | None, past: bool) -> Sequence[Reservation]:

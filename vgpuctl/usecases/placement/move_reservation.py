@@ -11,10 +11,10 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.running.services import Services
 
 
 def move_reservation(services: Services, reservation: Reservation) -> Reservation:

@@ -7,9 +7,9 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.session import Session
+from vgpuctl.usecases.found.registered_images import refuse_unregistered
 from vgpuctl.usecases.network.ports import check_groups, network_of, networks_of, on_its_host
-from vgpuctl.usecases.support.registered_images import refuse_unregistered
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def refuse_unknown_references(session: Session, request: VmRequest) -> None:

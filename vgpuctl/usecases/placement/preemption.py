@@ -21,7 +21,7 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.victims import Eviction, choose_victims
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.reservations import with_promises
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

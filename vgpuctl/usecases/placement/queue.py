@@ -10,14 +10,14 @@ from vgpuctl.errors import NotFound, QuotaExceeded
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueEntry, QueueSettings
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.placement.queue_entries import record_leaving
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
     from vgpuctl.model.licence import LicenceSeat
     from vgpuctl.scheduler.calendar import Start
-    from vgpuctl.usecases.support.licences import SeatsToCome
+    from vgpuctl.usecases.seats.licences import SeatsToCome
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         from vgpuctl.scheduler.calendar import Booking, first_start
         from vgpuctl.scheduler.guest_place import footprint_of
         from vgpuctl.usecases.network.ports import with_networks
+        from vgpuctl.usecases.observed.capacities import cached_capacities
+        from vgpuctl.usecases.observed.node_states import Memberships
         from vgpuctl.usecases.placement.queue_order import ordered_queue
         from vgpuctl.usecases.placement.reservations import bookings_of
-        from vgpuctl.usecases.support.capacities import cached_capacities
-        from vgpuctl.usecases.support.licences import seats_to_come
-        from vgpuctl.usecases.support.node_states import Memberships
+        from vgpuctl.usecases.seats.licences import seats_to_come
 
         ordered = ordered_queue(session, now)
         capacities = cached_capacities(session, services.inventory if has_inventory else None)
@@ -90,7 +90,7 @@ def _allowed(
 ) -> "SeatsToCome | None":
     """From when the quota and the licences allow an entry that has room; None where no time is known."""
     from vgpuctl.usecases.placement.quota import refuse_placed_over_quota
-    from vgpuctl.usecases.support.licences import first_seats
+    from vgpuctl.usecases.seats.licences import first_seats
 
     is_new = not entry.kind.starts_again()
     with services.store.reading() as session:

@@ -12,7 +12,7 @@ from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.host_nodes import host_memory_mib, host_reserve_mib
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.capacities import cached_capacities
+from vgpuctl.usecases.observed.capacities import cached_capacities
 
 
 def ordered_queue(session: Session, now: float) -> list[QueueEntry]:

@@ -8,9 +8,9 @@ from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.find_vms import VmSelection
 from vgpuctl.usecases.placement.queue import leave_queue
-from vgpuctl.usecases.support.find_vms import VmSelection
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from vgpuctl.quota import charge
 from vgpuctl.quota.limits import Excess, Quota, excesses, room_for
 from vgpuctl.quota.resources import Resource, format_amount
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def refuse_early(services: Services, *requests: VmRequest) -> None:

@@ -25,8 +25,8 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.running.services import Services
 
 
 def record_cancellation(session: Session, reservation: Reservation, reason: str = "") -> bool:

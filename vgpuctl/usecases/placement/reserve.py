@@ -15,12 +15,12 @@ from vgpuctl.scheduler.calendar import first_windows, place_over
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.refusals import summarise
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.quota import refuse_for_ever
 from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
-from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.running.services import Services
 
 TRIES = 3
 

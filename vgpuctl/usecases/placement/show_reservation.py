@@ -8,7 +8,7 @@ from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.reservation import Reservation, Window
 from vgpuctl.model.vm import VmState, printed_name
 from vgpuctl.usecases.placement.reservations import find_reservation
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _EVENTS = 10
 

@@ -9,10 +9,10 @@ from vgpuctl.model.placement import Rejection
 from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.sharing.codes import Code
-from vgpuctl.usecases.support.observation_record import UP
-from vgpuctl.usecases.support.observations import observed_hosts
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import Survey
+from vgpuctl.usecases.observed.observation_record import UP
+from vgpuctl.usecases.observed.observations import observed_hosts
+from vgpuctl.usecases.observed.survey import Survey
+from vgpuctl.usecases.running.services import Services
 
 
 def refuse_unknown_host(services: Services, host: str | None, names: Sequence[str]) -> None:

@@ -9,8 +9,8 @@ from vgpuctl.guests.domain.numa import CpusByNode, vcpus_on
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.guest_place import floating_cpus
 from vgpuctl.scheduler.host_nodes import is_pool
-from vgpuctl.usecases.support.capacities import capacity_of, read_promises
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
+from vgpuctl.usecases.running.services import HostSession, Services
 
 
 def floating_on(services: Services, host: str, facts: HostFacts, *, without: Collection[str] = ()) -> CpusByNode:

@@ -24,7 +24,7 @@ from vgpuctl.planner.plan import find_unreturned, plan_release
 from vgpuctl.sharing.health import finding, findings_of, gpu_of, has_whole_log, news, tells_not_yet
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.gpu_health import (
+from vgpuctl.usecases.observed.gpu_health import (
     describe_findings,
     last_health,
     note_finding,
@@ -33,7 +33,7 @@ from vgpuctl.usecases.support.gpu_health import (
     policy_of,
     quarantine_device,
 )
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
 
 _SAID_AT_MOST = 200
 BY_THE_DRIVER = "by the driver"

@@ -9,8 +9,8 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.kinds import takes_card
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import release_strays
-from vgpuctl.usecases.support.services import Services
 
 HELD_FOR_S = 7200.0
 """How long shares are kept for a run that was killed: the copy of a large disk takes that long."""

@@ -10,8 +10,8 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.health import finding
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
-from vgpuctl.usecases.support.gpu_health import note_finding, policy_of
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.observed.gpu_health import note_finding, policy_of
+from vgpuctl.usecases.running.services import HostSession, Services
 
 # QEMU's words when a device's own open fails (hw/vfio/container.c and hw/vfio/iommufd.c). Messages about
 # memory that cannot be locked or a group that is not viable name the device too, but it is not at fault.

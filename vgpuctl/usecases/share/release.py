@@ -18,11 +18,11 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.relieve import relieve, with_guests_off
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.observed.observations import note_facts
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.cpu_pins import give_cpus_back
 from vgpuctl.usecases.share.health_gate import Freed, free_device, prove
 from vgpuctl.usecases.share.quarantine import quarantine_killed
-from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.services import HostSession, Services
 
 
 def release_shares(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:

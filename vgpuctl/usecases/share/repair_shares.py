@@ -12,12 +12,12 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.found.vm_values import values_of
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.observed.observations import read_domains, read_facts
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.restore_shares import lost_shares, restore_shares
 from vgpuctl.usecases.share.shares import describe_share
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.observations import read_domains, read_facts
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import values_of
 
 _Row = tuple[str, str, str, str]
 """VM, host, what was found, outcome."""

@@ -13,11 +13,11 @@ from vgpuctl.errors import AgentProblem
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.share_on_host import is_lost
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.observed.observations import note_facts
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.shares import describe_share, plan_leases, refuse_kept, refuse_other_card, take_steps
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import Services
 
 
 def lost_shares(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> tuple[Lease, ...]:

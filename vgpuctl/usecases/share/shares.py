@@ -38,8 +38,8 @@ from vgpuctl.sharing.guest_drivers import GuestVerdict, check_guest
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.sharing.share_on_host import missing_card
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 
 def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:

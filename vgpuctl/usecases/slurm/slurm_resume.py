@@ -8,9 +8,9 @@ from vgpuctl.errors import ClusterRefused
 from vgpuctl.model.hostlist import expand
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.usecases.node.wanted_nodes import want_nodes
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.slurm.node_answers import NodeAnswer, answer
 from vgpuctl.usecases.slurm.slurm_pools import pools_of_cluster
-from vgpuctl.usecases.support.services import Services
 
 
 def slurm_resume(

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from vgpuctl.model.hostlist import expand
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.usecases.node.wanted_nodes import let_go
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.slurm.node_answers import NodeAnswer, answer
 from vgpuctl.usecases.slurm.slurm_pools import pools_of_cluster
-from vgpuctl.usecases.support.services import Services
 
 
 def slurm_suspend(services: Services, tenant: str, cluster: str, expression: str) -> list[NodeAnswer]:

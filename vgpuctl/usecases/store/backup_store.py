@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vgpuctl.model.backup import BackupManifest
 from vgpuctl.store.backup import write_backup
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

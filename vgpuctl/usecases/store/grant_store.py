@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from vgpuctl.model.database_role import Rights
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from vgpuctl.errors import StoreNotTheSame, StoreUnusable, UsageError
 from vgpuctl.model.event import Event, EventFilter, events_of_vms
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import printed_name
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _PAGE = 1000
 

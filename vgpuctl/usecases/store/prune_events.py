@@ -2,7 +2,7 @@
 """prune-events: delete events that are older than the operator keeps them."""
 
 from vgpuctl.model.event import PrunedEvents
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def prune_events(services: Services, older_than_s: float, *, dry_run: bool = False) -> PrunedEvents:

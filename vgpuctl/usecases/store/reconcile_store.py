@@ -16,12 +16,12 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.garbage import GarbageKind
 from vgpuctl.usecases.maintenance.gc import NOWHERE, find_garbage
 from vgpuctl.usecases.network.repair_networks import repair_networks
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import settle_seats
 from vgpuctl.usecases.share.release import settle_leases
-from vgpuctl.usecases.support.garbage import GarbageKind
-from vgpuctl.usecases.support.licences import settle_seats
-from vgpuctl.usecases.support.services import Services
 
 _UNSETTLED = (VmState.CREATING, VmState.DELETING, VmState.BROKEN)
 _STATES = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: DomainState.SHUT_OFF}

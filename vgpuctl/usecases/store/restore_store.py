@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vgpuctl.store.address import SqliteAddress, parse_url
 from vgpuctl.store.restore import Restored, restore
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 def restore_store(services: Services, path: Path, *, replace: bool, keep: Path | None, dry_run: bool) -> Restored:

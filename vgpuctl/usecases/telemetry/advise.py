@@ -8,8 +8,8 @@ from vgpuctl.scheduler.advice import framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import Advice, MeasuredFault
 from vgpuctl.scheduler.advice.everything import advise_all, find_all
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, MeasuredFleet
-from vgpuctl.usecases.support.history import open_past
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.history import open_past
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.measured_fleet import REPLAYED, Windows, read_fleet_measured
 
 

@@ -15,7 +15,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.specs.field import Choice, Field, Truth, Whole
 from vgpuctl.specs.vm import VM, read_hypothetical_vm
 from vgpuctl.usecases.placement.capacity import Capacity, capacity
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _FIRST = {"gpus": "GPU", "vcpus": "vCPUs", "memory": "Memory", "duration": "For", "tenant": "Tenant"}
 """The fields that are always shown, with their labels; the others are called as the options of create-vm."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.times import parse_moment
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.store.list_events import list_events
-from vgpuctl.usecases.support.services import Services
 
 EVENTS_ON_PAGE = 100
 

@@ -23,11 +23,11 @@ from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page, asks_for_openmetrics, encode, process_families, state_families
 from vgpuctl.telemetry.history import History
 from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_sources
-from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
-from vgpuctl.usecases.support.guest_driver import keep_seen_drivers
-from vgpuctl.usecases.support.licence_watch import LicenceWatch
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.states import States, read_states
+from vgpuctl.usecases.observed.fleet_reader import FleetReader, HostSnapshot, read_fleet
+from vgpuctl.usecases.observed.guest_driver import keep_seen_drivers
+from vgpuctl.usecases.observed.states import States, read_states
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licence_watch import LicenceWatch
 from vgpuctl.usecases.telemetry.findings_watch import LOOK_S, MOST_PART, FindingsWatch, page_of
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")

@@ -17,7 +17,7 @@ from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, SHARE, STEAL, UTILIZA
 from vgpuctl.store.store import Session, Store
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page
-from vgpuctl.usecases.support.history import Past
+from vgpuctl.usecases.running.history import Past
 from vgpuctl.usecases.telemetry.measured_fleet import Windows, read_vgpus
 
 LOOK_S, MOST_PART = 60.0, 0.05

@@ -17,9 +17,9 @@ from vgpuctl.scheduler.performance.measurement import UNLABELLED, Measurement
 from vgpuctl.scheduler.performance.model import FEWEST_MEASUREMENTS, FEWEST_VMS, ClassModel, PerformanceModel
 from vgpuctl.scheduler.scorer import BEST_EFFORT, MIG
 from vgpuctl.specs.performance_table import read_performance_table
-from vgpuctl.usecases.support.history import open_past
-from vgpuctl.usecases.support.performance import write_model
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.measured.performance import write_model
+from vgpuctl.usecases.running.history import open_past
+from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
     from vgpuctl.telemetry.history import Sample, Subject

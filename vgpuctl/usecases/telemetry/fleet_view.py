@@ -24,9 +24,9 @@ from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.topology import HostTopology, topology_of
-from vgpuctl.usecases.support.capacities import capacity_of, read_promises
-from vgpuctl.usecases.support.gpu_health import last_health
-from vgpuctl.usecases.support.observations import (
+from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
+from vgpuctl.usecases.observed.gpu_health import last_health
+from vgpuctl.usecases.observed.observations import (
     NEVER_OBSERVED,
     Observation,
     ObservedHost,

@@ -7,7 +7,7 @@ from typing import TypedDict
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.telemetry.shipped_files import require_address
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 _META = "__meta_vgpuctl_"
 

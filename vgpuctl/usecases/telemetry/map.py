@@ -11,8 +11,8 @@ from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.usecases.host.list_gpus import ListedGpu, read_gpus
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import Survey
+from vgpuctl.usecases.observed.survey import Survey
+from vgpuctl.usecases.running.services import Services
 
 _GONE = "its host no longer shows it"
 

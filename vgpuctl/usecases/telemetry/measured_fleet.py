@@ -27,9 +27,9 @@ from vgpuctl.scheduler.advice.measured import (
 from vgpuctl.scheduler.capacity import PlacedVm
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.usecases.network.ports import with_networks
-from vgpuctl.usecases.support.capacities import cached_capacities
-from vgpuctl.usecases.support.history import Past
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.usecases.running.history import Past
+from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
     from vgpuctl.telemetry.history import Sample, Subject

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 MOST_FOUND = 200
 LONGEST_QUERY = 200

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from vgpuctl.model.states import StateKind, StateRow
-from vgpuctl.usecases.support.states import States
+from vgpuctl.usecases.observed.states import States
 
 ROWS_ON_PAGE = 200
 

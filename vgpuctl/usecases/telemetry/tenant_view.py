@@ -10,7 +10,7 @@ from vgpuctl.quota.limits import month_of
 from vgpuctl.quota.usage import UsageLine
 from vgpuctl.usecases.placement.list_reservations import list_reservations
 from vgpuctl.usecases.placement.queue import Waiting, list_queue
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.vm_view import last_events
 from vgpuctl.usecases.tenant.list_tenants import ListedTenant, list_tenants
 from vgpuctl.usecases.tenant.show_usage import show_usage

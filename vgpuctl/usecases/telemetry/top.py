@@ -10,8 +10,8 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural, natural_path
 from vgpuctl.sharing.kinds import takes_card
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
-from vgpuctl.usecases.support.fleet_reader import HostSnapshot
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.fleet_reader import HostSnapshot
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

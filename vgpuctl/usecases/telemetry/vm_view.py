@@ -9,7 +9,7 @@ from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import printed_name
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.usecases.vm.list_vms import ListedVm, list_vms
 

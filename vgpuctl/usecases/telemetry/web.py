@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.measures import measure
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.telemetry.history import HOUR_S, MINUTE_S, Sample
-from vgpuctl.usecases.support.fleet_reader import HostSnapshot
-from vgpuctl.usecases.support.history import PAST_PROBLEMS, Past, PastSource, open_past
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.states import States, read_states
+from vgpuctl.usecases.observed.fleet_reader import HostSnapshot
+from vgpuctl.usecases.observed.states import States, read_states
+from vgpuctl.usecases.running.history import PAST_PROBLEMS, Past, PastSource, open_past
+from vgpuctl.usecases.running.services import Services
 
 DAY_S = 86_400
 NO_SNAPSHOTS: Mapping[str, HostSnapshot] = {}

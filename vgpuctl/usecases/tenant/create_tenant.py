@@ -11,7 +11,7 @@ from vgpuctl.model.vm import check_name
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.pools import record_grant
 from vgpuctl.usecases.tenant.set_quota import Amounts, note_policy, policy_values, record_quotas
 

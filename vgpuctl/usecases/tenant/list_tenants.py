@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vgpuctl.model.preemption import USUAL_POLICY, TenantPolicy
 from vgpuctl.model.vpc import Contact
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

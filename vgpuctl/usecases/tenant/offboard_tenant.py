@@ -31,7 +31,7 @@ from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
 from vgpuctl.usecases.node.delete_node_pool import delete_node_pool
 from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.placement.reservations import describe, record_cancellation
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.pools import record_grant
 from vgpuctl.usecases.tenant.set_quota import note_policy, set_quota
 from vgpuctl.usecases.vm.delete_vm import delete_vm

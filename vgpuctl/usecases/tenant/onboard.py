@@ -15,6 +15,8 @@ from vgpuctl.quota.limits import changed as changed_quotas
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.found.registered_images import refuse_unregistered
 from vgpuctl.usecases.network import create_network as networks
 from vgpuctl.usecases.network.delete_network import delete_network
 from vgpuctl.usecases.network.network_backends import refuse_without_ovn
@@ -38,10 +40,8 @@ from vgpuctl.usecases.node.declared_pools import (
     refuse_unusable,
 )
 from vgpuctl.usecases.operate.repair import repair_vm
-from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
-from vgpuctl.usecases.support.operations import refuse_while_busy
-from vgpuctl.usecases.support.registered_images import refuse_unregistered
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.operations import refuse_while_busy
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
 from vgpuctl.usecases.tenant.pools import grant_pool, record_grant
 from vgpuctl.usecases.tenant.set_quota import describe_quota, refuse_unknown_quotas, set_quota

@@ -8,8 +8,8 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import check_name
 from vgpuctl.quota.pools import Pool
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.deletion import Deletion
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.running.services import Services
 
 
 def create_pool(services: Services, name: str, pattern: str) -> tuple[Pool, bool]:

@@ -23,9 +23,9 @@ from vgpuctl.quota.report import (
 )
 from vgpuctl.quota.usage import Interval, UsageLine, add_up
 from vgpuctl.telemetry.history import HOUR_S, Sample
-from vgpuctl.usecases.support.history import PAST_PROBLEMS, Past, open_past
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.states import States, read_states
+from vgpuctl.usecases.observed.states import States, read_states
+from vgpuctl.usecases.running.history import PAST_PROBLEMS, Past, open_past
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.show_usage import show_usage
 
 _SHARE, _UTILIZATION, _FRAMEBUFFER = "share_utilization_ratio", "utilization_ratio", "framebuffer_used_bytes"

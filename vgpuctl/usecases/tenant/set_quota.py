@@ -11,8 +11,8 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.quota.limits import Quota, changed
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.known_profiles import refuse_unknown_resources
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_resources
+from vgpuctl.usecases.running.services import Services
 
 Amounts = Mapping[str, int | None]
 

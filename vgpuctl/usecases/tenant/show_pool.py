@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.quota.pools import Pool
 from vgpuctl.usecases.host.list_gpus import ListedGpu, list_gpus
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from vgpuctl.usecases.network.list_networks import list_networks
 from vgpuctl.usecases.node.list_node_pools import list_node_pools
 from vgpuctl.usecases.placement.list_reservations import list_reservations
 from vgpuctl.usecases.placement.queue import Waiting, list_queue
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.list_tenants import ListedTenant, list_tenants
 from vgpuctl.usecases.vm.list_vms import list_with_queued
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from vgpuctl.catalog import ProfileName, profile_name
 from vgpuctl.errors import UsageError
 from vgpuctl.quota.usage import Interval, UsageLine, add_up
-from vgpuctl.usecases.support.known_profiles import refuse_unknown_profiles
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_profiles
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,13 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.specs.vm import check_request
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.found.vm_values import sizes_of
+from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
+from vgpuctl.usecases.seats.licences import take_seat
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import (
@@ -29,12 +35,6 @@ from vgpuctl.usecases.share.shares import (
     refuse_unsuitable,
     rehearse_steps,
 )
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.licences import take_seat
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm.pending_gpus import AT_START, BY_GUEST, detach_now
 from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.resize_place import place_more

@@ -25,13 +25,13 @@ from vgpuctl.model.nic import MOST_NICS, NicRequest
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.network.detached_ports import free_detached_ports, interface_values, port_values
 from vgpuctl.usecases.network.ports import attachments_of, check_groups, connect, network_of, on_its_host
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 
 @dataclass(frozen=True)

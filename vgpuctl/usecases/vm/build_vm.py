@@ -18,10 +18,15 @@ from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.disk.kept_disks import take_kept
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.image_gate import images_on
 from vgpuctl.usecases.image.licence_token import refuse_expired_token, with_licence_token
 from vgpuctl.usecases.image.volumes import make_volumes, recorded_volumes
 from vgpuctl.usecases.network.ports import connect, disconnect
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.observed.observations import note_facts
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.quarantine import start_domain
@@ -33,11 +38,6 @@ from vgpuctl.usecases.share.shares import (
     rehearse_steps,
     say_about_terms,
 )
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.created_vm import CreatedVm, Write, WriteKind
 
 

@@ -15,11 +15,11 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, SeenInside, Witnessed
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.domain.promises import check_promises
-from vgpuctl.usecases.support.guest_driver import read_host
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.promise_record import note_findings
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.strays import active_elsewhere
+from vgpuctl.usecases.observed.guest_driver import read_host
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.observed.promise_record import note_findings
+from vgpuctl.usecases.observed.strays import active_elsewhere
+from vgpuctl.usecases.running.services import Services
 
 PROBE_TIMEOUT_S = 60.0
 

@@ -27,22 +27,22 @@ from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks, with_kept_disks
 from vgpuctl.usecases.display.console import wait_for_console
 from vgpuctl.usecases.domain.promises import note_started
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.found.node_names import refuse_names_of_nodes
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports, with_networks
+from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.usecases.observed.failed_hosts import on_host
+from vgpuctl.usecases.observed.guest_driver import with_image_driver
+from vgpuctl.usecases.observed.observations import note_state
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import use_now
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.running.undo import Undo
+from vgpuctl.usecases.seats.licences import take_seat
 from vgpuctl.usecases.share.shares import describe_share, leases_of
-from vgpuctl.usecases.support.capacities import cached_capacities
-from vgpuctl.usecases.support.failed_hosts import on_host
-from vgpuctl.usecases.support.guest_driver import with_image_driver
-from vgpuctl.usecases.support.known_profiles import refuse_unknown_gpus
-from vgpuctl.usecases.support.licences import take_seat
-from vgpuctl.usecases.support.node_names import refuse_names_of_nodes
-from vgpuctl.usecases.support.observations import note_state
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.build_vm import build_vm, undo_of
 from vgpuctl.usecases.vm.created_vm import CreatedVm, PlacementReason
 from vgpuctl.usecases.vm.find_existing import find_existing

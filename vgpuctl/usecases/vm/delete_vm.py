@@ -16,15 +16,15 @@ from vgpuctl.usecases.disk.kept_disks import keep_disks
 from vgpuctl.usecases.disk.kept_vms import refuse_keeping, restore_command, without_kept
 from vgpuctl.usecases.disk.snapshots import delete_command
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.volumes import recorded_volumes, remove_volumes
 from vgpuctl.usecases.network.ports import disconnect
+from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.placement.queue_entries import note_left
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.held_shares import drop_all, give_back_held, held_shares
 from vgpuctl.usecases.share.release import as_off, release_shares, settle_leases
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import values_of
 
 SHUTDOWN_TIMEOUT_S = 30.0
 

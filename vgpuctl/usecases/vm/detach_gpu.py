@@ -11,10 +11,10 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.specs.vm import check_request
+from vgpuctl.usecases.found.vm_values import sizes_of
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import release_shares
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, BY_GUEST, detach_now, let_go
 from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.resize_vm import refuse_resize

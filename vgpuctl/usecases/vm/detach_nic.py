@@ -13,6 +13,7 @@ from vgpuctl.model.interfaces import FIRST, Interface, host_mac, interfaces_of, 
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
+from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.network.detached_ports import (
     NO_MACS,
     detached_ports,
@@ -22,9 +23,8 @@ from vgpuctl.usecases.network.detached_ports import (
     unwanted_macs,
 )
 from vgpuctl.usecases.network.ports import attachments_of
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.vm.attach_nic import NicChange
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from vgpuctl.errors import ConcurrentChange, HostError, VgpuctlError
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.failed_hosts import on_host
-from vgpuctl.usecases.support.operations import may_run, preempt_subject
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.failed_hosts import on_host
+from vgpuctl.usecases.running.operations import may_run, preempt_subject
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.preemption_notice import drop_notices, withdraw
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

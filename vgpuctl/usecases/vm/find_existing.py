@@ -7,11 +7,11 @@ from dataclasses import replace
 from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.specs.vm import list_differences
+from vgpuctl.usecases.found.registered_images import refuse_unregistered
+from vgpuctl.usecases.observed.observations import describe_state, observations
 from vgpuctl.usecases.placement.named_things import refuse_unknown_references
-from vgpuctl.usecases.support.observations import describe_state, observations
-from vgpuctl.usecases.support.operations import refuse_while_busy
-from vgpuctl.usecases.support.registered_images import refuse_unregistered
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.operations import refuse_while_busy
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.resize_words import resize_command
 

@@ -8,7 +8,7 @@ from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.usecases.network.ports import with_networks
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.place_search import PlaceSearch
 
 _WHOLE = "passthrough"

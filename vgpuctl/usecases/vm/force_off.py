@@ -2,7 +2,7 @@
 """force-off: end a VM at once, without asking its guest; its shares are kept for its next start."""
 
 from vgpuctl.model.vm import Hold, Vm
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 

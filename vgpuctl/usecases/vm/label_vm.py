@@ -10,7 +10,7 @@ from vgpuctl.model.labels import LabelChange, Labels, check_labels
 from vgpuctl.model.vm import Vm, VmRequest, printed_name
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.queued_vms import QueuedVm
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)

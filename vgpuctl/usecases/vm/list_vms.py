@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # what is known of VMs is imported when there are some
     from vgpuctl.model.queue import QueueEntry
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.store.store import Session
-    from vgpuctl.usecases.support.observations import Observation
-    from vgpuctl.usecases.support.services import Services
+    from vgpuctl.usecases.observed.observations import Observation
+    from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class VmRow:
     @property
     def word(self) -> str:
         """The state in one word, as the list begins with it: `queued`, `unknown`, `running`, `stopped`, `shut-off`."""
-        from vgpuctl.usecases.support.observations import state_word
+        from vgpuctl.usecases.observed.observations import state_word
 
         return "queued" if self.listed is None else state_word(self.listed.vm, self.listed.seen)
 
@@ -101,7 +101,7 @@ def refresh_vms(
 
     The device of a guest that runs is there; that of another may have gone with a reboot. Returns the errors by host.
     """
-    from vgpuctl.usecases.support.observations import look, observations, read_facts
+    from vgpuctl.usecases.observed.observations import look, observations, read_facts
 
     with services.store.reading() as session:
         refuse_unknown_names(session, tenant, node_pool)
@@ -129,8 +129,8 @@ def list_vms(
         vms = session.vms(tenant=tenant, host=host)
         if not vms:
             return []
-        from vgpuctl.usecases.support.node_states import Memberships
-        from vgpuctl.usecases.support.observations import (
+        from vgpuctl.usecases.observed.node_states import Memberships
+        from vgpuctl.usecases.observed.observations import (
             describe_state,
             describe_wrong_share,
             observations,

@@ -19,10 +19,10 @@ from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.move_reservation import place_promise
 from vgpuctl.usecases.placement.reservations import used_by, with_promises
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.running.services import Services
 
 Found = TypeVar("Found")
 

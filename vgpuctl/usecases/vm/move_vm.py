@@ -21,20 +21,20 @@ from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state, refuse_other_build, variables_on
+from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
+from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
+from vgpuctl.usecases.running.operations import may_run, operation
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.held_shares import HeldFor, drop, give_back_held, held_shares, hold
 from vgpuctl.usecases.share.release import settle_leases
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, leases_of
-from vgpuctl.usecases.support.capacities import capacity_of, read_promises
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.operations import may_run, operation
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_volumes import (
     VolumeMove,

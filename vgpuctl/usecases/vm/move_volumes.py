@@ -16,7 +16,7 @@ from vgpuctl.usecases.disk.tenant_disks import detach_command
 from vgpuctl.usecases.domain.guest import check_networks
 from vgpuctl.usecases.image.image_gate import images_on, naming_ejection
 from vgpuctl.usecases.image.volumes import is_recorded, make_volume, remove_volumes
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
 
 
 class VolumeWay(StrEnum):

@@ -14,8 +14,8 @@ from vgpuctl.guests.live.gpus import LiveGpus
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.release import release_shares
-from vgpuctl.usecases.support.services import HostSession, Services
 
 AT_START = "pending: attached at the next start of the VM"
 AT_STOP = "pending: detached when the VM stops"

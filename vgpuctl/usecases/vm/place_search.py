@@ -15,6 +15,9 @@ from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.place import place_all
 from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
+from vgpuctl.usecases.measured.measured_view import PlacingMeasurements, last_view, read_measurements
+from vgpuctl.usecases.observed.failed_hosts import FailedHosts
+from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import (
     explain_by_reservation,
@@ -23,10 +26,7 @@ from vgpuctl.usecases.placement.reservations import (
     with_promises,
 )
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
-from vgpuctl.usecases.support.failed_hosts import FailedHosts
-from vgpuctl.usecases.support.measured_view import PlacingMeasurements, last_view, read_measurements
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.created_vm import PlacementReason
 
 

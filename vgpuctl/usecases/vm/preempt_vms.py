@@ -19,14 +19,14 @@ from vgpuctl.quota import charge
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.gang import as_one
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.observed.failed_hosts import on_host
 from vgpuctl.usecases.placement.preemption import candidates_for, may_ask_everyone
 from vgpuctl.usecases.placement.queue_entries import note_waiting
 from vgpuctl.usecases.placement.quota import refuse_before_preemption
+from vgpuctl.usecases.running.operations import may_run, preempt_subject, reclaim_subject
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import refuse_without_seats
 from vgpuctl.usecases.share.shares import leases_of
-from vgpuctl.usecases.support.failed_hosts import on_host
-from vgpuctl.usecases.support.licences import refuse_without_seats
-from vgpuctl.usecases.support.operations import may_run, preempt_subject, reclaim_subject
-from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.final_preemptions import stop_all
 from vgpuctl.usecases.vm.preemption_consent import Consent, names_of, refuse_without_consent
 from vgpuctl.usecases.vm.preemption_notice import notice_to

@@ -10,7 +10,7 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.usecases.placement.preemption import done_by
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 SHUTDOWN_TIMEOUT_S = 120.0
 

@@ -12,9 +12,9 @@ from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmState
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.usecases.cluster.leave_cluster import PREEMPTED, TELL_S, find_leaving, note_drained
-from vgpuctl.usecases.support.operations import may_run, preempt_subject
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.operations import may_run, preempt_subject
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.vm.preemption_consent import Consent
 
 _POLL_S = 2.0

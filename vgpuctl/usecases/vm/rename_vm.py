@@ -14,11 +14,11 @@ from vgpuctl.specs.vm import check_name_length
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
+from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.network.ports import attachments_of, connect
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
 
 RENAME = "rename-vm"
 

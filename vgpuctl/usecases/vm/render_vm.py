@@ -3,8 +3,8 @@
 
 from vgpuctl.errors import GuestError
 from vgpuctl.model.vm import Vm, VmRequest
-from vgpuctl.usecases.support.find_vm import find_vm
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.found.find_vm import find_vm
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.create_vm import create_together
 
 

@@ -6,9 +6,9 @@ from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.cluster.leave_cluster import leave_cluster
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import values_of
+from vgpuctl.usecases.found.vm_values import values_of
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import Services
 
 
 def reset_vm(services: Services, vm: Vm) -> None:

@@ -23,10 +23,10 @@ from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
+from vgpuctl.usecases.observed.capacities import capacity_of, read_promises, rules_of
 from vgpuctl.usecases.placement.reservations import with_promises
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.shares import leases_of, plan_leases
-from vgpuctl.usecases.support.capacities import capacity_of, read_promises, rules_of
-from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.start_vm import open_to_its_own
 
 

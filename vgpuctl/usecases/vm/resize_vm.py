@@ -22,17 +22,17 @@ from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.vm_values import sizes_of
+from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
+from vgpuctl.usecases.running.operations import operation, refuse_while_busy
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.seats.licences import take_seat
 from vgpuctl.usecases.share.held_shares import HeldFor, drop, hold
 from vgpuctl.usecases.share.release import release_ended, release_shares, settle_leases
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, describe_share, leases_of
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.licences import take_seat
-from vgpuctl.usecases.support.operations import operation, refuse_while_busy
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import sizes_of
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_vm import (
     PlannedMove,

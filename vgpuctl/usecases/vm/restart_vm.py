@@ -10,8 +10,8 @@ from dataclasses import replace
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.support.operations import operation, refuse_while_busy
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.operations import operation, refuse_while_busy
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_vm import move_subject, runs_on
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm

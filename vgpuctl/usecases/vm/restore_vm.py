@@ -14,12 +14,12 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_disks import kept_disks
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.volumes import has_volumes
 from vgpuctl.usecases.network.ports import networks_of, take_ports
+from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.placement.quota import refuse_over_quota
-from vgpuctl.usecases.support.fences import is_host_fenced
-from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.vm_values import values_of
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.preemption_consent import Consent
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 

@@ -23,13 +23,12 @@ from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.sharing.share_on_host import holders_of, is_lost, missing_card
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.measured.last_hour import LastHour, read_last_hour
 from vgpuctl.usecases.network.shown_interfaces import ShownInterface, shown_interfaces
-from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
-from vgpuctl.usecases.support.capacities import rules_of
-from vgpuctl.usecases.support.guest_driver import read_host
-from vgpuctl.usecases.support.last_hour import LastHour, read_last_hour
-from vgpuctl.usecases.support.node_states import Memberships
-from vgpuctl.usecases.support.observations import (
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.observed.guest_driver import read_host
+from vgpuctl.usecases.observed.node_states import Memberships
+from vgpuctl.usecases.observed.observations import (
     NEVER_OBSERVED,
     Observation,
     describe_age,
@@ -40,9 +39,10 @@ from vgpuctl.usecases.support.observations import (
     read_domains,
     read_facts,
 )
-from vgpuctl.usecases.support.promise_record import recorded
-from vgpuctl.usecases.support.restarts import read_restarts
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.observed.promise_record import recorded
+from vgpuctl.usecases.observed.restarts import read_restarts
+from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
+from vgpuctl.usecases.running.services import HostSession, Services
 
 _EVENTS = 5
 PAST_MEASURES = ("utilization_ratio", "share_utilization_ratio", "framebuffer_used_bytes", "steal_ratio")

@@ -23,15 +23,23 @@ from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import find_variables, refuse_other_build
 from vgpuctl.usecases.domain.promises import Findings, note_started
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.detached_ports import free_detached_ports
 from vgpuctl.usecases.network.ports import attachments_of, connect, with_attachments
+from vgpuctl.usecases.observed.capacities import cached_capacities, capacity_of, read_promises, rules_of
+from vgpuctl.usecases.observed.observations import note_facts, note_state
+from vgpuctl.usecases.observed.strays import refuse_second_start
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
+from vgpuctl.usecases.seats.licences import refuse_without_seats, take_seat
 from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.quarantine import start_domain
@@ -45,14 +53,6 @@ from vgpuctl.usecases.share.shares import (
     refuse_unsuitable,
     rehearse_steps,
 )
-from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, read_promises, rules_of
-from vgpuctl.usecases.support.licences import refuse_without_seats, take_seat
-from vgpuctl.usecases.support.observations import note_facts, note_state
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.strays import refuse_second_start
-from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_place import refuse_staying
 from vgpuctl.usecases.vm.preempt_vms import claims_end, make_room

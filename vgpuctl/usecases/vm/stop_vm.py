@@ -11,15 +11,15 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.cluster.leave_cluster import RESTARTED, STOPPED, leave_cluster
+from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.network.detached_ports import detached_ports
+from vgpuctl.usecases.observed.observations import note_state
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.quarantine import quarantine_killed
 from vgpuctl.usecases.share.release import as_off, release_shares
 from vgpuctl.usecases.share.shares import describe_share
-from vgpuctl.usecases.support.observations import note_state
-from vgpuctl.usecases.support.operations import operation
-from vgpuctl.usecases.support.services import HostSession, Services
-from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.detach_nic import free_left_ports
 from vgpuctl.usecases.vm.pending_gpus import is_pending
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.records import Operation
-from vgpuctl.usecases.support.operations import may_run
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.operations import may_run
+from vgpuctl.usecases.running.services import Services
 
 CREATE_GANG = "create-gang"
 """The operation of each member. A member that is `creating` while its run is dead is rolled back with the others."""

@@ -12,8 +12,8 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm, VmState, printed_name
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.observations import NEVER_OBSERVED, Observation, describe_state, look, observations
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.observed.observations import NEVER_OBSERVED, Observation, describe_state, look, observations
+from vgpuctl.usecases.running.services import Services
 
 _PACE_S = 1.0
 """The store is read so often."""

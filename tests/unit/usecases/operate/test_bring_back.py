@@ -15,10 +15,10 @@ from vgpuctl.guests.facts.domain_facts import DomainState, has_failed
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.store.store import open_store
+from vgpuctl.usecases.observed.observations import note_facts
+from vgpuctl.usecases.observed.restarts import FIRST_DELAY_S, LONGEST_DELAY_S, Attempt, read_restarts
 from vgpuctl.usecases.operate.bring_back import bring_back
-from vgpuctl.usecases.support.observations import note_facts
-from vgpuctl.usecases.support.restarts import FIRST_DELAY_S, LONGEST_DELAY_S, Attempt, read_restarts
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 
 AT = 1_000_000.0
 

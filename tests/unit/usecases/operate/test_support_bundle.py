@@ -26,7 +26,7 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, Vm, VmState
 from vgpuctl.usecases.operate.show_config import show_config
 from vgpuctl.usecases.operate.support_bundle import SupportBundle, support_bundle
-from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.running.services import Services
 from vgpuctl.wiring import Settings, open_services
 
 HOST, ADDRESS, USER, TENANT, NAME = "rack7-gpu3", "10.77.3.9", "mbolton", "initrode", "tps-reports"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.fleet_factory import host_facts
-from tests.unit.usecases.support.licensed_share import licensed_share
+from tests.unit.usecases.seats.licensed_share import licensed_share
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth
 from vgpuctl.agent.wire.readings import HostReadings, VgpuReadings
@@ -20,10 +20,10 @@ from vgpuctl.model.event import EventFilter
 from vgpuctl.model.licence import Edition, LicencePool
 from vgpuctl.model.way import Way
 from vgpuctl.store.store import open_store
+from vgpuctl.usecases.observed.observations import ObservedHost, note_answers, observed_hosts
 from vgpuctl.usecases.operate import watch_hosts
 from vgpuctl.usecases.operate.watch_hosts import watching
-from vgpuctl.usecases.support.observations import ObservedHost, note_answers, observed_hosts
-from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Services
 
 HOST = "gpu1"
 LOOKS = 6

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.usecases.support.licensed_share import SHARE
+from tests.unit.usecases.seats.licensed_share import SHARE
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth
 from vgpuctl.errors import ConcurrentChange
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthPolicy

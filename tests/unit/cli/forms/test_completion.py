@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each parameter that takes a name completes to the names in the store; the rest is listed here."""
+
+import click
+
+from vgpuctl.cli.forms.completion import BY_PARAMETER, OF_NAME, source_of
+from vgpuctl.cli.main import command as command_line
+
+_FREE = """
+accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
+cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster columns conditions config
+data_disks database database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded
+gateway group guaranteed guest_driver guest_driver_version guest_drivers guest_metrics hold_for hostlist hugepages
+inventories join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token join_token_expires
+keep kernel kernel_command_line labels lease limit limits listen mac management memory month named new_name nics node
+note objects older_than os_name params partition path pattern physical_network pool prefer_labels print_config
+programs prometheus reason replay require_labels required resume_file rights role rules runbooks serial server since
+size snapshot sort_by taints timeout until user vgpu_params volume workload zone
+"""
+FREE = frozenset(_FREE.split())
+"""Texts of a form of their own, and names of what the store does not have."""
+
+NEW = ("create-", "register-")
+"""Commands whose NAME does not exist yet."""
+
+
+WITHOUT_NAMES = ("explain-vm", "render-vm", "reserve", "delete-port-forward")
+"""Commands whose NAME may be new, or is a port."""
+
+
+def test_every_parameter_that_takes_a_name_completes_to_names() -> None:
+    context, missing, used = click.Context(command_line), [], set()
+    for name in command_line.list_commands(context):
+        command = command_line.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            continue
+        for one in command.params:
+            is_name = isinstance(one, click.Argument) and one.name in ("name", "names")
+            if type(one.type) is not click.types.StringParamType or (is_name and name.startswith(NEW)):
+                used |= {one.name} if source_of(name, one) else set()
+                continue
+            if (
+                one.name in FREE
+                or (is_name and name in WITHOUT_NAMES)
+                or (name, one.name) == ("serve-autoscaler", "names")
+            ):
+                continue
+            missing.append(f"{name} {one.name}")
+    assert missing == []
+    assert BY_PARAMETER.keys() - used == set(), "nothing has these parameters any more"
+
+
+def test_every_command_of_the_table_exists() -> None:
+    assert OF_NAME.keys() - set(command_line.list_commands(click.Context(command_line))) == set()

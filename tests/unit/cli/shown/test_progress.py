@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The progress of runs over hosts, as it is written on a terminal and elsewhere."""
+
+import io
+import sys
+import threading
+
+import pytest
+
+from vgpuctl.cli.shown import output
+from vgpuctl.cli.shown.progress import FleetLine, progress_text
+from vgpuctl.hosts.fleet import FleetProgress
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _on_terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
+    made = _Terminal()
+    monkeypatch.setattr(sys, "stderr", made)
+    monkeypatch.setenv("COLUMNS", "60")
+    return made
+
+
+def _at(elapsed_s: float, *, done: int = 58, is_over: bool = False, at_work: tuple[str, ...] = ()) -> FleetProgress:
+    return FleetProgress(60, done, 0, at_work, elapsed_s, is_over)
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "failed", "at_work", "width", "text"),
+    [
+        (1.0, 0, ("gpu7",), 80, "58 of 60 hosts, 1 s"),
+        (12.2, 0, ("gpu7", "gpu9"), 80, "58 of 60 hosts, 12 s; waiting for gpu7, gpu9"),
+        (12.2, 3, ("gpu7",), 80, "58 of 60 hosts, 3 failed, 12 s; waiting for gpu7"),
+        (12.2, 0, ("gpu7", "gpu9"), 44, "58 of 60 hosts, 12 s; waiting for gpu7 and 1 more"[:43]),
+        (12.2, 0, tuple("abcdefg"), 80, "58 of 60 hosts, 12 s; waiting for a, b, c, d, e and 2 more"),
+        (12.2, 0, ("gpu" * 30,), 80, "58 of 60 hosts, 12 s"),
+        (12.2, 0, (), 10, "58 of 60 "),
+    ],
+)
+def test_slow_hosts_are_named_where_there_is_room(
+    elapsed_s: float, failed: int, at_work: tuple[str, ...], width: int, text: str
+) -> None:
+    shown = progress_text(FleetProgress(60, 58, failed, at_work, elapsed_s), width)
+    assert len(shown) < width
+    assert shown == text or text.startswith(shown)
+
+
+def test_a_terminal_shows_one_line_that_is_erased_before_other_lines_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = _on_terminal(monkeypatch)
+    line = FleetLine()
+    line(_at(0.1))
+    assert terminal.getvalue() == "", "a quick run shows nothing"
+    line(_at(10, at_work=("gpu7",)))
+    line(_at(11, done=59))
+    output.say("gpu7: warning")
+    line(_at(12, done=59))
+    line(_at(12, done=60, is_over=True))
+    first, second = "58 of 60 hosts, 10 s; waiting for gpu7", "59 of 60 hosts, 11 s"
+    assert terminal.getvalue() == (
+        f"\r{first}\r{second}{' ' * (len(first) - len(second))}"
+        f"\r{' ' * len(second)}\rgpu7: warning\n"
+        f"\r59 of 60 hosts, 12 s\r{' ' * len(second)}\r"
+    )
+
+
+def test_a_whole_screen_and_other_threads_show_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _on_terminal(monkeypatch)
+    line = FleetLine()
+    with output.status_held():
+        line(_at(10))
+    thread = threading.Thread(target=line, args=(_at(10),))
+    thread.start()
+    thread.join()
+    assert terminal.getvalue() == ""
+
+
+def test_a_file_gets_a_line_every_five_seconds_and_a_last_one(capsys: pytest.CaptureFixture[str]) -> None:
+    line = FleetLine()
+    for tenth in range(124):
+        line(_at(tenth / 10, at_work=("gpu7",)))
+    line(_at(12.4, done=60, is_over=True))
+    line(_at(0.1))
+    line(_at(4.9, is_over=True))
+    assert capsys.readouterr().err.splitlines() == [
+        "58 of 60 hosts, 5 s; waiting for gpu7",
+        "58 of 60 hosts, 10 s; waiting for gpu7",
+        "60 of 60 hosts, 12 s",
+    ]

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things are found by names and globs, each once; one that cannot be deleted keeps no other."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from vgpuctl.errors import NotFound, StateError
+from vgpuctl.usecases.found.deletion import Deletion, delete_all, find_all
+from vgpuctl.usecases.running.services import Services
+
+THERE = ["b-10", "b-2", "a-1"]
+
+
+def _find(_services: Services, tenant: str, name: str) -> str:
+    if name not in THERE:
+        raise NotFound(f"{tenant} has no {name}")
+    return name
+
+
+class Rules:
+    """Rules over THERE that remember what was deleted; `b-2` cannot be."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.rules: Deletion[str] = Deletion(
+            find=_find,
+            names=lambda _services, _tenant: THERE,
+            printed=lambda one: one,
+            describe=lambda one: one,
+            delete=self._delete,
+        )
+
+    def _delete(self, _services: Services, one: str, **_how: object) -> None:
+        if one == "b-2":
+            raise StateError("in use")
+        self.deleted.append(one)
+
+
+def _services(said: list[str]) -> Services:
+    return cast(Services, SimpleNamespace(say=said.append))
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        (["b-*"], ["b-2", "b-10"]),
+        (["a-1", "*", "a-1"], ["a-1", "b-2", "b-10"]),
+        (["b-1?"], ["b-10"]),
+        (["[ab]-1"], ["a-1"]),
+    ],
+)
+def test_each_is_found_once_in_natural_order_of_a_glob(written: list[str], found: list[str]) -> None:
+    assert find_all(_services([]), Rules().rules, "acme", written, word="disk", if_exists=False) == found
+
+
+@pytest.mark.parametrize(
+    ("written", "message"), [("c-1", "acme has no c-1"), ("c-*", "no disk of tenant acme fits c-*")]
+)
+def test_what_is_missing_is_an_error_or_a_remark(written: str, message: str) -> None:
+    said: list[str] = []
+    with pytest.raises(NotFound, match=message.replace("*", r"\*")):
+        find_all(_services(said), Rules().rules, "acme", ["a-1", written], word="disk", if_exists=False)
+    assert find_all(_services(said), Rules().rules, "acme", ["a-1", written], word="disk", if_exists=True) == ["a-1"]
+    assert said == [f"{message}, nothing to delete"]
+
+
+def test_one_that_cannot_be_deleted_keeps_no_other() -> None:
+    rules: Any = Rules()
+    errors = delete_all(_services([]), rules.rules, ["a-1", "b-2", "b-10"])
+    assert [None if one is None else one.message for one in errors] == [None, "in use", None]
+    assert rules.deleted == ["a-1", "b-10"]

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands on one or several VMs: how they are named, the question before, and the answer of all of them."""
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+
+import click
+
+from vgpuctl.cli.forms.services import report_hosts
+from vgpuctl.cli.frame.command_line import running
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import confirm, plain, say
+from vgpuctl.errors import UsageError
+from vgpuctl.model.labels import is_label_change, parse_label_change
+from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.model.labels import Selector
+    from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.found.find_vms import Found, VmSelection
+    from vgpuctl.usecases.placement.queued_vms import QueuedVm
+    from vgpuctl.usecases.running.each_vm import VmResult
+    from vgpuctl.usecases.running.services import Services
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Value = TypeVar("Value")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class VmChoice:
+    """The VMs that a command line names. verb: of the question before several are changed, None where none is asked.
+
+    yes: the question was answered on the command line.
+    """
+
+    selection: "VmSelection"
+    verb: str | None
+    yes: bool
+    begun_at: float
+
+    @property
+    def is_one(self) -> bool:
+        """True if exactly one VM is named, by a plain name: its errors and its JSON stand for themselves."""
+        return self.selection.is_one
+
+    @property
+    def is_by_name(self) -> bool:
+        """True if every VM is named by its plain name."""
+        return self.selection.is_by_name
+
+    def find(self, opened: "Services", *, if_exists: bool = False, asks: bool = True) -> "list[Found]":
+        """The VMs with their live leases. Asks before VMs are changed that were not named one by one, unless not asks.
+
+        if_exists: a name or glob that fits no VM is a remark.
+        """
+        from vgpuctl.usecases.found.find_vms import find_vms
+
+        found = find_vms(opened, self.selection, if_exists=if_exists)
+        if found and asks and self.verb is not None and not (self.selection.is_by_name or self.yes):
+            for vm, _leases in found:
+                say(f"{vm.printed_name}: {vm.state} on {vm.host}")
+            confirm(f"{self.verb} {counted(len(found), 'VM')}?")
+        return found
+
+    def queued(self, opened: "Services") -> "tuple[list[QueuedVm], VmChoice]":
+        """Those of the VMs that wait in the queue to be created, and the choice of the others."""
+        from vgpuctl.usecases.placement.queued_vms import find_queued
+
+        found, rest = find_queued(opened, self.selection)
+        return found, replace(self, selection=rest)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no VM is named any more."""
+        return not self.selection.names and not self.selection.is_all
+
+    def each(self, opened: "Services", work: "Callable[[Vm], Value]") -> "list[VmResult[Value]]":
+        """Find the VMs and do the work on each of them; see `on_each_vm`."""
+        from vgpuctl.usecases.running.each_vm import on_each_vm
+
+        return on_each_vm(opened, [vm for vm, _leases in self.find(opened)], work)
+
+    def answer(
+        self,
+        results: "Sequence[VmResult[Value]]",
+        *,
+        outcome: Callable[[Value], str],
+        json: "Callable[[Value], Item]",
+        output: "JsonOutput[Item | Sequence[Item]] | None",
+    ) -> None:
+        """Print the JSON, of one VM as an object and else as a list, then as `finish`.
+
+        json: of a result. output: None where no JSON is wanted.
+        """
+        if output is not None:
+            answers = [_answer(one, json) for one in results if one.error is None]
+            if not self.is_one:
+                output.print(answers)
+            elif answers:
+                output.print(answers[0])
+        self.finish(results, outcome=outcome)
+
+    def finish(self, results: "Sequence[VmResult[Value]]", *, outcome: Callable[[Value], str]) -> None:
+        """Print the line that sums several VMs up. outcome: the word of a result.
+
+        Raises the error of the only VM, or PartialFailure with a line per VM that failed.
+        """
+        fine = [one for one in results if one.error is None]
+        failures = [(one.vm.printed_name, one.error) for one in results if one.error is not None]
+        if not self.is_one:
+            words = Counter("would change" if one.is_cut else outcome(cast("Value", one.value)) for one in fine)
+            words.update({"failed": len(failures)} if failures else {})
+            parts = ", ".join(f"{count} {word}" for word, count in words.items()) or "none"
+            say(f"{counted(len(results), 'VM')}: {parts}, {time.monotonic() - self.begun_at:.1f} s")
+        report_hosts(failures, fine=len(fine), what="failed", noun="VM")
+
+
+def _answer(result: "VmResult[Value]", json: "Callable[[Value], Item]") -> Item:
+    """The JSON of one VM. A dry run adds its steps, and has no more than that of a VM whose host would be changed."""
+    if running().rehearsal is None:
+        return json(cast("Value", result.value))
+    found = {"changed": True, "vm": result.vm} if result.is_cut else plain(json(cast("Value", result.value)))
+    return cast("Item", {**found, "steps": result.steps})
+
+
+class JsonVmChange(TypedDict):
+    """A VM as it is now; changed: false if it was so already."""
+
+    changed: bool
+    vm: "Vm"
+
+
+def changed_json(done: "tuple[Vm, bool]") -> JsonVmChange:
+    """The answer of a command that changed a VM, or found it so."""
+    vm, changed = done
+    return {"changed": changed, "vm": vm}
+
+
+def _selection(
+    names: tuple[str, ...],
+    tenant: str | None,
+    selector: "Selector | None",
+    *,
+    is_all: bool,
+    is_every_tenant: bool,
+) -> "VmSelection":
+    """The VMs that the command line names. A selector alone is of all VMs. Raises UsageError."""
+    from vgpuctl.usecases.found.deletion import is_glob
+    from vgpuctl.usecases.found.find_vms import VmSelection
+
+    if bool(names) == is_all and (is_all or selector is None):
+        raise UsageError(
+            "NAME and --all exclude each other" if is_all else "no VM is named",
+            hint="name VMs, or give --all or --selector with -t TENANT, or with -A for all tenants",
+        )
+    plain = next((one for one in names if not is_glob(one)), None)
+    if selector is not None and plain is not None:
+        raise UsageError(
+            f"{plain} and --selector exclude each other", hint="give globs such as 'web-*' with --selector, or no name"
+        )
+    return VmSelection(names, tenant, is_all or not names, is_every_tenant, selector)
+
+
+def vms(verb: str | None = None, *, yes: bool = True, changes_labels: bool = False) -> Callable[[Command], Command]:
+    """NAME... and the options that choose VMs; the command gets `chosen`.
+
+    verb: of the question before VMs are changed that were not named one by one. yes: False for a command with a --yes
+    of its own. changes_labels: KEY=VALUE and KEY- stand behind the names; the command gets `change`.
+    """
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(
+            vm_names: tuple[str, ...], tenant: str | None, is_all: bool, selector: "Selector | None", **given: Any
+        ) -> Any:
+            if changes_labels:
+                given["change"] = parse_label_change(one for one in vm_names if is_label_change(one))
+                vm_names = tuple(one for one in vm_names if not is_label_change(one))
+            is_every_tenant = options.has_all_tenants(click.get_current_context())
+            selection = _selection(vm_names, tenant, selector, is_all=is_all, is_every_tenant=is_every_tenant)
+            is_sure = given.pop("yes") if verb is not None and yes else True
+            return function(chosen=VmChoice(selection, verb, is_sure, time.monotonic()), **given)
+
+        made = cast(Command, command)
+        if verb is not None and yes:
+            made = options.yes(made)
+        every = click.option("--all", "is_all", is_flag=True, help="All VMs of the tenant, or with -A of all tenants.")
+        made = options.tenant_filter_of("The tenant of names without one, of --all and of --selector.")(
+            every(options.selector(made))
+        )
+        return click.argument("vm_names", nargs=-1, metavar="NAME..." + " KEY=VALUE... KEY-..." * changes_labels)(made)
+
+    return decorate

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists: one table of columns, from which tables, CSV, names, `--columns`, `--sort-by` and `--filter` follow."""
+
+import fnmatch
+import functools
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from vgpuctl.cli.frame.command_line import OutputFormat
+from vgpuctl.cli.frame.ending import stop_on_signals
+from vgpuctl.cli.options.output_format import list_format
+from vgpuctl.cli.shown.output import Styled, print_csv, print_json, print_line, say
+from vgpuctl.cli.shown.terminal import terminal_width
+from vgpuctl.errors import UsageError
+from vgpuctl.model.natural_order import natural, natural_path
+
+Row = TypeVar("Row")
+JsonRow = TypeVar("JsonRow")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_CONDITION = re.compile(r"(?P<name>[\w-]+)(?P<operator>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
+_COMPARES: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other,
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other,
+}
+_NARROWING = ("host", "node_pool", "selector", "kind", "limit", "free", "creatable")
+"""Parameters of commands that leave rows out before they are read."""
+_INTERVAL_S = 2.0
+_AGE = re.compile(r"(?:[0-9]{1,9}[smhdw]){1,5} ago")
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column of a list.
+
+    cell: its text; None is a dash, a tuple is written below one another. key: what --sort-by and --filter compare,
+    else the cell; a number where the cell has a unit. number: reads the number of a --filter, such as `8GiB`.
+    is_wide: only in `-o wide` and CSV. is_rare: left out of the table while no row has a value.
+    drops, is_text: what a narrow terminal takes, see `table_text.TableColumn`. colour: of the cell, or None.
+    """
+
+    heading: str
+    cell: Callable[[Row], object]
+    key: Callable[[Row], object] | None = None
+    number: Callable[[str], float] = float
+    is_wide: bool = False
+    is_rare: bool = False
+    drops: int = 0
+    is_text: bool = False
+    colour: Callable[[Row], str | None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The heading as options name it: `gpu-shares`."""
+        return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
+
+    def compared(self, row: Row) -> object:
+        """The value that is sorted and filtered by."""
+        return (self.key or self.cell)(row)
+
+
+@dataclass(frozen=True)
+class ListOutput:
+    """What the options of a list ask for. columns: names, empty for the usual ones."""
+
+    form: OutputFormat = OutputFormat.TABLE
+    columns: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    is_watched: bool = False
+
+    def is_for_people(self) -> bool:
+        """True for a table, beneath which more may be printed."""
+        return self.form in (OutputFormat.TABLE, OutputFormat.WIDE)
+
+
+@dataclass(frozen=True)
+class Listing(Generic[Row, JsonRow]):
+    """A list of the command line; its second type is that of a row for programs, from which its schema is made.
+
+    name: what `-o name` prints, and what other commands take; the rows are in natural order of it, unless in_order:
+    then they stay in the order in which they are read. json: a row for programs. empty: the remark without rows.
+    """
+
+    columns: tuple[Column[Row], ...]
+    name: Callable[[Row], str]
+    json: Callable[[Row], JsonRow]
+    empty: str
+    in_order: bool = False
+    _by_name: dict[str, Column[Row]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {one.name: one for one in self.columns})
+
+    def options(self, function: Command) -> Command:
+        """Add the options of a list; the command gets `output`."""
+        names = ", ".join(self._by_name)
+
+        @functools.wraps(function)
+        def command(
+            form: OutputFormat,
+            columns: str | None,
+            sort_by: str | None,
+            conditions: tuple[str, ...],
+            is_watched: bool,
+            **given: Any,
+        ) -> Any:
+            output = ListOutput(form, _names(columns), _names(sort_by), conditions, is_watched)
+            return function(output=output, **given)
+
+        options: tuple[Callable[..., Any], ...] = (
+            click.option(
+                "-w",
+                "--watch",
+                "is_watched",
+                is_flag=True,
+                help="Show the list again as it changes, until interrupted.",
+            ),
+            click.option(
+                "--filter",
+                "conditions",
+                multiple=True,
+                metavar="COLUMN=VALUE",
+                help="Only rows with this value: =GLOB, !=GLOB, and < <= > >= for numbers; several times.",
+            ),
+            click.option("--sort-by", metavar="COLUMNS", help="Sort by these columns; -COLUMN for the largest first."),
+            click.option("--columns", metavar="COLUMNS", help=f"Columns of the table, with commas: {names}."),
+            list_format,
+        )
+        for option in options:
+            command = option(command)
+        return cast(Command, command)
+
+    def show(
+        self,
+        output: ListOutput,
+        read: Callable[[], Sequence[Row]],
+        print_rows: Callable[[list[JsonRow]], None] = print_json,
+    ) -> Sequence[Row]:
+        """Read the rows and print them in the form and order that the options ask for.
+
+        print_rows: prints all rows for programs, where their document has more than the rows. With --watch it goes on
+        reading until it is interrupted. Returns what was read last, unfiltered.
+        Raises UsageError for unknown columns, before it reads.
+        """
+        if not output.is_watched:
+            self._check(output)
+            rows = read()
+            fitting = self.wanted(rows, output)
+            self._print(fitting, output, print_rows)
+            if output.is_for_people() and not fitting:
+                say(self.nothing(rows, output))
+            return rows
+        self._check(output)
+        return _watch(self, output, read)
+
+    def _check(self, output: ListOutput) -> None:
+        self.wanted([], output)
+        for one in output.columns:
+            self._column(one, "--columns")
+
+    def wanted(self, rows: Sequence[Row], output: ListOutput) -> Sequence[Row]:
+        """The rows that fit --filter, in the order of --sort-by, and where that says nothing in the list's own."""
+        own = rows if self.in_order else sorted(rows, key=lambda row: natural_path(self.name(row)))
+        return self._sorted(self._filtered(own, output.conditions), output.sort_by)
+
+    def nothing(self, rows: Sequence[Row], output: ListOutput) -> str:
+        """The remark when none of the rows, or no row at all, is left to show, with the options that left rows out."""
+        if rows:
+            return f"none of {len(rows)} fits --filter {' and '.join(output.conditions)}"
+        narrowing = _narrowing_options()
+        if not narrowing:
+            return self.empty
+        nothing = self.empty.partition(":")[0].removesuffix(" yet")
+        return f"{nothing} (narrowed by {' and '.join(narrowing)})"
+
+    def _print(self, rows: Sequence[Row], output: ListOutput, print_rows: Callable[[list[JsonRow]], None]) -> None:
+        if output.form.is_for_programs():
+            print_rows([self.json(row) for row in rows])
+        elif output.form is OutputFormat.NAME:
+            for row in rows:
+                print_line(self.name(row))
+        elif output.form is OutputFormat.CSV:
+            columns = self._columns(rows, output)
+            cells = [[_joined(one.cell(row)) for one in columns] for row in rows]
+            print_csv([one.name.replace("-", "_") for one in columns], cells)
+        else:
+            is_whole = output.form is OutputFormat.WIDE or not sys.stdout.isatty()
+            for line in self.table(rows, output, None if is_whole else terminal_width()) if rows else ():
+                print_line(line)
+
+    def table(self, rows: Sequence[Row], output: ListOutput, width: int | None) -> list[Styled]:
+        """The lines of the table, with a remark when columns were left out."""
+        from vgpuctl.cli.shown.table_text import TableColumn, table_text
+
+        columns = self._columns(rows, output)
+        headings = [TableColumn(one.heading, one.drops, one.is_text) for one in columns]
+        made = table_text(headings, [[one.cell(row) for one in columns] for row in rows], width)
+        lines = [
+            Styled(line, "", is_bold=True) if number is None else Styled(line, _colour(rows[number], columns))
+            for number, line in made.lines
+        ]
+        if made.left_out:
+            lines.append(Styled(f"(no room for {', '.join(made.left_out)}: -o wide or --columns shows them)", ""))
+        return lines
+
+    def texts(self, row: Row, output: ListOutput) -> list[str]:
+        """The cells of a row as texts, for comparing."""
+        return [_joined(one.cell(row)) for one in self._columns([row], output)]
+
+    def _columns(self, rows: Sequence[Row], output: ListOutput) -> list[Column[Row]]:
+        if output.columns:
+            return [self._column(one, "--columns") for one in output.columns]
+        if output.form is OutputFormat.CSV:
+            return list(self.columns)
+        usual = [one for one in self.columns if output.form is OutputFormat.WIDE or not one.is_wide]
+        return [one for one in usual if not one.is_rare or any(one.cell(row) is not None for row in rows)]
+
+    def _column(self, name: str, option: str) -> Column[Row]:
+        found = self._by_name.get(name.lower().replace("_", "-"))
+        if found is None:
+            import difflib
+
+            near = difflib.get_close_matches(name.lower(), self._by_name, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"columns: {', '.join(self._by_name)}"
+            raise UsageError(f"{option}: there is no column {name!r}", hint=hint)
+        return found
+
+    def _sorted(self, rows: Sequence[Row], names: Sequence[str]) -> Sequence[Row]:
+        for written in reversed(names):
+            column = self._column(written.removeprefix("-"), "--sort-by")
+            is_falling = written.startswith("-")
+            known = [row for row in rows if column.compared(row) is not None]
+            unknown = [row for row in rows if column.compared(row) is None]
+            known.sort(key=lambda row: _ordered(column.compared(row)), reverse=is_falling)
+            rows = known + unknown
+        return rows
+
+    def _filtered(self, rows: Sequence[Row], conditions: Sequence[str]) -> Sequence[Row]:
+        for text in conditions:
+            fits = self._condition(text)
+            rows = [row for row in rows if fits(row)]
+        return rows
+
+    def _condition(self, text: str) -> Callable[[Row], bool]:
+        match = _CONDITION.fullmatch(text)
+        if match is None:
+            hint = "write for example state=running*, host!=gpu1 or memory>=8GiB"
+            raise UsageError(f"--filter {text!r} is no condition", hint=hint)
+        column, operator, wanted = self._column(match["name"], "--filter"), match["operator"], match["value"]
+        if operator in _COMPARES:
+            bound = _number(column, wanted, text)
+            compare = _COMPARES[operator]
+            return lambda row: (value := _as_number(column.compared(row))) is not None and compare(value, bound)
+
+        def fits(row: Row) -> bool:
+            return any(fnmatch.fnmatchcase(one.lower(), wanted.lower()) for one in _texts(column.cell(row)))
+
+        return fits if operator == "=" else lambda row: not fits(row)
+
+
+def _watch(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+    """Show the list every two seconds until it is interrupted, or `q` is pressed. Returns what was read last."""
+    if output.is_for_people() and sys.stdout.isatty():
+        return _on_screen(listing, output, read)
+    return _as_lines(listing, output, read)
+
+
+def _on_screen(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+    from vgpuctl.cli.lists.live_screen import LiveScreen
+
+    with LiveScreen().shown() as screen:
+        while True:
+            rows = read()
+            width, height = screen.size
+            wanted = listing.wanted(rows, output)
+            lines = listing.table(wanted, output, width) if wanted else [Styled(listing.nothing(rows, output), "")]
+            screen.draw([*lines[: height - 1], Styled(f"{len(wanted)} rows, q ends", "")])
+            if screen.key(_INTERVAL_S) == "q":
+                return rows
+
+
+def _as_lines(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+    """A row is known by its name; one that has gone is not printed, and ages alone are no change."""
+    stop = stop_on_signals()
+    shown: dict[str, list[str]] = {}
+    heading = 0
+    while True:
+        rows = read()
+        now = {listing.name(row): (row, listing.texts(row, output)) for row in listing.wanted(rows, output)}
+        changed = [row for name, (row, texts) in now.items() if _without_ages(texts) != shown.get(name)]
+        shown = {name: _without_ages(texts) for name, (_, texts) in now.items()}
+        if output.form.is_for_programs():
+            for row in changed:
+                print_json(listing.json(row), indent=None)
+        elif changed:
+            for line in listing.table(changed, output, None)[heading:]:
+                print_line(line)
+            heading = 1
+        sys.stdout.flush()
+        if stop.wait(_INTERVAL_S):
+            return rows
+
+
+def _without_ages(texts: Sequence[str]) -> list[str]:
+    return [_AGE.sub("", one) for one in texts]
+
+
+def _ordered(value: object) -> tuple[Any, ...]:
+    """Numbers by size, before texts in natural order."""
+    return (0, value) if isinstance(value, int | float) else (1, natural(_joined(value)))
+
+
+def _narrowing_options() -> list[str]:
+    """The options given to the running command that left rows out before they were read."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return []
+    return [
+        one.opts[-1]
+        for one in context.command.params
+        if one.name in _NARROWING and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
+    ]
+
+
+def _names(written: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (one.strip() for one in (written or "").split(","))))
+
+
+def _colour(row: Row, columns: Sequence[Column[Row]]) -> str:
+    return next((found for one in columns if one.colour is not None and (found := one.colour(row))), "")
+
+
+def _number(column: Column[Any], written: str, text: str) -> float:
+    try:
+        return column.number(written)
+    except ValueError:
+        raise UsageError(f"--filter {text!r}: {written!r} is no number") from None
+
+
+def _as_number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _texts(cell: object) -> list[str]:
+    if isinstance(cell, tuple):
+        return [text for one in cell for text in _texts(one)]
+    return ["-" if cell is None else str(cell)]
+
+
+def _joined(cell: object) -> str:
+    return "" if cell is None else "; ".join(_texts(cell))

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host compared with its declared layout: what plan-hosts would change or install there is a difference.
+
+`compare_host` asks the host and its systemd about the files; `compare_facts` has what a reading found of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import AgentProblem
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.planner.layout import HostPlan, LayoutObstacle, PlannedStep, manifest_after, plan_host
+from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.sharing.kinds import existing_vgpus
+from vgpuctl.usecases.declared.fleet_values import declared_values
+from vgpuctl.usecases.declared.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
+from vgpuctl.usecases.declared.layout_records import shares_made
+from vgpuctl.usecases.running.services import Services
+
+
+@dataclass(frozen=True)
+class ComparedFiles:
+    """A plan with the files of its layout. plan: a refusal of the host is one more obstacle.
+
+    installs: files that differ. installed: declared ones that do not. later: what can be told only once the steps are
+    taken.
+    """
+
+    plan: HostPlan
+    installs: tuple[PlannedInstall, ...]
+    installed: tuple[str, ...]
+    later: tuple[str, ...]
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What differs, what stands in the way, and the files to be installed, in words."""
+        return tuple(map(str, (*self.plan.differences, *self.plan.obstacles, *self.installs)))
+
+
+def compare_files(
+    services: Services,
+    host: str,
+    layout: HostLayout,
+    facts: HostFacts,
+    plan: HostPlan,
+    fleet: FleetValues,
+    steps: Sequence[PlannedStep],
+    *,
+    boot: bool = True,
+) -> ComparedFiles:
+    """Compare the files that a run would install after `steps`; of a plan that is refused only the certificate.
+
+    boot: whether the layout is to be restored at boot.
+    """
+    later = plan.later
+    installs = list(certificate_of(services, host, layout, fleet))
+    if not plan.obstacles:
+        manifest = manifest_after(layout, facts, [one.step for one in steps])
+        installs += files_of(services, host, layout, facts, manifest, boot=boot)
+        later += (BOOT_SUMMARY,) if boot and manifest is None else ()
+    found, fine, obstacles = [], [], list(plan.obstacles)
+    for one in installs:
+        try:
+            change = one.ensure(True)
+        except AgentProblem as problem:
+            obstacles.append(LayoutObstacle(None, str(problem.code), problem.message, problem.hint, layout.origin))
+        else:
+            found += [PlannedInstall(one.summary, change.before, change.after)] if change.changed else []
+            fine += [one.summary] if one.is_declared and not change.changed else []
+    return ComparedFiles(replace(plan, obstacles=tuple(obstacles)), tuple(found), tuple(fine), later)
+
+
+def compare_host(
+    services: Services, name: str, layout: HostLayout, facts: HostFacts, fleet: FleetValues, *, boot: bool = True
+) -> ComparedFiles:
+    """Compare a host that was just read, over its connection; nothing is written.
+
+    fleet: the values of all hosts that must be unique. boot: whether the layout is to be restored at boot.
+    """
+    plan = _plan(services, name, layout, facts, fleet.obstacles_of(name, layout, facts))
+    return compare_files(services, name, layout, facts, plan, fleet, plan.steps, boot=boot)
+
+
+def compare_facts(services: Services, name: str, layout: HostLayout, facts: HostFacts) -> tuple[str, ...]:
+    """Differences and obstacles of a host by a reading of it, in words; the host is not contacted.
+
+    The content of OVN's certificate is not compared. Installed files that the reading has not count as a difference.
+    """
+    plan = _plan(services, name, layout, facts, declared_values(services.inventory).obstacles_of(name, layout, None))
+    installs: list[PlannedInstall | str | None] = []
+    if facts.installed is None:
+        installs = [f"{BOOT_SUMMARY}: not looked at: {facts.why_unread('installed') or 'an older vgpuctl read it'}"]
+    elif not plan.obstacles:
+        with services.store.reading() as session:
+            ours = {one.share.vfio_device for one in session.leases(host=name)}
+        ours |= {one.vfio_device for gpu in facts.gpus for one in existing_vgpus(gpu)}
+        manifest = manifest_after(layout, facts, [one.step for one in plan.steps])
+        files = files_of(services, name, layout, facts, manifest, boot=True)
+        installs = [one.difference(facts.installed, ours) for one in files]
+    return tuple(map(str, (*plan.differences, *plan.obstacles, *filter(None, installs))))
+
+
+def _plan(
+    services: Services, name: str, layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutObstacle]
+) -> HostPlan:
+    with services.store.reading() as session:
+        leases = session.leases(host=name)
+    return plan_host(layout, facts, leases, shares_made(services, name, facts), doubles=doubles)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of the fitted model of throughput, beside the store: written by fit-performance, read by placing."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import msgspec
+
+from vgpuctl import typed_json
+from vgpuctl.errors import NotFound, UsageError
+from vgpuctl.local_files import make_folder, write_file
+from vgpuctl.scheduler.performance.model import PerformanceModel
+from vgpuctl.trusted_files import NAMED, opened
+from vgpuctl.usecases.running.history import beside_store
+
+_LAYOUT = 1
+_MOST_BYTES = 16 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class _ModelFile:
+    layout: int
+    model: PerformanceModel
+
+
+def performance_path(named: Path | None, database: str | None) -> Path:
+    """The file of the model: the named one, else beside the store. Raises UsageError for a store's bad URL."""
+    return named.absolute() if named is not None else beside_store(database, ".performance")
+
+
+def write_model(path: Path, model: PerformanceModel) -> None:
+    """Write the model, whole or not at all. Raises FileNotWritten."""
+    make_folder(path.parent, "the model of throughput")
+    content = json.dumps(dataclasses.asdict(_ModelFile(_LAYOUT, model)), sort_keys=True)
+    write_file(path, content.encode(), "the model of throughput")
+
+
+def read_model(path: Path) -> PerformanceModel:
+    """Read the model. Raises NotFound when there is none, UsageError for a file that is none."""
+    try:
+        with opened(path, NAMED) as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFound(
+            f"no model of throughput: {path} is not there", hint="`vgpuctl fit-performance` makes it"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"the model of throughput {path} cannot be read: {error.strerror}") from error
+    try:
+        if len(content) > _MOST_BYTES:
+            raise ValueError("it is too large")
+        read: _ModelFile = typed_json.decode(content, _ModelFile)
+        _check(read)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UsageError(
+            f"{path} is no model of throughput: {error}", hint="make it again with `vgpuctl fit-performance`"
+        ) from error
+    return read.model
+
+
+def _check(read: _ModelFile) -> None:
+    """Refuse what predictions would stumble over. Raises ValueError."""
+    if read.layout != _LAYOUT:
+        raise ValueError(f"it has layout {read.layout}, and this vgpuctl knows layout {_LAYOUT}")
+    for one in read.model.classes:
+        size = len(one.terms)
+        numbers = [*one.mean, *(value for row in one.covariance for value in row), one.noise, one.vm_noise, one.freedom]
+        is_square = len(one.mean) == len(one.covariance) == size and all(len(row) == size for row in one.covariance)
+        if not is_square or not all(map(math.isfinite, numbers)) or one.freedom < 1:
+            raise ValueError(f"{one.workload} under {one.isolation} is damaged")

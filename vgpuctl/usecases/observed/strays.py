@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs of the store that run on another host than the store says, as the looks at hosts find them.
+
+A host that was declared dead and comes back may have one, and a host whose VM a restored store has elsewhere. A second
+start would run the VM twice. Each host's are a record of their own, which nearly no host has.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from vgpuctl import typed_json
+from vgpuctl.errors import StateError, VgpuctlError
+from vgpuctl.guests.facts.domain_facts import DomainFact, NamedState
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.faults import FaultId, remedy_of
+from vgpuctl.model.vm import Vm
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.observed.readings import keep_reading
+from vgpuctl.usecases.running.operations import may_run
+from vgpuctl.usecases.running.services import Services
+
+_KIND = "strays"
+_GONE = "gone"
+
+
+class Stray(msgspec.Struct, frozen=True):
+    """A domain that is active where the store does not have its VM. name: the domain's. since, at: first and last seen,
+    seconds since the epoch, UTC."""
+
+    name: str
+    state: str
+    since: float
+    at: float
+
+    @property
+    def is_sure(self) -> bool:
+        """True if two looks have seen it: a VM that is moved meanwhile is where it was at one look."""
+        return self.at > self.since
+
+
+def note_strays(session: Session, host: str, domains: Mapping[str, NamedState], known: Collection[str]) -> None:
+    """Record in the caller's transaction which of a host's domains are VMs that the store has on other hosts.
+
+    domains: every one of the host, by UUID. known: UUIDs of the VMs that the store has there. The second look at a
+    stray is an event, as is its end.
+    """
+    active, before = _active_here(session, host, domains, known), _read(session, host)
+    if not active and not before:
+        return
+    busy = {one.subject for one in session.open_operations() if may_run(one)}
+    after: dict[str, Stray] = {}
+    for vm, domain in active:
+        if busy & {vm.uuid, f"move:{vm.uuid}"}:
+            continue
+        now, last = session.now(), before.get(vm.uuid)
+        after[vm.uuid] = new = Stray(domain.name, domain.state.value, now if last is None else last.since, now)
+        if new.is_sure and (last is None or not last.is_sure):
+            evidence = {"finding": str(FaultId.TRUTH_MISMATCH), "remedy": remedy_of(FaultId.TRUTH_MISMATCH)}
+            _add_event(session, host, vm, _GONE, new.state, evidence)
+    for uuid in before.keys() - after.keys():
+        was = session.vm_of(uuid)
+        if was is not None and was.host != host and before[uuid].is_sure:
+            _add_event(session, host, was, before[uuid].state, _GONE, {})
+    if after:
+        session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
+    else:
+        session.drop_host_record(host, _KIND)
+
+
+def strays_by_host(session: Session) -> dict[str, dict[str, Stray]]:
+    """What the last looks have seen, by host and UUID."""
+    return {one.host: _decode(one.content) for one in session.host_records(_KIND)}
+
+
+def active_elsewhere(services: Services, vm: Vm) -> list[tuple[str, str]]:
+    """Hosts that run a domain of the VM's UUID beside its own, each with what it answers now.
+
+    The hosts where a look has seen one are asked again. One without an answer counts as it was seen, unless it is
+    fenced: then it was declared dead.
+    """
+    with services.store.reading() as session:
+        seen = [(host, there[vm.uuid]) for host, there in strays_by_host(session).items() if vm.uuid in there]
+    found = []
+    for host, stray in seen:
+        if host == vm.host:
+            continue
+        try:
+            state = services.host(host).hypervisor.state(stray.name, uuid=vm.uuid)
+        except VgpuctlError as error:
+            services.forget_host(host)
+            if not is_host_fenced(services, host):
+                found.append((host, f"domain {stray.name} was {stray.state} at the last look; now {error.message}"))
+            continue
+        if state is not None and state.is_active():
+            found.append((host, f"domain {stray.name} is {state}"))
+    return found
+
+
+def refuse_second_start(services: Services, vm: Vm) -> None:
+    """Raise StateError where another host is known to run the VM."""
+    for host, words in active_elsewhere(services, vm):
+        raise StateError(
+            f"{vm.printed_name} would run twice: the store has it on {vm.host}, and on {host} {words}",
+            hint=way_out(host, vm.domain_name),
+        )
+
+
+def way_out(host: str, domain: str) -> str:
+    """What ends a VM that runs on a host that is not the store's."""
+    return (
+        f"end the old one with `virsh shutdown {domain}` on {host}; "
+        "if it is the right one, begin with `vgpuctl reconcile-store --begin`"
+    )
+
+
+def look_for_strays(services: Services, host: str, domains: Sequence[DomainFact]) -> None:
+    """Record the same of domains that were just read, where the store can be written."""
+    states = {one.uuid: NamedState(one.name, one.state) for one in domains}
+
+    with services.store.reading() as session:
+        known = {vm.uuid for vm in session.vms(host=host)}
+        is_due = bool(_active_here(session, host, states, known) or _read(session, host))
+    if is_due:
+        what = "which VMs run on other hosts than the store says"
+        keep_reading(services, what, lambda session: note_strays(session, host, states, known))
+
+
+def _active_here(
+    session: Session, host: str, domains: Mapping[str, NamedState], known: Collection[str]
+) -> list[tuple[Vm, NamedState]]:
+    found = ((session.vm_of(uuid), one) for uuid, one in domains.items() if uuid not in known and one.state.is_active())
+    return [(vm, one) for vm, one in found if vm is not None and vm.host != host]
+
+
+def _add_event(session: Session, host: str, vm: Vm, was: str, state: str, evidence: Mapping[str, str]) -> None:
+    session.add_event(
+        EventKind.VM_OBSERVED,
+        vm.printed_name,
+        f"on {host}, and the store has it on {vm.host}",
+        tenant=vm.request.tenant,
+        host=host,
+        before={"state": was},
+        after={"state": state},
+        evidence=evidence,
+    )
+
+
+def _read(session: Session, host: str) -> dict[str, Stray]:
+    record = session.host_record(host, _KIND)
+    return {} if record is None else _decode(record.content)
+
+
+def _decode(content: str) -> dict[str, Stray]:
+    strays: dict[str, Stray] = typed_json.decode(content, dict[str, Stray])
+    return strays

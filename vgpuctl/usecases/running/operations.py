@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run that works on a VM now: an intent in the store, by which `repair` tells dead runs from live ones."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from vgpuctl.errors import ConcurrentChange
+from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.store.liveness import is_running
+from vgpuctl.store.records import Operation
+from vgpuctl.usecases.running.services import Services
+
+
+@contextlib.contextmanager
+def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
+    """Tell the store that this process works on `vm`, and when it ends well, that nothing of dead runs is left to do.
+
+    Raises ConcurrentChange when another living run works on it.
+    """
+    with services.store.operation(kind, vm.uuid, vm.printed_name, exclusive=True, takes_over=True):
+        yield
+
+
+@contextlib.contextmanager
+def ending(services: Services, operation_id: int) -> Iterator[None]:
+    """End an operation, begun in an earlier transaction, with the block."""
+    try:
+        yield
+    finally:
+        with services.store.transaction() as session:
+            session.end_operation(operation_id)
+
+
+def refuse_while_busy(services: Services, vm: Vm) -> None:
+    """Raise ConcurrentChange while another living run works on `vm`, or preempts it."""
+    subjects = (vm.uuid, preempt_subject(vm.uuid))
+    with services.store.reading() as session:
+        busy = [open_ for open_ in session.open_operations() if open_.subject in subjects and may_run(open_)]
+    if busy:
+        raise ConcurrentChange(
+            f"{busy[0].kind} is at work on VM {vm.request.name} of tenant {vm.request.tenant}"
+            f" (process {busy[0].pid} on {busy[0].hostname})",
+            hint="wait for it to end",
+        )
+
+
+def preempt_subject(vm_uuid: str) -> str:
+    """Name in the journal of a VM's preemption, from its notice to its stop; its owner may use it meanwhile."""
+    return f"preempt:{vm_uuid}"
+
+
+def leave_subject(vm_uuid: str) -> str:
+    """Name in the journal of a VM whose node is cordoned because the run is about to end the VM."""
+    return f"leave:{vm_uuid}"
+
+
+def reclaim_subject(requests: Sequence[VmRequest]) -> str:
+    """Name in the journal of quota that is reclaimed for VMs of one tenant, until they hold their shares."""
+    return f"reclaim:{requests[0].tenant}/{','.join(one.name for one in requests)}"
+
+
+def may_run(operation: Operation) -> bool:
+    """True if the run behind an intent may be alive; one on another machine counts as alive, its machine must say."""
+    return is_running(operation) is not False

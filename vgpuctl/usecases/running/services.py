@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services of a use case: inventory, store and one session per host, each opened on first use.
+
+The concrete classes are named in vgpuctl.wiring; here stands only how they are shared and closed.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from vgpuctl.errors import InventoryError, UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.facts import HostFacts
+    from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+    from vgpuctl.hosts.agent_client import AgentClient
+    from vgpuctl.hosts.connection import Connection
+    from vgpuctl.hosts.fleet import FleetProgress, HostResult
+    from vgpuctl.inventory.load import Inventory
+    from vgpuctl.model.node_pool import NodePool
+    from vgpuctl.model.rehearsal import Rehearsal
+    from vgpuctl.model.way import Way
+    from vgpuctl.ovn.authority import Authority
+    from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.store.restore import StorePlace
+    from vgpuctl.store.store import Store
+    from vgpuctl.usecases.running.cluster_link import ClusterLink
+    from vgpuctl.usecases.running.history import PastSource
+
+
+Value = TypeVar("Value")
+
+
+class HostSession:
+    """One host for the length of a command: one SSH connection that carries the agent and libvirt."""
+
+    def __init__(
+        self,
+        name: str,
+        connection: "Connection",
+        open_agent: Callable[["Connection"], "AgentClient"],
+        open_hypervisor: Callable[[str, str], "Hypervisor"],
+        *,
+        rehearsal: "Rehearsal | None" = None,
+    ) -> None:
+        self._rehearsal = rehearsal
+        self.name = name
+        self.connection = connection
+        self._open_agent = open_agent
+        self._open_hypervisor = open_hypervisor
+        self._agent: AgentClient | None = None
+        self._hypervisor: Hypervisor | None = None
+        self._opened = contextlib.ExitStack()
+        self._opened_libvirt = contextlib.ExitStack()
+        self._killed: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def agent(self) -> "AgentClient":
+        """The agent on this host, started on first use."""
+        with self._lock:
+            if self._agent is None:
+                self._agent = self._open_agent(self.connection)
+                self._opened.callback(self._agent.close)
+            return self._agent
+
+    @property
+    def hypervisor(self) -> "Hypervisor":
+        """libvirt on this host, through the same connection, opened on first use and after libvirtd was restarted."""
+        with self._lock:
+            if self._hypervisor is not None and not self._hypervisor.is_alive:
+                self._forget_hypervisor()
+            if self._hypervisor is None:
+                with contextlib.ExitStack() as opening:
+                    uri = opening.enter_context(self.connection.libvirt_uri())
+                    self._hypervisor = opening.enter_context(self._open_hypervisor(uri, self.name))
+                    self._opened_libvirt.enter_context(opening.pop_all())
+            return self._hypervisor
+
+    @property
+    def killed(self) -> "set[str]":
+        """UUIDs of the domains that were killed over this connection, or before libvirt was opened again."""
+        return self._killed if self._hypervisor is None else self._killed | self._hypervisor.killed
+
+    def beside(self) -> "HostSession":
+        """Another agent and another way to libvirt over the same SSH connection, which never wait for these."""
+        return HostSession(
+            self.name, self.connection, self._open_agent, self._open_hypervisor, rehearsal=self._rehearsal
+        )
+
+    def before(self, change: str) -> None:
+        """Called before what only a changed host can answer. change: in words. Raises RehearsalEnds in a dry run."""
+        if self._rehearsal is not None:
+            self._rehearsal.end(self.name, change)
+
+    def let_go(self) -> None:
+        """End agent and libvirt, and leave the connection open. A session that is used again is opened again."""
+        self.let_go_of_libvirt()
+        with self._lock:
+            opened, self._opened = self._opened, contextlib.ExitStack()
+            self._agent = None
+        opened.close()
+
+    def let_go_of_libvirt(self) -> None:
+        """End libvirt alone. It is opened again when it is used again."""
+        with self._lock:
+            opened, self._opened_libvirt = self._opened_libvirt, contextlib.ExitStack()
+            self._forget_hypervisor()
+        opened.close()
+
+    def _forget_hypervisor(self) -> None:
+        self._killed = self.killed
+        self._hypervisor = None
+
+    def close(self) -> None:
+        """End agent, libvirt and the connection."""
+        with contextlib.ExitStack() as closing:
+            closing.callback(self.connection.close)
+            closing.callback(self._opened.close)
+            closing.callback(self._opened_libvirt.close)
+
+
+class Services:
+    """Everything a use case may need. `say` tells the user of progress, `watch` shows that of a run over hosts.
+
+    reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
+    of the inventory do. past: where past readings are. performance: the file of the fitted model of throughput.
+    rehearsal: of a dry run. The store forgets every change at the end, OVN and hosts are only read, and clusters
+    are not contacted. open_rehearsal: opens such services on the same settings, which say nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        load_inventory: Callable[[], "Inventory"],
+        open_store: Callable[[], "Store"],
+        store_place: Callable[[], "StorePlace"],
+        open_session: Callable[["Inventory", str], HostSession],
+        open_northbound: Callable[[], "Northbound"] | None,
+        open_authority: Callable[[], "Authority | None"],
+        limit: str | None,
+        forks: int | None,
+        say: Callable[[str], None],
+        watch: "Callable[[FleetProgress], None] | None" = None,
+        reachable_networks: tuple[str, ...] = (),
+        inventory_mark: Callable[[], object] = lambda: None,
+        past: Callable[[], "PastSource | None"] = lambda: None,
+        performance: Callable[[], Path] = lambda: Path("performance"),
+        open_cluster: "Callable[[NodePool], ClusterLink | None]" = lambda _pool: None,
+        rehearsal: "Rehearsal | None" = None,
+        open_rehearsal: "Callable[[], Services] | None" = None,
+    ) -> None:
+        self._open_rehearsal = open_rehearsal
+        self._load_inventory = load_inventory
+        self._open_store = open_store
+        self._store_place = store_place
+        self._open_session = open_session
+        self._open_northbound = open_northbound
+        self._open_authority = open_authority
+        self._limit = limit
+        self.forks = forks
+        self.say = say
+        self._watch = watch
+        self.reachable_networks = reachable_networks
+        self.past = past
+        self.performance = performance
+        self.has_warned_of_store = False
+        """True while the user knows that readings are not kept (vgpuctl.usecases.observed.readings)."""
+        self._inventory_mark = inventory_mark
+        self._read_mark: object = None
+        self._seen_mark: object = None
+        self._inventory: Inventory | None = None
+        self._store: Store | None = None
+        self._northbound: Northbound | None = None
+        self._authority: Authority | None = None
+        self._sessions: dict[str, HostSession] = {}
+        self._ways: dict[str, Way | None] = {}
+        self._open_cluster = open_cluster
+        self.rehearsal = rehearsal
+        self._clusters: dict[object, ClusterLink | None] = {}
+        self._lock = threading.Lock()
+        self._store_lock = threading.Lock()
+        self._northbound_lock = threading.Lock()
+
+    @property
+    def goes_on(self) -> bool:
+        """True in a dry run that goes on as if hosts had been changed: use cases leave these changes out."""
+        return self.rehearsal is not None and self.rehearsal.goes_on
+
+    def require_libvirt(self, host: str) -> None:
+        """Raise HostError or GuestError unless a host and its libvirt answer.
+
+        A dry run asks this in place of each change of a domain or network that it leaves out.
+        """
+        _ = self.host(host).hypervisor
+
+    def leave_out(self, host: str, text: str, change: "Callable[[HostFacts], HostFacts] | None" = None) -> None:
+        """In a dry run that goes on: note a change of a host's libvirt instead of making it.
+
+        change: gives the host's facts as they are after it. Raises HostError or GuestError where no libvirt answers.
+        """
+        assert self.rehearsal is not None
+        self.require_libvirt(host)
+        self.rehearsal.would(host, text)
+        if change is not None:
+            self.rehearsal.leave_out(host, change)
+
+    def say_done(self, subject: str, done: str) -> None:
+        """Say what was done, such as `deleted`; a dry run that goes on past it says that it would be."""
+        self.say(f"{subject}: {'would be ' if self.goes_on else ''}{done}")
+
+    @contextlib.contextmanager
+    def rehearsed(self) -> "Iterator[Services]":
+        """Services for a dry run that goes on, of which nothing is kept at the end of the block."""
+        if self.rehearsal is not None:
+            with self.store.forgetting(), self.rehearsal.forgetting():
+                yield self
+            return
+        assert self._open_rehearsal is not None
+        with self._open_rehearsal() as services:
+            yield services
+
+    @property
+    def inventory(self) -> "Inventory":
+        """The inventory, read on first use; the user is told what is odd about its hosts and groups."""
+        if self._inventory is None:
+            self._read_mark = self._inventory_mark()
+            self._inventory = self._load_inventory()
+            self._warn_of_inventory()
+        return self._inventory
+
+    def _warn_of_inventory(self) -> None:
+        for warning in self._inventory.structure_warnings if self._inventory is not None else ():
+            self.say(f"warning: {warning}")
+
+    def follow_inventory(self) -> None:
+        """Read the inventory again when its files have changed since, and no more since the call before.
+
+        One that cannot be read for all its hosts is reported and not used. Connections are closed to hosts that have
+        another address or login now.
+        """
+        mark = self._inventory_mark()
+        is_steady, self._seen_mark = mark == self._seen_mark, mark
+        if not is_steady or self._inventory is None or mark == self._read_mark:
+            return
+        self._read_mark = mark
+        try:
+            inventory = self._load_inventory()
+            inventory.require_readable(self._select(inventory))
+        except InventoryError as error:
+            self.say(f"the changed inventory is not used: {error.message}")
+            return
+        self._inventory = inventory
+        self.say("the inventory was read again: it has changed")
+        self._warn_of_inventory()
+        known = set(inventory.hosts())
+        for name, session in list(self._sessions.items()):
+            if name not in known or inventory.target(name) != session.connection.target:
+                self.forget_host(name)
+
+    @property
+    def store(self) -> "Store":
+        """The store, opened on first use."""
+        return self.open_store()
+
+    def open_store(self) -> "Store":
+        """Open the store unless it is open. Call it before a fan-out, whose threads share the open store."""
+        with self._store_lock:
+            if self._store is None:
+                self._store = self._open_store()
+                if self.rehearsal is not None:
+                    self._store.rehearse(of_reader=self.rehearsal.of_reader)
+            return self._store
+
+    def open_for_threads(self) -> None:
+        """Open what threads of a fan-out share: the store and the inventory. Raises the errors of both."""
+        self.open_store()
+        _ = self.inventory
+
+    @property
+    def store_place(self) -> "StorePlace":
+        """Where the store is, or will be."""
+        return self._store_place()
+
+    @property
+    def has_northbound(self) -> bool:
+        """True if OVN's northbound database was named."""
+        return self._open_northbound is not None
+
+    @property
+    def northbound(self) -> "Northbound":
+        """OVN's northbound database, opened on first use. Raises UsageError when none was named."""
+        return self.require_northbound()
+
+    def require_northbound(self) -> "Northbound":
+        """Connect to OVN's northbound database unless it is connected. Raises UsageError when none was named."""
+        with self._northbound_lock:
+            if self._northbound is None:
+                if self._open_northbound is None:
+                    raise UsageError(
+                        "this needs OVN, and its northbound database was not named",
+                        hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock",
+                    )
+                self._northbound = self._open_northbound().__enter__()
+            return self._northbound
+
+    @property
+    def authority(self) -> "Authority | None":
+        """Our own authority for OVN's certificates; None where the operator has another."""
+        with self._lock:
+            if self._authority is None:
+                self._authority = self._open_authority()
+            return self._authority
+
+    def hosts(self) -> Sequence[str]:
+        """Names of the hosts this command may use: the inventory's, narrowed by --limit.
+
+        Raises InventoryError when there is none.
+        """
+        return self._select(self.inventory)
+
+    def _select(self, inventory: "Inventory") -> Sequence[str]:
+        names = inventory.select(self._limit)
+        if not names:
+            limited = f" that fits --limit {self._limit!r}" if self._limit else ""
+            raise InventoryError(f"the inventory has no host{limited}", hint="see `vgpuctl show-inventory`")
+        return names
+
+    def host(self, name: str) -> HostSession:
+        """The session of one host of the inventory (whatever --limit says).
+
+        Raises InventoryError when the inventory does not know the host.
+        """
+        with self._lock:
+            if name not in self._sessions:
+                self._sessions[name] = self._open_session(self.inventory, name)
+            return self._sessions[name]
+
+    def on_hosts(self, names: Sequence[str], work: Callable[[str], Value]) -> "list[HostResult[Value]]":
+        """Call `work(name)` for every host, at most `forks` at a time, and show the progress; see `run_on_hosts`."""
+        from vgpuctl.hosts.fleet import run_on_hosts
+
+        return run_on_hosts(names, work, forks=self.forks, watch=self._watch)
+
+    def cluster_link(self, pool: "NodePool") -> "ClusterLink | None":
+        """The way to the cluster of a pool; None where nobody gave one: no kubeconfig, no slurm.conf.
+
+        Raises StoreUnusable without the key of the pool's secrets, ClusterError and UsageError for an unusable way.
+        A rehearsal has no way to any cluster.
+        """
+        if self.rehearsal is not None:
+            return None
+        key = (pool.tenant, pool.cluster, pool.role.is_kubernetes, pool.join.kubeconfig)
+        with self._lock:
+            if key in self._clusters:
+                return self._clusters[key]
+        with self.store.reading() as session:
+            pool = session.with_pool_secrets(pool)
+        link = self._open_cluster(pool)
+        with self._lock:
+            return self._clusters.setdefault(key, link)
+
+    def check_cluster(self, pool: "NodePool") -> None:
+        """Refuse what a pool says of the way to its cluster; the cluster is not asked. pool: with its secrets.
+
+        Raises UsageError.
+        """
+        link = self._open_cluster(pool)
+        if link is not None:
+            link.close()
+
+    def is_connected(self, name: str) -> bool:
+        """True if the SSH connection of a host was opened by this command and still works."""
+        session = self._sessions.get(name)
+        return session is not None and session.connection.is_open
+
+    def way_to(self, name: str) -> "Way | None":
+        """The way by which this command asked a host last; None where its settings lead nowhere, or nobody asked."""
+        session = self._sessions.get(name)
+        return self._ways.get(name) if session is None else session.connection.way
+
+    def forget_host(self, name: str) -> None:
+        """Close a session that failed or is done, so that the next use connects again."""
+        with self._lock:
+            session = self._sessions.pop(name, None)
+            if session is not None:
+                self._ways[name] = session.connection.way
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        """Close every session and the store; one that fails does not keep the others open."""
+        with contextlib.ExitStack() as closing:
+            for opened in (self._store, self._northbound):
+                if opened is not None:
+                    closing.callback(opened.close)
+            for link in self._clusters.values():
+                if link is not None:
+                    closing.callback(link.close)
+            for name in list(self._sessions):
+                closing.callback(self.forget_host, name)
+
+    def __enter__(self) -> "Services":
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()

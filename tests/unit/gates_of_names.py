@@ -17,7 +17,7 @@ NAMES = [
         "specs/vm.py:-",
         "cli/placement/reservations.py:reserve",
         "cli/vm/attach_gpu.py:command",
-        "cli/vm/gpu_question.py:ask_for_gpu",
+        "cli/vm/create_vm.py:ask_for_gpu",
         "cli/vm/resize_vm.py:_size",
         "scheduler/advice/replayed_fleet.py:small_vm",
         "scheduler/advice/room.py:with_profile",

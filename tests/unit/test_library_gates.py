@@ -102,7 +102,7 @@ PAST_THE_GATE = {
     "hosts/bundle.py:_pynvml_source": "a file of an installed package",
     "hosts/bundle.py:_sources": _OF_THE_PACKAGE,
     "hosts/libvirt_tunnel.py:_lock": "a folder that this process made",
-    "hosts/loopback_peer.py:_user_of": "of the kernel",
+    "hosts/graphics_tunnel.py:_user_of": "of the kernel",
     "local_files.py:_beside": "a new file",
     "local_files.py:_copied": "the store's own files, for SQLite",
     "local_files.py:_flush": "written to by this process",

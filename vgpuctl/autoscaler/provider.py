@@ -2,18 +2,36 @@
 """The calls of the cluster-autoscaler's provider: messages in, the use case, messages out.
 
 Source of what each call means: reference clusters, section 1. The autoscaler takes only UNIMPLEMENTED for "not known",
-and that of four calls; every other code is a failure to it.
-"""
+and that of four calls; every other code is a failure to it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from vgpuctl.autoscaler.messages import message
-from vgpuctl.autoscaler.node_bytes import node_bytes
+from vgpuctl.autoscaler.messages import message, node_message
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.node_config.labels import GPU_LABEL
+from vgpuctl.node_config.template import TemplateNode
 from vgpuctl.usecases.kubernetes.serve_autoscaler import NodeGroups
+
+
+# A template node as the bytes of Kubernetes' Node, which the autoscaler decodes without an envelope.
+def node_bytes(template: TemplateNode) -> bytes:
+    """Write a template node. Equal templates are equal bytes."""
+    node = node_message()()
+    node.metadata.name = template.name
+    for key, value in sorted(template.labels.items()):
+        node.metadata.labels[key] = value
+    for taint in template.taints:
+        node.spec.taints.add(key=taint.key, value=taint.value, effect=str(taint.effect))
+    for key, value in sorted(template.capacity.items()):
+        node.status.capacity[key].string = value
+    for key, value in sorted(template.allocatable.items()):
+        node.status.allocatable[key].string = value
+    # As the providers of the autoscaler's own tree: it plans no pods on a template that is not ready.
+    node.status.conditions.add(type="Ready", status="True")
+    return bytes(node.SerializeToString(deterministic=True))
+
 
 _DEBUG = "vgpuctl list-node-pools {tenant}/{name}"
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One command running on a host over one exec channel: its streams, its end, and why it ended."""
 
+import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +14,53 @@ from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, TooMuchOut
 from vgpuctl.hosts import become
 from vgpuctl.hosts.bounds import LONGEST_LINE, MOST_OUTPUT, KeptErrors
 from vgpuctl.hosts.python_check import is_python, python_failure
-from vgpuctl.hosts.readiness import Readiness
 from vgpuctl.hosts.time_limit import TimeLimit
 from vgpuctl.model.host_target import HostTarget
 
 if TYPE_CHECKING:
     import paramiko
+
+
+# A file descriptor that is readable while a stream of a channel has something to read, for `poll` and `select`.
+class Readiness(threading.Event):
+    """The event of a paramiko BufferedPipe, as a pipe that holds one byte while it is set. Thread-safe.
+
+    paramiko's own (Channel.fileno) is closed by one thread while the transport's thread writes to it: the write fails,
+    which ends the whole connection, or the byte goes to whatever file has the descriptor by then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changes = threading.Lock()
+        self._read_end, self._write_end = os.pipe()
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """The descriptor to poll."""
+        return self._read_end
+
+    def set(self) -> None:
+        """Make the descriptor readable."""
+        with self._changes:
+            if not self._is_closed and not self.is_set():
+                os.write(self._write_end, b"*")
+                super().set()
+
+    def clear(self) -> None:
+        """Make the descriptor unreadable."""
+        with self._changes:
+            if not self._is_closed and self.is_set():
+                os.read(self._read_end, 1)
+                super().clear()
+
+    def close(self) -> None:
+        """Close the descriptors; later changes do nothing. Can be called again."""
+        with self._changes:
+            if not self._is_closed:
+                self._is_closed = True
+                os.close(self._read_end)
+                os.close(self._write_end)
+
 
 _CHUNK = 256 * 1024
 # stdout wakes the reader at once; stderr and a stdin that was blocked are looked at this often.

@@ -6,8 +6,9 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType, VirtualFunction
 from vgpuctl.agent.wire.sharing import MakeVgpu, Sharing, VgpuStep
+from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
@@ -16,7 +17,7 @@ from vgpuctl.model.vgpu_params import VgpuParams, params_text
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_type, refuse_use
-from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of
+from vgpuctl.sharing.gpu_state import BY_USE, GpuState, framebuffer_of
 from vgpuctl.sharing.guest_drivers import refuse_guest_driver
 from vgpuctl.sharing.hot_plug import HotPlug, PlugTime
 from vgpuctl.sharing.kind import Takes
@@ -29,7 +30,37 @@ from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.refusals import can_do_vgpu, declared_otherwise, numa_node, refuse_board, refuse_unusable
 from vgpuctl.sharing.type_names import describe_type, has_type_of, likely_name, numbered_now, refuse_type_gone
 from vgpuctl.sharing.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
-from vgpuctl.sharing.virtual_functions import free_vgpu_function, next_free
+
+
+# Choosing a VF: of the free ones that can carry a vGPU the one that was used longest ago (least recently used).
+#
+# A VF that a killed QEMU left broken looks healthy; by the lowest number every next VM would get that one.
+def next_free(gpu: Gpu, taken: Container[str], *, needs_group: bool) -> VirtualFunction:
+    """The VF that the next vGPU gets: used longest ago, then of the lowest number. Raises ValueError without any."""
+    for one in sorted(gpu.vfs, key=BY_USE):
+        if one.address not in taken and is_usable(one) and (one.iommu_group is not None or not needs_group):
+            return one
+    raise ValueError(f"{gpu.address} has no free VF")
+
+
+def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
+    """A VF that can carry a vGPU: healthy, and neither in use nor promised nor in quarantine."""
+    for one in state.usable_functions:
+        if one.iommu_group is not None or not needs_group:
+            return one.address
+    if state.usable_functions:
+        return Refusal(
+            Code.NO_IOMMU,
+            "its VFs are in no IOMMU group",
+            "switch VT-d or AMD-Vi on in the firmware and on the kernel's command line, then reboot",
+        )
+    total = len(state.gpu.vfs)
+    sick = sum(one.address not in state.functions for one in state.gpu.vfs)
+    reason = f"{total - sick} of its {total} VFs are in use, promised or in quarantine"
+    reason += f"; {sick} cannot carry a vGPU (see `vgpuctl check-hosts`)" if sick else ""
+    if not sick:
+        return Refusal(Code.NO_FREE_VF, reason, "delete a VM on this GPU; `vgpuctl list-gpus` shows VFs in quarantine")
+    return Refusal(Code.NO_FREE_VF, reason, f"`vgpuctl check-hosts --limit {state.host}` says how to recreate its VFs")
 
 
 class Vgpu(ABC):

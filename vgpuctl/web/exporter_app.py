@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exporter's HTTP interface: metrics, the multi-target probe, service discovery for Prometheus."""
 
+import json
 from collections.abc import Callable
 
 from flask import Blueprint, Flask, Response, request
@@ -8,9 +9,27 @@ from flask import Blueprint, Flask, Response, request
 from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.list_targets import host_targets, tenant_targets
-from vgpuctl.web.answers import as_json, as_page, as_text
 from vgpuctl.web.basic_auth import TENANTS
 from vgpuctl.web.server import ApplicationRules
+
+
+# The kinds of answers of the HTTP interfaces.
+def as_text(text: str, status: int = 200) -> Response:
+    """Return plain text."""
+    return Response(text, status, content_type="text/plain; charset=utf-8")
+
+
+def as_page(text: str, status: int = 200) -> Response:
+    """Return HTML that loads nothing."""
+    response = Response(text, status, content_type="text/html; charset=utf-8")
+    response.headers["Content-Security-Policy"] = "default-src 'none'"
+    return response
+
+
+def as_json(value: object) -> Response:
+    """Return JSON as http_sd wants it: its Content-Type without parameters."""
+    return Response(json.dumps(value), content_type="application/json")
+
 
 EXPORTER = ApplicationRules(knows_tenants=True)
 _PAGES_OF_TENANTS = ("exporter.tenant_metrics", "exporter.tenants")

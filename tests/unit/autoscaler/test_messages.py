@@ -8,7 +8,7 @@ from scripts.compile_protos import COMPILED, compile_protos
 from tests.autoscaler_protos import Release
 from tests.unit.node_config.pools import pool_of
 from vgpuctl.autoscaler.messages import message, node_message
-from vgpuctl.autoscaler.node_bytes import node_bytes
+from vgpuctl.autoscaler.provider import node_bytes
 from vgpuctl.model.node_pool import Taint, TaintEffect
 from vgpuctl.node_config.labels import GPU_LABEL
 from vgpuctl.node_config.template import template_node

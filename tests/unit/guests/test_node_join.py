@@ -12,8 +12,7 @@ import pytest
 
 from tests.unit.guests.cases import REQUEST, vm
 from tests.unit.node_config.pools import MUNGE_KEY, TOKEN, VM_UUID, pool_of
-from vgpuctl.guests.seed.image import seed_files
-from vgpuctl.guests.seed.node_join import node_script
+from vgpuctl.guests.seed.image import node_script, seed_files
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.node_pool import NodePool, NodeRole

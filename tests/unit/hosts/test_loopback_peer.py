@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpuctl.hosts.graphics_tunnel import GraphicsListener
-from vgpuctl.hosts.loopback_peer import is_own_peer
+from vgpuctl.hosts.graphics_tunnel import GraphicsListener, is_own_peer
 from vgpuctl.listening.sockets import LOOPBACK
 
 _NOBODY = 65534

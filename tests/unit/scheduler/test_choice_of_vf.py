@@ -11,7 +11,7 @@ from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.restriction import Restriction, RestrictionKind
 from vgpuctl.sharing import vf_profile
-from vgpuctl.sharing.virtual_functions import next_free
+from vgpuctl.sharing.vgpu import next_free
 
 
 def card(**first: object) -> Gpu:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-vm: parse, one use case, print."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -17,19 +18,80 @@ from vgpuctl.cli.options.preempt_options import (
     show_terms,
     show_victims,
 )
-from vgpuctl.cli.options.vm_options import read_requests, vm_flags
+from vgpuctl.cli.options.vm_options import NO_GPU, read_requests, vm_flags
 from vgpuctl.cli.shown.json_output import JsonOutput, JsonStep
-from vgpuctl.cli.shown.output import plain, print_line, print_table, say
-from vgpuctl.cli.vm.gpu_question import ask_for_gpu
-from vgpuctl.cli.vm.vm_plan import print_plan
+from vgpuctl.cli.shown.output import choose, plain, print_document, print_line, print_table, say
 from vgpuctl.errors import UsageError
+from vgpuctl.model.plural import counted
+from vgpuctl.model.units import format_mib
 
 if TYPE_CHECKING:
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.queue import QueueEntry
-    from vgpuctl.model.vm import Vm
+    from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.usecases.placement.preemption import PreemptionTerms
+    from vgpuctl.usecases.running.services import Services
     from vgpuctl.usecases.vm.created_vm import CreatedVm, PlacementReason, Write
+
+
+# The question of create-vm for the GPU of a VM, on a terminal.
+def ask_for_gpu(opened: "Services", requests: "Sequence[VmRequest]") -> "list[VmRequest]":
+    """Ask which GPU share the VMs get, if somebody sits at a terminal and there is a choice.
+
+    requests: one VM, or the same one several times. VMs that exist are not asked about.
+    """
+    from vgpuctl.catalog import read_gpu_request
+    from vgpuctl.usecases.vm.fitting_profiles import fitting_profiles
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return list(requests)
+    profiles = fitting_profiles(opened, requests[0])
+    if not profiles:
+        return list(requests)
+    say(f"GPU shares that fit: {', '.join(profiles)}")
+    chosen = choose("GPU of the VM", [NO_GPU, *profiles], default=NO_GPU)
+    gpus = () if chosen == NO_GPU else (read_gpu_request(chosen),)
+    return [replace(one, gpus=gpus) for one in requests]
+
+
+# The answer of `create-vm --dry-run` about one VM, for people: what, where, why, who is preempted, what is written.
+def print_plan(one: "CreatedVm", grace_s: int | None, *, with_steps: bool, with_xml: bool) -> None:
+    """Print five lines about a VM that would be created. with_steps, with_xml: and the steps, and the domain XML."""
+    from vgpuctl.usecases.vm.preemption_consent import describe_victim
+
+    request = one.vm.request
+    gpus = ", ".join(gpu.text for gpu in request.gpus) or "no GPU"
+    size = f"{counted(request.vcpus, 'vCPU')}, {format_mib(request.memory_mib)}"
+    shares = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in one.leases)
+    print_line(f"VM        {one.vm.printed_name}: {gpus}, {size}")
+    print_line(f"host      {one.vm.host}" + (f": {shares}" if shares else ""))
+    if one.why is not None:
+        print_line(f"why       {_why(one.why, 'GPU' if request.gpus else 'host', one.vm.host, asked=request.host)}")
+    victims = "; ".join(describe_victim(victim, grace_s) for victim in one.victims)
+    print_line(f"preempts  {victims or 'no VM'}")
+    print_line(f"writes    {', '.join(map(_write, one.writes))}")
+    for title, steps in (("step", one.steps), ("undo", one.undo)) if with_steps else ():
+        for step in steps:
+            print_line(f"{title:<10}{step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
+    if with_xml and one.xml is not None:
+        print_document(one.xml)
+
+
+def _why(why: "PlacementReason", what: str, host: str, *, asked: str | None) -> str:
+    if why.reservation is not None:
+        return f"the shares of reservation {why.reservation}"
+    refusing = f"; {counted(why.refusing, what)} refused" if why.refusing else ""
+    if not why.takers:
+        return f"no {what} takes it before the preemption{refusing}"
+    hosts = "" if what == "host" else f" on {counted(why.hosts, 'host')}"
+    only = f", --host {asked}" if asked is not None else ""
+    if why.network is not None:
+        only = f", network {why.network} is on {host} alone"
+    return f"policy {why.policy}{only}, of {counted(why.takers, what)}{hosts} with room{refusing}"
+
+
+def _write(one: "Write") -> str:
+    return f"{one.kind} {one.name}" + (f" ({one.detail})" if one.detail else "")
 
 
 class JsonCreatedVm(TypedDict):

@@ -5,23 +5,61 @@ It has equal bytes for equal input. The answers of an unattended installation ar
 with the first run of the VM; those for Windows Setup have a new password each time.
 The keys of `--ssh-key` go into meta-data as `public-keys`, which cloud-init adds to what user-data says; so
 they reach the guest with any document the user brings, be it a cloud-config or a script, without touching it.
-Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
-"""
+Source: cloud-init DataSourceNoCloud and config/cc_ssh.py."""
 
-from collections.abc import Sequence
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
 
 from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.guests.seed.answers import ubuntu_answers, windows_answers, windows_first_logon
 from vgpuctl.guests.seed.iso_image import iso_image
 from vgpuctl.guests.seed.linux_setup import linux_setup
 from vgpuctl.guests.seed.network import network_document
-from vgpuctl.guests.seed.node_join import node_script
-from vgpuctl.guests.seed.vendor_data import JOIN_SCRIPT, SETUP_SCRIPT, in_one_document
 from vgpuctl.guests.seed.windows_setup import windows_user_data
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import CloudInit, Vm
+from vgpuctl.node_config.join.files import NodeFile
 from vgpuctl.node_config.join.setup import NodeSetup
+
+
+# The script that lets a guest join its cluster. It holds the join secrets, and is nowhere but in the seed.
+def node_script(setup: NodeSetup) -> str:
+    """Write the script. It runs once in a guest's life, after the script of its GPU and before those of user-data."""
+    return render_template("node-join.sh.j2", setup=replace(setup, files=tuple(map(_as_base64, setup.files))))
+
+
+def _as_base64(file: NodeFile) -> NodeFile:
+    if file.is_base64:
+        return file
+    return replace(file, content=base64.b64encode(file.content.encode()).decode(), is_base64=True)
+
+
+# Several scripts of ours in one document of vendor-data, which cloud-init runs in the order of their names.
+#
+# Source: cloud-init, doc/rtd/explanation/format.rst (MIME multi-part archive) and cloudinit/subp.py (runparts).
+SETUP_SCRIPT = "10-vgpuctl-guest-setup.sh"
+JOIN_SCRIPT = "20-vgpuctl-node-join.sh"
+
+
+def in_one_document(scripts: Mapping[str, str]) -> str | None:
+    """Write scripts, by name, as one document: one script as it is, several as MIME parts; None for none.
+
+    Equal scripts give equal text. When one ends with an error, cloud-init still runs those after it.
+    """
+    if len(scripts) < 2:
+        return next(iter(scripts.values()), None)
+    digest = hashlib.sha256("\0".join(scripts.values()).encode()).hexdigest()
+    document = MIMEMultipart(boundary=f"=={digest[:40]}==")
+    for name, text in scripts.items():
+        part = MIMEText(text, "x-shellscript", "utf-8")
+        part.add_header("Content-Disposition", "attachment", filename=name)
+        document.attach(part)
+    return document.as_string()
 
 
 def seed_image(

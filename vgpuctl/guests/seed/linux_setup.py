@@ -3,17 +3,33 @@
 
 It is a script because cloud-init does not merge the lists of vendor-data and user-data: `write_files`, `runcmd` or
 `packages` of a user replace those of the vendor as a whole. Vendor scripts run beside them, by the module
-scripts-vendor. Source: cloud-init, doc/rtd/explanation/vendordata.rst and cloudinit/helpers.py (ConfigMerger).
-"""
+scripts-vendor. Source: cloud-init, doc/rtd/explanation/vendordata.rst and cloudinit/helpers.py (ConfigMerger)."""
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpuctl.guests.seed.guest_files import GuestFile, guest_files
+from vgpuctl.guests.facts.guest_report import PROBE_PATH, probe_script
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.vm import CloudInit, VmRequest
+
+
+# Files of vgpuctl that every guest with a GPU driver gets, beside what the set-up itself writes.
+@dataclass(frozen=True)
+class GuestFile:
+    """One file. mode: as chmod takes it. content: its bytes, in base64."""
+
+    path: str
+    mode: str
+    content: str
+
+
+def guest_files() -> tuple[GuestFile, ...]:
+    """The probe of `check-vm`. It is there in every guest, and runs only where the tenant allows it."""
+    return (GuestFile(PROBE_PATH, "0755", base64.b64encode(probe_script().encode()).decode()),)
+
 
 APT_KEY_PATH = "/etc/apt/keyrings/vgpuctl-driver.asc"
 # NVIDIA Virtual GPU Client Licensing User Guide: a vGPU's type says the product; a whole card needs FeatureType.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of one node into its cluster, by the role of its pool. The image has the cluster's software, never vgpuctl.
 
-The files are written by a script of the seed's vendor-data (guests/seed/node_join.py), so that the user's own
+The files are written by a script of the seed's vendor-data (guests/seed/image.py), so that the user's own
 user-data stays as it is.
 """
 
@@ -12,10 +12,7 @@ from vgpuctl.errors import StateError
 from vgpuctl.model.node_pool import NodePool, NodeRole
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_time_to_second
-from vgpuctl.node_config.join.files import Joining, NodeFile, SecretWriter
-from vgpuctl.node_config.join.kubeadm import kubeadm_files
-from vgpuctl.node_config.join.rancher import rancher_files
-from vgpuctl.node_config.join.slurm import slurm_files
+from vgpuctl.node_config.join.files import Joining, NodeFile, SecretWriter, kubeadm_files, rancher_files, slurm_files
 
 _NEEDED = {
     NodeRole.KUBEADM: ("server", "token", "ca_cert_hash"),

@@ -8,7 +8,7 @@ from typing import Any
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
-from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu
+from vgpuctl.planner.layout import kinds
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Stranded
 from vgpuctl.planner.layout.work import GpuWork
@@ -19,12 +19,12 @@ from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.sharing.share_on_host import holders_of
 
 _KINDS: dict[LayoutKind, Callable[[GpuWork, Any], None]] = {
-    LayoutKind.PASSTHROUGH: kind_passthrough.plan,
-    LayoutKind.VGPU: kind_vgpu.plan,
-    LayoutKind.MIG: kind_mig.plan,
-    LayoutKind.MIG_VGPU: kind_mig_vgpu.plan,
-    LayoutKind.VF: kind_vf.plan,
-    LayoutKind.OFF: kind_off.plan,
+    LayoutKind.PASSTHROUGH: kinds.plan_passthrough,
+    LayoutKind.VGPU: kinds.plan_vgpu,
+    LayoutKind.MIG: kinds.plan_mig,
+    LayoutKind.MIG_VGPU: kinds.plan_mig_vgpu,
+    LayoutKind.VF: kinds.plan_vf,
+    LayoutKind.OFF: kinds.plan_off,
 }
 
 

@@ -3,40 +3,95 @@
 
 It drains and deletes nodes that were let go, notes which nodes their clusters have, deletes those that never join,
 tells Slurm of nodes that cannot be made, and keeps the minimum of each pool. Every step can be done again.
-Pools are settled side by side, since each asks a cluster of its own, and no cluster keeps the other pools waiting.
-"""
+Pools are settled side by side, since each asks a cluster of its own, and no cluster keeps the other pools waiting."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.clusters.kubernetes.objects import ObjectError, quantity
 from vgpuctl.errors import ClusterError, ConcurrentChange, StateError, VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.cluster_member import ClusterMember
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
+from vgpuctl.model.place_labels import HOST, PLACE_LABELS
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.node_config.join.setup import refuse_to_join
+from vgpuctl.node_config.labels import label_value, node_labels
 from vgpuctl.usecases.cluster.cordons import Cordons
 from vgpuctl.usecases.cluster.leave_cluster import LeavingNode, named, note_drained
 from vgpuctl.usecases.cluster.timed_link import TimedLink
+from vgpuctl.usecases.image.node_join import place_of
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
-from vgpuctl.usecases.node.moved_node import relabel_moved
-from vgpuctl.usecases.node.node_amounts import note_amounts
-from vgpuctl.usecases.node.wanted_nodes import (
-    forget,
-    is_wanted,
-    let_go,
-    let_go_in,
-    take_out_of_queue,
-    want_more_in,
-)
+from vgpuctl.usecases.node.wanted_nodes import forget, is_wanted, let_go, let_go_in, take_out_of_queue, want_more_in
 from vgpuctl.usecases.observed.node_states import NodeStatus, node_states
 from vgpuctl.usecases.running.cluster_link import ClusterLink
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.final_preemptions import is_preempted
+
+
+# The labels of a Kubernetes node follow its VM to another host. A kubelet sets them only when it registers.
+def relabel_moved(
+    services: Services, pool: NodePool, node: Node, vm: Vm, link: ClusterLink, member: ClusterMember
+) -> str | None:
+    """Give the node the labels of its VM's host, where it has those of another. Returns what was done.
+
+    A node without the label of a host was never told its place by vgpuctl, and stays as it is. The labels of the pool
+    win, as when the node was made. Raises ClusterError, InventoryError.
+    """
+    if member.labels.get(HOST) in (None, label_value(vm.host)):
+        return None
+    with services.store.reading() as session:
+        wanted = node_labels(pool, place_of(services, session, vm))
+    changes = {key: wanted.get(key) for key in PLACE_LABELS if wanted.get(key) != member.labels.get(key)}
+    if not changes:
+        return None
+    link.relabel(node.name, changes)
+    return f"labelled for host {vm.host}"
+
+
+# The amounts that the nodes of a pool offer to pods, as their cluster says. The template of a new node has the least.
+#
+# GPUs are left out: a node says 0 until its device plugin runs, and the pool knows their number.
+_UNITS = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1}
+"""Parts of the unit of each resource: thousandths of CPUs, bytes."""
+
+
+def note_amounts(
+    services: Services, pool: NodePool, states: Sequence[NodeStatus], members: Mapping[str, ClusterMember]
+) -> None:
+    """Note the least of the nodes that are ready now; without any, what was noted before stays."""
+    least: dict[str, int] = {}
+    for one in states:
+        member = members.get(one.node.name)
+        if member is None or not member.is_ready or member.provider_id != pool.provider_id(one.node.vm_uuid):
+            continue
+        for resource, amount in _amounts(member).items():
+            least[resource] = min(amount, least.get(resource, amount))
+    if not least:
+        return
+    with services.store.reading() as session:
+        is_known = session.least_allocatable(pool.tenant, pool.name) == least
+    if not is_known:
+        with services.store.transaction() as session:
+            session.note_least_allocatable(pool, least)
+
+
+def _amounts(member: ClusterMember) -> dict[str, int]:
+    """The amounts of a node that can be read and are not 0."""
+    found = {}
+    for resource, per_unit in _UNITS.items():
+        try:
+            amount = quantity(member.allocatable.get(resource, "0"), per_unit, up=False)
+        except ObjectError:
+            continue
+        if amount:
+            found[resource] = amount
+    return found
+
 
 _HOST_DIED = "its host died"
 _POWERED_DOWN = "Slurm has powered it down"

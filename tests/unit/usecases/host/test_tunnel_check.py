@@ -2,7 +2,7 @@
 """Tunnels that carry packets or not, judged by the counters of both ends."""
 
 from vgpuctl.agent.wire.ovn import TunnelProbe, TunnelWay
-from vgpuctl.usecases.host.tunnel_check import tunnel_states
+from vgpuctl.usecases.host.check_hosts import tunnel_states
 
 A, B, C = "10.84.0.1", "10.84.0.2", "10.84.0.3"
 

@@ -26,8 +26,9 @@ class VgpuctlError(Exception):
         return self.message.removeprefix(f"{name}: ")
 
     def reason_of(self, name: str) -> str:
-        """The message with its details, where nothing else shows the context: in a row of a table, or in an event."""
-        return ": ".join(filter(None, (self.said_of(name), "; ".join(self.details))))
+        """The message with the details that it lacks, where nothing else shows the context: in a table, or an event."""
+        details = "; ".join(one for one in self.details if one not in self.message)
+        return ": ".join(filter(None, (self.said_of(name), details)))
 
     def line_of(self, name: str) -> str:
         """The message as a line that begins with the name of a host or VM, once."""

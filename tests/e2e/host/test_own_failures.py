@@ -52,6 +52,9 @@ def test_a_host_that_only_a_mistyped_inventory_names_is_not_kept(operator: Opera
     assert replace(operator, inventory=mistyped).run("list-hosts").code != 0
     refused = operator.is_refused("forget-host", "sim-0001", "--reason", "mistyped", "--fenced", "--yes")
     assert refused["reference"] == "inventory"
+    assert (
+        refused["message"] == "neither the inventory nor the store knows host 'sim-0001', so there is nothing to forget"
+    )
 
 
 def test_a_host_that_left_the_inventory_is_forgotten_by_hand_or_after_a_week(
@@ -60,6 +63,10 @@ def test_a_host_that_left_the_inventory_is_forgotten_by_hand_or_after_a_week(
     alone = tmp_path / "hosts.yml"
     alone.write_text("all: {hosts: {other: {ansible_host: 127.0.0.77}}}\n")
     left = replace(operator, inventory=alone)
+    operator.does("cordon-host", HOST, "--reason", "it leaves")
+    listed = left.is_refused("forget-host", HOST, "--reason", "it left", "--yes")
+    assert (listed["reference"], "list it in the inventory again" in listed["hint"]) == ("inventory", True)
+    operator.does("uncordon-host", HOST)
     left.does("forget-host", HOST, "--reason", "it left", "--yes")
     assert operator.json("list-hosts", "--cached", "--limit", HOST)[0]["observed"] is None
     assert left.json("list-events", "--kind", "host-forgotten")[0]["detail"] == "it left"

@@ -82,6 +82,7 @@ def test_restore_vm_whose_place_is_taken(operator: Operator, options: Sequence[s
     operator.does("delete-vm", "acme/web", "--yes", *STOP, "--keep-disk=1h")
     operator.does("create-vm", "acme/other", *SIZE, *CARD)
     _agree(operator, code, "restore-vm", "acme/web", *options)
+    assert "delete acme/other" in operator.is_refused("start-vm", "acme/web")["hint"]
 
 
 @pytest.mark.parametrize(("limit", "code"), [("cards=0", 9), ("vms=0", 9), ("cards=1", 0)])
@@ -173,17 +174,28 @@ def test_a_host_or_a_libvirt_that_does_not_answer(operator: Operator, fleet: lab
     operator.does("create-vm", "gone/one", *SIZE, *at)
     lab.faults.begin("sim-001", fault, folder=fleet)
     try:
-        _agree(operator, 10, "drain-host", "sim-001", "--reason", "x", "--yes", "--stop", "--shutdown-timeout", "0")
+        drain = ("drain-host", "sim-001", "--reason", "x", "--yes", "--stop", "--shutdown-timeout", "0")
+        _agree(operator, 10, *drain)
+        left = operator.is_refused(*drain)
+        assert "add --stop" not in left["hint"]
+        assert [
+            line.count("libvirt on sim-001" if fault == "libvirtd" else "no connection") for line in left["context"]
+        ] == [2, 1]
         operator.does("uncordon-host", "sim-001")
+        resize = ("resize-vm", "acme/web", "--memory", "128MiB", "--restart", "--shutdown-timeout", "0")
+        said = operator.run(*resize).err
+        assert "stays stopped" not in said
+        assert ("whether it still runs on sim-001 is not known" in said) == (fault == "libvirtd")
         for command in (
             ("stop-vm", "acme/web", *STOP),
-            ("resize-vm", "acme/web", "--memory", "128MiB", "--restart", "--shutdown-timeout", "0"),
+            resize,
             ("delete-vm", "acme/web", "--yes", *STOP),
             ("delete-vm", "acme/off", "--yes", *STOP, "--keep-disk=1h"),
             ("offboard-tenant", "gone", "--yes", *STOP),
             ("delete-network", "-t", "acme", "lan", "--yes"),
         ):
             _agree(operator, 4, *command)
+        assert operator.is_refused("start-vm", "acme/web")["message"] == "acme/web: it is deleting"
         tried, done = (operator.ends(10, "repair", *more) for more in (("--dry-run",), ()))
         assert tried == done
         assert [one["outcome"].partition(":")[0] for one in done] == ["failed"] * 5, "3 VMs and 2 networks"

@@ -69,9 +69,11 @@ def test_a_vgpu_comes_and_goes_at_the_next_start_and_the_others_keep_their_place
     operator.does("start-vm", *WEB)
     assert (_leases(operator), _buses(operator)) == ([(1, "T4-2Q", "running")], {"ua-gpu1": "0x06"})
     operator.does(*STOP, "--hold", "release")
+    assert operator.json("attach-gpu", "web", "A40-8Q", *ACME, "--dry-run")["when"] == "at the next start"
     operator.does("start-vm", *WEB)
     assert (_leases(operator), _buses(operator)) == ([(1, "T4-2Q", "running")], {"ua-gpu1": "0x06"}), "placed again"
-    operator.does("attach-gpu", "web", "A40-8Q", *ACME)
+    said = operator.does("attach-gpu", "web", "A40-8Q", *ACME).out
+    assert "acme/web: gets A40-8Q as GPU 0, at the next start: " in said
     assert [one[:2] for one in _leases(operator)] == [(0, "A40-8Q"), (1, "T4-2Q")], "the free place is taken"
     kinds = [one["kind"] for one in operator.json("list-events") if one["kind"].startswith("gpu-")]
     assert sorted(kinds) == ["gpu-attached", "gpu-attached", "gpu-detached"]

@@ -79,6 +79,7 @@ def test_a_vm_that_cannot_move_says_why_and_runs_on(operator: Operator) -> None:
     operator.does("create-vm", "bound", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
     bound = operator.is_refused("move-vm", "bound", *ACME, *NOW)
     assert (bound["reference"], "created for host sim-001" in bound["message"]) == ("state", True)
+    assert bound["hint"].endswith("delete it and create it again without --host"), "a stopped one cannot move either"
     assert operator.is_refused("move-vm", "bound", *ACME, "--to", "nowhere", *NOW)["reference"] == "inventory"
     assert operator.json("move-vm", "bound", *ACME, "--to", "sim-001", *NOW)["changed"] is False, "it is there"
     operator.does("create-vm", "big", *ACME, "--gpu", "A40-48Q", *SEEDED)

@@ -71,5 +71,6 @@ def command(
     elif not plans:
         say(f"{host}: {'drained' if drained else 'not drained'}")
     cordoned = "would stay cordoned" if plans else "stays cordoned"
-    hint = f"add --stop to stop VMs that cannot move; the host {cordoned} until `vgpuctl uncordon-host`"
+    way = "settle what is left, then give this command again" if stops else "add --stop to stop VMs that cannot move"
+    hint = f"{way}; the host {cordoned} until `vgpuctl uncordon-host`"
     print_drained(host, rows, as_json=as_json, hint=hint)

@@ -24,7 +24,10 @@ def print_drained(host: str, rows: "Sequence[Drained]", *, as_json: bool, hint: 
     if left:
         raise PartialFailure(
             f"{counted(len(left), 'object')} of {host} could not leave it",
-            context=[f"{one.subject}: {one.reason or one.outcome}" for one in left],
+            context=[
+                f"{one.subject}: {'; '.join(filter(None, (one.reason, one.outcome if one.has_failed else None)))}"
+                for one in left
+            ],
             hint=hint,
         )
     failed = [one for one in rows if one.has_failed]

@@ -59,7 +59,8 @@ def command(
         vm, leases = find_vm(opened, tenant, name)
     done_lease = next((one for one in leases if one.index == done.position), None)
     is_live = done.is_live and done_lease is not None and done_lease.problem is None
-    when = "now" if is_live or done_lease is None or done.vm.state == "stopped" else "at the next start"
+    is_made = done.vm.state == "stopped" and done_lease is not None
+    when = "now" if is_live or is_made else "at the next start"
     if as_json:
         _JSON.print(
             {
@@ -75,5 +76,5 @@ def command(
     if done.reason is not None:
         say(f"{vm.printed_name}: at its next start: {done.reason}")
     where_it_is = ", placed at its next start" if done_lease is None else f", {when}: {done_lease.share.function}"
-    verb = "would get" if dry_run else "has"
+    verb = "would get" if dry_run else "has" if when == "now" else "gets"
     print_line(f"{vm.printed_name}: {verb} {gpu.text} as GPU {done.position}{where_it_is}")

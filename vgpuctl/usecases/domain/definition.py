@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.lease import without_leaving
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import variables_on
+from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.ports import attachments_of
@@ -42,10 +43,6 @@ def refuse_fixed(vm: Vm, what: str) -> None:
             f"cannot {what} {vm.printed_name}: its domain {vm.domain_name} is adopted, and never written by vgpuctl",
             hint=f"use `virsh` on {vm.host}",
         )
-    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
-        raise StateError(
-            f"cannot {what} {vm.printed_name}: it is {vm.state}{f': {vm.problem}' if vm.problem else ''}",
-            hint="run `vgpuctl repair`",
-        )
+    refuse_unfinished(vm, what)
     if vm.is_on_its_way:
         raise StateError(f"cannot {what} {vm.printed_name}: it {vm.problem}", hint="run `vgpuctl repair`")

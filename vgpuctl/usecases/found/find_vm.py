@@ -3,10 +3,10 @@
 
 import difflib
 
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.times import format_time
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.running.services import Services
 
 
@@ -24,9 +24,28 @@ def find_vm(services: Services, tenant: str, name: str) -> tuple[Vm, tuple[Lease
                     f" {format_time(kept.until)} UTC",
                     hint=f"`vgpuctl restore-vm {tenant}/{name}` makes it again, `delete-disk` deletes its disks",
                 )
+            if session.queued(tenant, name) is not None:
+                raise NotFound(
+                    f"VM {tenant}/{name} waits in the queue and is not created yet",
+                    hint=f"`vgpuctl wait {tenant}/{name} --for running` waits for it, "
+                    f"`vgpuctl leave-queue {tenant}/{name}` takes it out, to create it in another way",
+                )
             near = difflib.get_close_matches(name, names, n=3)
             raise NotFound(
                 f"tenant {tenant} has no VM {name!r}",
                 hint=f"did you mean {', '.join(near)}?" if near else f"see `vgpuctl list-vms --tenant {tenant}`",
             )
         return vm, tuple(session.leases(vm_uuid=vm.uuid))
+
+
+def refuse_unfinished(vm: Vm, what: str = "") -> None:
+    """Raise StateError for a VM whose creation or deletion has not ended, or was not rolled back.
+
+    what: what cannot be done, for the message: `rename`.
+    """
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        why = f": {vm.problem}" if vm.problem else ""
+        raise StateError(
+            f"{f'cannot {what} ' if what else ''}{vm.printed_name}: it is {vm.state}{why}",
+            hint="if no other command works on it, `vgpuctl repair` finishes that or rolls it back",
+        )

@@ -163,7 +163,10 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
         if now.host != vm.host:
             return not_started(now, error)
         if now.state is not VmState.RUNNING or not options.stops:
-            return Drained(vm.printed_name, Verdict.STAY, reason=error.reason_of(vm.printed_name), outcome="left")
+            why = error.reason_of(vm.printed_name)
+            if now.state is not VmState.RUNNING and error.hint:
+                why += f"; {error.hint}"
+            return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="left")
         return _stop(services, now, options, reason, error)
     return Drained(vm.printed_name, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
 

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from vgpuctl.errors import InventoryError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network
 from vgpuctl.model.reservation import Reservation
@@ -33,9 +34,12 @@ class Forgotten:
 
 
 def known_of(services: Services, host: str) -> Forgotten:
-    """Read what the store has of a host. Raises InventoryError for one that neither inventory nor store knows."""
+    """Read what the store has of a host. Raises InventoryError for one that the inventory does not list.
+
+    Unless nothing but readings of it is left.
+    """
     if not _is_leftover(services, host):
-        services.inventory.require(host)
+        _require_listed(services, host)
     with services.store.reading() as session:
         return Forgotten(
             tuple(session.vms(host=host)),
@@ -94,6 +98,24 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
         )
     services.say(f"{host}: forgotten")
     return known
+
+
+def _require_listed(services: Services, host: str) -> None:
+    """Raise InventoryError for a host that the inventory does not list; the hint says what can be done with it."""
+    with services.store.reading() as session:
+        has_left = has_objects(session, host)
+    try:
+        services.inventory.require(host)
+    except InventoryError as unknown:
+        if has_left:
+            raise InventoryError(
+                f"the store has VMs, disks or other objects of {host}, which no inventory lists",
+                hint="list it in the inventory again, then give this command again",
+            ) from unknown
+        raise InventoryError(
+            f"neither the inventory nor the store knows host {host!r}, so there is nothing to forget",
+            hint=unknown.hint,
+        ) from unknown
 
 
 def _is_leftover(services: Services, host: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease, LeaseState
@@ -109,6 +110,7 @@ def build_vm(
     guest.check(host, seeded, attachments, images)
     take_kept(services, vm, undoing)
     if services.goes_on:
+        _say_limits(services, host, vm, leases, facts, rules)
         return _planned(services, host, vm, wanted_volumes(seeded), leases, facts, attachments, images)
     make_volumes(services, host, seeded, attachments, images, undoing)
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
@@ -124,7 +126,7 @@ def build_vm(
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
     services.say(f"{vm.printed_name}: {counted(len(leases), 'share')} built")
-    say_about_terms(services, vm, leases, facts, rules)
+    _say_limits(services, host, vm, leases, facts, rules)
     if attachments:
         _connect(services, vm, attachments, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
@@ -134,8 +136,6 @@ def build_vm(
     xml = guest.define(host, parts.of_first_run())
     if vm.nodes is not None and vm.nodes.is_pinned:
         keep_off_pinned_cpus(services, host, facts)
-    if (left_out := guest.note_left_out(host, vm, facts)) is not None:
-        services.say(f"{vm.printed_name}: {left_out}")
     services.say(f"{vm.printed_name}: defined, starting")
     was_started = True
     start_domain(services, host, vm, leases)
@@ -146,6 +146,15 @@ def build_vm(
     leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)
     running = replace(vm, state=VmState.RUNNING)
     return CreatedVm(running, leases, changed=True, steps=steps, undo=undo, xml=xml, findings=findings)
+
+
+def _say_limits(
+    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: HostRules
+) -> None:
+    """Say what the guest may lack on its host, in a dry run too."""
+    say_about_terms(services, vm, leases, facts, rules)
+    if (left_out := guest.note_left_out(host, vm, facts)) is not None:
+        services.say(f"{vm.printed_name}: {left_out}")
 
 
 def _connect(services: Services, vm: Vm, attachments: Sequence[Attachment], undoing: Undo) -> None:

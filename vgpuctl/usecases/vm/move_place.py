@@ -14,10 +14,11 @@ from vgpuctl.model.lease import Lease, Share, without_leaving
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.move_reservation import place_promise
@@ -29,18 +30,17 @@ Found = TypeVar("Found")
 
 def refuse_staying(services: Services, vm: Vm) -> None:
     """Raise StateError for a VM that cannot leave its host, with the reason."""
-    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
-        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    refuse_unfinished(vm)
     if vm.is_adopted:
         raise StateError(
             f"{vm.printed_name}: cannot move: its domain {vm.domain_name} is adopted, "
             "and vgpuctl never writes its definition",
-            hint="stop it, or move it by hand and adopt it again",
+            hint="move it by hand and adopt it again",
         )
     if vm.request.host is not None:
         raise StateError(
             f"{vm.printed_name}: cannot move: it was created for host {vm.request.host}",
-            hint="stop it, or delete it and create it without --host",
+            hint="it is bound to that host, also when it is off: delete it and create it again without --host",
         )
     for attachment in attachments_of(services, vm):
         if attachment.network.request.host is not None:

@@ -333,10 +333,16 @@ def runs_on(services: Services, vm: Vm) -> None:
 
 
 def start_again(services: Services, vm: Vm, *, was_running: bool) -> None:
-    """Start a VM whose move or resize failed where it was; where that fails too, report it and leave the VM stopped."""
+    """Start a VM whose move or resize failed where it was. Where that fails too, report it and leave the VM as it is.
+
+    vm: as the store has it; whether one that is not recorded as stopped still runs is then not known.
+    """
     if not was_running:
         return
     try:
         start_vm(services, [vm])
     except VgpuctlError as error:
-        services.say(f"{vm.printed_name}: stays stopped on {vm.host}: {error.message}")
+        found = f"stays stopped on {vm.host}"
+        if vm.state is not VmState.STOPPED:
+            found = f"whether it still runs on {vm.host} is not known"
+        services.say(f"{vm.printed_name}: {found}: {error.said_of(vm.host)}")

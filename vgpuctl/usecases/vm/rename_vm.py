@@ -14,7 +14,7 @@ from vgpuctl.specs.vm import check_name_length
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
-from vgpuctl.usecases.found.find_vm import find_vm
+from vgpuctl.usecases.found.find_vm import find_vm, refuse_unfinished
 from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import HostSession, Services
@@ -66,10 +66,9 @@ def _refuse(vm: Vm) -> None:
             f"cannot rename {vm.printed_name}: it runs, and libvirt renames only a domain that is off",
             hint="stop it first",
         )
-    if vm.state is not VmState.STOPPED or vm.is_on_its_way:
-        raise StateError(
-            f"cannot rename {vm.printed_name}: it is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`"
-        )
+    refuse_unfinished(vm, "rename")
+    if vm.is_on_its_way:
+        raise StateError(f"cannot rename {vm.printed_name}: it {vm.problem}", hint="run `vgpuctl repair`")
 
 
 def _refuse_node(session: Session, vm: Vm) -> None:

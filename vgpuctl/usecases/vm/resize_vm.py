@@ -22,6 +22,7 @@ from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
@@ -197,14 +198,13 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
             carry_out(services, plan.move, timeout_s=options.timeout_s, reason=options.reason, drain_s=options.drain_s)
         elif plan.here is not None:
             _resize_here(services, plan, plan.here, options)
-        services.say(f"{vm.printed_name}: resized: {', '.join(plan.differences)}")
+        services.say_done(vm.printed_name, f"resized: {', '.join(plan.differences)}")
     return plan
 
 
 def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "be resized") -> None:
     """Raise StateError for a VM that cannot get another size or other GPUs, with the reason. what: for the message."""
-    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
-        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    refuse_unfinished(vm)
     if vm.is_adopted:
         raise StateError(
             f"{vm.printed_name}: cannot {what}: its domain {vm.domain_name} is adopted, and vgpuctl never writes its"

@@ -7,9 +7,10 @@ for. A run that is killed leaves a VM that is on its way, and `repair` starts it
 
 from dataclasses import replace
 
-from vgpuctl.errors import StateError, VgpuctlError
+from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.running.operations import operation, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
@@ -25,8 +26,7 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     pool's. Raises, with nothing changed, what start-vm would raise for its host, and while it is being preempted. When
     it cannot start again it stays stopped with its shares.
     """
-    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
-        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    refuse_unfinished(vm)
     refuse_while_busy(services, vm)
     refuse_closed(services, vm)
     refuse_while_preempted(services, vm)

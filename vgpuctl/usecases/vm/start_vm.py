@@ -23,6 +23,7 @@ from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import find_variables, refuse_other_build
 from vgpuctl.usecases.domain.promises import Findings, note_started
+from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.image.image_gate import images_again
@@ -94,8 +95,7 @@ def start_vm(
 
 
 def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmState | None) -> tuple[Vm, bool]:
-    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
-        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    refuse_unfinished(vm)
     refuse_closed(services, vm)
     host = services.host(vm.host)
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
@@ -318,7 +318,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         raise NoCapacity(
             f"{vm.printed_name} cannot start: {vm.host}, {_why_there(services, vm)}, has no room for it now",
             context=full.context,
-            hint="stop or delete another VM there, or wait" + _way_out(services, vm, pinned),
+            hint=(full.hint or "stop or delete another VM there, or wait") + _way_out(services, vm, pinned),
             brief=full.brief,
             short=full.short,
         ) from full

@@ -11,6 +11,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.cluster.leave_cluster import RESTARTED, STOPPED, leave_cluster
+from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import drop_answers
 from vgpuctl.usecases.network.detached_ports import detached_ports
@@ -45,8 +46,7 @@ def stop_vm(
     is_forced: its guest is not asked. drain_s: the longest wait for the work on a node of a cluster (leave_cluster),
     by default its pool's.
     """
-    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
-        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    refuse_unfinished(vm)
     if (hold is Hold.RELEASE or keep_s is not None) and vm.is_adopted:
         raise StateError(
             f"{vm.request.name} cannot release its shares: its domain {vm.domain_name} is adopted and names them",

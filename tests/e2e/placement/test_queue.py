@@ -246,14 +246,28 @@ def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -
     assert queued(operator) == []
 
 
-def test_one_that_no_host_can_ever_take_is_warned_of(operator: Operator) -> None:
-    said = "warning: no host can ever take acme/"
-    assert said in operator.does("create-vm", "large", "--queue", *WHOLE, "--memory", "4000GiB").err
-    assert said in operator.does("create-vm", "several", "--queue", *SMALL, "--gpu", "9*A40-48Q").err
-    operator.does("leave-queue", "--yes", "large", "--tenant", "acme")
-    operator.does("leave-queue", "--yes", "several", "--tenant", "acme")
+def test_one_that_no_host_can_ever_take_waits_and_its_reason_says_so(operator: Operator) -> None:
+    never = "no host of the fleet can ever take it: "
+    large = ("create-vm", "large", "--queue", *WHOLE, "--memory", "4000GiB")
+    assert f"acme/large: waits in the queue: {never}" in operator.does(*large).err
+    said = operator.does("create-vm", "several", "--queue", *SMALL, "--gpu", "9*A40-48Q").err
+    assert f"acme/several: waits in the queue: {never}" in said, "also of one that waits for others"
+    assert "`vgpuctl leave-queue acme/several` takes it out" in said
+    assert ["waits" in one["outcome"] for one in operator.json(*ONCE)] == [True, True]
+    assert {one["entry"]["reason"].partition(": ")[0] for one in queued(operator)} == {never.removesuffix(": ")}
+    _clear(operator)
     operator.does("create-vm", "first", *WHOLE)
-    assert said not in operator.does("create-vm", "second", "--queue", *WHOLE).err
+    assert "can ever take" not in operator.does("create-vm", "second", "--queue", *WHOLE).err
+    _forget_facts(operator)
+    assert "can ever take" not in operator.does(*large).err, "a host that was not read may have the memory"
+
+
+def test_a_command_on_a_queued_vm_says_that_it_waits(operator: Operator) -> None:
+    operator.does("create-vm", "first", *WHOLE)
+    operator.does("create-vm", "second", "--queue", *WHOLE)
+    refused = operator.is_refused("rename-vm", "acme/second", "third")
+    assert refused["message"] == "VM acme/second waits in the queue and is not created yet"
+    assert "vgpuctl leave-queue acme/second" in refused["hint"]
 
 
 def test_nobody_is_expected_to_start_over_quota(operator: Operator) -> None:

@@ -19,7 +19,7 @@ from vgpuctl.usecases.network.ports import with_networks
 from vgpuctl.usecases.observed.capacities import cached_capacities
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import bookings_of, with_promises
-from vgpuctl.usecases.placement.usable_hosts import usable_hosts
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts, why_never
 from vgpuctl.usecases.running.operations import refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.create_vm import CreateOptions, create_together
@@ -90,7 +90,7 @@ def _no_room(services: Services, entry: QueueEntry, consent: Consent) -> str | N
         return None
     eviction = find_eviction(services, requests, capacities)
     if eviction is None:
-        return _why(fleet, requests)
+        return why_never(services, requests) or _why(fleet, requests)
     refuse_without_consent(services, requests, eviction.victims, consent)
     return None
 

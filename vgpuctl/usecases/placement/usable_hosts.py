@@ -8,7 +8,11 @@ from vgpuctl.errors import NoCapacity
 from vgpuctl.model.placement import Rejection
 from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.refusals import in_short
 from vgpuctl.sharing.codes import Code
+from vgpuctl.usecases.observed.capacities import cached_capacities
 from vgpuctl.usecases.observed.observation_record import UP
 from vgpuctl.usecases.observed.observations import observed_hosts
 from vgpuctl.usecases.observed.survey import Survey
@@ -72,3 +76,30 @@ def usable_hosts(services: Services, request: VmRequest) -> list[str]:
         context=[f"{name}: in pool {closed[name]}, which is not granted to {request.tenant}" for name in barred],
         hint=f"run `vgpuctl grant-pool {closed[barred[0]]} {request.tenant}`",
     )
+
+
+def why_never(services: Services, requests: Sequence[VmRequest]) -> str | None:
+    """Say that no host can take one of these VMs even when it is empty; None when one might.
+
+    A host that was never read, or that --limit leaves out, might. No host is contacted. requests: of one tenant, with
+    what their networks ask of hosts.
+    """
+    with services.store.reading() as session:
+        closed = closed_hosts(requests[0].tenant, session.pools())
+        capacities = cached_capacities(session, services.inventory)
+    usable = set(services.inventory.select(None)) - closed.keys()
+    fleet = Fleet([one for one in capacities if one.name in usable])
+    for request in requests:
+        able = usable if request.host is None else usable & {request.host}
+        answer = rejections_of(fleet, request)
+        refused = {one.host for one in answer if one.gpu is None} | _hosts_refusing(fleet, answer)
+        if able and refused & fleet.hosts.keys() >= able and all(Code(one.code).is_never() for one in answer):
+            hosts = f"no host that tenant {request.tenant} may use" if closed else "no host of the fleet"
+            return f"{hosts} can ever take {'it' if len(requests) == 1 else request.name}: {in_short(answer)}"
+    return None
+
+
+def _hosts_refusing(fleet: Fleet, answer: Sequence[Rejection]) -> set[str]:
+    """The hosts of which every GPU refuses."""
+    gpus = {(one.host, one.gpu) for one in answer}
+    return {name for name, host in fleet.hosts.items() if host.cards and all((name, gpu) in gpus for gpu in host.cards)}

@@ -12,18 +12,14 @@ from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment
-from vgpuctl.model.placement import Placement, Rejection
+from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.queue import NOT_LOOKED_AT, QueueEntry
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.model.vm import Vm, VmRequest, VmState, printed_name
 from vgpuctl.scheduler.candidates import Candidate
-from vgpuctl.scheduler.explain import rejections_of
-from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.kept_fleet import KeptFleet
-from vgpuctl.scheduler.refusals import in_short
 from vgpuctl.scheduler.victims import Eviction
-from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks, with_kept_disks
 from vgpuctl.usecases.display.console import wait_for_console
 from vgpuctl.usecases.domain.promises import note_started
@@ -31,14 +27,13 @@ from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.found.node_names import refuse_names_of_nodes
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.network.ports import Networks, networks_of, on_its_host, take_ports, with_networks
-from vgpuctl.usecases.observed.capacities import cached_capacities
 from vgpuctl.usecases.observed.failed_hosts import on_host
 from vgpuctl.usecases.observed.guest_driver import with_image_driver
 from vgpuctl.usecases.observed.observations import note_state
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import use_now
-from vgpuctl.usecases.placement.usable_hosts import usable_hosts
+from vgpuctl.usecases.placement.usable_hosts import why_never
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.seats.licences import take_seat
@@ -129,39 +124,19 @@ def _create_or_queue(
         somebody_waits = bool(session.queue())
     if entry is not None:
         return [entry]
-    _warn_of_never(services, requests)
     reason = f"{NOT_LOOKED_AT}: others wait before it"
     if not somebody_waits:
         try:
             return create_together(services, requests, options, fleet)
         except (NoCapacity, QuotaExceeded) as refusal:
             reason = refusal.reason_to_wait if isinstance(refusal, NoCapacity) else refusal.message
+    never = why_never(services, [with_networks(services, one) for one in requests])
+    if never is not None:
+        reason = never
+        name = printed_name(requests[0].tenant, requests[0].name)
+        services.say(f"warning: {name} waits for a change of the fleet; `vgpuctl leave-queue {name}` takes it out")
     with services.store.transaction() as session:
         return [wait_for_turn(session, requests, reason, may_preempt=options.consent.is_given)]
-
-
-def _warn_of_never(services: Services, requests: Sequence[VmRequest]) -> None:
-    """Warn of VMs that no host could take even when it was empty, as far as the store knows the hosts.
-
-    They wait all the same: a host may be added, or get more memory. No host is contacted.
-    """
-    for request in requests:
-        try:
-            hosts = set(usable_hosts(services, request))
-        except NoCapacity:
-            return  # why it may use none is its reason to wait
-        with services.store.reading() as session:
-            fleet = Fleet([one for one in cached_capacities(session, services.inventory) if one.name in hosts])
-        answer = rejections_of(fleet, with_networks(services, request))
-        refused = {one.host for one in answer if one.gpu is None} | _hosts_refusing(fleet, answer)
-        if fleet.hosts and refused >= fleet.hosts.keys() and all(Code(one.code).is_never() for one in answer):
-            services.say(f"warning: no host can ever take {request.tenant}/{request.name}: {in_short(answer)}")
-
-
-def _hosts_refusing(fleet: Fleet, answer: Sequence[Rejection]) -> set[str]:
-    """The hosts of which every GPU refuses."""
-    gpus = {(one.host, one.gpu) for one in answer}
-    return {name for name, host in fleet.hosts.items() if host.cards and all((name, gpu) in gpus for gpu in host.cards)}
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,7 @@ release-notes: ## Name the release in CHANGELOG.md and gather docs/changes/ for 
 lock: ## Choose the versions of the libraries in the Debian package again (packaging/requirements.txt)
 	@bash scripts/setup release
 	@.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --strip-extras --generate-hashes --no-header \
+		--extra clusters --extra monitoring --extra ovn --extra postgresql \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file packaging/requirements.txt pyproject.toml
 
 clean: ## Remove .venv and caches

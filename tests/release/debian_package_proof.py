@@ -136,7 +136,7 @@ def test_the_wheels_install_without_an_index(tmp_path: Path) -> None:
     assert len(placed) > 50
     root.does("python3", "-m", "venv", "/opt/vgpuctl")
     pip = ("/opt/vgpuctl/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/srv")
-    root.does(*pip, "vgpuctl")
+    root.does(*pip, "vgpuctl[all]")
     root.does("useradd", "--create-home", "ann")
     root.does("/opt/vgpuctl/bin/vgpuctl", "create-tenant", "acme", user="ann")
     assert "acme" in root.does("/opt/vgpuctl/bin/vgpuctl", "list-tenants", user="ann")

@@ -226,12 +226,15 @@ def _loaded(name: str) -> Any:
 def _prepare_command() -> None:
     """From here on, before a command is imported, a signal interrupts it, and what libraries log is not shown.
 
+    The error for a library that is missing names its extra.
     Without a handler, Python writes what they log to stderr, tracebacks and control characters too.
     """
     import logging
 
+    from vgpuctl.extras import name_missing_extras
     from vgpuctl.usecases.running import interruptions
 
+    name_missing_extras()
     interruptions.install()
     root = logging.getLogger()
     if not any(isinstance(one, logging.NullHandler) for one in root.handlers):

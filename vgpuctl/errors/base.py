@@ -42,6 +42,12 @@ class UsageError(VgpuctlError):
     exit_code = 2
 
 
+class MissingExtra(UsageError, ModuleNotFoundError):
+    """A command needs a library that is not installed; the hint names the extra of vgpuctl that has it."""
+
+    reference = "extra-missing"
+
+
 class InventoryError(VgpuctlError):
     """The inventory cannot be read, or names no host that fits."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from vgpuctl.errors import StoreUnusable, UsageError
+from vgpuctl.errors import UsageError
 from vgpuctl.model.masking import shown_url
 from vgpuctl.user_folders import UserFolder, expanded
 
@@ -80,7 +80,7 @@ def default_url() -> str:
 def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
     """Read a store's URL. A relative SQLite path starts at the working folder, `~` is the user's home.
 
-    Raises UsageError that names the forms and does not repeat what might be a password, StoreUnusable without psycopg.
+    Raises UsageError that names the forms and does not repeat what might be a password, MissingExtra without psycopg.
     """
     if text.startswith("sqlite:"):
         return _parse_sqlite(text)
@@ -99,11 +99,9 @@ def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
             "the store's URL has more than one @, or one after a /",
             hint="in names and passwords write %40 for @ and %2F for /, or keep the password in ~/.pgpass",
         )
-    try:
-        from psycopg import ProgrammingError
-        from psycopg.conninfo import conninfo_to_dict
-    except ImportError as exc:
-        raise StoreUnusable(f"psycopg cannot be loaded: {exc}", hint="pip install 'psycopg[binary]'") from exc
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         parameters = {name: str(value) for name, value in conninfo_to_dict(f"postgresql://{rest}").items()}
     except (ProgrammingError, ValueError) as exc:

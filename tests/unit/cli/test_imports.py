@@ -63,7 +63,7 @@ SHOWS = ("show-pool", "show-tenant", "show-vm")
 """Commands that read the store first."""
 ROOMS_OF_LISTS = frozenset(
     {"actor", "agent", "cli", "errors", "local_files", "logs", "model", "store", "typed_json", "usecases"}
-    | {"trusted_files", "user_folders", "wiring"}
+    | {"extras", "trusted_files", "user_folders", "wiring"}
 )
 """The rooms of a list: no scheduler, planner, sharing kind, inventory, OVN, telemetry or cluster."""
 NOT_OF_AN_EMPTY_LIST = frozenset(

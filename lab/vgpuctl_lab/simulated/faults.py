@@ -47,9 +47,8 @@ def active(lab: LabFolder, host: str) -> list[Active]:
     found: list[Active] = [(kind, None, value) for kind, value in state.host_faults.items()]
     for card in machine.shape.cards:
         kinds = state.faults.get(card.address, {})
-        found += [
-            (kind, card.address, value) for kind, value in kinds.items() if not faults.is_over(state, card, kind, value)
-        ]
+        now = {kind: faults.left_of(state, card, kind, value) for kind, value in kinds.items()}
+        found += [(kind, card.address, value) for kind, value in now.items() if value]
     return found
 
 

@@ -14,6 +14,7 @@ from vgpuctl_lab.cli import fault as lab_fault
 from vgpuctl_lab.faults import KINDS
 from vgpuctl_lab.simulated.machine import faults
 from vgpuctl_lab.simulated.machine.domains import HostDevice, end, start
+from vgpuctl_lab.simulated.machine.drivers import Drivers
 from vgpuctl_lab.simulated.machine.programs import run_program
 
 
@@ -41,6 +42,22 @@ def test_creations_are_refused_with_the_chosen_code(tmp_path: Path) -> None:
     assert (refused.code, refused.errno, refused.rm_code) == ("vgpu-refused", "EIO", "0x66")
     begin(machine, "refuse", 0)
     assert machine.done(SetVfProfile(vf, machine.type_id("A40-8Q")))
+
+
+@pytest.mark.parametrize("with_vfs", [False, True])
+def test_vfs_without_types_are_told_with_the_times_that_are_left(tmp_path: Path, *, with_vfs: bool) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=with_vfs)
+    begin(machine, "vfs-unregistered", 3)
+    told = []
+    for _time in range(5):
+        state = machine.files.state()
+        (value,) = state.faults[PF].values()
+        told.append((faults.left_of(state, machine.card, "vfs-unregistered", value), bool(state.unregistered)))
+        with machine.files.change() as state:
+            for count in (0, machine.card.total_vfs):
+                Drivers(machine.files, state).set_vfs(machine.card, count)
+    sick = [(3, True), (2, True), (1, True), (0, False), (0, False)]
+    assert told == (sick if with_vfs else [(3, False), *sick[:4]])
 
 
 @pytest.mark.parametrize("kind", ["unbind-lock", "busy"])

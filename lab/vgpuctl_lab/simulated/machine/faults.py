@@ -40,22 +40,20 @@ def set_on_card(machine: MachineFolder, state: State, card: CardShape, kind: str
         _set_on_sriov(machine, state, card, kind, value)
 
 
-def is_over(state: State, card: CardShape, kind: str, value: int) -> bool:
-    """Tell whether a fault has ended by itself: its count was used up, or it was repaired."""
+def left_of(state: State, card: CardShape, kind: str, value: int) -> int:
+    """A fault's number as it is now; 0 once it has ended by itself: its count was used up, or it was repaired."""
     driver = state.drivers.get(card.address)
-    if kind == PF_STUB:
-        return driver != STUB
-    if kind == WEDGED:
-        return not set(state.wedged) & set(state.vfs_of(card))
+    if kind == UNREGISTERED:  # the present VFs are one of the times
+        return value + (card.address in state.unregistered)
     if kind == PF_UNBOUND:
-        return not value and driver is not None
-    if kind == VFS_ON_STUB:
-        return all(state.drivers.get(vf) != STUB for vf in state.vfs_of(card))
-    if kind == UNREGISTERED:
-        return not value and card.address not in state.unregistered
-    if kind == LOCK_BUSY:
-        return all((one.name, one.card) != (usage.MANAGER, card.address) for one in state.running())
-    return not value
+        return max(value, int(driver is None))
+    is_there = {
+        PF_STUB: driver == STUB,
+        WEDGED: bool(set(state.wedged) & set(state.vfs_of(card))),
+        VFS_ON_STUB: any(state.drivers.get(vf) == STUB for vf in state.vfs_of(card)),
+        LOCK_BUSY: any((one.name, one.card) == (usage.MANAGER, card.address) for one in state.running()),
+    }
+    return value if is_there.get(kind, True) else 0
 
 
 def _set_on_sriov(machine: MachineFolder, state: State, card: CardShape, kind: str, value: int) -> None:

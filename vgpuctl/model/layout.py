@@ -5,6 +5,7 @@ Values only; the inventory reads them (docs/layout.md), the planner turns them i
 so left as it is found.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -225,8 +226,8 @@ class HostLayout:
 
     kernel_arguments: words that the running kernel's command line must hold. stop_services: full unit names, stopped
     while MIG modes and VFs change and started again. hugepages: (size in KiB, how many). uplinks: (network, interface
-    of the host). origin: `FILE:LINE` of the variable. network: None where OVN does not carry networks. telemetry: None
-    where the host writes no readings itself.
+    of the host). origin: `FILE:LINE` of the variable; places: of its parts, by `network.KEY` and `uplinks.NETWORK`.
+    network: None where OVN does not carry networks. telemetry: None where the host writes no readings itself.
     """
 
     gpus: tuple[GpuLayout, ...] = ()
@@ -238,3 +239,8 @@ class HostLayout:
     origin: str = field(default="", compare=False)
     network: NetworkLayout | None = None
     telemetry: TelemetryLayout | None = None
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def place_of(self, part: str) -> str:
+        """`FILE:LINE` of a part, of the whole where nobody noted it."""
+        return self.places.get(part, self.origin)

@@ -47,6 +47,17 @@ def read_token(content: str, *, what: str = "the licence token") -> TokenClaims:
     return TokenClaims(_servers(claims, what), _expiry(claims, what))
 
 
+def expiry_of(content: str) -> float | None:
+    """The end of any JSON Web Token, in seconds since the epoch; None of a token of another form or without an end."""
+    segments = content.strip().split(".")
+    if len(content) > MOST_BYTES or len(segments) != 3 or not all(_SEGMENT.fullmatch(one) for one in segments):
+        return None
+    try:
+        return _expiry(_object(segments[1], "the token"), "the token")
+    except UsageError:
+        return None
+
+
 def server_name(written: str, *, what: str) -> str:
     """A licence server's host name or address without scheme, port and path, in lower case. Raises UsageError."""
     name = written.strip().lower()

@@ -72,14 +72,14 @@ class PromiseRow(StrEnum):
         Witness.LIBVIRT,
         _BY_COMMAND,
         "The VM runs on its host alone.",
-        "no other host runs a domain of its UUID; the row is shown where one was seen to",
+        "never said, for not every host is asked: the row is shown where another host was seen to run the VM",
     )
     GPU_TYPE = (
         "gpu-type",
         Witness.HOST_KERNEL,
         _ALWAYS,
         "The vGPU type by its name, or the card's model.",
-        "the device of the lease has the type that the host's driver calls so",
+        "the device of the lease has the type that the host's driver calls so; a whole card is of the placed model",
     )
     GPU_HELD = (
         "gpu-held",
@@ -99,23 +99,24 @@ class PromiseRow(StrEnum):
         "compute",
         Witness.NVML,
         _BY_COMMAND,
-        "The part of the GPU's time that profile and scheduler give.",
-        "no neighbour takes time above its own promise while the VM uses less than 80 percent of its part; over time"
-        " the alert `compute-short` tells it",
+        "No neighbour takes from the VM's part of the GPU's time, which profile and scheduler give.",
+        "in the driver's last samples, no neighbour was above its own part while the VM used less than 80 percent of"
+        " its part; how much the VM wanted is not measured, and over time the alert `compute-short` tells it",
     )
     GUEST_DRIVER = (
         "guest-driver",
         Witness.NVML,
         _LATER,
         "A guest driver, of the version that was asked for.",
-        "the host's driver tells that version or a version of that branch, and the guest no other",
+        "the host's driver tells that version or a version of that branch, and the guest, where it is asked, no other;"
+        " of whole cards only the guest can tell",
     )
     LICENCE = (
         "licence",
         Witness.NVML,
         _LATER,
         "The guest's vGPU is licensed.",
-        "the host's driver says `licensed`, and the guest does not deny it",
+        "the host's driver says `licensed`, and the guest, where it is asked, does not deny it",
     )
     LICENCE_EDITION = (
         "licence-edition",
@@ -128,9 +129,9 @@ class PromiseRow(StrEnum):
         "guest-gpus",
         Witness.GUEST,
         _BY_COMMAND,
-        "The guest has as many GPUs as it was given, of their types, and CUDA can use them.",
-        "the guest, where its tenant lets it be asked, shows each of them once, and a copy to each CUDA device and"
-        " back is whole",
+        "The guest has as many GPUs as it was given, vGPUs of their types, and CUDA can use them where it is there.",
+        "the guest, where its tenant lets it be asked, shows each of them once, and where it has CUDA a copy to each"
+        " device and back is whole",
     )
     VCPUS = (
         "vcpus",
@@ -151,7 +152,7 @@ class PromiseRow(StrEnum):
         Witness.LIBVIRT,
         _ALWAYS,
         "Each disk with its limits, and its size.",
-        "the running domain writes to the recorded volume within these limits; check-vm reads its size too",
+        "the running domain has the recorded volume, within these limits; check-vm reads its size too",
     )
     INTERFACES = (
         "interfaces",
@@ -185,8 +186,8 @@ class PromiseRow(StrEnum):
         "restart",
         Witness.STORE,
         _LATER,
-        "The VM is started again when it ends by itself, or when its host was booted.",
-        "a controller that lives has claimed its host",
+        "Somebody is there to start the VM again when it ends by itself, or when its host was booted.",
+        "a controller that lives has claimed its host; whether the VM could start is not tried",
     )
 
 

@@ -22,6 +22,7 @@ from vgpuctl.sharing.type_names import names_on
 _KEPT_MEMORY = 0.8
 """A guest's driver keeps part of the framebuffer for itself: vGPU types of the catalogue show 81 to 100 percent."""
 _KEPT_COMPUTE = 0.8
+_NOTHING_TAKEN = "of the GPU's time, nothing of it taken by neighbours"
 """As the alert of the same fault counts it (telemetry/alerts.py)."""
 _DRIVER = "in the guest: `dmesg | grep NVRM`; on the host: `journalctl -u nvidia-vgpu-mgr`; `vgpuctl plan-upgrade`"
 _LICENCE = "in the guest: `journalctl -u nvidia-gridd`, its clock, the token and the way to the licence server"
@@ -119,17 +120,18 @@ def compute(promised: Promised, seen: Witnessed) -> RowAnswers:
     for lease, one in _vgpus(promised, seen):
         profile = lease.share.profile
         if isinstance(one, NotLookedAt):
-            yield not_looked(profile, "its part of the GPU's time", one)
+            yield not_looked(profile, f"its part {_NOTHING_TAKEN}", one)
             continue
         part, stolen = one.measured.get("promised_ratio"), one.measured.get("steal_ratio")
         used = one.measured.get("share_utilization_ratio")
         if part is None or stolen is None or used is None:
             name = "promised_ratio" if part is None else "steal_ratio"
-            yield not_looked(profile, "its part of the GPU's time", _missing(one.measured, name))
+            yield not_looked(profile, f"its part {_NOTHING_TAKEN}", _missing(one.measured, name))
             continue
-        wanted = f"{part:.0%} of the GPU's time"
+        wanted = f"{part:.0%} {_NOTHING_TAKEN}"
         is_kept = not (stolen > 0 and used < _KEPT_COMPUTE)
-        found = f"{used:.0%} of it used" + (f", {stolen:.0%} of the GPU taken by neighbours" if stolen > 0 else "")
+        taken = f"{stolen:.0%} of the GPU" if stolen > 0 else "nothing"
+        found = f"{used:.0%} of it used, {taken} taken by neighbours"
         yield RowAnswer(profile, is_kept, wanted, found, remedy=_COMPUTE)
 
 

@@ -4,10 +4,11 @@
 A new key is a row here, an attribute in model/layout.py and the place that uses it.
 """
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -106,9 +107,13 @@ def _parse_uuid(text: str, /, *, what: str) -> str:
 
 def _parse_board(text: str, /, *, what: str) -> str:
     if not _PCI_ID.fullmatch(text.lower()) and not catalog.boards_named(text):
+        models = {one.name.partition(" ")[2].lower(): one.name.partition(" ")[2] for one in catalog.boards().values()}
+        near = [models[one] for one in difflib.get_close_matches(text.lower(), models, n=3)]
         raise UsageError(
             f"{what} is {text!r}, which no board of the catalogue is called",
-            hint="write a model such as A40 or H100, or vendor:device such as 10de:2235",
+            hint=f"did you mean {' or '.join(near)}?"
+            if near
+            else "write a model such as A40 or H100, or vendor:device such as 10de:2235",
         )
     return text
 
@@ -243,7 +248,14 @@ def _instances(one: WrittenGpu, keys: Mapping[str, Value]) -> tuple[WantedInstan
 
 
 def _layout(values: dict[str, Any], entry: Value) -> HostLayout:
-    layout = LAYOUT.build({**values, "origin": str(entry.origin)})
+    parts = entry.mapping()
+    places = {
+        f"{name}.{key}": str(value.origin)
+        for name in ("network", "uplinks")
+        if name in parts and isinstance(parts[name].content, dict)
+        for key, value in parts[name].mapping().items()
+    }
+    layout = replace(LAYOUT.build({**values, "origin": str(entry.origin)}), places=places)
     found: dict[GpuMatch, Value] = {}
     for gpu, item in zip(layout.gpus, entry.mapping()["gpus"].items() if layout.gpus else [], strict=True):
         written = item.mapping()["match"]

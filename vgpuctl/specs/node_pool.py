@@ -14,6 +14,7 @@ from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.errors import UsageError
 from vgpuctl.model.labels import parse_label
+from vgpuctl.model.licence_token import expiry_of
 from vgpuctl.model.node_pool import (
     JOIN_SECRETS,
     MOST_NODES,
@@ -232,7 +233,12 @@ def read_pool_entry(
 
 def changed_pool(there: NodePool, given: Mapping[str, Any]) -> NodePool:
     """The pool with the changeable fields that flags name. there: with its secrets. Raises UsageError."""
-    values = _with_secrets(read_flags(CHANGEABLE, given), _read_named)
+    read = read_flags(CHANGEABLE, given)
+    values = _with_secrets(read, _read_named)
+    join = values.get("join", {})
+    if "token" in join and "token_expires_at" not in read["join"]:
+        is_same = join["token"] == there.join.token
+        join["token_expires_at"] = there.join.token_expires_at if is_same else join.get("token_expires_at")
     inner = {name: replace(getattr(there, name), **values.pop(name)) for name in ("sharing", "join") if name in values}
     return check_pool(replace(there, **inner, **values))
 
@@ -322,7 +328,10 @@ def _with_secrets(values: dict[str, Any], read_secret: Callable[[str], bytes]) -
     """The values with the contents of the files that they name."""
     join = values.get("join", {})
     read = {name: _secret_of(name, join[name], read_secret(join[name])) for name in JOIN_SECRETS if name in join}
-    return {**values, "join": {**join, **read}} if read else values
+    ends = [join.get("token_expires_at"), expiry_of(read["token"].reveal()) if "token" in read else None]
+    known = [one for one in ends if one is not None]
+    end = {"token_expires_at": min(known)} if known else {}
+    return {**values, "join": {**join, **read, **end}} if read else values
 
 
 def _secret_of(name: str, path: str, content: bytes) -> SecretText:

@@ -50,12 +50,14 @@ def read_file_entry(table: Table[Any], entry: Value, *, beside: Sequence[str] = 
 
     Raises InventoryError with file, line and key; an unknown key names the nearest.
     """
+    known, by_flag = (*table.keys, *beside), fields_by_flag(table)
+    suggest = functools.partial(suggest_key, known=known, table=table)
     if table.kinds_by is not None:
+        entry.fields((*known, *by_flag), suggest=suggest)  # a misspelled key may be the one that says the kind
         table = _table_of_kind(table, table.field(table.kinds_by), entry)
+        known, by_flag = (*table.keys, *beside), fields_by_flag(table)
+        suggest = functools.partial(suggest_key, known=known, table=table)
     values: dict[str, Any] = {}
-    by_flag = fields_by_flag(table)
-    suggest = functools.partial(suggest_key, known=(*table.keys, *beside), table=table)
-    known = (*table.keys, *beside)
     entries = entry.fields((*known, *by_flag), required=table.required[""], suggest=suggest)
     if table.exactly_one and len(entries) != 1:
         raise entry.refuse(f"has {' and '.join(entries) or 'no key'}", hint=f"give one of {', '.join(table.keys)}")

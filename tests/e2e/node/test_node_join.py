@@ -78,9 +78,10 @@ def test_a_node_with_a_driver_is_set_up_for_it_before_it_joins(operator: Operato
 
 
 def test_no_node_is_made_with_an_expired_token_until_there_is_a_new_one(operator: Operator, token: str) -> None:
-    operator.does(
+    made = operator.does(
         *POOL, "--role", "k3s", "--min", "1", *SERVER, "--join-token", token, "--token-expires", "2026-01-02T03:04",
     )  # fmt: skip
+    assert "warning: the join token of node pool acme/gpu has expired at 2026-01-02" in made.err
     operator.does(*ONCE)
     assert [one["state"] for one in operator.json("list-vms")] == ["queued"]
     (pool,) = operator.json("list-node-pools", "gpu", *ACME)

@@ -177,7 +177,7 @@ def test_the_grace_period_is_seen_and_an_interrupted_one_is_withdrawn(operator: 
         assert (victim["vm"]["state"], notice["cause"]) == ("running", "umbrella/urgent")
         assert notice["at"] > time.time() + 60
         name = victim["vm"]["request"]["name"]
-        assert "is preempted by umbrella/urgent at" in operator.does("list-vms").out
+        assert "it is preempted by umbrella/urgent at" in operator.does("list-vms").out
         assert "notice    is preempted by umbrella/urgent at" in operator.does("show-vm", name, "--tenant", "acme").out
         with libvirt_of(operator.inventory, "sim-001") as libvirt:
             assert "urn:vgpuctl:preemption:1" in (libvirt.xml(f"acme.{name}") or "")

@@ -180,6 +180,8 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
         ("version: 1\ngpus: {}", 3, "vgpu.gpus of host 'h1' is a mapping, not a list", None),
         ("version: 1\ngpus:\n- kind: off", 4, "vgpu.gpus[0] of host 'h1' has no 'match'", None),
         ("version: 1\ngpus:\n- match: all", 4, "has no 'kind'", None),
+        ("version: 1\ngpus:\n- match: all\n  kindd: vgpu", 5, "gpus[0].kindd of host 'h1'", "did you mean kind?"),
+        ("version: 1\ngpus:\n- kind: off\n  match: {board: A4O}", 5, "which no board", "did you mean A40"),
         ("version: 1\ngpus:\n- match: all\n  kind: mdev", 5, "vgpu.gpus[0].kind of host 'h1' is 'mdev'", "it can be"),
         ("version: 1\ngpus:\n- match: all\n  kind: vgpus", 5, "is 'vgpus'", "did you mean vgpu?"),
         ("version: 1\ngpus:\n- match: A40\n  kind: off", 4, "gpus[0].match of host 'h1' is 'A40'", "write `all`"),
@@ -198,7 +200,7 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
         ),
         ("version: 1\ngpus:\n- kind: off\n  match: {address: '41'}", 5, "is '41', not a PCI address", None),
         ("version: 1\ngpus:\n- kind: off\n  match: {uuid: x}", 5, "is 'x', not a GPU's UUID", None),
-        ("version: 1\ngpus:\n- kind: off\n  match: {board: A41}", 5, "is 'A41', which no board", "write a model"),
+        ("version: 1\ngpus:\n- kind: off\n  match: {board: A41}", 5, "is 'A41', which no board", "did you mean A40"),
         (
             "version: 1\ngpus:\n- {match: all, kind: off}\n- match: all\n  kind: vgpu",
             5,

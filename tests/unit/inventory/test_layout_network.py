@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key `network` of a host's layout."""
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import load_inventory
-from vgpuctl.model.layout import Encapsulation, NetworkLayout
+from vgpuctl.model.layout import Encapsulation, HostLayout, NetworkLayout
+from vgpuctl.planner.layout.fleet_values import values_of
 
 
 def _read(folder: Path, text: str) -> NetworkLayout | None:
+    return _layout(folder, f"version: 1\nnetwork: {text}").network
+
+
+def _layout(folder: Path, text: str) -> HostLayout:
     (folder / "hosts.yml").write_text("g: {hosts: {h1: }}\n")
     (folder / "host_vars").mkdir(exist_ok=True)
-    (folder / "host_vars" / "h1.yml").write_text(f"vgpu:\n  version: 1\n  network: {text}\n")
+    (folder / "host_vars" / "h1.yml").write_text("vgpu:\n" + textwrap.indent(text, "  ") + "\n")
     layout = load_inventory([folder / "hosts.yml"]).layout("h1")
     assert layout is not None
-    return layout.network
+    return layout
 
 
 def test_a_chassis_is_called_as_the_inventory_calls_the_host(tmp_path: Path) -> None:
@@ -52,3 +58,12 @@ def test_what_cannot_be_used_is_refused_with_file_and_line(tmp_path: Path, text:
         _read(tmp_path, text)
     assert refused.value.message.startswith(f"{tmp_path}/host_vars/h1.yml:3: vgpu.network")
     assert words in refused.value.message
+
+
+def test_a_value_that_another_host_has_too_is_told_with_its_own_line(tmp_path: Path) -> None:
+    network = "network:\n  southbound: 'unix:/run/x'\n  tunnels: 10.0.0.0/24\n  chassis: node"
+    found = _layout(tmp_path, f"version: 1\n{network}\nuplinks:\n  lan: eno2")
+    file = f"{tmp_path}/host_vars/h1.yml"
+    parts = ("network.chassis", "network.tunnels", "uplinks.lan")
+    assert [found.place_of(one) for one in parts] == [f"{file}:6", f"{file}:5", f"{file}:8"]
+    assert [one.origin for one in values_of("h1", found, None)] == [f"{file}:6"]

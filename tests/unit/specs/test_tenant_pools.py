@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`node_pools:` of a tenant's file: what is read, with the file's own defaults, and every refusal with its line."""
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from vgpuctl.model.guest_driver import DriverSource
 from vgpuctl.model.network import Backend
 from vgpuctl.model.node_pool import GpuSharing, NodePool, NodeRole
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.specs.node_pool import declared_pool, list_fixed_differences
+from vgpuctl.specs.node_pool import changed_pool, declared_pool, list_fixed_differences
 from vgpuctl.specs.tenant import read_tenant_files
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv ops@acme.example"
@@ -99,6 +100,33 @@ def test_a_declared_pool_keeps_a_secret_that_the_file_leaves_out(tmp_path: Path)
     newer = replace(wanted, join=replace(wanted.join, token=SecretText.of("new")))
     assert declared_pool(there, newer).join.token_expires_at is None, "the end was the old token's"
     assert list_fixed_differences(there, replace(wanted, zone="b")) == ["zone: default there, b wanted"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "given", "end"),
+    [
+        ('{"exp": 1000}', "", 1000.0),
+        ('{"exp": 4000000000}', ", token_expires: '2030-01-01T00:00'", 1893456000.0),
+        ('{"sub": "node"}', "", None),
+        ('{"exp": true}', "", None),
+        (None, "", None),
+    ],
+)
+def test_a_join_token_that_tells_its_end_has_it(
+    tmp_path: Path, claims: str | None, given: str, end: float | None
+) -> None:
+    parts = ("{}", claims or "", "signature")
+    text = ".".join(base64.urlsafe_b64encode(one.encode()).decode().rstrip("=") for one in parts)
+    file = tmp_path / "token"
+    file.write_text(text if claims else "abcdef.0123456789abcdef")
+    file.chmod(0o600)
+    join = f"join: {{token: token{given}}}"
+    (pool,) = _read(tmp_path, f"node_pools:\n  - {{name: gpu, role: k3s, max: 2, {join}}}\n")
+    assert pool.join.token_expires_at == end
+    newer = changed_pool(pool, {"join_token": str(file)})
+    assert newer.join.token_expires_at == end, "the same token keeps its end"
+    file.write_text("another")
+    assert changed_pool(pool, {"join_token": str(file)}).join.token_expires_at is None
 
 
 def test_where_the_vm_of_a_pool_may_be_counts_as_its_other_fields(tmp_path: Path) -> None:

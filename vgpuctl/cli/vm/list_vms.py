@@ -81,11 +81,20 @@ def _json(row: "VmRow") -> JsonVm:
 
 def _state(row: "VmRow") -> str:
     if row.listed is None:
-        return "queued" + ("" if row.queued is None or row.queued.reason is None else f": {row.queued.reason}")
-    vm = row.listed.vm
-    waits = "" if row.queued is None else ", queued to start again"
-    lost = "" if not row.lost else "; share lost" if row.lost == 1 else f"; {row.lost} shares lost"
-    return row.state + lost + waits + (f": {vm.problem}" if vm.problem else "") + _notice(vm)
+        return "queued"
+    return row.state + ("" if not row.lost else "; share lost" if row.lost == 1 else f"; {row.lost} shares lost")
+
+
+def _reason(row: "VmRow") -> str | None:
+    """Why it is in this state or will leave it, as sentences of any length."""
+    vm = None if row.listed is None else row.listed.vm
+    waits = () if row.queued is None else (row.queued.reason if vm is None else "it is queued to start again",)
+    reasons = (*waits, *(() if vm is None else (vm.problem, _notice(vm))))
+    return "; ".join(filter(None, reasons)) or None
+
+
+def _colour(row: "VmRow") -> str | None:
+    return colour_of_state(f"{_state(row)} {'preempted' if row.listed and row.listed.vm.notice else ''}")
 
 
 def _host(row: "VmRow") -> str | None:
@@ -107,7 +116,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.request.tenant),
         Column("VM", lambda one: one.request.name),
-        Column("STATE", _state, is_text=True, colour=lambda one: colour_of_state(_state(one))),
+        Column("STATE", _state, is_text=True, colour=_colour),
         Column("HOST", _host),
         Column("VCPUS", lambda one: one.request.vcpus, drops=2),
         Column(
@@ -121,6 +130,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
         Column("LICENCE", _licence, is_rare=True, drops=3),
         Column("NODE POOL", lambda one: one.listed and one.listed.node_pool, is_rare=True, drops=3),
         Column("CLUSTER", lambda one: one.listed and one.listed.cluster, is_rare=True, drops=4),
+        Column("REASON", _reason, is_text=True, is_rare=True),
         Column("LABELS", lambda one: tuple(map("=".join, one.request.labels)) or None, is_wide=True, is_rare=True),
     ),
     name=lambda one: f"{one.request.tenant}/{one.request.name}",
@@ -178,4 +188,4 @@ def _notice(vm: "Vm") -> str:
 
     if vm.notice is None:
         return ""
-    return f", is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}"
+    return f"it is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}"

@@ -12,7 +12,8 @@ from vgpuctl.planner.layout.result import LayoutObstacle
 
 @dataclass(frozen=True)
 class FleetValue:
-    """One value of one host. subject: what it is, in words. origin: `FILE:LINE` of the host's layout."""
+    """One value of one host. subject: what it is, in words. origin: `FILE:LINE` of the part that has it or leads
+    to it."""
 
     subject: str
     value: str
@@ -53,15 +54,16 @@ def values_of(host: str, layout: HostLayout, facts: HostFacts | None) -> Iterato
     network = layout.network
     if network is None:
         return
-    yield FleetValue("the name in OVN", network.chassis, host, layout.origin)
+    yield FleetValue("the name in OVN", network.chassis, host, layout.place_of("network.chassis"))
     if facts is None or facts.ovn is None:
         return
     address = tunnel_address(network, facts.ovn)
     if address is not None:
-        yield FleetValue("the tunnel address", address, host, layout.origin)
+        yield FleetValue("the tunnel address", address, host, layout.place_of("network.tunnels"))
     for name, interface in layout.uplinks:
+        place = layout.place_of(f"uplinks.{name}")
         for one in facts.ovn.interfaces:
             if one.name in (interface, bridge_name(name)):
                 for text in one.addresses:
                     bare = text.partition("/")[0]
-                    yield FleetValue(f"the address on the uplink to {name}", bare, host, layout.origin)
+                    yield FleetValue(f"the address on the uplink to {name}", bare, host, place)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-node-pool: VMs of one shape that are nodes of a tenant's cluster; its minimum is made by the controller."""
+
+from collections.abc import Callable
+
+from vgpuctl.errors import QuotaExceeded, StateError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.node_pool import NodePool
+from vgpuctl.node_config.join.setup import refuse_expired
+from vgpuctl.specs.node_pool import list_pool_differences
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.found.registered_images import refuse_unregistered
+from vgpuctl.usecases.node.wanted_nodes import want_more_in
+from vgpuctl.usecases.placement.quota import refuse_for_ever
+from vgpuctl.usecases.running.services import Services
+
+
+def create_node_pool(services: Services, pool: NodePool) -> tuple[NodePool, bool]:
+    """Create a pool and want its minimum of nodes. Returns it, and whether it changed anything.
+
+    Raises NotFound (tenant), ImageUnregistered, StateError for a pool of this name with other values or for names of
+    nodes that VMs have, QuotaExceeded when the tenant's quota never admits the minimum, StoreUnusable for secrets
+    without a key, UsageError for a kubeconfig that cannot be used and for a type of GPU that
+    neither a host nor the catalogue knows.
+    """
+    with services.store.reading() as session:
+        session.tenant(pool.tenant)
+        there = find_pool(session, pool.tenant, pool.name)
+        if there is not None:
+            refuse_differing(session, there, pool)
+            return there, False
+        refuse_unknown_gpus(session, pool.request)
+        check_pool_in(session, pool, tell=services.say)
+    services.check_cluster(pool)
+    with services.store.transaction() as session:
+        if find_pool(session, pool.tenant, pool.name) is None:
+            session.put_node_pool(pool)
+            session.add_event(
+                EventKind.NODE_POOL_CREATED, pool.printed_name, tenant=pool.tenant, after=values_of_pool(pool)
+            )
+            if pool.minimum:
+                want_more_in(session, pool, pool.minimum, reason=f"the minimum of {pool.minimum}")
+        return session.node_pool(pool.tenant, pool.name), True
+
+
+def find_pool(session: Session, tenant: str, name: str) -> NodePool | None:
+    """The pool of this name, None where there is none."""
+    return next((one for one in session.node_pools(tenant) if one.name == name), None)
+
+
+def refuse_differing(session: Session, there: NodePool, wanted: NodePool) -> None:
+    """Raise StateError when a pool is there with other values."""
+    differences = list_pool_differences(there, wanted)
+    if differences:
+        raise StateError(
+            f"node pool {there.printed_name} is there, with other values",
+            context=differences,
+            hint=f"change it with `vgpuctl set-node-pool {there.tenant}/{there.name}`; what that command does "
+            "not change needs a new pool",
+        )
+
+
+def check_pool_in(session: Session, pool: NodePool, *, tell: Callable[[str], None]) -> None:
+    """Refuse a pool that cannot work with the tenant's VMs and quota.
+
+    Tells of a maximum that the quota never admits, and of a join token that has expired.
+    """
+    session.tenant(pool.tenant)
+    try:
+        refuse_expired(pool, session.now())
+    except StateError as error:
+        tell(f"warning: {error.message}")
+    refuse_unregistered(session, pool.request)
+    refuse_taken_names(session, pool)
+    requests = [pool.request_of(name) for name in pool.node_names]
+    if pool.minimum:
+        refuse_for_ever(session, *requests[: pool.minimum])
+    try:
+        refuse_for_ever(session, *requests)
+    except QuotaExceeded as error:
+        tell(f"warning: the maximum of {pool.maximum} nodes is more than the quota: {'; '.join(error.context)}")
+
+
+def refuse_taken_names(session: Session, pool: NodePool) -> None:
+    """Raise StateError when a VM that does not belong to the pool has the name of one of its nodes."""
+    taken = [vm.request.name for vm in session.vms(tenant=pool.tenant)]
+    names = set(pool.node_names)
+    nodes = {one.name for one in session.nodes(pool.tenant, pool.name)}
+    clash = sorted(one for one in taken if one in names and one not in nodes)
+    if clash:
+        raise StateError(
+            f"node pool {pool.printed_name} would have nodes named as VMs that are there: {', '.join(clash[:5])}",
+            hint="rename these VMs, or choose another name for the pool",
+        )
+
+
+def values_of_pool(pool: NodePool) -> Values:
+    """The pool for events and errors; of its secrets the names alone."""
+    return {
+        "cluster": pool.cluster,
+        "role": str(pool.role),
+        "min": pool.minimum,
+        "max": pool.maximum,
+        "gpus": [gpu.text for gpu in pool.request.gpus],
+        "vcpus": pool.request.vcpus,
+        "memory_mib": pool.request.memory_mib,
+        "secrets": list(pool.join.secrets),
+    }

@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.emulated_gpu import EmulatedGpu
-from tests.unit.fleet_factory import host, vm
+from tests.unit.fleet_factory import host, lease, vm
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, MigFacts, MigProfileFacts
+from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler import explain
 
@@ -68,5 +70,26 @@ def test_a_missing_mig_instance_names_where_one_fits(wanted: str, capacity: Host
     assert isinstance(answer, list)
     (rejection,) = answer
     assert rejection.code == "no-mig-instance"
+    assert (rejection.remedy or "").startswith(remedy or "")
+    assert (rejection.remedy is None) == (remedy is None)
+
+
+@pytest.mark.parametrize(
+    ("slots", "promised", "remedy"),
+    [
+        ((0, 6), 1, "delete GPU instance 0 (1g.5gb at slot 0, idle), then create a 4g.20gb at slot 0"),
+        ((0, 1), 1, None),
+        ((0, 1), 0, "delete GPU instance 0 (1g.5gb at slot 0, idle) and GPU instance 1 (1g.5gb at slot 1, idle), then"),
+    ],
+)
+def test_an_idle_instance_that_a_vgpu_was_promised_is_not_to_be_deleted(
+    slots: tuple[int, ...], promised: int, remedy: str | None
+) -> None:
+    instances = [GpuInstance(number, "1g.5gb", slot, 1, in_use=False) for number, slot in enumerate(slots)]
+    held = Share(A100.address, Sharing.VF_PROFILE, "A100-1-5C", A100.vfs[0].address, framebuffer_mib=5 * 1024)
+    leases = [lease("gpu1", held)] * promised
+    answer = explain(vm("A100-4-20C"), [mig(*instances)], leases)
+    assert isinstance(answer, list)
+    (rejection,) = answer
     assert (rejection.remedy or "").startswith(remedy or "")
     assert (rejection.remedy is None) == (remedy is None)

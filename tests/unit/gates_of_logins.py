@@ -38,7 +38,7 @@ LOGINS = [
     guarded(
         "a command reaches a host's login shell only as the line that all shells read alike, with its markers",
         "shell_line",
-        "hosts/become.py",
+        "hosts/shell_line.py",
         "hosts/become.py:wrap",
     ),
     guarded(

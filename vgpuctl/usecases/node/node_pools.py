@@ -9,6 +9,7 @@ from vgpuctl.errors import QuotaExceeded, StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import Node, NodePool, NodeState
+from vgpuctl.node_config.join.setup import refuse_expired
 from vgpuctl.specs.node_pool import changed_pool, list_pool_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
@@ -66,8 +67,15 @@ def refuse_differing(session: Session, there: NodePool, wanted: NodePool) -> Non
 
 
 def check_pool_in(session: Session, pool: NodePool, *, tell: Callable[[str], None]) -> None:
-    """Refuse a pool that cannot work with the tenant's VMs and quota; tell of a maximum that the quota never admits."""
+    """Refuse a pool that cannot work with the tenant's VMs and quota.
+
+    Tells of a maximum that the quota never admits, and of a join token that has expired.
+    """
     session.tenant(pool.tenant)
+    try:
+        refuse_expired(pool, session.now())
+    except StateError as error:
+        tell(f"warning: {error.message}")
     refuse_unregistered(session, pool.request)
     refuse_taken_names(session, pool)
     requests = [pool.request_of(name) for name in pool.node_names]

@@ -98,14 +98,14 @@ def measure(policy: str, gpus: int, several: int, decisions: int, nodes: int) ->
     while misses < 20:
         misses += not create()[0]
     for _ in range(len(held) // 10):
-        fleet.give_back(*held.pop(chance.randrange(len(held))))
+        fleet.release(*held.pop(chance.randrange(len(held))))
     placing = giving = 0.0
     for _ in range(decisions):
         at = chance.randrange(len(held))
         held[at], held[-1] = held[-1], held[at]
         gone = held.pop()
         began = time.process_time()
-        fleet.give_back(*gone)
+        fleet.release(*gone)
         giving += time.process_time() - began
         placing += create()[1]
     return len(capacities), len(held), decisions / placing, decisions / giving, built

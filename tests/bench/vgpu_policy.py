@@ -63,7 +63,7 @@ class Adapter:
 
     def release(self, number: int) -> None:
         """Delete the VM of a request that was placed."""
-        self._fleet.give_back(*self._held.pop(number))
+        self._fleet.release(*self._held.pop(number))
 
     def _gpu_request(self, request: Mapping[str, Any]) -> GpuRequest:
         if request["kind"] == "passthrough":

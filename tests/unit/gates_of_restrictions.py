@@ -22,7 +22,7 @@ RESTRICTIONS = [
         "one gate says which hosts and GPUs take no VM, and placing, kept shares and reservations ask it: the GPU",
         "refuse_closed_gpu",
         "sharing/gate.py",
-        "scheduler/gpu_reading.py:read_gpu",
+        "scheduler/gpu_by_facts.py:read_gpu",
         "scheduler/what_if.py:_allowed_again",
         "usecases/host/list_gpus.py:_closed",
     ),

@@ -64,7 +64,7 @@ SHARING = [
         "one gate says what keeps a card from being given away as a whole",
         "find_obstacle",
         "sharing/whole_card.py",
-        "scheduler/gpu_reading.py:read_gpu",
+        "scheduler/gpu_by_facts.py:read_gpu",
         "sharing/passthrough.py:check",
         "sharing/passthrough.py:check_kept",
     ),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpuctl.model.lease import Share
-from vgpuctl.scheduler.gpu_reading import with_share
+from vgpuctl.scheduler.gpu_by_facts import with_share
 from vgpuctl.scheduler.scorer import Scorer
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes

@@ -20,8 +20,8 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES
 from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, HostIndex, HostMember
+from vgpuctl.scheduler.gpu_by_facts import read_gpu
 from vgpuctl.scheduler.gpu_class import GpuClasses, LeasedGpu
-from vgpuctl.scheduler.gpu_reading import read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
 from vgpuctl.scheduler.node_choice import NodeReach, has_cells, may_take, takes
 from vgpuctl.scheduler.performance.measurement import UNLABELLED
@@ -136,7 +136,7 @@ class Fleet:
         self.last_host = host
         self._changed(found, {lease.share.gpu for lease in leases}, footprint, 1)
 
-    def give_back(
+    def release(
         self,
         host: str,
         leases: Collection[Lease],
@@ -148,7 +148,7 @@ class Fleet:
         if group is not None:
             self._groups[group][host] -= 1
         for lease in leases:
-            found.cards[lease.share.gpu].give_back(lease)
+            found.cards[lease.share.gpu].release(lease)
         self._changed(found, {lease.share.gpu for lease in leases}, footprint, -1)
 
     def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:

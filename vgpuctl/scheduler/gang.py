@@ -64,7 +64,7 @@ class _GangSearch:
             self.fleet.learn_workloads(dict.fromkeys((one.vm_uuid for one in leases), request.workload or UNLABELLED))
             self.fleet.take(placement.host, leases, footprint, group)
             rest = self.choose(index + 1)
-            self.fleet.give_back(placement.host, leases, footprint, group)
+            self.fleet.release(placement.host, leases, footprint, group)
             if rest is not None:
                 return [placement, *rest]
         return None

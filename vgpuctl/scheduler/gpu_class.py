@@ -12,7 +12,7 @@ from dataclasses import replace
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.model.lease import Lease, Share
-from vgpuctl.scheduler.gpu_reading import GpuReading, neighbours_of
+from vgpuctl.scheduler.gpu_by_facts import GpuByFacts, neighbours_of
 from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
 from vgpuctl.scheduler.scorer import free_part
 from vgpuctl.scheduler.unmeasured import UnmeasuredLoad
@@ -38,7 +38,7 @@ class GpuClasses:
         self.models: list[Model] = []
         self.stocks: list[Stock] = []
 
-    def shape_of(self, reading: GpuReading, kinds: Iterable[Hashable]) -> int:
+    def shape_of(self, reading: GpuByFacts, kinds: Iterable[Hashable]) -> int:
         """The number of what the facts say. kinds: of its VFs."""
         key = (frozenset(Counter(kinds).items()), *_describe(reading))
         return self._shapes.setdefault(key, len(self._shapes))
@@ -57,7 +57,7 @@ class GpuClasses:
 class LeasedGpu:
     """One GPU with its leases, which come and go. number: its class."""
 
-    def __init__(self, reading: GpuReading, classes: GpuClasses) -> None:
+    def __init__(self, reading: GpuByFacts, classes: GpuClasses) -> None:
         self.reading = reading
         self.leases: dict[str, Lease] = {}
         self.functions = set(reading.functions)
@@ -137,7 +137,7 @@ class LeasedGpu:
         if kind.is_on_vf:
             self.functions.add(promised.function)
 
-    def give_back(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
         """Forget a lease that was counted."""
         del self.leases[lease.id]
         self._state = self._number = None
@@ -170,7 +170,7 @@ def _kinds(gpu: Gpu) -> dict[str, Hashable]:
     }
 
 
-def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
+def _describe(reading: GpuByFacts) -> tuple[Hashable, ...]:
     gpu = reading.gpu
     return (
         reading.board.key if reading.board else (gpu.vendor_id, gpu.device_id),

@@ -13,7 +13,7 @@ from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.host_constraints import NO_RULES
 from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import Footprint
-from vgpuctl.scheduler.gpu_reading import read_gpu
+from vgpuctl.scheduler.gpu_by_facts import read_gpu
 from vgpuctl.scheduler.host_memory import with_memory_back
 from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of, max_instances_of
 from vgpuctl.sharing.kinds import KINDS, kind_of, takes_card

@@ -13,8 +13,8 @@ from vgpuctl.model.host_parts import NO_PARTS, HostPart, parts_needed
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fit import by_conditions, fit, given_for_conditions
+from vgpuctl.scheduler.gpu_by_facts import with_share
 from vgpuctl.scheduler.gpu_class import LeasedGpu
-from vgpuctl.scheduler.gpu_reading import with_share
 from vgpuctl.scheduler.guest_place import need_of
 from vgpuctl.scheduler.host_nodes import NodeRoom
 from vgpuctl.scheduler.node_choice import Cells, NodeReach, choose_cells, may_take

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Share
-from vgpuctl.scheduler.gpu_reading import with_share
+from vgpuctl.scheduler.gpu_by_facts import with_share
 from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of, max_instances_of
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, without_cards

@@ -137,7 +137,7 @@ def test_a_fleet_with_a_past_answers_as_a_fresh_one(policy: str, deeds: list[tup
         if placement is not None:
             fleet.take(*books.add(placement, request))
         if what == 0 and books.vms:
-            fleet.give_back(*books.vms.pop(len(books.vms) // 2))
+            fleet.release(*books.vms.pop(len(books.vms) // 2))
         if what == 1:
             again = books.capacities()[len(books.vms) % len(HOSTS)]
             fleet.put(again, [lease for lease in books.leases() if lease.host == again.name])
@@ -198,7 +198,7 @@ def test_a_gpu_that_no_request_could_use_is_found_by_the_first_that_can() -> Non
     held = leases_of(placement)
     fleet.take("b", held)
     assert fleet.place(vm("T4-16Q")) is None
-    fleet.give_back("b", held)
+    fleet.release("b", held)
     assert fleet.place(vm("T4-16Q")) is not None
 
 

@@ -391,7 +391,7 @@ def test_no_node_is_oversold_whatever_comes_and_goes(
             fleet.take("a", own, held[-1][2])
         if not what and held:
             gone = held.pop(len(held) // 2)
-            fleet.give_back("a", gone[1], gone[2])
+            fleet.release("a", gone[1], gone[2])
         check(empty, held, ratio)
         stored = with_promised(empty, more=[taken for _, _, taken in held])
         fresh = Fleet([stored], [lease for _, own, _ in held for lease in own])

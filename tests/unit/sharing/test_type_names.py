@@ -14,7 +14,7 @@ from vgpuctl.model.lease import Share
 from vgpuctl.planner.adoption import shares_of_devices
 from vgpuctl.planner.layout.manifest import shares_of
 from vgpuctl.planner.plan import check_kept, plan_release, plan_share
-from vgpuctl.scheduler.gpu_reading import read_gpu
+from vgpuctl.scheduler.gpu_by_facts import read_gpu
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.sharing.share_on_host import holders_of

@@ -28,7 +28,7 @@ from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
 from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.share.release import settle_leases
+from vgpuctl.usecases.share.release import release_leases
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_vm import PlannedMove, restore_kept, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay
@@ -121,7 +121,7 @@ def _give_up(services: Services, vm: Vm, why: str) -> None:
         with services.store.reading() as session:
             leases = session.leases(vm_uuid=vm.uuid)
         with services.store.transaction() as session:
-            settle_leases(session, leases)
+            release_leases(session, leases)
             session.set_vm_state(vm.uuid, VmState.STOPPED, f"{LOST}{why}")
             session.add_vm_event(
                 EventKind.VM_LOST, vm, why, before={"state": str(vm.state)}, after={"state": str(VmState.STOPPED)}

@@ -15,7 +15,7 @@ from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.unlisted_hosts import forget_readings, has_objects
 from vgpuctl.usecases.placement.reservations import record_cancellation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.share.release import settle_leases
+from vgpuctl.usecases.share.release import release_leases
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
 
@@ -82,7 +82,7 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
             session.delete_network(network.id)
         for reservation in known.reservations:
             record_cancellation(session, reservation)
-        settle_leases(session, session.leases(host=host))
+        release_leases(session, session.leases(host=host))
         forget_readings(session, host)
         session.add_event(
             EventKind.HOST_FORGOTTEN,

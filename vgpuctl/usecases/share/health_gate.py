@@ -59,7 +59,7 @@ _NOT_TAKEN = (
 
 
 @dataclass(frozen=True)
-class Freed:
+class Released:
     """A share whose device is free. lease: that it was of, None for one that the store did not know.
 
     reset: how it was reset, None if it was not. found: what is wrong with it. tested: True after the operator's memory
@@ -79,31 +79,31 @@ class Freed:
         return f"{host} {self.share.device}" if lease is None else f"{lease.tenant}/{lease.vm_name}"
 
 
-def free_device(host: HostSession, share: Share, facts: HostFacts) -> Freed:
+def release_device(host: HostSession, share: Share, facts: HostFacts) -> Released:
     """Take the steps that give a share back. A reset that fails is a finding, and so is a driver that stays away.
 
-    Raises HostError when the device itself cannot be freed.
+    Raises HostError when the device itself cannot be released.
     """
     steps = plan_release(share, facts).steps
     resets = [number for number, step in enumerate(steps) if isinstance(step, ResetFunction)]
     if not resets:
         if steps:
             host.agent.apply(steps)
-        return Freed(share, *_without_reset(share))
+        return Released(share, *_without_reset(share))
     try:
         changes = host.agent.apply(steps)
     except AgentProblem as problem:
         at = len(problem.done)
         if at > resets[0] and problem.code in _NOT_TAKEN:
-            return Freed(share, problem.done[resets[0]].after)
+            return Released(share, problem.done[resets[0]].after)
         code = _NOT_RESET.get(problem.code) if at == resets[0] else None
         if at < resets[0] and problem.code in _NOT_TAKEN:
             code = HealthCode.RESET_FAILED
         if code is None:
             raise
         _bind_back(host, steps[resets[0] + 1 :])
-        return Freed(share, None, (finding(code, share.function, problem.message),))
-    return Freed(share, changes[resets[0]].after)
+        return Released(share, None, (finding(code, share.function, problem.message),))
+    return Released(share, changes[resets[0]].after)
 
 
 def _bind_back(host: HostSession, steps: Sequence[Step]) -> None:
@@ -116,21 +116,21 @@ def _bind_back(host: HostSession, steps: Sequence[Step]) -> None:
             raise
 
 
-def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: HostFacts) -> None:
-    """Read the health of what was freed, run the operator's test, and end the leases with evidence or quarantine.
+def prove(services: Services, host: HostSession, released: Sequence[Released], facts: HostFacts) -> None:
+    """Read the health of what was released, run the operator's test, and end the leases with evidence or quarantine.
 
-    facts: of the host, read after the devices were freed. Raises HostError for a host that no longer answers. A dry run
-    ends here.
+    facts: of the host, read after the devices were released. Raises HostError for a host that no longer answers. A dry
+    run ends here.
     """
     host.before("read the health of the GPUs that are released")
     policy = policy_of(services, host.name)
-    freed = [_with_rom(host, _with_driver(one, facts)) for one in _tested(services, host, freed, policy)]
+    released = [_with_rom(host, _with_driver(one, facts)) for one in _tested(services, host, released, policy)]
     health = _read(host)
     with services.store.transaction() as session:
         before = last_health(session, host.name)
         if health is not None:
             note_health(session, host.name, health, policy)
-        for one in freed:
+        for one in released:
             closed = _end(session, host.name, one, health, before, policy)
             services.say(f"{one.subject(host.name)}: {one.share.profile} on {one.share.function} released")
             if closed:
@@ -171,23 +171,25 @@ def _without_reset(share: Share) -> tuple[str | None, tuple[HealthFinding, ...]]
     return None, (finding(HealthCode.NO_RESET, share.function, "the kernel knows no way to reset it"),)
 
 
-def _tested(services: Services, host: HostSession, freed: Sequence[Freed], policy: HealthPolicy) -> list[Freed]:
+def _tested(
+    services: Services, host: HostSession, released: Sequence[Released], policy: HealthPolicy
+) -> list[Released]:
     """Run the operator's memory test on every GPU that nobody else has a share of."""
     if policy.memory_test is None:
-        return list(freed)
-    own = {one.lease.id for one in freed if one.lease is not None}
+        return list(released)
+    own = {one.lease.id for one in released if one.lease is not None}
     with services.store.reading() as session:
         used = {lease.share.gpu for lease in session.leases(host=host.name) if lease.id not in own}
     results: dict[str, HealthFinding | None] = {}
-    for one in freed:
+    for one in released:
         gpu = one.share.gpu
         if gpu not in used and gpu not in results:
             services.say(f"{host.name}: testing the memory of {gpu}")
             results[gpu] = _test_memory(host, gpu, policy.memory_test, policy.memory_test_timeout_s)
-    return [_with_result(one, results) for one in freed]
+    return [_with_result(one, results) for one in released]
 
 
-def _with_result(one: Freed, results: Mapping[str, HealthFinding | None]) -> Freed:
+def _with_result(one: Released, results: Mapping[str, HealthFinding | None]) -> Released:
     gpu = one.share.gpu
     if gpu not in results:
         return one
@@ -208,7 +210,7 @@ def _test_memory(host: HostSession, gpu: str, command: ProgramLine, timeout_s: f
     return finding(HealthCode.MEMORY_TEST_FAILED, gpu, text)
 
 
-def _with_driver(one: Freed, facts: HostFacts) -> Freed:
+def _with_driver(one: Released, facts: HostFacts) -> Released:
     """The drivers of a released share's functions, read back."""
     reason = find_unreturned(one.share, facts)
     if reason is None:
@@ -216,7 +218,7 @@ def _with_driver(one: Freed, facts: HostFacts) -> Freed:
     return replace(one, found=(*one.found, finding(HealthCode.DRIVER_DIFFERS, one.share.gpu, reason)))
 
 
-def _with_rom(host: HostSession, one: Freed) -> Freed:
+def _with_rom(host: HostSession, one: Released) -> Released:
     """The hash of the ROM that a tenant with a whole card could have flashed."""
     share = one.share
     if share.function != share.gpu or not kind_of(share.sharing).is_bound_by_libvirt:
@@ -238,31 +240,31 @@ def _read(host: HostSession) -> HostHealth | None:
 def _end(
     session: Session,
     host: str,
-    freed: Freed,
+    released: Released,
     health: HostHealth | None,
     before: HostHealth | None,
     policy: HealthPolicy,
 ) -> list[HealthFinding]:
     """Quarantine what is not proven, leave the evidence and end the lease. Returns the findings that forbid the GPU."""
-    lease, share = freed.lease, freed.share
+    lease, share = released.lease, released.share
     gpu = None if health is None else gpu_of(health, share.gpu)
     uuid = None if gpu is None else gpu.uuid
     if health is None:
         unread = finding(HealthCode.UNREAD, share.gpu, "the agent could not read the health of the GPUs")
-        freed = replace(freed, found=(*freed.found, unread))
-    if freed.rom is not None and note_rom(session, host, uuid or share.gpu, freed.rom):
+        released = replace(released, found=(*released.found, unread))
+    if released.rom is not None and note_rom(session, host, uuid or share.gpu, released.rom):
         flashed = finding(HealthCode.VBIOS_CHANGED, share.gpu, "its ROM has another SHA-256 than before")
-        freed = replace(freed, found=(*freed.found, flashed))
-    for one in freed.found:
+        released = replace(released, found=(*released.found, flashed))
+    for one in released.found:
         note_finding(session, host, one, policy, uuid=uuid if one.device == share.gpu else None)
     of_the_card = [] if health is None else findings_of(health, share.gpu, before)
     for one in of_the_card:
         if policy.forbids(one):
             quarantine_device(session, host, one, uuid)
-    found = [*freed.found, *of_the_card]
+    found = [*released.found, *of_the_card]
     closed = [one for one in found if policy.forbids(one)]
-    reset = f"reset {freed.reset}" if freed.reset == BY_THE_DRIVER else f"reset by {freed.reset}"
-    reset = "not reset" if freed.reset is None else reset
+    reset = f"reset {released.reset}" if released.reset == BY_THE_DRIVER else f"reset by {released.reset}"
+    reset = "not reset" if released.reset is None else reset
     standing = _standing(session, host, share, uuid)
     result = f"in quarantine: {describe_findings(closed)}" if closed else "healthy"
     if not closed and standing is not None:
@@ -273,9 +275,9 @@ def _end(
         "gpu": share.gpu,
         "sharing": str(share.sharing),
         "profile": share.profile,
-        "reset": freed.reset,
-        "memory_test": freed.tested,
-        "rom_sha256": freed.rom,
+        "reset": released.reset,
+        "memory_test": released.tested,
+        "rom_sha256": released.rom,
         "findings": [str(one.code) for one in found],
         "quarantined": standing is not None,
         "log_is_complete": None if health is None else has_whole_log(health, before),
@@ -283,7 +285,7 @@ def _end(
     }
     session.add_event(
         EventKind.SHARE_CHECKED,
-        freed.subject(host),
+        released.subject(host),
         f"{share.profile} on {share.function}: {reset}, {result}",
         tenant=None if lease is None else lease.tenant,
         host=host,

@@ -32,7 +32,7 @@ class HeldFor(StrEnum):
 
 def hold(session: Session, vm: Vm, why: HeldFor, host: str, shares: Sequence[Share]) -> None:
     """Keep shares of a host from others, in place of those that were held for the same reason."""
-    drop(session, vm, why)
+    release_held_for(session, vm, why)
     now = session.now()
     name, gpus = _name(why, vm), vm.request.gpus
     end = now + (HELD_UNTIL_RELEASED_S if why is HeldFor.RESIZE_FROM else HELD_FOR_S)
@@ -40,17 +40,17 @@ def hold(session: Session, vm: Vm, why: HeldFor, host: str, shares: Sequence[Sha
     session.add_reservation(held, session.generation(host))
 
 
-def drop(session: Session, vm: Vm, why: HeldFor) -> None:
+def release_held_for(session: Session, vm: Vm, why: HeldFor) -> None:
     """End what is held for a reason; nothing held is fine."""
     held = session.reservation(vm.request.tenant, _name(why, vm))
     if held is not None:
         session.cancel_reservation(held)
 
 
-def drop_all(session: Session, vm: Vm) -> None:
+def release_all_held(session: Session, vm: Vm) -> None:
     """End everything that is held for a VM whose host is not to be touched."""
     for why in HeldFor:
-        drop(session, vm, why)
+        release_held_for(session, vm, why)
 
 
 def held_shares(session: Session, vm: Vm) -> tuple[Reservation, ...]:
@@ -59,7 +59,7 @@ def held_shares(session: Session, vm: Vm) -> tuple[Reservation, ...]:
     return tuple(one for one in session.reservations() if one.tenant == vm.request.tenant and one.name in names)
 
 
-def give_back_held(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
+def release_held(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
     """End what a killed run held for a VM. Devices that its leases no longer name are released before.
 
     Raises the host's errors.

@@ -21,7 +21,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.observations import note_facts
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.cpu_pins import give_cpus_back
-from vgpuctl.usecases.share.health_gate import Freed, free_device, prove
+from vgpuctl.usecases.share.health_gate import Released, prove, release_device
 from vgpuctl.usecases.share.quarantine import quarantine_killed
 
 
@@ -43,15 +43,15 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
             session.set_lease_state(lease.id, LeaseState.RELEASING)
     quarantine_killed(services, host, leases)
     facts = host.agent.facts()
-    freed: list[Freed] = []
+    released: list[Released] = []
     try:
         for lease in leases:
             with _broken_if_refused(services, lease):
-                freed.append(replace(free_device(host, lease.share, facts), lease=lease))
+                released.append(replace(release_device(host, lease.share, facts), lease=lease))
     finally:
-        if freed:
+        if released:
             facts = remember_facts(services, host)
-            prove(services, host, freed, facts)
+            prove(services, host, released, facts)
     give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
 
 
@@ -66,8 +66,8 @@ def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]
         _as_released(services, host, leases)
         return
     facts = host.agent.facts()
-    freed = [replace(free_device(host, lease.share, facts), lease=lease) for lease in leases]
-    prove(services, host, freed, remember_facts(services, host))
+    released = [replace(release_device(host, lease.share, facts), lease=lease) for lease in leases]
+    prove(services, host, released, remember_facts(services, host))
 
 
 def release_strays(services: Services, host: HostSession, shares: Sequence[Share]) -> None:
@@ -78,8 +78,8 @@ def release_strays(services: Services, host: HostSession, shares: Sequence[Share
     if not shares or services.goes_on:
         return
     facts = host.agent.facts()
-    freed = [free_device(host, share, facts) for share in shares]
-    prove(services, host, freed, remember_facts(services, host))
+    released = [release_device(host, share, facts) for share in shares]
+    prove(services, host, released, remember_facts(services, host))
 
 
 def release_cards_of(services: Services, host: HostSession, domain: DomainFact) -> None:
@@ -101,7 +101,7 @@ def release_cards_of(services: Services, host: HostSession, domain: DomainFact) 
     release_strays(services, host, [one for one in shares if kind_of(one.sharing).is_bound_by_libvirt])
 
 
-def settle_leases(session: Session, leases: Sequence[Lease]) -> None:
+def release_leases(session: Session, leases: Sequence[Lease]) -> None:
     """End leases in the store alone: nothing may be done on their host, or the VM gets others in the transaction.
 
     Their devices, if they are still there, pass the gate as strays, by `gc` or `uncordon-host`; those of a VM that is
@@ -118,7 +118,7 @@ def _as_released(services: Services, host: HostSession, leases: Sequence[Lease])
     services.rehearsal.leave_out(host.name, lambda facts: relieve(facts, shares, vm_uuids, ()))
     with services.store.transaction() as session:
         live = {lease.id for lease in session.leases(host=host.name)}
-        settle_leases(session, [lease for lease in leases if lease.id in live])
+        release_leases(session, [lease for lease in leases if lease.id in live])
     remember_facts(services, host)
 
 
@@ -127,13 +127,15 @@ def as_off(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
 
     Raises HostError and GuestError where the host or its libvirt does not answer.
     """
-    freed = [footprint_of_vm(vm, leases)]
-    services.leave_out(vm.host, f"end domain {vm.domain_name}", lambda facts: with_guests_off(facts, {vm.uuid}, freed))
+    released = [footprint_of_vm(vm, leases)]
+    services.leave_out(
+        vm.host, f"end domain {vm.domain_name}", lambda facts: with_guests_off(facts, {vm.uuid}, released)
+    )
 
 
 @contextlib.contextmanager
 def _broken_if_refused(services: Services, lease: Lease) -> Iterator[None]:
-    """Record why the device of a lease could not be freed. Raises the host's error on."""
+    """Record why the device of a lease could not be released. Raises the host's error on."""
     try:
         yield
     except HostError as error:

@@ -21,7 +21,7 @@ from vgpuctl.usecases.maintenance.gc import NOWHERE, find_garbage
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licences import settle_seats
-from vgpuctl.usecases.share.release import settle_leases
+from vgpuctl.usecases.share.release import release_leases
 
 _UNSETTLED = (VmState.CREATING, VmState.DELETING, VmState.BROKEN)
 _STATES = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: DomainState.SHUT_OFF}
@@ -301,7 +301,7 @@ def _forget(services: Services, names: Sequence[str], comparison: Reconciliation
 
 
 def _forget_vm(session: Session, vm: Vm, why: str) -> None:
-    settle_leases(session, session.leases(vm_uuid=vm.uuid))
+    release_leases(session, session.leases(vm_uuid=vm.uuid))
     for volume in session.volumes(vm_uuid=vm.uuid):
         session.forget_volume(volume)  # the volume, if it is there, stays unrecorded, and gc leaves it alone
     session.delete_vm(vm.uuid)

@@ -23,8 +23,8 @@ from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.placement.queue_entries import note_left
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.share.held_shares import drop_all, give_back_held, held_shares
-from vgpuctl.usecases.share.release import as_off, release_shares, settle_leases
+from vgpuctl.usecases.share.held_shares import held_shares, release_all_held, release_held
+from vgpuctl.usecases.share.release import as_off, release_leases, release_shares
 
 SHUTDOWN_TIMEOUT_S = 30.0
 
@@ -106,8 +106,8 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
         keep_disks(services, vm, recorded_volumes(services, vm))
         with services.store.transaction() as session:
             kept_until = session.kept_until(vm.uuid)
-            settle_leases(session, leases)
-            drop_all(session, vm)
+            release_leases(session, leases)
+            release_all_held(session, vm)
         text += ", which is fenced: nothing was done there"
     else:
         host = services.host(vm.host)
@@ -121,7 +121,7 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
         release_shares(services, host, leases)
         with services.store.reading() as session:
             held = held_shares(session, vm)
-        give_back_held(services, vm, held)
+        release_held(services, vm, held)
     if kept_until is not None:
         text += f"; its disks are kept until {format_time(kept_until)}"
         services.say(
@@ -142,8 +142,8 @@ def _as_removed(services: Services, vm: Vm, leases: Sequence[Lease]) -> float | 
         release_shares(services, services.host(vm.host), leases)
     with services.store.transaction() as session:
         kept_until = session.kept_until(vm.uuid)
-        settle_leases(session, leases if is_fenced else ())
-        drop_all(session, vm)
+        release_leases(session, leases if is_fenced else ())
+        release_all_held(session, vm)
         for volume in going if kept_until is None else without_kept(going):
             session.forget_volume(volume)
     return kept_until

@@ -15,7 +15,7 @@ from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import release_shares
-from vgpuctl.usecases.vm.pending_gpus import AT_STOP, BY_GUEST, detach_now, let_go
+from vgpuctl.usecases.vm.pending_gpus import AT_STOP, BY_GUEST, detach_now, release_pending
 from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.resize_vm import refuse_resize
 
@@ -104,7 +104,7 @@ def _release(
         release_shares(services, host, [lease])
         return DetachedGpu(vm, position, lease)
     if reason is not None:
-        kept = let_go(services, host, vm, [lease])
+        kept = release_pending(services, host, vm, [lease])
         return DetachedGpu(vm, position, lease, bool(kept), reason if kept else None)
     kept = detach_now(services, host, vm, [lease], timeout_s)
     why = f"the guest has not released it in {timeout_s:g} s: `vgpuctl repair` asks again, and the VM's stop ends it"

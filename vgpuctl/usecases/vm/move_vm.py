@@ -31,8 +31,8 @@ from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_ov
 from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.running.operations import may_run, operation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.share.held_shares import HeldFor, drop, give_back_held, held_shares, hold
-from vgpuctl.usecases.share.release import settle_leases
+from vgpuctl.usecases.share.held_shares import HeldFor, held_shares, hold, release_held, release_held_for
+from vgpuctl.usecases.share.release import release_leases
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, leases_of
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
@@ -167,7 +167,7 @@ def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None
 
     Shares that are held for it are given back, and its copies on the other host are removed.
     """
-    give_back_held(services, vm, held)
+    release_held(services, vm, held)
     drop_copies(services, vm, vm.former_hosts)
     if vm.is_on_its_way:
         start_vm(services, [vm])
@@ -270,7 +270,7 @@ def settle_on(
         moved = replace(on_target, nodes=nodes, state=VmState.STOPPED, problem=problem)
         leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
-            settle_leases(session, ending)
+            release_leases(session, ending)
             if plan.request is None:
                 refuse_over_quota(session, vm.request, leases, is_new=False)
             else:
@@ -280,7 +280,7 @@ def settle_on(
             if reserved is not None and placement.shares:
                 there = replace(reserved, host=placement.host, shares=placement.shares)
                 replace_reservation(session, reserved, there, generation)
-            drop(session, vm, HeldFor.MOVE)
+            release_held_for(session, vm, HeldFor.MOVE)
             for one in plan.volumes:
                 one.settle(session)
             session.move_vm(vm.uuid, placement.host, nodes)
@@ -321,7 +321,7 @@ def _held(services: Services, plan: PlannedMove) -> Iterator[None]:
         yield
     finally:
         with services.store.transaction() as session:
-            drop(session, plan.vm, HeldFor.MOVE)
+            release_held_for(session, plan.vm, HeldFor.MOVE)
 
 
 def runs_on(services: Services, vm: Vm) -> None:

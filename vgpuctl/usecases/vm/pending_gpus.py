@@ -39,7 +39,7 @@ def is_with_guest(host: HostSession, vm: Vm, lease: Lease) -> bool:
         raise
 
 
-def let_go(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease]) -> tuple[Lease, ...]:
+def release_pending(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease]) -> tuple[Lease, ...]:
     """Release the GPUs that a running guest no longer has. Returns those that it still has."""
     kept = tuple(one for one in leases if is_with_guest(host, vm, one))
     release_shares(services, host, [one for one in leases if one not in kept])
@@ -60,4 +60,4 @@ def detach_now(
     for lease in leases:
         if gpus.detach(lease.share, timeout_s=timeout_s) is LiveChange.NEXT_START:
             services.say(f"{vm.printed_name}: libvirt on {vm.host} detaches no GPU from a domain that runs")
-    return let_go(services, host, vm, leases)
+    return release_pending(services, host, vm, leases)

@@ -30,8 +30,8 @@ from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.running.operations import operation, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licences import take_seat
-from vgpuctl.usecases.share.held_shares import HeldFor, drop, hold
-from vgpuctl.usecases.share.release import release_ended, release_shares, settle_leases
+from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
+from vgpuctl.usecases.share.release import release_ended, release_leases, release_shares
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, describe_share, leases_of
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
@@ -251,7 +251,7 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
         now = _change_rows(services, plan, here, problem, options.reason)
     except BaseException:
         with services.store.transaction() as session:
-            drop(session, vm, HeldFor.RESIZE_TO)
+            release_held_for(session, vm, HeldFor.RESIZE_TO)
         start_again(services, _as_stored(services, vm), was_running=vm.has_to_run)
         runs_on(services, vm)
         raise
@@ -261,7 +261,7 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
         _change_back(services, plan, here, problem, error)
         raise
     with services.store.transaction() as session:
-        drop(session, vm, HeldFor.RESIZE_FROM)
+        release_held_for(session, vm, HeldFor.RESIZE_FROM)
 
 
 def _release_leaving(services: Services, plan: PlannedResize) -> None:
@@ -289,9 +289,9 @@ def _change_rows(services: Services, plan: PlannedResize, here: NewPlace, proble
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             _refuse_changed(session, plan)
             refuse_growth_over_quota(session, vm.request, plan.request, here.ending, here.beginning)
-            settle_leases(session, here.ending)
+            release_leases(session, here.ending)
             session.reserve(vm.host, generation, here.beginning)
-            drop(session, vm, HeldFor.RESIZE_TO)
+            release_held_for(session, vm, HeldFor.RESIZE_TO)
             if here.ending:
                 hold(session, vm, HeldFor.RESIZE_FROM, vm.host, [one.share for one in here.ending])
             _set(session, now, problem)
@@ -381,7 +381,7 @@ def _rows_back(
     was = replace(vm, state=VmState.STOPPED, problem=problem)
     why = error.message if isinstance(error, VgpuctlError) else "interrupted"
     with services.store.transaction() as session:
-        drop(session, vm, HeldFor.RESIZE_FROM)
+        release_held_for(session, vm, HeldFor.RESIZE_FROM)
         session.reserve(vm.host, session.generation(vm.host), again)
         _set(session, was, problem)
         before, after = sizes_of(replace(vm, request=plan.request), here.after), sizes_of(vm, plan.before)

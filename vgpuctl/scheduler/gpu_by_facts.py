@@ -24,8 +24,8 @@ from vgpuctl.sharing.whole_card import find_obstacle
 
 
 @dataclass(frozen=True)
-class GpuReading:
-    """The reading of one GPU by facts alone, computed once; leases come and go on top of it.
+class GpuByFacts:
+    """One GPU by its facts alone, computed once; leases come and go on top of it.
 
     vgpus: those the host showed. functions: VFs that carry or serve something, or are in quarantine. devices: what a
     lease must name to be one of those vGPUs.
@@ -102,13 +102,13 @@ def with_share(state: GpuState, added: Share) -> GpuState:
     )
 
 
-def read_gpu(rules: HostRules, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0) -> GpuReading:
+def read_gpu(rules: HostRules, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0) -> GpuByFacts:
     """Work out what the facts and the rules of its host say of a GPU."""
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     live = live_gpu(gpu, facts)
     found = live.vgpus
     on_functions = {one.function for one in found if one.function != gpu.address}
-    return GpuReading(
+    return GpuByFacts(
         host=rules.host,
         facts=facts,
         gpu=gpu,

@@ -36,7 +36,7 @@ from vgpuctl.usecases.vm.preemption_consent import Consent
 from vgpuctl.usecases.vm.resize_vm import NewSize, ResizeOptions, resize_vm
 from vgpuctl.usecases.vm.restore_vm import find_kept, restore_vm
 from vgpuctl.usecases.vm.start_vm import start_vm
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 TENANTS = ("acme", "umbrella")
 HOSTS = ("sim-001", "sim-002", "sim-003", "sim-004", "sim-005")
@@ -184,7 +184,7 @@ class DryRunCases:
         """Stop some, with their shares kept or released, let others take these, and start all again."""
         vms = [vm for vm in self._some(services, 4) if vm.state is VmState.RUNNING]
         for vm in vms:
-            stop_vm(services, vm, hold=self._dice.choice((Hold.KEEP, Hold.RELEASE)), timeout_s=0)
+            stop_vm(services, vm, Stop(self._dice.choice((Hold.KEEP, Hold.RELEASE)), 0))
         fill = [self._vm(self._dice.choice(TENANTS)) for _ in range(2)]
         fill = [replace(one, name=f"{one.name}-fill{number}") for number, one in enumerate(fill)]
         ending(services, partial(_create, wanted=fill))
@@ -329,7 +329,7 @@ class DryRunCases:
         vms = self._some(services, 3)
         for vm in vms:
             if vm.state is VmState.RUNNING and self._dice.random() < 0.5:
-                stop_vm(services, vm, hold=self._dice.choice((Hold.KEEP, Hold.RELEASE)), timeout_s=0)
+                stop_vm(services, vm, Stop(self._dice.choice((Hold.KEEP, Hold.RELEASE)), 0))
         return vms
 
     def _set_quotas(self, services: Services) -> None:

@@ -39,7 +39,7 @@ from vgpuctl.usecases.layout.layout_lines import AppliedHost, LineOutcome
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, declared_layouts, plan_hosts
 from vgpuctl.usecases.layout.run_options import RunOptions
 from vgpuctl.usecases.vm.create_vm import create_vm
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 from vgpuctl_lab.simulated.machine import faults, rules, usage
 from vgpuctl_lab.simulated.machine.shape import VF_PROFILE
 
@@ -117,7 +117,7 @@ class Trial:
                     with services.store.reading() as session:
                         vm = session.vm("acme", request.name)
                     assert vm is not None
-                    stop_vm(services, vm, hold=Hold.KEEP, timeout_s=0)
+                    stop_vm(services, vm, Stop(Hold.KEEP, 0))
                     case.seen["stopped VMs"] += 1
         card = machine.card
         if case.stranger and card.types and machine.files.state().vf_counts.get(card.address):

@@ -24,12 +24,12 @@ CLUSTERS = [
 ]
 
 TELLERS = {
-    "usecases/vm/stop_vm.py:_end_guest": "usecases/vm/stop_vm.py:stop_vm",
+    "usecases/vm/stop_vm.py:_end_guest": "usecases/vm/stop_vm.py:_leave_and_end",
     "usecases/vm/delete_vm.py:_shut_down": "usecases/vm/delete_vm.py:delete_vm",
     "usecases/vm/reset_vm.py:reset_vm": "usecases/vm/reset_vm.py:reset_vm",
     # It has told the cluster when the domain runs still: the deletion that was cut short had, or its VM has no node.
     "usecases/vm/delete_vm.py:remove_vm": "usecases/vm/delete_vm.py:delete_vm",
-    "usecases/vm/move_vm.py:_relocate": "usecases/vm/stop_vm.py:stop_vm",
+    "usecases/vm/move_vm.py:_relocate": "usecases/vm/stop_vm.py:_leave_and_end",
     "usecases/maintenance/uncordon_host.py:_end_stale_vms": "usecases/maintenance/evacuate_host.py:_evacuate",
 }
 """Who ends a guest (`file:function`), and who has told its cluster before."""

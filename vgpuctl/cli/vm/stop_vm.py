@@ -50,7 +50,7 @@ def command(
     from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
-    from vgpuctl.usecases.vm.stop_vm import stop_vm
+    from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
     keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
     if keep_s is not None and hold == "release":
@@ -58,7 +58,7 @@ def command(
     with services(**where) as opened:
 
         def stop(found: "Vm") -> "tuple[Vm, bool]":
-            vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
+            vm, changed = stop_vm(opened, found, Stop(Hold(hold), timeout_s, drain_s=drain_s, keep_s=keep_s))
             if not changed:
                 say(f"{vm.printed_name}: no change, it is stopped")
             return vm, changed

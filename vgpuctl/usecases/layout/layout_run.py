@@ -50,7 +50,7 @@ from vgpuctl.usecases.observed.observations import note_facts, read_facts
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import release_strays
 from vgpuctl.usecases.vm.start_vm import start_vm
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 _NOTED = {LineOutcome.CHANGED: EventKind.LAYOUT_STEP_DONE, LineOutcome.FAILED: EventKind.LAYOUT_STEP_FAILED}
 _MOST_ROUNDS = 8
@@ -353,7 +353,7 @@ class LayoutRun:
             self._has_begun = True
             if vm.state is VmState.RUNNING:
                 note_pending_restart(self._services, self._host, vm=_name(vm))
-            stop_vm(self._services, vm, hold=Hold.RELEASE, timeout_s=_SHUTDOWN_TIMEOUT_S)
+            stop_vm(self._services, vm, Stop(Hold.RELEASE, _SHUTDOWN_TIMEOUT_S))
             self._line(LineOutcome.CHANGED, None, _stopping(vm))
         return bool(vms)
 

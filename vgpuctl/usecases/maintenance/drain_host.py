@@ -16,7 +16,7 @@ from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 STOPPED_BY_DRAIN = "its host was drained: "
 """The beginning of the problem of a VM that a drain stopped; `uncordon-host --start` starts these."""
@@ -174,8 +174,7 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
 def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: VgpuctlError) -> Drained:
     problem = f"{STOPPED_BY_DRAIN}{reason}"
     try:
-        timeout_s, drain_s = options.timeout_s, options.drain_s
-        stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=problem, drain_s=drain_s)
+        stop_vm(services, vm, Stop(Hold.KEEP, options.timeout_s, problem, drain_s=options.drain_s))
     except VgpuctlError as error:
         return Drained(
             vm.printed_name, Verdict.STOP, reason=why.reason_of(vm.printed_name), outcome=f"failed: {error.message}"

@@ -26,7 +26,7 @@ from vgpuctl.usecases.running.operations import may_run
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
 from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 
 def run(
@@ -138,14 +138,7 @@ def _end(services: Services, vm: Vm, shutdown_timeout_s: float) -> Served:
     is_held = vm.state is VmState.STOPPED
     reason = "the time to keep its shares is over" if is_held else "its time is over"
     try:
-        stop_vm(
-            services,
-            vm,
-            hold=Hold.RELEASE,
-            timeout_s=shutdown_timeout_s,
-            problem=reason,
-            first=partial(_check_still_over, vm),
-        )
+        stop_vm(services, vm, Stop(Hold.RELEASE, shutdown_timeout_s, reason), first=partial(_check_still_over, vm))
     except VgpuctlError as error:
         return Served(vm.printed_name, f"failed: {error.message}")
     return Served(vm.printed_name, "released" if is_held else "ended")

@@ -10,7 +10,7 @@ from vgpuctl.usecases.observed.failed_hosts import on_host
 from vgpuctl.usecases.running.operations import may_run, preempt_subject
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.preemption_notice import drop_notices, withdraw
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 _PREEMPTED = "preempted by "
 
@@ -94,7 +94,7 @@ def _stop(services: Services, vm: Vm, timeout_s: float) -> None:
     problem = None if vm.notice is None else f"{_PREEMPTED}{vm.notice.cause}"
     with on_host(vm.host):
         # The grace period was the time to drain.
-        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem, drain_s=0)
+        stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, problem, drain_s=0))
     drop_notices(services, [vm])
 
 

@@ -3,7 +3,7 @@
 
 from vgpuctl.model.vm import Hold, Vm
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 
 def force_off(services: Services, vm: Vm) -> tuple[Vm, bool]:
@@ -11,4 +11,4 @@ def force_off(services: Services, vm: Vm) -> tuple[Vm, bool]:
 
     QEMU gets SIGTERM; one that does not end by it within a minute is killed, and its VFs go into quarantine.
     """
-    return stop_vm(services, vm, hold=Hold.KEEP, timeout_s=0, is_forced=True)
+    return stop_vm(services, vm, Stop(Hold.KEEP, None))

@@ -45,7 +45,7 @@ from vgpuctl.usecases.vm.move_volumes import (
     recorded_volumes,
 )
 from vgpuctl.usecases.vm.start_vm import start_vm
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 TRIES = 6
 
@@ -131,7 +131,7 @@ def carry_out(
     problem = on_its_way(vm.host, target) if vm.has_to_run else moves_to(target)
     with _held(services, plan):
         try:
-            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem, drain_s=drain_s)
+            stopped, _ = stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, problem, drain_s=drain_s))
         except BaseException:
             runs_on(services, vm)
             raise

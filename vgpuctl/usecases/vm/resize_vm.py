@@ -47,7 +47,7 @@ from vgpuctl.usecases.vm.move_vm import (
 )
 from vgpuctl.usecases.vm.resize_place import NewPlace, give_nodes_again, place_here
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 TRIES = 6
 
@@ -242,8 +242,7 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
             hold(session, vm, HeldFor.RESIZE_TO, vm.host, [one.share for one in here.beginning])
     try:
         if vm.has_to_run:
-            timeout_s, drain_s = options.timeout_s, options.drain_s
-            stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=problem, drain_s=drain_s)
+            stop_vm(services, vm, Stop(Hold.KEEP, options.timeout_s, problem, drain_s=options.drain_s))
         else:
             _release_leaving(services, plan)
         plan = replace(plan, before=without_leaving(plan.before))

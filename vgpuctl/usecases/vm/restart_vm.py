@@ -16,7 +16,7 @@ from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_vm import move_subject, runs_on
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 
 def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float | None = None) -> Vm:
@@ -34,7 +34,7 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     with operation(services, "restart-vm", replace(vm, uuid=move_subject(vm))):
         if vm.state is VmState.RUNNING:
             try:
-                vm, _ = stop_vm(services, vm, hold=Hold.KEEP, timeout_s=timeout_s, problem=RESTARTING, drain_s=drain_s)
+                vm, _ = stop_vm(services, vm, Stop(Hold.KEEP, timeout_s, RESTARTING, drain_s=drain_s))
             except BaseException:
                 runs_on(services, vm)
                 raise

@@ -58,7 +58,7 @@ from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_place import refuse_staying
 from vgpuctl.usecases.vm.preempt_vms import claims_end, make_room
 from vgpuctl.usecases.vm.preemption_consent import SHUTDOWN_TIMEOUT_S, Consent
-from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 
 def start_vm(
@@ -158,7 +158,7 @@ def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
 
 def _stop_again(services: Services, vm: Vm, timeout_s: float, reason: str | None) -> None:
     problem = reason or "its gang did not start"
-    stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem, drain_s=0)
+    stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, problem, drain_s=0))
 
 
 class _MadeRoom(Exception):

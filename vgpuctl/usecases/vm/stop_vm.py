@@ -2,7 +2,7 @@
 """stop-vm: shut a VM down; its shares are kept for it, or go back to the pool."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vgpuctl.errors import StateError
 from vgpuctl.guests.facts.domain_facts import DomainState
@@ -25,71 +25,61 @@ from vgpuctl.usecases.vm.detach_nic import free_left_ports
 from vgpuctl.usecases.vm.pending_gpus import is_pending
 
 
+@dataclass(frozen=True)
+class Stop:
+    """How a VM is stopped, and why.
+
+    hold: `release` also undefines the domain's claim on the devices; the next start places it again on its host.
+    timeout_s: for its guest to shut down; None to force it off without asking. problem: why it is stopped, when its
+    owner did not ask for it. keep_s: how long kept shares are kept, None for ever; for a VM that is stopped already,
+    from now on. drain_s: the longest wait for the work on a node of a cluster (leave_cluster), by default its pool's.
+    """
+
+    hold: Hold
+    timeout_s: float | None
+    problem: str | None = None
+    keep_s: float | None = None
+    drain_s: float | None = None
+
+    @property
+    def releases(self) -> bool:
+        """True if its shares go back to the pool."""
+        return self.hold is Hold.RELEASE
+
+
 def stop_vm(
-    services: Services,
-    vm: Vm,
-    *,
-    hold: Hold,
-    timeout_s: float,
-    problem: str | None = None,
-    first: Callable[[Session], None] | None = None,
-    keep_s: float | None = None,
-    is_forced: bool = False,
-    drain_s: float | None = None,
+    services: Services, vm: Vm, how: Stop, *, first: Callable[[Session], None] | None = None
 ) -> tuple[Vm, bool]:
     """Stop `vm`. Returns it as it is now, and whether anything changed.
 
-    hold: `release` also undefines the domain's claim on the devices; the next start places it again on its host.
-    problem: why it was stopped, when its owner did not ask for it. first: what must be known
-    of it in the store before anything is done to it. keep_s: how long kept shares are kept, None for ever; for a VM
-    that is stopped already, from now on. The declared end of a VM that is on its way to another host stays.
-    is_forced: its guest is not asked. drain_s: the longest wait for the work on a node of a cluster (leave_cluster),
-    by default its pool's.
+    first: what must be known of it in the store before anything is done to it. The declared end of a VM that is on its
+    way to another host stays.
     """
     refuse_unfinished(vm)
-    if (hold is Hold.RELEASE or keep_s is not None) and vm.is_adopted:
+    if (how.releases or how.keep_s is not None) and vm.is_adopted:
         raise StateError(
             f"{vm.request.name} cannot release its shares: its domain {vm.domain_name} is adopted and names them",
             hint="stop it with its shares kept, or delete it",
         )
-    with operation(services, "force-off" if is_forced else "stop-vm", vm):
+    with operation(services, "force-off" if how.timeout_s is None else "stop-vm", vm):
         changed, has_shut_down = vm.state is VmState.RUNNING, False
-        is_moving = replace(vm, problem=problem).is_to_come_back
+        is_moving = replace(vm, problem=how.problem).is_to_come_back
         with services.store.transaction() as session:
             leases = session.leases(vm_uuid=vm.uuid)
             if first is not None:
                 first(session)
             if changed and is_moving:
                 # A run that dies right after the guest's end leaves a VM that is known to come back.
-                session.set_vm_state(vm.uuid, VmState.RUNNING, problem)
-        kept_until = vm.ends_at if is_moving else None if keep_s is None else services.store.now() + keep_s
-        kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
+                session.set_vm_state(vm.uuid, VmState.RUNNING, how.problem)
+        kept_until = vm.ends_at if is_moving else None if how.keep_s is None else services.store.now() + how.keep_s
         if changed:
-            leave_cluster(
-                services, vm, RESTARTED if is_moving else STOPPED, 0 if is_forced else drain_s, detail=problem or ""
-            )
-            host = services.host(vm.host)
-            then = ", then starting it again with its shares" if problem == RESTARTING else ""
-            if hold is Hold.RELEASE and leases:
-                then = f", then releasing {', '.join(map(describe_share, leases))}"
-            has_shut_down = _end_guest(services, host, vm, leases, then, timeout_s=None if is_forced else timeout_s)
-            quarantine_killed(services, host, leases)
-        if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
-            changed = changed or keep_s is not None
-            with services.store.transaction() as session:
-                session.set_vm_state(
-                    vm.uuid, VmState.STOPPED, problem, kept_until=kept_until, has_shut_down=has_shut_down
-                )
-                if vm.state is VmState.RUNNING:
-                    note_state(session, vm, DomainState.SHUT_OFF)
-                for lease in leases:
-                    if hold is Hold.RELEASE or not is_pending(lease, was_running=vm.state is VmState.RUNNING):
-                        session.set_lease_state(lease.id, kept)
-            if not services.goes_on:
-                drop_answers(services, vm)
+            has_shut_down = _leave_and_end(services, vm, leases, how, RESTARTED if is_moving else STOPPED)
+        if changed or how.problem is not None or kept_until is not None or vm.is_on_its_way:
+            changed = changed or how.keep_s is not None
+            _record_stopped(services, vm, leases, how, kept_until, has_shut_down=has_shut_down)
         if detached_ports(services, vm):
             free_left_ports(services, vm)
-        leaving = [one for one in leases if hold is Hold.RELEASE or one.state is LeaseState.RELEASING]
+        leaving = [one for one in leases if how.releases or one.state is LeaseState.RELEASING]
         if leaving:
             release_shares(services, services.host(vm.host), leaving)
             changed = True
@@ -97,11 +87,39 @@ def stop_vm(
             with services.store.transaction() as session:
                 left = [one for one in leases if one not in leaving]
                 after = values_of(vm, left, VmState.STOPPED)
-                detail = problem or ("forced off" if is_forced else "")
+                detail = how.problem or ("forced off" if how.timeout_s is None else "")
                 session.add_vm_event(EventKind.VM_STOPPED, vm, detail, before=values_of(vm, leases), after=after)
-            services.say(f"{vm.printed_name}: stopped, shares {'released' if hold is Hold.RELEASE else 'kept'}")
+            services.say(f"{vm.printed_name}: stopped, shares {'released' if how.releases else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at
         return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed
+
+
+def _leave_and_end(services: Services, vm: Vm, leases: Sequence[Lease], how: Stop, why: str) -> bool:
+    """Take a running VM out of its cluster and end its guest. Returns True if it has shut down by itself."""
+    leave_cluster(services, vm, why, 0 if how.timeout_s is None else how.drain_s, detail=how.problem or "")
+    host = services.host(vm.host)
+    then = ", then starting it again with its shares" if how.problem == RESTARTING else ""
+    if how.releases and leases:
+        then = f", then releasing {', '.join(map(describe_share, leases))}"
+    has_shut_down = _end_guest(services, host, vm, leases, then, timeout_s=how.timeout_s)
+    quarantine_killed(services, host, leases)
+    return has_shut_down
+
+
+def _record_stopped(
+    services: Services, vm: Vm, leases: Sequence[Lease], how: Stop, kept_until: float | None, *, has_shut_down: bool
+) -> None:
+    was_running = vm.state is VmState.RUNNING
+    kept = LeaseState.RELEASING if how.releases else LeaseState.BUILT
+    with services.store.transaction() as session:
+        session.set_vm_state(vm.uuid, VmState.STOPPED, how.problem, kept_until=kept_until, has_shut_down=has_shut_down)
+        if was_running:
+            note_state(session, vm, DomainState.SHUT_OFF)
+        for lease in leases:
+            if how.releases or not is_pending(lease, was_running=was_running):
+                session.set_lease_state(lease.id, kept)
+    if not services.goes_on:
+        drop_answers(services, vm)
 
 
 def _end_guest(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts that no inventory lists any more leave the store after a week, unless something of a tenant is on them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -30,7 +31,7 @@ def test_a_host_that_left_the_inventory_is_forgotten_after_a_week(store: Store, 
         assert event.subject == "gpu2"
 
 
-@pytest.mark.parametrize("what", ["a VM", "a restriction"])
+@pytest.mark.parametrize("what", ["a VM", "a restriction", "a share of its layout"])
 def test_a_host_that_has_something_stays(what: str, store: Store, clock: Clock) -> None:
     with store.transaction() as session:
         note_facts(session, "gpu2", FACTS)
@@ -43,5 +44,8 @@ def _add(session: Session, what: str) -> None:
     if what == "a VM":
         session.add_tenant("acme")
         session.add_vm(replace(samples.vm(), host="gpu2"))
+    elif what == "a share of its layout":
+        content = {"boot_id": "b", "made": {"0000:41:00.4": "558"}, "profiles": {}}
+        session.save_host_record("gpu2", "layout-shares", json.dumps(content))
     else:
         session.restrict("gpu2", WHOLE_HOST, RestrictionKind.CORDON, "for repair")

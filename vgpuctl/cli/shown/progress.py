@@ -66,7 +66,7 @@ def progress_text(progress: "FleetProgress", width: int) -> str:
         names = ", ".join(progress.at_work[:count]) + (f" and {more} more" if more else "")
         if len(whole := f"{text}; waiting for {names}") < width:
             return whole
-    return text[: width - 1]
+    return whole[: width - 1]
 
 
 def waiting_text(lines: Sequence[str], condition: str, elapsed_s: float) -> str:

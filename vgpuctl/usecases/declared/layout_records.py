@@ -71,6 +71,11 @@ def note_share(services: Services, host: str, boot_id: str, step: Step) -> None:
         session.save_host_record(host, _SHARES, json.dumps(content))
 
 
+def hosts_with_shares(session: Session) -> set[str]:
+    """The hosts on which a layout has made shares, and has not removed all of them."""
+    return {one.host for one in session.host_records(_SHARES) if json.loads(one.content)["made"]}
+
+
 def makes_share(step: Step) -> bool:
     """True if the step makes a vGPU."""
     return isinstance(step, VGPU_STEPS) and step.made is not None

@@ -305,6 +305,7 @@ class LayoutRun:
         try:
             return self._take_each(steps, facts, deleted)
         finally:
+            self._services.doing.pop(self._host, None)
             if deleted:
                 found = (shares_of_devices([device], facts) for device in deleted)
                 gone = [share for one in found if not isinstance(one, str) for share in one]
@@ -314,8 +315,8 @@ class LayoutRun:
         for planned in steps:
             if self._stop.is_set():
                 raise Interrupted(f"{self._host}: interrupted before: {planned.summary}")
-            step = planned.step
-            self._has_begun = True
+            step, self._has_begun = planned.step, True
+            self._services.doing[self._host] = planned.summary
             if planned.phase is Phase.STOP_SERVICES and isinstance(step, SetServiceActive):
                 note_pending_restart(self._services, self._host, service=step.name)
             if makes_share(step):
@@ -331,8 +332,7 @@ class LayoutRun:
                 self._line(LineOutcome.FAILED, planned.gpu, planned.summary, reason=problem.message, hint=problem.hint)
                 self._broken = planned
                 raise
-            if change.changed:
-                self._done.append(planned)
+            self._done += [planned] if change.changed else []
             outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK
             self._line(outcome, planned.gpu, planned.summary, before=change.before, after=change.after)
             if not makes_share(step):

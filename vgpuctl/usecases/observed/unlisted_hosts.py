@@ -5,17 +5,21 @@ from collections.abc import Collection
 
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.declared.layout_records import OWED
+from vgpuctl.usecases.declared.layout_records import OWED, hosts_with_shares
 
 UNLISTED_KEPT_S = 7 * 86_400.0
 """As long as a GPU that is missing. An inventory beside this one, whose hosts these are, reads them more often."""
 
 
 def forget_unlisted(session: Session, listed: Collection[str]) -> list[str]:
-    """Forget hosts that are not listed, were not read for a week, and have nothing that the store would lose."""
+    """Forget hosts that are not listed, were not read for a week, and have nothing that the store would lose.
+
+    Shares that a layout made count too: a host that comes back would take them for somebody else's.
+    """
     over = session.now() - UNLISTED_KEPT_S
     old = sorted(host for host, at in session.recorded_hosts().items() if host not in listed and at < over)
-    gone = [host for host in old if not has_objects(session, host)]
+    kept = hosts_with_shares(session) if old else ()
+    gone = [host for host in old if host not in kept and not has_objects(session, host)]
     for host in gone:
         forget_readings(session, host)
         session.add_event(EventKind.HOST_FORGOTTEN, host, "no inventory lists it, and it was not read for a week")

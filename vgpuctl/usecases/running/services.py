@@ -7,6 +7,7 @@ The concrete classes are named in vgpuctl.wiring; here stands only how they are 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -163,6 +164,8 @@ class Services:
         self.forks = forks
         self.say = say
         self._watch = watch
+        self.doing: dict[str, str] = {}
+        """The step at work on a host, in words, by its name."""
         self.reachable_networks = reachable_networks
         self.past = past
         self.performance = performance
@@ -339,10 +342,19 @@ class Services:
             return self._sessions[name]
 
     def on_hosts(self, names: Sequence[str], work: Callable[[str], Value]) -> "list[HostResult[Value]]":
-        """Call `work(name)` for every host, at most `forks` at a time, and show the progress; see `run_on_hosts`."""
-        from vgpuctl.hosts.fleet import run_on_hosts
+        """Call `work(name)` for every host, at most `forks` at a time, and show the progress; see `run_on_hosts`.
 
-        return run_on_hosts(names, work, forks=self.forks, watch=self._watch)
+        Hosts that are waited for are shown with what they are `doing`.
+        """
+        from vgpuctl.hosts.fleet import FleetProgress, run_on_hosts
+
+        def show(progress: FleetProgress) -> None:
+            at_work = (f"{one} ({self.doing[one]})" if one in self.doing else one for one in progress.at_work)
+            if self._watch is not None:
+                self._watch(replace(progress, at_work=tuple(at_work)))
+
+        self.doing.clear()
+        return run_on_hosts(names, work, forks=self.forks, watch=show)
 
     def cluster_link(self, pool: "NodePool") -> "ClusterLink | None":
         """The way to the cluster of a pool; None where nobody gave one: no kubeconfig, no slurm.conf.

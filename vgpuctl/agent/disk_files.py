@@ -3,7 +3,6 @@
 
 import contextlib
 import errno
-import hashlib
 import os
 import stat
 import sys
@@ -35,6 +34,8 @@ class DiskFiles(MachineRoot):
 
     def digest(self, path: str) -> Optional[str]:
         """Return the sha256 of a file of the disk in hex, None for a missing file."""
+        import hashlib  # loads OpenSSL, which changes alone do not need
+
         data = self._bytes_of(path)
         return None if data is None else hashlib.sha256(data).hexdigest()
 

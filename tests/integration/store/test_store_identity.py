@@ -14,6 +14,7 @@ import pytest
 
 from tests import next_version
 from tests.integration.store.conftest import Clock
+from tests.integration.store.samples import bare
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreReplaced, StoreTooNew, StoreUnusable, VgpuctlError
 from vgpuctl.model.event import Actor
@@ -21,7 +22,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store import commits
 from vgpuctl.store.backup import write_backup
 from vgpuctl.store.restore import StorePlace, restore
-from vgpuctl.store.schema import SCHEMA_VERSION
+from vgpuctl.store.schema import SCHEMA_VERSION, VERSION_TABLE
 from vgpuctl.store.store import Store, open_store
 
 
@@ -362,3 +363,19 @@ def test_a_copy_of_a_database_that_takes_its_name_is_another_store(
                 _read(store)
         store._database.close()
         postgres.execute(f'DROP DATABASE "{name}_old"')
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (f"INSERT INTO {VERSION_TABLE} VALUES ('0000')", f"2 rows: '{SCHEMA_VERSION}', '0000'"),
+        (f"DELETE FROM {VERSION_TABLE}", "no row"),
+    ],
+)
+def test_a_store_without_exactly_one_version_is_refused(url: str, store: Store, change: str, said: str) -> None:
+    with bare(store) as connection:
+        connection.run(change)
+    for tries_to in (lambda: open_store(url), store.require_same):
+        with pytest.raises(StoreUnusable, match=said) as caught:
+            tries_to()
+        assert "restore a backup" in (caught.value.hint or "")

@@ -111,22 +111,6 @@ def test_newer_store_is_refused_with_both_versions(url: str, store: Store) -> No
             open_store(url)
 
 
-@pytest.mark.parametrize(
-    "change, said",
-    [
-        (f"INSERT INTO {VERSION_TABLE} VALUES ('0000')", f"2 rows: '{SCHEMA_VERSION}', '0000'"),
-        (f"DELETE FROM {VERSION_TABLE}", "no row"),
-    ],
-)
-def test_a_store_without_exactly_one_version_is_refused(url: str, store: Store, change: str, said: str) -> None:
-    with bare(store) as connection:
-        connection.run(change)
-    for tries_to in (lambda: open_store(url), store.require_same):
-        with pytest.raises(StoreUnusable, match=said) as caught:
-            tries_to()
-        assert "restore a backup" in (caught.value.hint or "")
-
-
 def test_failed_migration_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
         raise RuntimeError("power cut")

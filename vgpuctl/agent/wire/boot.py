@@ -4,7 +4,6 @@
 On the host: FOLDER has the agent, the manifest, the shares and the unit; systemd finds the unit by a link.
 """
 
-import hashlib
 import json
 from typing import Any, Dict, Optional, Sequence, Tuple
 
@@ -134,6 +133,8 @@ def listed_share(share: ManifestStep) -> InstalledPart:
 
 def sha256(content: bytes) -> str:
     """The digest of a file in hex."""
+    import hashlib  # loads OpenSSL, which few commands need
+
     return hashlib.sha256(content).hexdigest()
 
 

@@ -9,11 +9,11 @@ from vgpuctl.errors import MissingExtra
 
 EXTRAS = {
     "clusters": ("google", "google.protobuf", "grpc", "lightkube"),
-    "monitoring": ("bcrypt", "cheroot", "flask", "prometheus_client", "werkzeug"),
+    "monitoring": ("cheroot", "flask", "prometheus_client", "werkzeug"),
     "ovn": ("ovs", "ovsdbapp"),
     "postgresql": ("psycopg",),
 }
-"""The modules that vgpuctl imports of each extra of pyproject.toml."""
+"""The modules that vgpuctl imports of each extra of pyproject.toml. bcrypt is always there: paramiko requires it."""
 _EXTRA_OF = {module: extra for extra, modules in EXTRAS.items() for module in modules}
 
 

@@ -9,7 +9,7 @@ from vgpuctl.errors import MissingExtra
 
 EXTRAS = {
     "clusters": ("google", "google.protobuf", "grpc", "lightkube"),
-    "monitoring": ("cheroot", "flask", "prometheus_client", "werkzeug"),
+    "monitoring": ("cheroot", "flask", "prometheus_client", "werkzeug", "wsproto"),
     "ovn": ("ovs", "ovsdbapp"),
     "postgresql": ("psycopg",),
 }

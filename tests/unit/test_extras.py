@@ -51,9 +51,10 @@ NEED = {
     "report": ["monitoring"],
     "serve-autoscaler": ["clusters"],
     "serve-extender": ["clusters", "monitoring"],
+    "view": ["monitoring"],
     "web": ["monitoring"],
 }
-"""What commands need where they begin, `report` for --html; others need an extra where they open OVN or PostgreSQL."""
+"""What commands import themselves: `report` for --html, `view` for --web. Others open OVN, a cluster or PostgreSQL."""
 
 
 def _python(program: str, away: Sequence[str], *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -8,16 +8,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wsproto.frame_protocol import Opcode
 
-from vgpuctl.web.websocket import (
-    MOST_PAYLOAD,
-    Opcode,
-    WebSocketBroken,
-    WebSocketClient,
-    accept_key,
-    encode_frame,
-    is_key,
-)
+from vgpuctl.web.websocket import WebSocketBroken, WebSocketClient, accept_key, is_key
 
 MASK = bytes.fromhex("37fa213d")
 # RFC 6455, section 5.7: a masked text message "Hello".
@@ -54,8 +47,13 @@ def test_the_examples_of_the_standard(pair: tuple[socket.socket, WebSocketClient
 
 
 @pytest.mark.parametrize(("size", "head"), [(125, "827d"), (126, "827e007e"), (65536, "827f0000000000010000")])
-def test_a_frame_of_the_server_has_the_shortest_length(size: int, head: str) -> None:
-    assert encode_frame(Opcode.BINARY, bytes(size)) == bytes.fromhex(head) + bytes(size)
+def test_a_frame_of_the_server_has_the_shortest_length(
+    size: int, head: str, pair: tuple[socket.socket, WebSocketClient]
+) -> None:
+    browser, client = pair
+    client.send(bytes(size))
+    expected = bytes.fromhex(head) + bytes(size)
+    assert browser.recv(len(expected), socket.MSG_WAITALL) == expected
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=6), st.integers(1, 50))
@@ -74,11 +72,11 @@ def test_frames_that_are_cut_anywhere_are_one_stream(payloads: list[bytes], step
 @pytest.mark.parametrize(
     "broken",
     [
-        encode_frame(Opcode.BINARY, b"unmasked"),
+        b"\x82\x08unmasked",
         masked(Opcode.BINARY, b"x", first=0xC0),
         bytes([0x83, 0x80]) + MASK,
         masked(Opcode.PING, bytes(126)),
-        b"\x82\xff" + struct.pack(">Q", MOST_PAYLOAD + 1) + MASK,
+        b"\x82\xff" + struct.pack(">Q", 2**63) + MASK,
     ],
 )
 def test_what_breaks_the_protocol_ends_it(pair: tuple[socket.socket, WebSocketClient], broken: bytes) -> None:
@@ -92,7 +90,19 @@ def test_a_goodbye_and_a_hang_up_are_the_end(pair: tuple[socket.socket, WebSocke
     browser, client = pair
     browser.sendall(masked(Opcode.BINARY, b"last") + masked(Opcode.CLOSE, b""))
     assert client.receive() == b"last"
+    with pytest.raises(WebSocketBroken, match="nothing more can be sent"):
+        client.send(b"of the guest")
     browser.sendall(masked(Opcode.CLOSE, b""))
     assert client.receive() is None
     browser.close()
     assert client.receive() is None
+
+
+def test_of_a_frame_that_is_larger_than_memory_what_came_is_passed_on(
+    pair: tuple[socket.socket, WebSocketClient],
+) -> None:
+    browser, client = pair
+    browser.sendall(b"\x82\xff" + struct.pack(">Q", 2**62) + bytes(4) + b"first")
+    assert client.receive() == b"first"
+    browser.sendall(b"second")
+    assert client.receive() == b"second"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError
-from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Openers, Services
 
 if TYPE_CHECKING:
     from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
@@ -167,23 +167,25 @@ def open_services(
         return performance_path(settings.performance, settings.database)
 
     services = Services(
-        load_inventory=load,
-        open_store=store,
-        store_place=store_place,
-        open_session=session,
-        open_northbound=northbound if settings.ovn_northbound else None,
-        open_authority=authority,
+        Openers(
+            inventory=load,
+            inventory_mark=inventory_mark,
+            store=store,
+            store_place=store_place,
+            session=session,
+            northbound=northbound if settings.ovn_northbound else None,
+            authority=authority,
+            past=past,
+            performance=performance,
+            cluster=functools.partial(_open_cluster, settings),
+            rehearsal=functools.partial(_open_rehearsal, settings, clock),
+        ),
+        say=say,
         limit=settings.limit,
         forks=settings.forks,
-        say=say,
         watch=watch,
-        inventory_mark=inventory_mark,
-        past=past,
-        performance=performance,
-        open_cluster=functools.partial(_open_cluster, settings),
-        rehearsal=settings.rehearsal,
-        open_rehearsal=functools.partial(_open_rehearsal, settings, clock),
         reachable_networks=_parsed(settings.reachable_networks),
+        rehearsal=settings.rehearsal,
     )
     return services
 

@@ -27,7 +27,7 @@ from vgpuctl.model.host_target import HostTarget
 from vgpuctl.ovn.authority import Authority
 from vgpuctl.store.restore import StorePlace
 from vgpuctl.store.store import open_store
-from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Openers, Services
 from vgpuctl_lab.simulated.libvirt_xml import as_test_domain, devices_of, nodes_kib_of, pages_of
 from vgpuctl_lab.simulated.machine import domains
 
@@ -178,18 +178,18 @@ class MachineInProcess:
         """The services of one command."""
         database = f"sqlite:///{self.home}/store.db"
         services = Services(
-            load_inventory=lambda: load_inventory([str(self.inventory)]),
-            open_store=lambda: open_store(database),
-            store_place=lambda: cast(StorePlace, None),
-            open_session=lambda _inventory, name: HostSession(
-                name,
-                cast(Any, _Connection(self)),
-                AgentClient,
-                lambda _uri, _host: self._libvirt,
+            Openers(
+                inventory=lambda: load_inventory([str(self.inventory)]),
+                store=lambda: open_store(database),
+                store_place=lambda: cast(StorePlace, None),
+                session=lambda _inventory, name: HostSession(
+                    name,
+                    cast(Any, _Connection(self)),
+                    AgentClient,
+                    lambda _uri, _host: self._libvirt,
+                ),
+                authority=lambda: Authority(self.home / "authority"),
             ),
-            open_northbound=None,
-            open_authority=lambda: Authority(self.home / "authority"),
-            limit=None,
             forks=1,
             say=lambda _text: None,
         )

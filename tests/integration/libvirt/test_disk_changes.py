@@ -34,7 +34,7 @@ from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import parts_again
 from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.image.volumes import make_volumes
-from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Openers, Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
@@ -83,15 +83,14 @@ def services(libvirtd: LocalLibvirtd, store: Store, storage: Storage) -> Iterato
     line: Any = _Line(libvirtd.uri)
     agent: Any = _Agent()
     opened = Services(
-        load_inventory=_unused,
-        open_store=lambda: store,
-        store_place=_unused,
-        open_session=lambda _inventory, name: HostSession(
-            name, line, lambda _line: agent, lambda uri, host: Hypervisor(uri, host=host)
+        Openers(
+            inventory=_unused,
+            store=lambda: store,
+            store_place=_unused,
+            session=lambda _inventory, name: HostSession(
+                name, line, lambda _line: agent, lambda uri, host: Hypervisor(uri, host=host)
+            ),
         ),
-        open_northbound=None,
-        open_authority=_unused,
-        limit=None,
         forks=1,
         say=lambda _text: None,
     )

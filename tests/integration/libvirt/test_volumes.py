@@ -31,7 +31,7 @@ from vgpuctl.usecases.image.volumes import (
     remove_recorded,
     remove_volumes,
 )
-from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Openers, Services
 from vgpuctl.usecases.running.undo import Undo
 
 SIZE_MIB = 2
@@ -69,15 +69,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def services(libvirtd: LocalLibvirtd, store: Store, storage: Storage) -> Iterator[Services]:
     line: Any = _Line(libvirtd.uri)
     opened = Services(
-        load_inventory=_unused,
-        open_store=lambda: store,
-        store_place=_unused,
-        open_session=lambda _inventory, name: HostSession(
-            name, line, _unused, lambda uri, host: Hypervisor(uri, host=host)
+        Openers(
+            inventory=_unused,
+            store=lambda: store,
+            store_place=_unused,
+            session=lambda _inventory, name: HostSession(
+                name, line, _unused, lambda uri, host: Hypervisor(uri, host=host)
+            ),
         ),
-        open_northbound=None,
-        open_authority=_unused,
-        limit=None,
         forks=1,
         say=lambda _text: None,
     )

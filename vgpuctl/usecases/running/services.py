@@ -7,7 +7,7 @@ The concrete classes are named in vgpuctl.wiring; here stands only how they are 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -70,6 +70,10 @@ class HostSession:
     @property
     def hypervisor(self) -> "Hypervisor":
         """libvirt on this host, through the same connection, opened on first use and after libvirtd was restarted."""
+        return self.require_libvirt()
+
+    def require_libvirt(self) -> "Hypervisor":
+        """Open libvirt unless it is open. Raises HostError, GuestError."""
         with self._lock:
             if self._hypervisor is not None and not self._hypervisor.is_alive:
                 self._forget_hypervisor()
@@ -123,43 +127,46 @@ class HostSession:
             closing.callback(self._opened_libvirt.close)
 
 
+@dataclass(frozen=True)
+class Openers:
+    """How each thing that a use case needs is opened on its first use. vgpuctl.wiring names the concrete classes.
+
+    inventory_mark: differs when the files of the inventory do. past: where past readings are. performance: the file of
+    the fitted model of throughput. rehearsal: services for a dry run on the same settings, which say nothing.
+    """
+
+    inventory: Callable[[], "Inventory"]
+    store: Callable[[], "Store"]
+    store_place: Callable[[], "StorePlace"]
+    session: Callable[["Inventory", str], HostSession]
+    northbound: Callable[[], "Northbound"] | None = None
+    authority: Callable[[], "Authority | None"] = lambda: None
+    inventory_mark: Callable[[], object] = lambda: None
+    past: Callable[[], "PastSource | None"] = lambda: None
+    performance: Callable[[], Path] = lambda: Path("performance")
+    cluster: "Callable[[NodePool], ClusterLink | None]" = lambda _pool: None
+    rehearsal: "Callable[[], Services] | None" = None
+
+
 class Services:
     """Everything a use case may need. `say` tells the user of progress, `watch` shows that of a run over hosts.
 
-    reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
-    of the inventory do. past: where past readings are. performance: the file of the fitted model of throughput.
-    rehearsal: of a dry run. The store forgets every change at the end, OVN and hosts are only read, and clusters
-    are not contacted. open_rehearsal: opens such services on the same settings, which say nothing.
+    reachable_networks: internal networks that guests of NAT networks may reach. rehearsal: of a dry run. The store
+    forgets every change at the end, OVN and hosts are only read, and clusters are not contacted.
     """
 
     def __init__(
         self,
+        opens: Openers,
         *,
-        load_inventory: Callable[[], "Inventory"],
-        open_store: Callable[[], "Store"],
-        store_place: Callable[[], "StorePlace"],
-        open_session: Callable[["Inventory", str], HostSession],
-        open_northbound: Callable[[], "Northbound"] | None,
-        open_authority: Callable[[], "Authority | None"],
-        limit: str | None,
-        forks: int | None,
         say: Callable[[str], None],
+        limit: str | None = None,
+        forks: int | None = None,
         watch: "Callable[[FleetProgress], None] | None" = None,
         reachable_networks: tuple[str, ...] = (),
-        inventory_mark: Callable[[], object] = lambda: None,
-        past: Callable[[], "PastSource | None"] = lambda: None,
-        performance: Callable[[], Path] = lambda: Path("performance"),
-        open_cluster: "Callable[[NodePool], ClusterLink | None]" = lambda _pool: None,
         rehearsal: "Rehearsal | None" = None,
-        open_rehearsal: "Callable[[], Services] | None" = None,
     ) -> None:
-        self._open_rehearsal = open_rehearsal
-        self._load_inventory = load_inventory
-        self._open_store = open_store
-        self._store_place = store_place
-        self._open_session = open_session
-        self._open_northbound = open_northbound
-        self._open_authority = open_authority
+        self._opens = opens
         self._limit = limit
         self.forks = forks
         self.say = say
@@ -167,11 +174,10 @@ class Services:
         self.doing: dict[str, str] = {}
         """The step at work on a host, in words, by its name."""
         self.reachable_networks = reachable_networks
-        self.past = past
-        self.performance = performance
+        self.past = opens.past
+        self.performance = opens.performance
         self.has_warned_of_store = False
         """True while the user knows that readings are not kept (vgpuctl.usecases.observed.readings)."""
-        self._inventory_mark = inventory_mark
         self._read_mark: object = None
         self._seen_mark: object = None
         self._inventory: Inventory | None = None
@@ -180,7 +186,6 @@ class Services:
         self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
         self._ways: dict[str, Way | None] = {}
-        self._open_cluster = open_cluster
         self.rehearsal = rehearsal
         self._clusters: dict[object, ClusterLink | None] = {}
         self._lock = threading.Lock()
@@ -197,7 +202,7 @@ class Services:
 
         A dry run asks this in place of each change of a domain or network that it leaves out.
         """
-        _ = self.host(host).hypervisor
+        self.host(host).require_libvirt()
 
     def leave_out(self, host: str, text: str, change: "Callable[[HostFacts], HostFacts] | None" = None) -> None:
         """In a dry run that goes on: note a change of a host's libvirt instead of making it.
@@ -221,16 +226,19 @@ class Services:
             with self.store.forgetting(), self.rehearsal.forgetting():
                 yield self
             return
-        assert self._open_rehearsal is not None
-        with self._open_rehearsal() as services:
+        assert self._opens.rehearsal is not None
+        with self._opens.rehearsal() as services:
             yield services
 
     @property
     def inventory(self) -> "Inventory":
         """The inventory, read on first use; the user is told what is odd about its hosts and groups."""
+        return self._require_inventory()
+
+    def _require_inventory(self) -> "Inventory":
         if self._inventory is None:
-            self._read_mark = self._inventory_mark()
-            self._inventory = self._load_inventory()
+            self._read_mark = self._opens.inventory_mark()
+            self._inventory = self._opens.inventory()
             self._warn_of_inventory()
         return self._inventory
 
@@ -244,13 +252,13 @@ class Services:
         One that cannot be read for all its hosts is reported and not used. Connections are closed to hosts that have
         another address or login now.
         """
-        mark = self._inventory_mark()
+        mark = self._opens.inventory_mark()
         is_steady, self._seen_mark = mark == self._seen_mark, mark
         if not is_steady or self._inventory is None or mark == self._read_mark:
             return
         self._read_mark = mark
         try:
-            inventory = self._load_inventory()
+            inventory = self._opens.inventory()
             inventory.require_readable(self._select(inventory))
         except InventoryError as error:
             self.say(f"the changed inventory is not used: {error.message}")
@@ -272,7 +280,7 @@ class Services:
         """Open the store unless it is open. Call it before a fan-out, whose threads share the open store."""
         with self._store_lock:
             if self._store is None:
-                self._store = self._open_store()
+                self._store = self._opens.store()
                 if self.rehearsal is not None:
                     self._store.rehearse(of_reader=self.rehearsal.of_reader)
             return self._store
@@ -280,17 +288,17 @@ class Services:
     def open_for_threads(self) -> None:
         """Open what threads of a fan-out share: the store and the inventory. Raises the errors of both."""
         self.open_store()
-        _ = self.inventory
+        self._require_inventory()
 
     @property
     def store_place(self) -> "StorePlace":
         """Where the store is, or will be."""
-        return self._store_place()
+        return self._opens.store_place()
 
     @property
     def has_northbound(self) -> bool:
         """True if OVN's northbound database was named."""
-        return self._open_northbound is not None
+        return self._opens.northbound is not None
 
     @property
     def northbound(self) -> "Northbound":
@@ -301,12 +309,12 @@ class Services:
         """Connect to OVN's northbound database unless it is connected. Raises UsageError when none was named."""
         with self._northbound_lock:
             if self._northbound is None:
-                if self._open_northbound is None:
+                if self._opens.northbound is None:
                     raise UsageError(
                         "this needs OVN, and its northbound database was not named",
                         hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock",
                     )
-                self._northbound = self._open_northbound().__enter__()
+                self._northbound = self._opens.northbound().__enter__()
             return self._northbound
 
     @property
@@ -314,7 +322,7 @@ class Services:
         """Our own authority for OVN's certificates; None where the operator has another."""
         with self._lock:
             if self._authority is None:
-                self._authority = self._open_authority()
+                self._authority = self._opens.authority()
             return self._authority
 
     def hosts(self) -> Sequence[str]:
@@ -338,7 +346,7 @@ class Services:
         """
         with self._lock:
             if name not in self._sessions:
-                self._sessions[name] = self._open_session(self.inventory, name)
+                self._sessions[name] = self._opens.session(self.inventory, name)
             return self._sessions[name]
 
     def on_hosts(self, names: Sequence[str], work: Callable[[str], Value]) -> "list[HostResult[Value]]":
@@ -370,7 +378,7 @@ class Services:
                 return self._clusters[key]
         with self.store.reading() as session:
             pool = session.with_pool_secrets(pool)
-        link = self._open_cluster(pool)
+        link = self._opens.cluster(pool)
         with self._lock:
             return self._clusters.setdefault(key, link)
 
@@ -379,7 +387,7 @@ class Services:
 
         Raises UsageError.
         """
-        link = self._open_cluster(pool)
+        link = self._opens.cluster(pool)
         if link is not None:
             link.close()
 

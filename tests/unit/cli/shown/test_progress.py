@@ -12,7 +12,7 @@ import pytest
 from vgpuctl.cli.shown import output
 from vgpuctl.cli.shown.progress import FleetLine, progress_text
 from vgpuctl.hosts.fleet import FleetProgress
-from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.running.services import Openers, Services
 
 
 class _Terminal(io.StringIO):
@@ -107,16 +107,7 @@ def test_a_host_that_is_waited_for_is_told_with_its_step() -> None:
             seen.set()
 
     with Services(
-        load_inventory=unused,
-        open_store=unused,
-        store_place=unused,
-        open_session=unused,
-        open_northbound=None,
-        open_authority=unused,
-        limit=None,
-        forks=1,
-        say=unused,
-        watch=watch,
+        Openers(inventory=unused, store=unused, store_place=unused, session=unused), forks=1, say=unused, watch=watch
     ) as services:
 
         def work(name: str) -> bool:

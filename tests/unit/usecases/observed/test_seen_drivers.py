@@ -15,7 +15,7 @@ from tests.unit.guests.cases import REQUEST, vm
 from vgpuctl.agent.wire.readings import HostReadings, Measured, VgpuReadings
 from vgpuctl.store.store import open_store
 from vgpuctl.usecases.observed.guest_driver import keep_seen_drivers
-from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.running.services import Openers, Services
 
 OWN, FOREIGN = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
 
@@ -29,13 +29,12 @@ def _readings(uuid: str | None, driver: str) -> HostReadings:
 def services(tmp_path: Path) -> Iterator[Services]:
     unused: Any = None
     with Services(
-        load_inventory=unused,
-        open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
-        store_place=unused,
-        open_session=unused,
-        open_northbound=None,
-        open_authority=unused,
-        limit=None,
+        Openers(
+            inventory=unused,
+            store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
+            store_place=unused,
+            session=unused,
+        ),
         forks=1,
         say=unused,
     ) as made:

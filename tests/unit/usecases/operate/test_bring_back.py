@@ -18,7 +18,7 @@ from vgpuctl.store.store import open_store
 from vgpuctl.usecases.observed.observations import note_facts
 from vgpuctl.usecases.observed.restarts import FIRST_DELAY_S, LONGEST_DELAY_S, Attempt, read_restarts
 from vgpuctl.usecases.operate.bring_back import bring_back
-from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.running.services import Openers, Services
 
 AT = 1_000_000.0
 
@@ -28,13 +28,12 @@ def services_of(tmp_path: Path, layout: Callable[[object, str], None]) -> Servic
     unused: Any = None
     inventory: Any = type("Inventory", (), {"layout": layout, "structure_warnings": ()})()
     return Services(
-        load_inventory=lambda: inventory,
-        open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
-        store_place=unused,
-        open_session=unused,
-        open_northbound=None,
-        open_authority=unused,
-        limit=None,
+        Openers(
+            inventory=lambda: inventory,
+            store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
+            store_place=unused,
+            session=unused,
+        ),
         forks=1,
         say=unused,
     )

@@ -23,7 +23,7 @@ from vgpuctl.store.store import open_store
 from vgpuctl.usecases.observed.observations import ObservedHost, note_answers, observed_hosts
 from vgpuctl.usecases.operate import watch_hosts
 from vgpuctl.usecases.operate.watch_hosts import watching
-from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Openers, Services
 
 HOST = "gpu1"
 LOOKS = 6
@@ -113,13 +113,12 @@ def services(there: _Host, told: list[str], tmp_path: Path, monkeypatch: pytest.
     inventory: Any = type("Inventory", (), said)()
     unused: Any = None
     with Services(
-        load_inventory=lambda: inventory,
-        open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
-        store_place=unused,
-        open_session=there.session,
-        open_northbound=None,
-        open_authority=unused,
-        limit=None,
+        Openers(
+            inventory=lambda: inventory,
+            store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
+            store_place=unused,
+            session=there.session,
+        ),
         forks=1,
         say=told.append,
     ) as opened:

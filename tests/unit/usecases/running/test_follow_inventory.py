@@ -10,7 +10,7 @@ import pytest
 from vgpuctl.inventory.fingerprint import fingerprint
 from vgpuctl.inventory.load import Inventory, load_inventory
 from vgpuctl.model.layout import PassthroughLayout
-from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.services import HostSession, Openers, Services
 
 HOSTS = "all: {hosts: {gpu1: {ansible_port: 2201}, gpu2: {ansible_port: 2202}}}\n"
 LAYOUT = "vgpu: {version: 1, gpus: [{match: all, kind: KIND}]}\n"
@@ -60,16 +60,15 @@ def services(hosts: Path, told: list[str], closed: list[str]) -> Iterator[Servic
         return HostSession(name, line, unused, unused)
 
     with Services(
-        load_inventory=lambda: load_inventory([hosts]),
-        open_store=unused,
-        store_place=unused,
-        open_session=session,
-        open_northbound=None,
-        open_authority=unused,
-        limit=None,
+        Openers(
+            inventory=lambda: load_inventory([hosts]),
+            store=unused,
+            store_place=unused,
+            session=session,
+            inventory_mark=lambda: fingerprint([hosts]),
+        ),
         forks=1,
         say=told.append,
-        inventory_mark=lambda: fingerprint([hosts]),
     ) as opened:
         assert opened.hosts() == ["gpu1", "gpu2"]
         for _ in range(3):

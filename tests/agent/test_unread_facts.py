@@ -22,7 +22,7 @@ FILES = [
     ("/proc/meminfo", {"memory_mib", "memory_available_mib"}),
     ("/proc/net/fib_trie", {"addresses"}),
     ("/sys/devices/system/cpu/online", {"cpus"}),
-    ("/etc/vgpuctl/manifest.json", {"boot"}),
+    ("/etc/vgpuctl/manifest.json", {"boot", "installed"}),
     ("/proc/mounts", {"hugepages"}),
 ]
 PF = "0000:41:00.0"

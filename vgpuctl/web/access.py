@@ -18,7 +18,7 @@ from vgpuctl.listening.requests import Refusals
 from vgpuctl.model.web_config import WebConfig
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.trusted_files import NAMED_SECRET
-from vgpuctl.web.basic_auth import REALM, TENANTS, Logins, TooManyLogins
+from vgpuctl.web.basic_auth import REALM, TENANTS, Logins, TooManyLogins, read_authorization
 from vgpuctl.web.exporter_app import keep_to_tenants
 from vgpuctl.web.protection import Protection
 
@@ -148,7 +148,7 @@ def _is_allowed(access: PageAccess) -> bool:
     config = access.config()
     if access.token is None and not config.users:
         return True
-    given, client = request.authorization, request.remote_addr or ""
+    given, client = read_authorization(request.headers.get("Authorization", "")), request.remote_addr or ""
     if given is not None and given.type == "basic":
         name = given.username or ""
         if not access.logins.is_user(config.users, name, given.password or "", client):

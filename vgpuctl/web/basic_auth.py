@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP basic authentication against bcrypt hashes, slower and slower for a client whose passwords are wrong."""
 
-import base64
 import hashlib
 import hmac
 import logging
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import bcrypt
+from werkzeug.datastructures import Authorization
 
 from vgpuctl.listening.hosts import client_of
 from vgpuctl.listening.requests import Refusals
@@ -118,12 +118,15 @@ def with_users(
         present = config()
         if not present.users:
             return app(environ, start_response)
-        name, password = read_basic(environ.get("HTTP_AUTHORIZATION", ""))
+        given = read_authorization(environ.get("HTTP_AUTHORIZATION", ""))
+        name = password = ""
+        if given is not None and given.type == "basic":
+            name, password = given.username or "", given.password or ""
         try:
-            is_user = name is not None and logins.is_user(present.users, name, password, environ.get("REMOTE_ADDR", ""))
+            is_user = name != "" and logins.is_user(present.users, name, password, environ.get("REMOTE_ADDR", ""))
         except TooManyLogins as error:
             return _answer(start_response, "429 Too Many Requests", "too many wrong logins\n", error.headers)
-        if name is None or not is_user:
+        if not is_user:
             return _answer(start_response, "401 Unauthorized", "unauthorized\n", {"WWW-Authenticate": REALM})
         tenants = present.tenants.get(name)
         if tenants is not None and not knows_tenants:
@@ -133,16 +136,12 @@ def with_users(
     return front
 
 
-def read_basic(header: str) -> tuple[str | None, str]:
-    """Name and password of an Authorization header (RFC 7617, UTF-8); no name for any other one."""
-    scheme, _, coded = header.partition(" ")
-    if scheme.lower() != "basic":
-        return None, ""
+def read_authorization(header: str) -> Authorization | None:
+    """An Authorization header, of type "basic" with username and password (RFC 7617); None if it cannot be read."""
     try:
-        name, colon, password = base64.b64decode(coded.strip(), validate=True).decode().partition(":")
-    except ValueError:
-        return None, ""
-    return (name, password) if colon else (None, "")
+        return Authorization.from_header(header)
+    except ValueError:  # werkzeug 3.1 leaves it to its caller for letters outside ASCII
+        return None
 
 
 def _answer(start_response: "StartResponse", status: str, text: str, headers: Mapping[str, str]) -> list[bytes]:

@@ -300,7 +300,8 @@ def test_wrong_logins_of_others_at_an_address_keep_nobody_out(name: str, service
 
 
 @pytest.mark.parametrize("given", [
-    "Basic", "Basic ", "Basic !!!!", "Basic b3Bz", "Basic /w==", "Bearer secret", "Digest x", "basic\t" + SECRET_OPS,
+    "Basic", "Basic ", "Basic !!!!", "Basic b3Bz", "Basic /w==", "Basic é", "Bearer é", "Bearer secret", "Digest x",
+    'Digest username="ops", password="secret"', "Digest é=", "basic\t" + SECRET_OPS,
     "Basic " + SECRET_OPS + ",Basic " + SECRET_OPS, "Basic " + SECRET_OPS + "\r\nAuthorization: Basic x",
 ])  # fmt: skip
 @pytest.mark.parametrize("name", WITH_USERS)

@@ -196,7 +196,7 @@ def test_the_wheel_names_all_libraries_that_it_imports(wheels: tuple[Path, Path]
 
 
 def _requirements() -> list[str]:
-    """What vgpuctl requires with all of its extras."""
+    """The libraries that vgpuctl requires with all of its extras."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     extras = project["optional-dependencies"]

@@ -38,18 +38,8 @@ SLOW = frozenset(
 """Of the standard library, what `--help` does not need either."""
 LIBRARIES = frozenset(
     {"alembic", "bcrypt", "cheroot", "cryptography", "flask", "grpc", "jinja2", "libvirt", "lightkube", "msgspec"}
-    | {
-        "ovs",
-        "paramiko",
-        "platformdirs",
-        "prometheus_client",
-        "psycopg",
-        "pycdlib",
-        "rich",
-        "sqlalchemy",
-        "wsproto",
-        "yaml",
-    }
+    | {"ovs", "paramiko", "platformdirs", "prometheus_client", "psycopg", "pycdlib", "rich", "sqlalchemy", "wsproto"}
+    | {"yaml"}
 )
 OF_STORE = frozenset({"msgspec", "platformdirs", "rich"})
 """The libraries that a command may import to read a store that is there and up to date."""

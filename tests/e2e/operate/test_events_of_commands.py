@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 import vgpuctl_lab as lab
+from tests.asking import asking
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operate.command_events import READING, SCENARIO, Step
@@ -23,7 +24,6 @@ from tests.e2e.operator import Operator, forgetful
 from tests.lab.simulated_fixtures import need_simulated
 from tests.ovn_fixture import LocalOvn, central
 from tests.postgres_fixture import LocalPostgres
-from vgpuctl.cli.frame.questions import ASKING
 from vgpuctl.cli.frame.rehearsal import REHEARSED
 from vgpuctl.cli.main import command
 from vgpuctl.errors import VgpuctlError
@@ -170,7 +170,7 @@ def test_every_changing_command_leaves_its_event_and_every_other_none(scene: Sce
             step.first(scene)
         is_new = step.command == "restore-store"  # which asks only before it replaces a store
         before = 0 if is_new else _last_id(operator)
-        if is_rehearsed and step.command in ASKING and not is_new:
+        if is_rehearsed and step.command in asking() and not is_new:
             faults += _ask_nobody(operator, step, arguments)
         if is_rehearsed and _takes(step.command, "--dry-run"):
             faults += _rehearse(operator, step, arguments)

@@ -67,20 +67,25 @@ def asked(cluster: SlurmCluster) -> list[tuple[str, str]]:
 
 def run_on(cluster: SlurmCluster, link: SlurmLink, node: str) -> "subprocess.Popen[str]":
     """Have a job on a booted node. srun begins at once, where a batch job waits up to 30 s for slurmctld's round."""
-    process = subprocess.Popen(
-        ["srun", f"--nodelist={node}", "--gres=gpu:1", "--job-name", node, "sh", "-c", "echo runs; sleep 600"],
-        env=cluster.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+    said = cluster.folder / f"srun.{node}.out"
+    with said.open("w") as output:
+        process = subprocess.Popen(
+            ["srun", f"--nodelist={node}", "--gres=gpu:1", "--job-name", node, "sh", "-c", "echo runs; sleep 600"],
+            env=cluster.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
     wait_until(lambda: ("resume", node) in asked(cluster), f"nobody asked for {node}: {cluster.log()}")
     assert not member(link, node).is_ready
     cluster.boot(node)
-    assert process.stdout is not None and process.stdout.readline() == "runs\n", cluster.log()
+    try:
+        wait_until(lambda: "runs\n" in said.read_text(), f"srun on {node} does not begin", limit_s=240)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {said.read_text()}\n{cluster.state(node)}\n{cluster.log()}") from None
     return process
 
 
 def end(cluster: SlurmCluster, link: SlurmLink, node: str, process: "subprocess.Popen[str]") -> None:
     process.kill()
-    process.communicate()
+    process.wait()
     cluster.run("scancel", "--name", node)
     wait_until(lambda: not link.drain(node), f"the job does not leave {node}")
 

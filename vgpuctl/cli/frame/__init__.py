@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands around every command: its line, its section, its examples, its questions, its rehearsal."""
+"""The frame of every command: its line, its section, its examples, its dry run."""

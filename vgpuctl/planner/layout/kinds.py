@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is planned for one GPU, by the kind that its layout declares."""
+"""The plan of one GPU, by the kind that its layout declares."""
 
 from vgpuctl.model.layout import MigLayout, MigVgpuLayout, OffLayout, PassthroughLayout, VfLayout, VgpuLayout
 from vgpuctl.model.vgpu_params import params_text

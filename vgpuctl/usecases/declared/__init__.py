@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the inventory declares for hosts, and how it differs from what is there."""
+"""The declarations of the inventory, and how a host differs from them."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command names, found in the store: VMs, images, types, and what it deletes."""
+"""The objects that a command names, found in the store: VMs, images, types, and things to delete."""

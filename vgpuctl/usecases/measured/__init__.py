@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Past readings, and what placing and pages make of them."""
+"""Past readings, and their use by placing and by pages."""

@@ -15,7 +15,7 @@ from vgpuctl.usecases.running.services import Services
 def delete_external_network(services: Services, network: ExternalNetwork) -> None:
     """Delete an external network. Raises StateError while tenants hold addresses.
 
-    What OVN keeps when it does not answer is removed by `gc`.
+    Where OVN does not answer, its rows stay, and `gc` removes them.
     """
     with services.store.transaction() as session:
         if session.delete_external_network(network.name):

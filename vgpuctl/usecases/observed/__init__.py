@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts answered, when, and what the store keeps of it."""
+"""The last answers of hosts, their times, and the record of them in the store."""

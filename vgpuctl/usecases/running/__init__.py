@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every use case runs in: services, undo, interruptions, operations, and where its settings come from."""
+"""The surroundings of every use case: services, undo, interruptions, operations, and the files of its settings."""

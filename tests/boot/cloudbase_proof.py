@@ -13,10 +13,11 @@ import pytest
 from tests.unit.guests.cases import NETWORK, PORT, VM_UUID, vm
 from tests.unit.guests.test_windows_setup import DRIVER, TOKEN, WINDOWS, settings_of
 from vgpuctl.guests.seed.image import seed_files
-from vgpuctl.guests.seed.windows_setup import _KEYS, windows_setup
+from vgpuctl.guests.seed.windows_setup import windows_setup
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
+from vgpuctl.specs.user_data import _WINDOWS_KEYS
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me"
 _HERE = Path(__file__).parent
@@ -44,7 +45,7 @@ def test_it_reads_the_seed_of_a_guest_without_a_driver(python: str, tmp_path: Pa
     assert read["links"] == [["eth0", PORT.mac_address, None]]
     assert read["networks"] == [["10.0.0.7/24", ["10.0.0.1"], ["10.0.0.1"]]]
     assert read["parts"] == [["cloud-config", '#cloud-config\nset_hostname: "web-1"\n']]
-    assert set(read["cloud_config_keys"]) == set(_KEYS)
+    assert set(read["cloud_config_keys"]) == set(_WINDOWS_KEYS)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 _START_LIMIT_S = 30
 _STOP_LIMIT_S = 15
@@ -59,7 +60,7 @@ class LocalPostgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._clean_up = contextlib.ExitStack()
 
-    def __enter__(self) -> "LocalPostgres":
+    def __enter__(self) -> Self:
         try:
             self._start()
         except BaseException:

@@ -42,8 +42,14 @@ def test_both_directions_are_copied_whole_until_the_server_ends() -> None:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()],
     )  # fmt: skip
     theirs.close()
-    assert process.stdin is not None and process.stdout is not None
-    writer = threading.Thread(target=lambda: (process.stdin.write(taken), process.stdin.flush()))  # type: ignore[union-attr, func-returns-value]
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None and stdout is not None
+
+    def write() -> None:
+        stdin.write(taken)
+        stdin.flush()
+
+    writer = threading.Thread(target=write)
     writer.start()
 
     def answer() -> None:
@@ -56,8 +62,8 @@ def test_both_directions_are_copied_whole_until_the_server_ends() -> None:
 
     answering = threading.Thread(target=answer)
     answering.start()
-    assert process.stdout.read() == given
+    assert stdout.read() == given
     for thread in (writer, answering):
         thread.join(20)
-    process.stdin.close()
+    stdin.close()
     assert process.wait(20) == 0

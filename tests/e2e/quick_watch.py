@@ -6,13 +6,12 @@ of libvirt has told it.
 """
 
 import os
-from typing import NoReturn
 
 FASTER = 10
 """Only a host that does not answer is given as much time as ever: on a busy machine one that answers needs it."""
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Run one command line."""
     from vgpuctl.cli.main import main as run
     from vgpuctl.usecases.operate import watch_hosts
@@ -20,7 +19,7 @@ def main() -> NoReturn:
     watch_hosts.LOOK_S /= FASTER
     watch_hosts.READ_S /= FASTER
     watch_hosts.RECORD_S /= FASTER
-    watch_hosts.BEAT_S /= FASTER
+    watch_hosts.BEAT_S /= FASTER  # type: ignore[attr-defined]  # it imports this value
     watch_hosts._PAUSE_S /= FASTER
     if seconds := os.environ.get("VGPUCTL_TESTS_ASK_EVERY_S"):
         watch_hosts.LOOK_S = watch_hosts.READ_S = float(seconds)

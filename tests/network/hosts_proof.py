@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +138,10 @@ class World:
         """Wait until every host has made flows of everything, and every endpoint is bound."""
         self.central.nbctl("--timeout=55", "--wait=hv", "sync")
         for one in self.endpoints.values():
-            wait_for(
-                lambda one=one: self.central.nbctl("lsp-get-up", one.interface_id).strip() == "up", f"{one.name} up"
-            )
+            wait_for(partial(self._is_up, one), f"{one.name} up")
+
+    def _is_up(self, one: Endpoint) -> bool:
+        return self.central.nbctl("lsp-get-up", one.interface_id).strip() == "up"
 
     def findings(self, host: str) -> list[str]:
         """The findings of check-hosts about OVN on a host."""
@@ -223,10 +225,11 @@ def test_apply_hosts_makes_chassis_and_a_second_run_changes_nothing(world: World
 
 
 def test_tenants_are_onboarded_and_their_endpoints_are_bound(world: World) -> None:
-    made = ("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", OUTSIDE_ROUTER)
-    made += ("--chassis", "a", "--physical-network", "provider", "--management", "10.0.2.0/24")
-    made += ("--pool", "203.0.113.10-203.0.113.99")
-    world.tenants.does(*made)
+    world.tenants.does(
+        *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", OUTSIDE_ROUTER),
+        *("--chassis", "a", "--physical-network", "provider", "--management", "10.0.2.0/24"),
+        *("--pool", "203.0.113.10-203.0.113.99"),
+    )
     for content in (ACME, GLOBEX, INITECH):
         assert world.onboard(content)
     world.plug()

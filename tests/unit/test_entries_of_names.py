@@ -89,9 +89,9 @@ def _fields(table: Table[Any], way: str = "") -> Iterator[tuple[str, Field]]:
     for field in table.fields:
         yield f"{way}{field.key}", field
         inner = field.type.values if isinstance(field.type, Named) else field.type
-        inner = inner.table if isinstance(inner, Text) else inner
-        if isinstance(inner, Table):
-            yield from _fields(inner, f"{way}{field.key}.")
+        of_entry = inner.table if isinstance(inner, Text) else inner
+        if isinstance(of_entry, Table):
+            yield from _fields(of_entry, f"{way}{field.key}.")
 
 
 FIELDS = {
@@ -200,7 +200,7 @@ def test_the_form_of_the_web_takes_a_name_with_its_model() -> None:
 
 
 def test_files_of_other_tools_have_the_readers_of_layouts() -> None:
-    assert vgpu_device_manager.parse_type is parse_type
-    assert mig_parted.parse_mig_device is parse_mig_device
+    assert vars(vgpu_device_manager)["parse_type"] is parse_type
+    assert vars(mig_parted)["parse_mig_device"] is parse_mig_device
     assert parse_mig_device("MIG 1G.10GB", what="") == "1g.10gb"
     assert parse_type("NVIDIA a40-8q", what="") == "A40-8Q"

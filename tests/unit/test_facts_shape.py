@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from vgpuctl.agent.wire import facts, ovn
+from vgpuctl.agent.wire import facts
+from vgpuctl.agent.wire.steps import Chassis
 from vgpuctl.store import codec
 
 
@@ -31,4 +32,4 @@ def test_every_type_of_the_facts_is_in_the_fingerprint() -> None:
     found: dict[str, str] = {}
     codec._add_shape(facts.HostFacts, found)
     of_module = {name for name, kind in vars(facts).items() if isinstance(kind, type) and is_dataclass(kind)}
-    assert {*of_module, ovn.Chassis.__name__} <= set(found)
+    assert {*of_module, Chassis.__name__} <= set(found)

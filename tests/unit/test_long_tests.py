@@ -22,7 +22,8 @@ def marked_long(tree: ast.AST) -> Iterator[tuple[str | None, list[str]]]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.long":
-            yield owner.get(id(node)), [one.value for one in node.args if isinstance(one, ast.Constant)]
+            values = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            yield owner.get(id(node)), [value for value in values if isinstance(value, str)]
 
 
 def test_a_shorter_test_of_the_same_rule_stays() -> None:

@@ -92,11 +92,11 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
             there.destroy(name)
     operator.does("gc", "--limit", HOST, "--kind", "domain", "--kind", "volume", "--yes")
     operator.run("gc", "--limit", HOST, "--kind", "vgpu", "--yes")
-    left = operator.is_refused("uncordon-host", HOST)
-    assert "1 volume of no VM" in left["message"], "forget-host dropped its record, so gc does not delete it"
+    remains = operator.is_refused("uncordon-host", HOST)
+    assert "1 volume of no VM" in remains["message"], "forget-host dropped its record, so gc does not delete it"
     with libvirt_of(operator.inventory, HOST) as there:
         (volume,) = Storage(there).volumes("default")
-        assert volume.name in left["context"][0]
+        assert volume.name in remains["context"][0]
         Storage(there).delete_volume("default", volume.name)
     assert operator.json("uncordon-host", HOST, "--reason", "it was the switch")["changed"]
     kinds = {one["kind"] for one in operator.json("list-events")}

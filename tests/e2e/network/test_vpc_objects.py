@@ -36,7 +36,7 @@ load_balancers:
 peerings: [globex]
 """
 # How each object is made, another shape of it, what the refusal says of it, and how it is deleted.
-OBJECTS = (
+OBJECTS: tuple[tuple[tuple[str, ...], tuple[str, ...], str, tuple[str, ...]], ...] = (
     (
         ("create-security-group", "inner"),
         ("--rule", "icmp"),

@@ -24,15 +24,16 @@ def vendor_scripts(inventory: Path, host: str, vm_uuid: str) -> list[str]:
         stream.finish()
     image = pycdlib.PyCdlib()
     image.open_fp(io.BytesIO(bytes(data)))
-    content = io.BytesIO()
+    vendor_data = io.BytesIO()
     try:
-        image.get_file_from_iso_fp(content, rr_path="/vendor-data")
+        image.get_file_from_iso_fp(vendor_data, rr_path="/vendor-data")
     except pycdlib.pycdlibexception.PyCdlibInvalidInput:
         return []
     finally:
         image.close()
-    text = content.getvalue().decode()
+    text = vendor_data.getvalue().decode()
     document = email.message_from_string(text)
     if not document.is_multipart():
         return [text]
-    return [str(one.get_payload(decode=True), "utf-8") for one in document.get_payload()]
+    contents = [one.get_payload(decode=True) for one in document.walk() if not one.is_multipart()]
+    return [content.decode() for content in contents if isinstance(content, bytes)]

@@ -83,12 +83,16 @@ def test_a_vm_that_crashed_starts_again_on_failure(operator: Operator, tmp_path:
     soon(lambda: states(operator)["failing"] == "running")
 
 
+def wait_for_a_look(operator: Operator) -> None:
+    seen_at = vms(operator)["ever"]["observed_at"]
+    soon(lambda: vms(operator)["ever"]["observed_at"] > seen_at)
+
+
 def test_a_vm_that_was_stopped_by_command_stays_stopped(operator: Operator) -> None:
     operator.does("stop-vm", "ever", *ACME, "--timeout", "0")
     before = len(events(operator, "vm-started"))
     for _look in range(2):
-        seen_at = vms(operator)["ever"]["observed_at"]
-        soon(lambda seen_at=seen_at: vms(operator)["ever"]["observed_at"] > seen_at)
+        wait_for_a_look(operator)
     assert len(events(operator, "vm-started")) == before
     assert states(operator)["ever"] == "shut-off"
     operator.does("start-vm", "ever", *ACME)

@@ -49,11 +49,11 @@ def test_every_listed_object_has_its_key_and_a_vm_keeps_it(operator: Operator) -
     for command in MADE:
         operator.does(*command)
     assert operator.run("create-vm", "waits", *ACME, *SIZE, "--gpu", "16*A40-48Q", "--queue").code != 2
-    for command, ways in KEYS.items():
-        rows = operator.json(command)
+    for listing, ways in KEYS.items():
+        rows = operator.json(listing)
         keys = [str([_at(row, way) for way in ways]) for row in rows]
-        assert keys, f"{command} lists nothing"
-        assert len(set(keys)) == len(keys), f"{command}: {', '.join(ways)} is no key"
+        assert keys, f"{listing} lists nothing"
+        assert len(set(keys)) == len(keys), f"{listing}: {', '.join(ways)} is no key"
     assert [one["name"] for one in operator.json("list-snapshots", *STAYS)] == ["s1"]
     assert [one["entry"]["id"] for one in operator.json("list-queue")["queue"]] == [1]
     before = operator.json("show-vm", *STAYS)

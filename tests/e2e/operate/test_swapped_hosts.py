@@ -63,7 +63,7 @@ def operator(
 
 def entries(content: Any) -> dict[str, dict[str, Any]]:
     """Every host of an inventory with its variables, wherever it stands."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for key, value in content.items() if isinstance(content, dict) else ():
         if key == "hosts":
             found |= value

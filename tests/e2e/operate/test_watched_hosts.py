@@ -89,6 +89,7 @@ def host(operator: Operator, name: str) -> dict[str, Any]:
 
 
 def vm(operator: Operator) -> dict[str, Any]:
+    found: dict[str, Any]
     (found,) = operator.json("list-vms")
     return found
 

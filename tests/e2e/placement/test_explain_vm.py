@@ -215,7 +215,7 @@ def test_a_vm_without_a_disk_is_told_which_host_has_room(operator: Operator) -> 
     (made,) = operator.json("create-vm", "bare", *VM)
     host = made["vm"]["host"]
     operator.does("stop-vm", "bare", "--tenant", "explained", "--hold", "release", "--timeout", "0")
-    names = []
+    names: list[str] = []
     while len(names) < 20 and operator.run("create-vm", f"fill-{len(names)}", *VM, "--host", host).code == 0:
         names.append(f"fill-{len(names)}")
     refused = operator.is_refused("start-vm", "bare", "--tenant", "explained")

@@ -88,7 +88,8 @@ def complete_readings(operator: Operator, is_complete: Callable[[HostReadings], 
             assert read.readings is not None
             if is_complete(read.readings):
                 return read.readings
-    pytest.fail(f"no reading is complete; the last one was without: {read.readings.unread}")
+            unread = read.readings.unread
+    pytest.fail(f"no reading is complete; the last one was without: {unread}")
 
 
 def told(measured: Measured) -> tuple[set[str], set[tuple[str, str]]]:

@@ -107,11 +107,12 @@ def test_a_renewed_certificate_needs_no_restart_and_a_broken_one_changes_nothing
     authority.issue("server", "old")
     files = authority.issue("client", "acme")
 
-    def known(by: Authority) -> list[str]:
-        with client(port, by, files) as provider:
-            return [one.id for one in provider.call("NodeGroups").nodeGroups]
-
     with serving(provider_calls(groups), "127.0.0.1", 0, tls_of(authority)) as port:
+
+        def known(by: Authority) -> list[str]:
+            with client(port, by, files) as provider:
+                return [one.id for one in provider.call("NodeGroups").nodeGroups]
+
         before = known(authority)
         assert GROUP in before
         (tmp_path / "server.pem").write_text("broken")

@@ -98,7 +98,15 @@ def test_a_vaults_password_for_a_login_is_opened_by_ansibles_own_settings(
 ) -> None:
     (home / "key").write_text("opensesame\n")
     vault = Path(sys.executable).with_name("ansible-vault")
-    argv = [vault, "encrypt_string", "--vault-password-file", home / "key", "--name", "ansible_password", "hunter2"]
+    argv: list[str | Path] = [
+        vault,
+        "encrypt_string",
+        "--vault-password-file",
+        home / "key",
+        "--name",
+        "ansible_password",
+        "hunter2",
+    ]
     secret = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
     (home / "hosts.yml").write_text("all: {hosts: {gpu1: }}\n")
     (home / "host_vars").mkdir()

@@ -179,7 +179,7 @@ def test_a_fido_key_file_asks_for_the_agent(sshd: LoopbackSshd, tmp_path: Path) 
 
 def test_something_else_than_an_agent_is_named(sshd: LoopbackSshd, tmp_path: Path) -> None:
     with TokenAgent(tmp_path / "no-agent", refuses=True) as agent_like:
-        agent_like.answer = lambda _: b"\x0c\xff\xff\xff\xff"  # type: ignore[method-assign]
+        agent_like.answer = lambda message: b"\x0c\xff\xff\xff\xff"  # type: ignore[method-assign]
         with pytest.raises(AuthenticationFailed) as caught:
             open_and_close(sshd.target(private_key_file=None), sshd.settings(f"IdentityAgent {agent_like.path}"))
     assert f"not tried: agent {agent_like.path}: it does not list its keys" in caught.value.context

@@ -4,6 +4,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,8 @@ def settings(tmp_path: Path, config: str = "") -> SshSettings:
     return SshSettings(ssh_config_file=path)
 
 
-def resolved(tmp_path: Path, config: str = "", **target: object) -> Endpoint:
-    fields = {"name": "gpu1", "address": "gpu1", **target}
+def resolved(tmp_path: Path, config: str = "", **target: Any) -> Endpoint:
+    fields: dict[str, Any] = {"name": "gpu1", "address": "gpu1", **target}
     return resolve(host_target(**fields), settings(tmp_path, config))
 
 

@@ -79,16 +79,16 @@ class Fleet:
 @pytest.fixture
 def fleet(postgres: LocalPostgres, migrated: str) -> Iterator[Fleet]:
     made: list[str] = []
-
-    def new_role(rights: Rights) -> str:
-        name, password = f"role-{secrets.token_hex(4)}", secrets.token_hex(8)
-        postgres.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{password}'")
-        made.append(name)
-        with open_store(url) as store, store.transaction() as session:
-            session.grant_role(name, rights)
-        return make_url(url).set(username=name, password=password).render_as_string(hide_password=False)
-
     with postgres.create_database(template=migrated) as url:
+
+        def new_role(rights: Rights) -> str:
+            name, password = f"role-{secrets.token_hex(4)}", secrets.token_hex(8)
+            postgres.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{password}'")
+            made.append(name)
+            with open_store(url) as store, store.transaction() as session:
+                session.grant_role(name, rights)
+            return make_url(url).set(username=name, password=password).render_as_string(hide_password=False)
+
         with open_store(url) as store, store.transaction() as session:
             session.save_facts("gpu1", host_facts(), 1.0)
             for number, tenant in enumerate(("acme", "umbrella")):

@@ -98,7 +98,7 @@ def test_runs_that_place_again_share_all_devices_without_a_double(store: Store, 
     with store.reading() as session:
         assert {held.share.device for held in session.leases()} == set(taken)
         assert session.generation("gpu1") == 20
-        assert sorted(event.after["device"] for event in session.events(100)) == sorted(taken)
+        assert sorted(str(event.after["device"]) for event in session.events(100)) == sorted(taken)
 
 
 @pytest.mark.parametrize(("resource", "limit", "fits"), [("framebuffer", 52 * 1024, 6), ("vms", 7, 7)])

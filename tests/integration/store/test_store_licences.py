@@ -144,7 +144,8 @@ def test_two_controllers_that_grant_the_last_seat_at_once_grant_it_once(store: S
         _prepare(session)
         for name in ("web-1", "web-2", "web-3", "web-4"):
             session.add_vm(_vm(name)[0])
-    gate, results = threading.Barrier(4), []
+    gate = threading.Barrier(4)
+    results: list[str] = []
 
     def grant(name: str) -> None:
         made, leases = _vm(name)

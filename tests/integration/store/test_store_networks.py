@@ -82,7 +82,7 @@ def test_a_network_with_ports_or_in_deletion_keeps_its_row(tenants: Store) -> No
         session.delete_vm(owner.uuid)
         assert session.delete_network(made.id)
         assert not session.delete_network(made.id)
-        assert session.networks() == session.ports() == []
+        assert (session.networks(), session.ports()) == ([], [])
         with pytest.raises(NotFound):
             session.set_network_state(made.id, NetworkState.CREATED)
 

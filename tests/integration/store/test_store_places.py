@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from tests.integration.store.test_store_opening import assert_only_readable, fill
+from tests.integration.store.samples import fill
+from tests.integration.store.test_store_opening import assert_only_readable
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.event_kind import EventKind

@@ -2,6 +2,7 @@
 """Recorded volumes and recorded names."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_a_volume_is_intended_made_and_forgotten(store: Store) -> None:
         for volume in (disk, seed):
             session.intend_volume(volume)
         assert session.volumes(vm_uuid=owner.uuid) == [seed, disk]
-        shown = {"key": "key", "path": "/fast/disk", "backing_path": "/fast/base"}
+        shown: dict[str, Any] = {"key": "key", "path": "/fast/disk", "backing_path": "/fast/base"}
         session.set_volume_made(disk, **shown, format_name="qcow2")
         made = replace(disk, state=VolumeState.MADE, **shown, format="qcow2")
         assert session.volumes(tenant="acme") == session.volumes(host="gpu1") == [seed, made]

@@ -103,7 +103,7 @@ def test_capabilities_name_the_enlightenments() -> None:
         "<domainCapabilities><features><hyperv supported='yes'><enum name='features'><value>relaxed</value>"
         "<value>vpindex</value></enum></hyperv></features></domainCapabilities>"
     )
-    assert reported_hyperv(xml) == {"relaxed", "vpindex"}
+    assert reported_hyperv(xml) == frozenset({"relaxed", "vpindex"})
     assert reported_hyperv("<domainCapabilities><features/></domainCapabilities>") is None
 
 

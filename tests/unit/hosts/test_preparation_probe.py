@@ -64,9 +64,9 @@ def test_a_host_of_the_rhel_family_is_read_as_it_is(shell: str, tmp_path: Path) 
         PythonThere("/usr/libexec/platform-python", (3, 6)),
     )
     assert (there.has_kvm, there.has_iommu, there.cpu_virtualisation) == (False, False, "vmx")
-    assert (there.pages, there.mounted_pages_kib) == (((1 << 20, 16),), {2048})
+    assert (there.pages, there.mounted_pages_kib) == (((1 << 20, 16),), frozenset({2048}))
     assert (there.firewalls, there.selinux, there.has_secure_boot) == (("firewalld",), "enforcing", True)
-    assert (there.programs, there.units) == ({"qemu-kvm"}, {"libvirtd.socket"})
+    assert (there.programs, there.units) == (frozenset({"qemu-kvm"}), frozenset({"libvirtd.socket"}))
     assert there.has_modules_list and there.modules == {"vfio-pci"}
     (card,) = there.cards
     assert (card.address, card.vendor, card.device, card.subsystem) == ("0000:41:00.0", "10de", "2235", "10de:145a")

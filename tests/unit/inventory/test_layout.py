@@ -403,7 +403,7 @@ def test_a_variable_that_is_nearly_one_of_ours_is_warned_of(tmp_path: Path) -> N
     (tmp_path / "host_vars").mkdir()
     (tmp_path / "host_vars" / "h1.yml").write_text("a: 1\nvgpus: {version: 1}\nvgpu-health: {}\n")
     inventory = load_inventory([tmp_path / "hosts.ini"])
-    assert inventory.warnings == ()
+    assert list(inventory.warnings) == []
     for host in inventory.hosts():
         inventory.verify(host)
     assert inventory.warnings == (

@@ -143,7 +143,7 @@ def test_a_password_that_other_users_may_read_is_warned_of_once_for_each_file(tm
     for path in (hosts, group):
         path.chmod(0o644)
     inventory = load_inventory([hosts])
-    assert inventory.warnings == ()  # until the variables are read
+    assert list(inventory.warnings) == []  # until the variables are read
     for host in inventory.hosts():
         inventory.variables(host)
     assert inventory.warnings == (

@@ -71,8 +71,7 @@ def test_points_may_be_written_in_any_order_and_unit(tmp_path: Path) -> None:
         tmp_path, "{target: 'gpu:1', measure: power_watts, repeat: 2m, points: {90s: 3, 1m: 2.5, '0': 1, 100s: 4}}"
     )
     [curve] = compile_scenario(scenario, TARGETS, started_at=0.0).curves.values()
-    assert curve.points == ((0, 1), (60, 2.5), (90, 3), (100, 4))
-    assert curve.repeat_s == 120
+    assert (curve.points, curve.repeat_s) == (((0, 1), (60, 2.5), (90, 3), (100, 4)), 120)
 
 
 @pytest.mark.parametrize(

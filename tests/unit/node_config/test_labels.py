@@ -13,8 +13,9 @@ from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, NvLinks, Sch
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
+from vgpuctl.model.labels import parse_label_key, parse_label_value
 from vgpuctl.model.lease import Share
-from vgpuctl.model.node_pool import GpuSharing, NodeRole, NodeSharing, parse_label_key, parse_label_value
+from vgpuctl.model.node_pool import GpuSharing, NodeRole, NodeSharing
 from vgpuctl.node_config.labels import (
     GPU_LABEL,
     NodePlace,

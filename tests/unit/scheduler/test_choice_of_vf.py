@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import a40_host, emulated_a40, vm
-from tests.unit.scheduler.test_rejections import A40, only_rejection, some, with_libvirt
+from tests.unit.scheduler.one_host import only_rejection, some
+from tests.unit.scheduler.test_rejections import A40, with_libvirt
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.restriction import Restriction, RestrictionKind

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The index of classes answers as looking at every member does, however many states there were."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,5 +37,5 @@ def test_the_cheapest_member_is_chosen_the_first_by_name_of_equal_ones(
             for most in (3, 8):
                 priced = [(cost(most, state), name) for name, state in members.items() if state <= most]
                 best = min(priced, default=None)
-                found = index.choose(most, lambda state, most=most: cost(most, state))
+                found = index.choose(most, partial(cost, most))
                 assert found == (None if best is None else (best[1], best[0]))

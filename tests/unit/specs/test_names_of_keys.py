@@ -5,6 +5,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from vgpuctl.specs.tenant import AMOUNTS, HEAD, read_tenant_files
 from vgpuctl.specs.vm import VM, read_vm_file
 from vgpuctl.specs.vpc_objects import KINDS
 
-TABLES: list[Table[object]] = [VM, NETWORK, NODE_POOL, HEAD, *(kind.table for kind in KINDS)]
+TABLES: list[Table[Any]] = [VM, NETWORK, NODE_POOL, HEAD, *(kind.table for kind in KINDS)]
 
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv alice"

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,16 +38,17 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_values_of_one_step_become_one_sample(path: Path) -> None:
+    half: Any = pytest.approx(0.5)
     with History(path) as history:
         for second, number in ((0, 0.2), (20, 0.4), (40, 0.9), (60, 0.5), (3600, 1.0)):
             history.add(NOON + second, [value(number)])
         assert samples(history) == [
-            Sample(NOON, 3, pytest.approx(0.5), 0.2, 0.9, 1),
+            Sample(NOON, 3, half, 0.2, 0.9, 1),
             Sample(NOON + 60, 1, 0.5, 0.5, 0.5, 1),
             Sample(NOON + 3600, 1, 1.0, 1.0, 1.0, 1),
         ]
         assert samples(history, step_s=HOUR_S) == [
-            Sample(NOON, 4, pytest.approx(0.5), 0.2, 0.9, 2),
+            Sample(NOON, 4, half, 0.2, 0.9, 2),
             Sample(NOON + 3600, 1, 1.0, 1.0, 1.0, 1),
         ]
 
@@ -238,10 +240,12 @@ def test_processes_that_write_at_once_lose_nothing_and_readers_go_on(path: Path)
 
 def test_threads_take_turns(path: Path) -> None:
     with History(path) as history:
-        threads = [
-            threading.Thread(target=lambda: [history.add(NOON + second, [value(1.0)]) for second in range(30)])
-            for _ in range(4)
-        ]
+
+        def add() -> None:
+            for second in range(30):
+                history.add(NOON + second, [value(1.0)])
+
+        threads = [threading.Thread(target=add) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

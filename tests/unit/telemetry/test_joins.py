@@ -29,7 +29,7 @@ def _of_the_panel() -> str:
 
 
 def _dcgm(expression: str) -> str:
-    return re.findall(r"DCGM_\w+", expression)[0]
+    return str(re.findall(r"DCGM_\w+", expression)[0])
 
 
 @pytest.mark.parametrize("expression", [_of_the_page(), _of_the_panel()], ids=["page", "panel"])

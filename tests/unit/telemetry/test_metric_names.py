@@ -66,7 +66,7 @@ def test_a_series_of_a_case_is_one_of_the_exporter() -> None:
 def test_the_check_finds_what_is_not_there() -> None:
     assert "vgpuctl_gpu_temprature_celsius" not in KNOWN
     [(name, labels)] = selectors_of('vgpuctl_gpu_xid_total{klass="a{b}",host=~".*"}')
-    assert (name, labels) == ("vgpuctl_gpu_xid_total", {"klass", "host"})
+    assert (name, labels) == ("vgpuctl_gpu_xid_total", frozenset({"klass", "host"}))
     assert not labels <= (KNOWN[name] or frozenset())
 
 

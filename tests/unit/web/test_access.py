@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may read the pages: tokens, logins, names of the server, methods, headers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -234,7 +234,10 @@ def test_a_request_larger_than_a_login_is_refused(stored: Services) -> None:
 
 def test_guesses_of_the_token_are_slowed_down_wherever_they_are_sent(stored: Services) -> None:
     browser = Browser(stored, token=TOKEN)
-    ways = (lambda: browser.log_in(b"wrong"), lambda: browser.ask("/", headers={"Authorization": "Bearer wrong"}))
+    ways: tuple[Callable[[], TestResponse], ...] = (
+        lambda: browser.log_in(b"wrong"),
+        lambda: browser.ask("/", headers={"Authorization": "Bearer wrong"}),
+    )
     for number in range(FREE):
         assert ways[number % 2]().status_code in (401, 403)
     for way in ways:

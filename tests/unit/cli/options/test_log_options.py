@@ -10,7 +10,7 @@ import click
 import pytest
 
 from vgpuctl import logs
-from vgpuctl.cli import main
+from vgpuctl.cli import contents, main
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +21,8 @@ def failing_command(monkeypatch: pytest.MonkeyPatch) -> None:
         with logs.timed("call", host="gpu1", name="größe x", skipped=None, url="postgresql://me:secret@db/x"):
             raise KeyError("no\x1bsuch key")
 
-    monkeypatch.setitem(main.COMMANDS, "fail", "")
-    monkeypatch.setitem(main.FOLDERS, "fail", "vm")
+    monkeypatch.setitem(contents.COMMANDS, "fail", "")
+    monkeypatch.setitem(contents.FOLDERS, "fail", "vm")
     module = type(sys)("vgpuctl.cli.vm.fail")
     module.command = click.Command("fail", callback=fail)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vgpuctl.cli.vm.fail", module)
@@ -77,8 +77,8 @@ def test_a_log_file_that_cannot_be_written_is_an_error_of_the_user(
 def test_what_a_library_logs_is_a_line_of_the_log_or_nothing(more: list[str]) -> None:
     """SQLAlchemy logs a connection that a signal left half closed, with the traceback."""
     program = (
-        "import logging, sys; from vgpuctl.cli import main; import click; "
-        "main.COMMANDS['fail'], main.FOLDERS['fail'] = '', 'vm'; module = type(sys)('vgpuctl.cli.vm.fail'); "
+        "import logging, sys; from vgpuctl.cli import contents, main; import click; "
+        "contents.COMMANDS['fail'], contents.FOLDERS['fail'] = '', 'vm'; module = type(sys)('vgpuctl.cli.vm.fail'); "
         "say = lambda: logging.getLogger('sqlalchemy.pool').error('not closed \\x1b]52;c;x'); "
         "module.command = click.Command('fail', callback=say); sys.modules['vgpuctl.cli.vm.fail'] = module; "
         "sys.exit(main.run(sys.argv[1:]))"

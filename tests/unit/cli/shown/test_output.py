@@ -4,11 +4,12 @@
 import io
 import json
 import sys
+from typing import Any
 
 import click
 import pytest
 
-from vgpuctl.cli import main
+from vgpuctl.cli import contents, main
 from vgpuctl.cli.shown import output
 from vgpuctl.cli.shown.failure import report
 from vgpuctl.errors import NoCapacity
@@ -52,7 +53,9 @@ def test_json_is_escaped_and_equal(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_indented_json_is_as_the_standard_library_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
-    for value in ({}, [], "é\u2603", {"a": [], "b": {}, "c": [[1, -0.5, 1e300, None, True, 10**30], {"d": 'x"\\/'}]}):
+    deep = {"a": [], "b": {}, "c": [[1, -0.5, 1e300, None, True, 10**30], {"d": 'x"\\/'}]}
+    values: tuple[Any, ...] = ({}, [], "é\u2603", deep)
+    for value in values:
         output.print_json(value)
         assert capsys.readouterr().out == json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
@@ -67,8 +70,8 @@ def _run(arguments: list[str], raised: BaseException, monkeypatch: pytest.Monkey
     def fail() -> None:
         raise raised
 
-    monkeypatch.setitem(main.COMMANDS, "fail", "")
-    monkeypatch.setitem(main.FOLDERS, "fail", "vm")
+    monkeypatch.setitem(contents.COMMANDS, "fail", "")
+    monkeypatch.setitem(contents.FOLDERS, "fail", "vm")
     module = type(sys)("vgpuctl.cli.vm.fail")
     module.command = click.Command("fail", callback=fail)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vgpuctl.cli.vm.fail", module)

@@ -31,10 +31,14 @@ from vgpuctl.agent.wire.steps import (
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
+    SetOvnChassis,
+    SetOvnDaemon,
     SetServiceActive,
+    SetUplinkBridge,
     SetVgpuScheduler,
     SetVirtualFunctions,
     Step,
+    TakeOutUplink,
 )
 
 VF_COUNTS = {"nvidia-a40": 32, "nvidia-a100-pcie-40gb": 16, "nvidia-rtx-pro-6000-blackwell-server": 48}
@@ -183,6 +187,8 @@ class SimulatedHost:
                 gpu.mdevs.pop(step.uuid, None)
         elif isinstance(step, SetVfProfile):
             self._set_type(step)
+        elif isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink)):
+            raise Refused(step.op)
         else:
             self._take_on_gpu(self.gpus[step.address], step)
 

@@ -438,7 +438,9 @@ def test_a_switch_of_mig_needs_leave_for_a_reset_where_the_driver_resets_the_gpu
 
 
 def test_the_call_off_of_a_pending_mig_mode_needs_no_reset() -> None:
-    pending = plan_with(OffLayout(), A100, lambda gpu: replace(gpu, mig=replace(gpu.mig, pending=True)))
+    gpu = SimulatedGpu(A100)
+    gpu.mig_pending = True
+    pending = plan_host(declare(OffLayout()), SimulatedHost(gpu).facts())
     assert [one.needs_reset for one in pending.steps if one.phase is Phase.MIG_MODE] == [False]
 
 

@@ -31,10 +31,8 @@ def test_a_vm_beside_another_is_held_against_itself_alone() -> None:
         ],
         unknown="unlabelled",
     )
-    assert [(one.vm, one.neighbours, pytest.approx(one.throughput)) for one in found] == [
-        ("t.one", (), 1.0),
-        ("t.one", ("vdi",), 0.6 / 0.9),
-    ]
+    assert [(one.vm, one.neighbours) for one in found] == [("t.one", ()), ("t.one", ("vdi",))]
+    assert [one.throughput for one in found] == pytest.approx([1.0, 0.6 / 0.9])
 
 
 def test_a_vm_that_was_never_alone_is_held_against_three_of_its_class() -> None:
@@ -46,7 +44,8 @@ def test_a_vm_that_was_never_alone_is_held_against_three_of_its_class() -> None:
         _track("t.gone", None, {range(20): 0.5}, ("gpu2", "a")),
     ]
     (found,) = [one for one in _measured([*alone, *crowded], unknown="unlabelled") if one.neighbours]
-    assert (found.vm, found.neighbours, found.throughput) == ("t.new", ("unlabelled",), pytest.approx(0.5))
+    assert (found.vm, found.neighbours) == ("t.new", ("unlabelled",))
+    assert found.throughput == pytest.approx(0.5)
     assert not [one for one in _measured([*alone[:2], *crowded], unknown="unlabelled") if one.neighbours]
 
 

@@ -31,10 +31,11 @@ NODE = Node("acme", "gpu", "gpu-001", "uuid-1", wanted_at=1.0, joined_at=2.0)
 
 
 class Cluster:
-    """A link that answers what a test sets. calls: what it was asked, in order."""
+    """A link that answers what a test sets. calls: what it was asked, in order. reasons: of cordons."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.reasons: list[str] = []
         self.answers: dict[str, list[BaseException]] = {}
         self.left: list[str] = []
         self.cordoned: set[str] = set()
@@ -44,8 +45,9 @@ class Cluster:
         if self.answers.get(what):
             raise self.answers[what].pop(0)
 
-    def cordon(self, node: str, _reason: str) -> bool:
+    def cordon(self, node: str, reason: str) -> bool:
         self._asked("cordon")
+        self.reasons.append(reason)
         is_new = node not in self.cordoned
         self.cordoned.add(node)
         return is_new
@@ -184,8 +186,6 @@ def test_a_cluster_that_is_silent_is_asked_for_the_first_of_many_nodes_alone(sit
 
 
 def test_a_cluster_hears_less_than_the_operator(site: Site) -> None:
-    told: list[str] = []
-    site.cluster.cordon = lambda _node, reason: not told.append(reason)  # type: ignore[method-assign, func-returns-value]
     leave_cluster(site.services, VM, "its host is dead", 0, detail="its host gpu1 is dead: no power")
-    assert told == ["its host is dead"]
+    assert site.cluster.reasons == ["its host is dead"]
     assert site.events() == [("node-cordoned", "its host gpu1 is dead: no power")]

@@ -35,9 +35,15 @@ def _name(vm: Vm) -> str:
     return f"{vm.request.tenant}/{vm.request.name}"
 
 
-def _found(services: Services, *names: str, tenant: str | None = None, **more: bool) -> list[str]:
-    if_exists = more.pop("if_exists", False)
-    selection = VmSelection(names, tenant, **more)
+def _found(
+    services: Services,
+    *names: str,
+    tenant: str | None = None,
+    is_all: bool = False,
+    is_every_tenant: bool = False,
+    if_exists: bool = False,
+) -> list[str]:
+    selection = VmSelection(names, tenant, is_all, is_every_tenant)
     return [_name(vm) for vm, _leases in find_vms(services, selection, if_exists=if_exists)]
 
 

@@ -169,7 +169,12 @@ def test_texts_are_shown_before_they_go_in_without_the_secrets_that_are_known(
 ) -> None:
     _fill(services)
     shown: list[str] = []
-    made, found = _bundle(services, tmp_path, accept_texts=lambda texts: shown.append(texts) is None)
+
+    def accept(texts: str) -> bool:
+        shown.append(texts)
+        return True
+
+    made, found = _bundle(services, tmp_path, accept_texts=accept)
     assert made.has_texts
     text = "".join(found.values())
     for known in ("seed-login-pw", "seed-proxy-pw", "seed-database-pw", "seed-environment-token", "seed-log-pw"):

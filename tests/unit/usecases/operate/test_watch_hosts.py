@@ -52,7 +52,7 @@ class _Host:
         if self.login is not None:
             raise self.login
         line: Any = self
-        return HostSession(name, line, lambda _line: line, self._open_libvirt)
+        return HostSession(name, line, lambda _line: line, line._open_libvirt)
 
     @contextlib.contextmanager
     def libvirt_uri(self) -> Iterator[str]:

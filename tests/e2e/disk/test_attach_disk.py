@@ -73,7 +73,7 @@ def test_a_disk_goes_from_vm_to_vm_and_is_deleted_when_none_has_it(operator: Ope
     operator.does("stop-vm", "two", *ACME, "--timeout", "0")
     operator.does("detach-disk", "two", "data", *ACME)
     assert operator.json("delete-disk", "data", *ACME, "--dry-run") == {"deleted": [], "dry_run": True}
-    assert operator.json("delete-disk", "data", *ACME, "--yes") == {"deleted": ["data"], "dry_run": False}
+    assert operator.json("delete-disk", "data", *ACME, "--yes") == {"deleted": ["acme/data"], "dry_run": False}
     assert operator.json("delete-disk", "data", *ACME, "--yes", "--if-exists")["deleted"] == []
     assert (_disks(operator), _volumes(operator)) == ({}, before)
     operator.does("start-vm", "two", *ACME)

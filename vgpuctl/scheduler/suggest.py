@@ -39,7 +39,7 @@ def suggest_type(name: str, hosts: Sequence[HostFacts]) -> Suggestion | None:
     if known:
         models = " or ".join(board.name for board in known)
         hint = f"near it, your hosts have {', '.join(near)}" if near else "run `vgpuctl list-profiles`"
-        return Suggestion(f"{name} is a type of {models}, and no host has one", hint, is_known=True)
+        return Suggestion(f"{name} is a type of {models}, and no host that may take it has one", hint, is_known=True)
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     else:

@@ -280,7 +280,7 @@ def test_the_plan_has_the_files_that_a_run_installs(layouts: LayoutFleet) -> Non
     manifest.write_text(manifest.read_text() + "\n")
     (planned,) = layouts.operator.json("plan-hosts", "--limit", "sim-004")
     assert planned["plan"]["installs"] == [
-        {"summary": "vgpuctl-restore.service restores it at boot", "before": "older", "after": "installed"}
+        {"summary": "vgpuctl-restore.service restores it at boot", "before": "different", "after": "installed"}
     ]
 
 

@@ -108,7 +108,7 @@ def test_a_type_of_a_board_that_the_fleet_lacks_is_named() -> None:
     with pytest.raises(NoCapacity) as caught:
         place(vm("L40S-8Q"), [a40_host()], [])
     assert caught.value.hint is not None
-    assert "L40S-8Q is a type of NVIDIA L40S, and no host has one" in caught.value.hint
+    assert "L40S-8Q is a type of NVIDIA L40S, and no host that may take it has one" in caught.value.hint
 
 
 def test_a_board_that_the_fleet_lacks_and_a_board_that_nobody_knows_differ() -> None:

@@ -31,7 +31,7 @@ def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
     links = [path for path in wire.UNIT_LINKS if host.disk_link(path) != wire.UNIT]
     if not stale and not links:
         return Change(OP, wire.FOLDER, "installed", "installed", changed=False)
-    before = "none" if wire.MANIFEST in stale and host.read_bytes(wire.MANIFEST) is None else "older"
+    before = "none" if wire.MANIFEST in stale and host.read_bytes(wire.MANIFEST) is None else "different"
     if not dry_run:
         for path in stale:
             host.put_file(path, wanted[path], 0o600 if path != wire.UNIT else 0o644)

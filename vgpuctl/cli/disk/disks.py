@@ -77,6 +77,7 @@ delete_disk = deletion_command(
     """,
     _deletion,
     word="disk",
+    listed_by="list-disks",
     whose=" of tenant {tenant} with all data",
     tenant=options.tenant,
     where=options.one_host,

@@ -123,18 +123,25 @@ def delete_snapshot(
     libvirt writes what changed since into the disks below, which takes a while and does not stop the guest.
     """
     from vgpuctl.cli.forms.services import services
+    from vgpuctl.errors import NotFound
     from vgpuctl.usecases.disk.snapshots import delete_snapshot, list_snapshots
     from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(**where) as opened:
-        vm, _ = find_vm(opened, tenant, name)
-        is_there = not if_exists or any(one.name == snapshot for one in list_snapshots(opened, vm))
-        if not is_there:
-            say(f"{vm.printed_name}: no snapshot {snapshot}, nothing to delete")
-        elif not yes:
-            confirm(f"Delete snapshot {snapshot} of VM {name}?")
-        if is_there:
+        deleted = []
+        try:
+            vm, _ = find_vm(opened, tenant, name)
+            if if_exists and all(one.name != snapshot for one in list_snapshots(opened, vm)):
+                raise NotFound(f"{vm.printed_name} has no snapshot {snapshot}")
+        except NotFound as error:
+            if not if_exists:
+                raise
+            say(f"{error.message}, nothing to delete")
+        else:
+            if not yes:
+                confirm(f"Delete snapshot {snapshot} of VM {name}?")
             delete_snapshot(opened, vm, snapshot)
             say(f"{vm.printed_name}: snapshot {snapshot} deleted")
+            deleted.append(snapshot)
     if as_json:
-        _DELETION.print({"deleted": [snapshot] * is_there, "dry_run": False})
+        _DELETION.print({"deleted": deleted, "dry_run": False})

@@ -38,6 +38,7 @@ def deletion_command(
     rules: "Callable[[], Deletion[Any]]",
     *,
     word: str,
+    listed_by: str,
     whose: str = "",
     verb: str = "Delete",
     outcome: str = "deleted",
@@ -47,8 +48,8 @@ def deletion_command(
 ) -> click.Command:
     """Make the command that deletes things of one kind.
 
-    text: its help. rules: loads the kind's. word: one of them. whose: the end of the question, {tenant} for the tenant.
-    verb, outcome: what the command does, in the question and in its answer.
+    text: its help. rules: loads the kind's. word: one of them. listed_by: the command that lists them. whose: the end
+    of the question, {tenant} for the tenant. verb, outcome: what the command does, in the question and in its answer.
     tenant: the option for what belongs to a tenant. where: the options of the services. own: more options, which the
     rule `delete` takes.
     """
@@ -68,7 +69,7 @@ def deletion_command(
         found_by = rules()
         opening = take_service_options(given)
         with services(rehearses=dry_run, **opening) as opened:
-            found = find_all(opened, found_by, tenant, names, word=word, if_exists=if_exists)
+            found = find_all(opened, found_by, tenant, names, word=word, listed_by=listed_by, if_exists=if_exists)
             for one in found:
                 say(found_by.describe(one))
             is_trial = dry_run or running().rehearsal is not None
@@ -76,7 +77,7 @@ def deletion_command(
                 confirm(f"{verb} {counted(len(found), word)}{whose.format(tenant=tenant)}?")
             errors = delete_all(opened, found_by, found, **given)
         gone = [one for one, error in zip(found, errors, strict=True) if error is None]
-        for one in gone:
+        for one in () if found_by.tells else gone:
             left = found_by.left(one)
             say(f"{word} {found_by.printed(one)}: {'would be ' * is_trial}{outcome}{left and f'; {left}'}")
         if as_json:

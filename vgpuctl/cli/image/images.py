@@ -140,5 +140,6 @@ delete_image = deletion_command(
     "Remove images from the catalogue; their files on the hosts stay. Refused while a VM uses one.",
     _deletion,
     word="image",
+    listed_by="list-images",
     whose=" from the catalogue",
 )

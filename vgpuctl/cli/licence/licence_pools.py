@@ -181,5 +181,6 @@ delete_licence_pool = deletion_command(
     "Delete licence pools with their tokens. VMs that hold seats of them run on.",
     _deletion,
     word="licence pool",
+    listed_by="list-licence-pools",
     whose=", with the tokens",
 )

@@ -61,4 +61,5 @@ delete_external_network = deletion_command(
     "Delete external networks. Refused while tenants hold addresses of one.",
     _deletion,
     word="external network",
+    listed_by="list-external-networks",
 )

@@ -122,6 +122,7 @@ delete_network = deletion_command(
     "Delete a tenant's networks. Refused while VMs are in them.",
     _deletion,
     word="network",
+    listed_by="list-networks",
     whose=" of tenant {tenant}",
     tenant=options.network_tenant,
     where=options.one_host,

@@ -180,6 +180,7 @@ delete_node_pool = deletion_command(
     "Drain and delete all nodes of pools, and the pools. Their cluster forgets them.",
     _deletion,
     word="node pool",
+    listed_by="list-node-pools",
     whose=" of tenant {tenant} with all nodes",
     tenant=options.tenant,
     where=options.one_host,

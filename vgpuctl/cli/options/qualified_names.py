@@ -66,6 +66,10 @@ def qualified(
         raise without_tenant(next(name for whose, name in pairs if whose is None))
     if is_written:
         tenants.setdefault(tenant)
+    if len(tenants) > 1 and len(written) == 1:
+        raise UsageError(
+            f"{written[0]} is of another tenant than --tenant {tenant}", hint="leave --tenant out, or the name's tenant"
+        )
     if len(tenants) > 1:
         raise UsageError(
             f"the names are of several tenants: {', '.join(filter(None, tenants))}",

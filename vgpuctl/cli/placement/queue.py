@@ -158,6 +158,7 @@ leave_queue = deletion_command(
     "Remove VMs from the queue with the other VMs of their gangs. A preempted VM stays stopped.",
     _deletion,
     word="queued VM",
+    listed_by="list-queue",
     verb="Remove",
     whose=" of tenant {tenant} from the queue, with the gangs",
     outcome="out of the queue",

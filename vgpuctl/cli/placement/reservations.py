@@ -191,6 +191,7 @@ cancel_reservation = deletion_command(
     "Cancel reservations with all their repetitions. A VM that uses one runs on until its time is over.",
     _deletion,
     word="reservation",
+    listed_by="list-reservations",
     verb="Cancel",
     whose=" of tenant {tenant} with all repetitions",
     outcome="cancelled",

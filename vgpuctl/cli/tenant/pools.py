@@ -178,5 +178,6 @@ delete_pool = deletion_command(
     "Delete pools and their grants; their hosts then serve every tenant. VMs stay where they are.",
     _deletion,
     word="host pool",
+    listed_by="list-pools",
     whose=" and open the hosts to every tenant",
 )

@@ -56,7 +56,7 @@ class Install:
             )
         if not is_other:
             return None
-        before = "older" if self.wanted.keys() & found.keys() else None
+        before = "different" if self.wanted.keys() & found.keys() else None
         return PlannedInstall(self.summary, before, "installed" if self.is_declared else None)
 
 

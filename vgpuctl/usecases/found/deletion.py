@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from vgpuctl.errors import NotFound, VgpuctlError
+from vgpuctl.errors import NotFound, UsageError, VgpuctlError
 from vgpuctl.model.natural_order import natural
 from vgpuctl.usecases.running.services import Services
 
@@ -20,6 +20,7 @@ class Deletion(Generic[Thing]):
     find: one by the name that the user gave; raises NotFound with what there is. names: of all, for globs.
     printed: its name in answers. describe: the line about it before the question. delete: takes the command's own
     options too, and raises what its command documents. left: what stays once it is gone, for people.
+    tells: True if `delete` says itself that it is done.
     """
 
     find: Callable[[Services, str, str], Thing]
@@ -28,21 +29,36 @@ class Deletion(Generic[Thing]):
     describe: Callable[[Thing], str]
     delete: Callable[..., object]
     left: Callable[[Thing], str] = lambda _thing: ""
+    tells: bool = False
 
 
 def find_all(
-    services: Services, rules: Deletion[Thing], tenant: str, written: Sequence[str], *, word: str, if_exists: bool
+    services: Services,
+    rules: Deletion[Thing],
+    tenant: str,
+    written: Sequence[str],
+    *,
+    word: str,
+    listed_by: str,
+    if_exists: bool,
 ) -> list[Thing]:
-    """Find things by their names or by globs, each once. word: one of them. Raises NotFound.
+    """Find things by their names or by globs, each once. word: one of them. listed_by: the command for hints.
 
-    if_exists: a name or glob that fits nothing is a remark.
+    if_exists: a name or glob that fits nothing is a remark. Raises NotFound, and UsageError for a glob of tenants: one
+    command deletes things of one tenant.
     """
+    if is_glob(tenant):
+        raise UsageError(
+            f"{tenant}/{written[0]} stands for several tenants", hint="run the command once for each tenant"
+        )
     found: dict[str, Thing] = {}
     for one in written:
         try:
             found |= {rules.printed(thing): thing for thing in _fitting(services, rules, tenant, one, word)}
         except NotFound as error:
             if not if_exists:
+                near = error.hint is not None and error.hint.startswith(("did you mean", "there are"))
+                error.hint = error.hint if near else f"see `vgpuctl {listed_by}`"
                 raise
             services.say(f"{error.message}, nothing to delete")
     return list(found.values())

@@ -15,14 +15,15 @@ from vgpuctl.usecases.running.services import Services
 def delete_external_network(services: Services, network: ExternalNetwork) -> None:
     """Delete an external network. Raises StateError while tenants hold addresses.
 
-    Where OVN does not answer, its rows stay, and `gc` removes them.
+    OVN is connected before anything is deleted: UsageError where it was not named, OvnError where it does not answer.
+    Where the connection is lost after that, the rows of OVN stay, and `gc` removes them.
     """
+    northbound = services.require_northbound()
     with services.store.transaction() as session:
         if session.delete_external_network(network.name):
             session.add_event(EventKind.EXTERNAL_NETWORK_DELETED, network.name, before=values_of(network))
-    if services.has_northbound:
-        with locked(services, OVN_SUBJECT):
-            services.northbound.apply({external_owner(network.name): []})
+    with locked(services, OVN_SUBJECT):
+        northbound.apply({external_owner(network.name): []})
 
 
 def _find(services: Services, _tenant: str, name: str) -> ExternalNetwork:

@@ -63,4 +63,5 @@ DELETION = Deletion(
         f"{shown.network.printed_name}: {shown.network.request.cidr}, {counted(len(shown.ports), 'VM')}"
     ),
     delete=lambda services, shown: delete_network(services, shown.network),
+    tells=True,
 )

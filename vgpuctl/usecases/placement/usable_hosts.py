@@ -2,7 +2,7 @@
 """Hosts that a tenant's VM may be placed on: the command's hosts without those in pools of others."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.placement import Rejection
@@ -70,12 +70,23 @@ def usable_hosts(services: Services, request: VmRequest) -> list[str]:
     if usable and request.host not in closed:
         return usable
     barred = [request.host] if request.host is not None and request.host in closed else list(names)
+    raise not_granted(request, {name: closed[name] for name in barred})
+
+
+def not_granted(request: VmRequest, closed: Mapping[str, str]) -> NoCapacity:
+    """The error for hosts that are the only ones, and in pools of others. closed: the pool of each."""
+    first = next(iter(closed))
     why = f", and {request.host.why}" if isinstance(request.host, HostOfNetwork) else ""
-    raise NoCapacity(
-        f"tenant {request.tenant} may not use {barred[0] if len(barred) == 1 else 'any of the hosts'}{why}",
-        context=[f"{name}: in pool {closed[name]}, which is not granted to {request.tenant}" for name in barred],
-        hint=f"run `vgpuctl grant-pool {closed[barred[0]]} {request.tenant}`",
+    return NoCapacity(
+        f"tenant {request.tenant} may not use {first if len(closed) == 1 else 'any of the hosts'}{why}",
+        context=lines_of_closed(request, closed),
+        hint=f"run `vgpuctl grant-pool {closed[first]} {request.tenant}`",
     )
+
+
+def lines_of_closed(request: VmRequest, closed: Mapping[str, str]) -> list[str]:
+    """A line for each host that a pool keeps from a tenant. closed: the pool of each."""
+    return [f"{name}: in pool {pool}, which is not granted to {request.tenant}" for name, pool in closed.items()]
 
 
 def why_never(services: Services, requests: Sequence[VmRequest]) -> str | None:

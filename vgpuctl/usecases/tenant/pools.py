@@ -84,5 +84,5 @@ DELETION = Deletion(
         f"host pool {pool.name}: {', '.join(pool.hosts)}, for {', '.join(pool.tenants) or 'no tenant'}"
     ),
     delete=delete_pool,
-    left=lambda pool: f"{', '.join(pool.hosts)} serve every tenant",
+    left=lambda pool: f"{', '.join(pool.hosts)} {'serves' if len(pool.hosts) == 1 else 'serve'} every tenant",
 )

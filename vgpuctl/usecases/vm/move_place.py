@@ -23,6 +23,7 @@ from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.move_reservation import place_promise
 from vgpuctl.usecases.placement.reservations import used_by, with_promises
+from vgpuctl.usecases.placement.usable_hosts import lines_of_closed, not_granted
 from vgpuctl.usecases.running.services import Services
 
 Found = TypeVar("Found")
@@ -133,17 +134,27 @@ class MoveSearch:
         with self._services.store.reading() as session:
             closed = closed_hosts(vm.request.tenant, session.pools())
             leases = with_promises(session, session.leases(), wanted, vm)
-        open_hosts = [
-            one
+        possible = {
+            name: one
             for name, one in sorted(self._capacities.items())
-            if name not in closed and name not in refused and (among is None or name in among)
-        ]
+            if name not in refused and (among is None or name in among)
+        }
+        open_hosts = [one for name, one in possible.items() if name not in closed]
+        barred = {name: closed[name] for name in possible if name in closed and wanted.host in (None, name)}
+        if wanted.host is not None and barred:
+            raise not_granted(wanted, barred)
         if not open_hosts:
             raise NoCapacity(
-                f"no other host may take {vm.printed_name}", hint="see `vgpuctl list-hosts` and `list-pools`"
+                f"no other host may take {vm.printed_name}",
+                context=lines_of_closed(wanted, barred),
+                hint="see `vgpuctl list-hosts` and `list-pools`",
             )
         if reserved is None:
-            return place(wanted, open_hosts, leases)
+            try:
+                return place(wanted, open_hosts, leases)
+            except NoCapacity as full:
+                full.context = (*full.context, *lines_of_closed(wanted, barred))
+                raise
         with self._services.store.reading() as session:
             placement = place_promise(session, reserved, wanted, open_hosts)
         if placement is None:

@@ -57,7 +57,7 @@ def test_a_written_tenant_goes_before_the_environment_s(monkeypatch: pytest.Monk
 def test_one_command_has_one_tenant() -> None:
     with pytest.raises(UsageError, match="several tenants: acme, umbrella"):
         _run(_several, "acme/web-1", "umbrella/web-2")
-    with pytest.raises(UsageError, match="several tenants: acme, umbrella"):
+    with pytest.raises(UsageError, match="acme/web-1 is of another tenant than --tenant umbrella"):
         _run(_one, "acme/web-1", "--tenant", "umbrella")
 
 

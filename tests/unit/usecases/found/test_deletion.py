@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Things are found by names and globs, each once; one that cannot be deleted keeps no other."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from vgpuctl.errors import NotFound, StateError
+from vgpuctl.errors import NotFound, StateError, UsageError
 from vgpuctl.usecases.found.deletion import Deletion, delete_all, find_all
 from vgpuctl.usecases.running.services import Services
 
 THERE = ["b-10", "b-2", "a-1"]
+ABOUT = {"word": "disk", "listed_by": "list-disks"}
 
 
 def _find(_services: Services, tenant: str, name: str) -> str:
@@ -52,7 +54,7 @@ def _services(said: list[str]) -> Services:
     ],
 )
 def test_each_is_found_once_in_natural_order_of_a_glob(written: list[str], found: list[str]) -> None:
-    assert find_all(_services([]), Rules().rules, "acme", written, word="disk", if_exists=False) == found
+    assert find_all(_services([]), Rules().rules, "acme", written, **ABOUT, if_exists=False) == found
 
 
 @pytest.mark.parametrize(
@@ -61,8 +63,15 @@ def test_each_is_found_once_in_natural_order_of_a_glob(written: list[str], found
 def test_what_is_missing_is_an_error_or_a_remark(written: str, message: str) -> None:
     said: list[str] = []
     with pytest.raises(NotFound, match=message.replace("*", r"\*")):
-        find_all(_services(said), Rules().rules, "acme", ["a-1", written], word="disk", if_exists=False)
-    assert find_all(_services(said), Rules().rules, "acme", ["a-1", written], word="disk", if_exists=True) == ["a-1"]
+        find_all(
+            _services(said),
+            Rules().rules,
+            "acme",
+            ["a-1", written],
+            **ABOUT,
+            if_exists=False,
+        )
+    assert find_all(_services(said), Rules().rules, "acme", ["a-1", written], **ABOUT, if_exists=True) == ["a-1"]
     assert said == [f"{message}, nothing to delete"]
 
 
@@ -71,3 +80,23 @@ def test_one_that_cannot_be_deleted_keeps_no_other() -> None:
     errors = delete_all(_services([]), rules.rules, ["a-1", "b-2", "b-10"])
     assert [None if one is None else one.message for one in errors] == [None, "in use", None]
     assert rules.deleted == ["a-1", "b-10"]
+
+
+def test_a_glob_of_tenants_is_refused_whether_or_not_things_may_be_missing() -> None:
+    for if_exists in (False, True):
+        with pytest.raises(UsageError, match=r"\*/a-1 stands for several tenants"):
+            find_all(_services([]), Rules().rules, "*", ["a-1"], **ABOUT, if_exists=if_exists)
+
+
+@pytest.mark.parametrize(
+    ("hint", "shown"),
+    [("create it with `x`", "see `vgpuctl list-disks`"), (None, "see `vgpuctl list-disks`")]
+    + [(near, near) for near in ("did you mean a?", "there are a, b")],
+)
+def test_a_hint_never_says_to_create_what_was_to_be_deleted(hint: str | None, shown: str) -> None:
+    def find(_services: Services, _tenant: str, name: str) -> str:
+        raise NotFound(f"no {name}", hint=hint)
+
+    with pytest.raises(NotFound) as caught:
+        find_all(_services([]), replace(Rules().rules, find=find), "acme", ["b"], **ABOUT, if_exists=False)
+    assert caught.value.hint == shown

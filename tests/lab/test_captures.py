@@ -46,12 +46,17 @@ def test_a_captured_host_is_read_as_before(file: Path, tmp_path: Path, request: 
     assert found == json.loads(golden.read_text())
 
 
+ASKED_SINCE = ("digest /etc/vgpuctl/",)
+"""Questions that are newer than the captures of the tree."""
+
+
 def test_every_call_is_answered_without_a_gap(file: Path, tmp_path: Path) -> None:
     host = replayed(read_capture(file), tmp_path / "replay")
     for call in read_capture(file).manifest.calls:
         reply = answer(host, Request(call))
         assert reply.problem is None, (call, reply.problem)
-        assert "not in this capture" not in repr(reply), call
+        gaps = re.findall(r"not in this capture: (\w+ [^'\s]+)", repr(reply))
+        assert [one for one in gaps if not one.startswith(ASKED_SINCE)] == [], call
 
 
 # Without these nothing that is read can be compared, and no GPU be told missing: the whole call is refused.

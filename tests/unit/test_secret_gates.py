@@ -42,6 +42,7 @@ REVEALING = {
     "usecases/share/health_gate.py:_test_memory": _STARTS,
     "usecases/seats/licences.py:token_claims": "its claims alone are kept",
     "specs/guest_rules.py:_check_documents": "read as its guest reads it; no refusal quotes it",
+    "specs/node_pool.py:_with_secrets": "the end of a token alone is kept",
 }
 """Functions that reveal a secret → for what."""
 

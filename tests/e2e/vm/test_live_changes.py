@@ -156,4 +156,4 @@ def test_what_a_slow_guest_releases_later_is_freed_by_repair(operator: Operator)
     assert sorted(one["outcome"] for one in operator.json("repair")) == ["address freed", "freed"]
     assert [len(one) for one in _devices(operator)] == [1, 1]
     operator.does("delete-disk", "slow", *ACME, "--yes")
-    assert operator.json("delete-snapshot", "web", "meanwhile", *ACME, "--yes")["disks"] == ["-"]
+    assert operator.json("delete-snapshot", "web", "meanwhile", *ACME, "--yes")["deleted"] == ["meanwhile"]

@@ -191,9 +191,8 @@ def confirm(question: str) -> None:
         return
     try:
         is_accepted = click.confirm(printable(question), err=True)
-    except click.Abort as stopped:
-        if isinstance(stopped.__context__, EOFError):
-            _write("", err=True)  # ends the line of the question
+    except click.Abort:
+        _write("", err=True)  # ends the line of the question
         raise
     if not is_accepted:
         raise Declined

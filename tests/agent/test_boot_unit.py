@@ -9,6 +9,7 @@ import pytest
 from tests.agent.simulated import Machine
 from vgpuctl.agent.changes.boot_unit import of_our_unit
 from vgpuctl.agent.dispatch import answer
+from vgpuctl.agent.facts.boot import read_installed
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFiles, Manifest
 from vgpuctl.agent.wire.envelope import Reply, Request
@@ -52,6 +53,24 @@ def test_a_unit_that_systemd_would_drop_is_refused_and_nothing_is_installed(mach
     assert not (machine.files.root / "etc/vgpuctl").exists()
     assert not (machine.files.root / wire.UNIT_LINKS[0][1:]).is_symlink()
     assert not list((machine.files.root / "run/vgpuctl").rglob("*.service"))
+
+
+@pytest.mark.parametrize("path", [wire.AGENT, wire.MANIFEST, wire.UNIT])
+@pytest.mark.parametrize("mode", [0o777, 0o620])
+def test_a_file_that_others_may_write_is_installed_again(path: str, mode: int, machine: Machine) -> None:
+    """root runs these at the next boot."""
+    assert installed(machine).changes[0].changed
+    before = {one.name: one.content for one in read_installed(machine.host).files}
+    file = machine.files.root / path[1:]
+    wanted = file.stat().st_mode
+    file.chmod(mode)
+    after = {one.name: one.content for one in read_installed(machine.host).files}
+    assert after == {**before, path: f"{before[path]}, writable by others"}
+    reply = installed(machine)
+    assert reply.problem is None, reply.problem
+    assert [(one.before, one.changed) for one in reply.changes] == [("different", True)]
+    assert file.stat().st_mode == wanted
+    assert not installed(machine).changes[0].changed
 
 
 @needs_systemd

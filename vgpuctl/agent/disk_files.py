@@ -21,23 +21,31 @@ class DiskFiles(MachineRoot):
 
     def read_bytes(self, path: str) -> Optional[bytes]:
         """Return a file's bytes from the disk, None for a missing file."""
-        return self._bytes_of(path)
+        return self._bytes_of(path)[0]
 
-    def _bytes_of(self, path: str) -> Optional[bytes]:
+    def _bytes_of(self, path: str) -> Tuple[Optional[bytes], bool]:
+        """Return a file's bytes, None for a missing file, and whether others than its owner or root may write it."""
         try:
             with open(self.path(path), "rb") as file:
-                return file.read()
+                found = os.fstat(file.fileno())
+                is_open = bool(found.st_mode & 0o022) or found.st_uid not in (0, os.geteuid())
+                return file.read(), is_open
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            return None, False
         except OSError as error:
             raise read_problem(path, error) from error
 
     def digest(self, path: str) -> Optional[str]:
-        """Return the sha256 of a file of the disk in hex, None for a missing file."""
+        """Return the sha256 of a file of the disk in hex, None for a missing file.
+
+        A file that others may write is none of ours, whatever it holds now: words stand behind its digest.
+        """
         import hashlib  # loads OpenSSL, which changes alone do not need
 
-        data = self._bytes_of(path)
-        return None if data is None else hashlib.sha256(data).hexdigest()
+        data, is_open = self._bytes_of(path)
+        if data is None:
+            return None
+        return hashlib.sha256(data).hexdigest() + ", writable by others" * is_open
 
     def stamp(self, path: str) -> Optional[Tuple[int, int, int]]:
         """Return what changes when a file of the disk is replaced or written, None where there is none."""

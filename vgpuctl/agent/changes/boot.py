@@ -27,7 +27,7 @@ def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
     """
     unverified = boot_unit.verify(host, files.unit, dry_run=dry_run)
     wanted = wire.contents(files, host.own_program())
-    stale = [path for path, data in wanted.items() if host.read_bytes(path) != data]
+    stale = [path for path, data in wanted.items() if host.digest(path) != wire.sha256(data)]
     links = [path for path in wire.UNIT_LINKS if host.disk_link(path) != wire.UNIT]
     if not stale and not links:
         return Change(OP, wire.FOLDER, "installed", "installed", changed=False)

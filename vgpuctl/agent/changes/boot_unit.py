@@ -28,7 +28,7 @@ def verify(host: Host, unit: str, *, dry_run: bool) -> Optional[str]:
         return "systemd does not run this host"
     if host.find_program(PROGRAM) is None:
         return f"this host has no {PROGRAM}"
-    is_installed = host.read_bytes(wire.UNIT) == unit.encode()
+    is_installed = host.digest(wire.UNIT) == wire.sha256(unit.encode())
     if dry_run and not is_installed:
         return "a dry run writes no unit to check"
     path = wire.UNIT if is_installed else _CANDIDATE

@@ -6,6 +6,7 @@ from typing import List, Optional
 from vgpuctl.agent.facts import services, textfile
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import textfile as wire
+from vgpuctl.agent.wire.boot import sha256
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change
@@ -35,7 +36,7 @@ def ensure(host: Host, files: TextfileFiles, *, dry_run: bool) -> Change:
             hint="install prometheus-node-exporter, or name the folder of its --collector.textfile.directory",
         )
     wanted = wire.contents(files, host.own_program())
-    stale = [path for path, data in wanted.items() if host.read_bytes(path) != data]
+    stale = [path for path, data in wanted.items() if host.digest(path) != sha256(data)]
     links = [(path, target) for path, target in wire.LINKS if host.disk_link(path) != target]
     after = f"in {files.folder}"
     if not stale and not links:

@@ -273,7 +273,7 @@ def test_a_host_with_a_failed_line_never_ends_with_0(layouts: LayoutFleet) -> No
 def test_the_plan_has_the_files_that_a_run_installs(layouts: LayoutFleet) -> None:
     layouts.declare(sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
     out = layouts.operator.does("plan-hosts", "--limit", "sim-004").out
-    assert "sim-004: 0 differences, 1 step\n" in out and "1 install: vgpuctl-restore.service restores it at boot" in out
+    assert "sim-004: 1 difference, 1 step\n" in out and "1 install: vgpuctl-restore.service restores it at boot" in out
     applied(layouts, "--limit", "sim-004")
     assert layouts.operator.does("plan-hosts", "--limit", "sim-004").out == "sim-004: as declared\n"
     manifest = layouts.machine("sim-004").root / "etc/vgpuctl/manifest.json"

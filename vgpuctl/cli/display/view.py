@@ -92,13 +92,14 @@ def command(
     from vgpuctl.model.display import DisplayKind
     from vgpuctl.usecases.display.view import view
     from vgpuctl.usecases.found.find_vm import find_vm
-    from vgpuctl.web.browser_console import NOVNC_FOLDER, require_novnc
 
     if web and path is not None:
         raise UsageError("--web and --socket exclude each other")
     way = "in a browser" if web else f"on the socket {path}" if path is not None else "on a local port"
-    folder = novnc or NOVNC_FOLDER
     if web:
+        from vgpuctl.web.browser_console import NOVNC_FOLDER, require_novnc
+
+        folder = novnc or NOVNC_FOLDER
         require_novnc(folder)
     with services(**where) as opened:
         vm, _leases = find_vm(opened, tenant, name)

@@ -82,9 +82,8 @@ def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
     if planned_host.is_done:
         print_line(f"{host}: as declared")
     else:
-        print_line(
-            f"{host}: {counted(len(plan.differences), 'difference')}, {counted(len(plan.steps) + len(further), 'step')}"
-        )
+        differences = counted(len(plan.differences) + len(planned_host.installs), "difference")
+        print_line(f"{host}: {differences}, {counted(len(plan.steps) + len(further), 'step')}")
     for difference in plan.differences if diff else ():
         for line in difference_lines(difference):
             print_line(line)

@@ -59,7 +59,7 @@ def command(
     VMs that the hosts no longer have are dropped by --forget. --begin is for a standby that became the primary and may
     lack the last commits. Exit code 1 means that differences are open.
     """
-    from vgpuctl.cli.forms.services import report_failures, services
+    from vgpuctl.cli.forms.services import report_hosts, services
     from vgpuctl.usecases.store.reconcile_store import begin as begin_reconciling
     from vgpuctl.usecases.store.reconcile_store import reconcile_store
 
@@ -89,5 +89,5 @@ def command(
             say("the store is reconciled; run `vgpuctl repair` next")
         elif found.mark is not None and not found.open and not found.failures:
             say("nothing is open: give --done to let the store be changed again")
-    report_failures(found.failures, answered=1)
+    report_hosts(found.failures, fine=found.answered, what="did not answer", noun="place")
     return int(bool(found.open))

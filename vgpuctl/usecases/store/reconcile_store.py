@@ -66,13 +66,16 @@ class Discrepancy:
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The comparison. mark: of the restore; None for a store that is reconciled. failures: hosts without an answer."""
+    """The comparison. mark: of the restore; None for a store that is reconciled. failures: hosts without an answer, and
+    OVN. answered: how many hosts answered.
+    """
 
     mark: RestoreMark | None
     discrepancies: tuple[Discrepancy, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
     forgotten: tuple[str, ...] = ()
     is_done: bool = False
+    answered: int = 0
 
     @property
     def open(self) -> tuple[Discrepancy, ...]:
@@ -104,7 +107,7 @@ def reconcile_store(
         )
     if done:
         _lift(services, found, domains)
-    return Reconciliation(found.mark, found.discrepancies, found.failures, tuple(forget), done)
+    return Reconciliation(found.mark, found.discrepancies, found.failures, tuple(forget), done, len(domains))
 
 
 def begin(services: Services) -> None:

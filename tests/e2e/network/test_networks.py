@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants' networks on simulated hosts, carried by libvirt: made once, given to VMs, finished after kill -9."""
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -34,6 +35,18 @@ def _networks(fleet: lab.LabFolder, host: str) -> dict[str, dict[str, str]]:
             for network in there.connection.listAllNetworks(0)
             if network.isActive() and network.name() != "default"
         }
+
+
+def test_a_backend_that_does_not_answer_leaves_no_network(operator: Operator, fleet: lab.LabFolder) -> None:
+    with_ovn = replace(operator, variables={"VGPUCTL_OVN_NORTHBOUND": "tcp:127.0.0.1:1"})
+    back = ("create-network", "back", "--tenant", "acme", "--cidr", "10.9.0.0/24", "--backend", "ovn")
+    assert with_ovn.is_refused(*back)["exit_code"] == 11
+    lab.faults.begin("sim-001", "libvirtd", folder=fleet)
+    try:
+        assert operator.is_refused(*FRONT)["exit_code"] == 4
+    finally:
+        lab.faults.clear("sim-001", folder=fleet)
+    assert operator.json("list-networks") == []
 
 
 def test_a_network_is_made_once_and_its_vms_get_addresses_that_come_back(

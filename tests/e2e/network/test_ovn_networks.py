@@ -120,6 +120,10 @@ def test_external_networks_are_declared_changed_and_deleted(operator: Operator) 
     assert operator.json(*EXTERNAL, "--vlan", "7")["changed"]
     assert [one["external_network"]["vlan"] for one in operator.json("list-external-networks")] == [7]
     assert operator.is_refused(*EXTERNAL, "--gateway", "203.0.113.20")["reference"] == "usage"
+    for variables, code in (({"VGPUCTL_OVN_NORTHBOUND": "tcp:127.0.0.1:1"}, 11), ({}, 2)):
+        refused = replace(operator, variables=variables).is_refused("delete-external-network", "--yes", "internet")
+        assert refused["exit_code"] == code, "OVN is asked before the store"
+    assert len(operator.json("list-external-networks")) == 1
     assert operator.json("delete-external-network", "--yes", "internet")["deleted"] == ["internet"]
     assert operator.json("delete-external-network", "--yes", "internet", "--if-exists")["deleted"] == []
 

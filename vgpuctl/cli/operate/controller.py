@@ -20,7 +20,7 @@ _JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
 
 
 @click.command("controller")
-@click.option("--once", is_flag=True, help="Run one round, then exit.")
+@click.option("--once", is_flag=True, help="Run one round, then exit. No layout is compared in it.")
 @click.option(
     "--interval",
     "interval_s",

@@ -37,10 +37,23 @@ def create_network(services: Services, request: NetworkRequest) -> CreatedNetwor
         return CreatedNetwork(existing, changed=False)
     network = existing or Network(str(uuid.uuid4()), request, NetworkState.CREATING)
     if existing is None:
+        _require_backend(services, request)
         with services.store.transaction() as session:
             refuse_overlap(network, session)
             session.add_network(network)
     return CreatedNetwork(finish_creation(services, network), changed=True)
+
+
+def _require_backend(services: Services, request: NetworkRequest) -> None:
+    """Connect to the backend of a new network before its row is made.
+
+    Raises UsageError, OvnError, HostError, GuestError.
+    """
+    if request.backend is Backend.OVN:
+        services.require_northbound()
+    else:
+        assert request.host is not None
+        services.require_libvirt(request.host)
 
 
 def finish_creation(services: Services, network: Network) -> Network:

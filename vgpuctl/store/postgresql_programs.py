@@ -20,6 +20,7 @@ from vgpuctl.trusted_programs import judge_program
 TIME_LIMIT_S = 3600
 _VERSION = re.compile(r"\(PostgreSQL\) (\d{1,18})")
 _LOCK_WAIT_MS = 15_000
+_SHOWN = 600
 _NOT_THE_OWNER = ("permission denied", "must be owner", "row-level security")
 
 
@@ -102,13 +103,15 @@ def run(
     if done.returncode == 0:
         return done.stdout
     secrets = [] if address is None else [address.parameters[one] for one in SECRETS & address.parameters.keys()]
-    said = without_words(" ".join(done.stderr.split()), secrets)[-600:] or f"nothing, and ended with {done.returncode}"
+    said = without_words(" ".join(done.stderr.split()), secrets) or f"nothing, and ended with {done.returncode}"
     if writes is not None and is_full_answer(said):
         raise room_refused("the backup", writes)
     hint = "repair what it names, then run the command again"
     if any(words in said for words in _NOT_THE_OWNER):
         hint = "run the command as the role that owns the database"
-    raise StoreUnusable(f"{program} failed: {said}", hint=hint)
+    # Since PostgreSQL 17 pg_dump names all tables behind its error; warnings stand before it.
+    shown = said if len(said) <= _SHOWN else f"{said[: _SHOWN // 2]} … {said[-_SHOWN // 2 :]}"
+    raise StoreUnusable(f"{program} failed: {shown}", hint=hint)
 
 
 def _conninfo(address: PostgresqlAddress) -> str:

@@ -105,7 +105,7 @@ def test_a_restore_at_boot_that_is_damaged_is_seen(layouts: LayoutFleet) -> None
     operator.does("apply-hosts")
     soon(lambda: listed(operator)["observed_layout"] == [])
     shares.write_text("{")
-    soon(lambda: listed(operator)["observed_layout"] == [NO_RESTORE[0].replace(": none,", ": older,")])
+    soon(lambda: listed(operator)["observed_layout"] == [NO_RESTORE[0].replace(": none,", ": different,")])
     operator.does("apply-hosts")
     soon(lambda: listed(operator)["observed_layout"] == [])
     assert events(operator, "layout-observed")[-1]["detail"] == "as declared"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.forms.deletion import JsonDeletions
+from vgpuctl.cli.forms import deletion
 from vgpuctl.cli.options import options
 from vgpuctl.cli.options.field_options import field_option
 from vgpuctl.cli.shown.json_output import JsonOutput
@@ -35,7 +35,7 @@ class JsonObjectChange(TypedDict):
 
 
 _CHANGE: "JsonOutput[JsonObjectChange]" = JsonOutput(("create-", "set-", "delete-security-rule"))
-_DELETIONS: "JsonOutput[JsonDeletions]" = JsonOutput(
+_DELETIONS: "JsonOutput[deletion.JsonDeletions]" = JsonOutput(
     (
         *("delete-gateway", "delete-floating-ip", "delete-port-forward", "delete-security-group"),
         *("delete-load-balancer", "delete-peering", "delete-direct-connect"),
@@ -158,7 +158,7 @@ def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
     )
     own: list[Decorator] = [
         options.yes,
-        click.option("--if-exists", is_flag=True, help="Ignore names that do not exist."),
+        deletion.if_exists,
     ]
     return _command(name, (text, kind.delete_help), run, [*arguments, *own])
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.deletion import DELETIONS, JsonDeletions
+from vgpuctl.cli.forms import deletion
 from vgpuctl.cli.forms.vm_selection import VmChoice, vms
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _USUAL_TIME = "7d"
 
 
-_JSON: "JsonOutput[JsonDeletions]" = DELETIONS
+_JSON: "JsonOutput[deletion.JsonDeletions]" = deletion.DELETIONS
 
 
 @click.command("delete-vm")
 @vms()
 @options.yes
-@click.option("--if-exists", is_flag=True, help="Ignore VMs that do not exist.")
+@deletion.if_exists
 @click.option(
     "--keep-disk",
     "keep",

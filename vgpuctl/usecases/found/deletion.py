@@ -4,11 +4,14 @@
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from vgpuctl.errors import NotFound, UsageError, VgpuctlError
 from vgpuctl.model.natural_order import natural
 from vgpuctl.usecases.running.services import Services
+
+if TYPE_CHECKING:
+    from vgpuctl.store.store import Session
 
 Thing = TypeVar("Thing")
 
@@ -30,6 +33,38 @@ class Deletion(Generic[Thing]):
     delete: Callable[..., object]
     left: Callable[[Thing], str] = lambda _thing: ""
     tells: bool = False
+
+
+class HasName(Protocol):
+    """A thing that belongs to no tenant, and has one name."""
+
+    @property
+    def name(self) -> str:
+        """Its name, which no other one of its kind has."""
+
+
+NamedThing = TypeVar("NamedThing", bound=HasName)
+
+
+def rules_of_named(
+    find: "Callable[[Session, str], NamedThing]",
+    every: "Callable[[Session], Sequence[NamedThing]]",
+    *,
+    describe: Callable[[NamedThing], str],
+    delete: Callable[[Services, NamedThing], object],
+    left: Callable[[NamedThing], str] = lambda _thing: "",
+) -> Deletion[NamedThing]:
+    """The rules of a kind that the store has by its name alone. find: raises NotFound. every: all of the kind."""
+
+    def find_one(services: Services, _tenant: str, name: str) -> NamedThing:
+        with services.store.reading() as session:
+            return find(session, name)
+
+    def names(services: Services, _tenant: str) -> Sequence[str]:
+        with services.store.reading() as session:
+            return [one.name for one in every(session)]
+
+    return Deletion(find_one, names, lambda one: one.name, describe, delete, left)
 
 
 def find_all(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The catalogue of images that VMs can name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vgpuctl.catalog.vgpu_versions import parse_driver
@@ -11,7 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import Image, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.found.deletion import rules_of_named
 from vgpuctl.usecases.found.registered_images import named_images
 from vgpuctl.usecases.image.image_gate import check_digest, inspect, path_on, refuse_used_volume
 from vgpuctl.usecases.running.services import Services
@@ -131,20 +131,9 @@ def _requests(session: Session) -> Iterator[VmRequest]:
         yield from entry.requests
 
 
-def _find(services: Services, _tenant: str, name: str) -> Image:
-    with services.store.reading() as session:
-        return session.image(name)
-
-
-def _names(services: Services, _tenant: str) -> Sequence[str]:
-    with services.store.reading() as session:
-        return [one.name for one in session.images()]
-
-
-DELETION = Deletion(
-    find=_find,
-    names=_names,
-    printed=lambda image: image.name,
+DELETION = rules_of_named(
+    lambda session, name: session.image(name),
+    lambda session: session.images(),
     describe=lambda image: f"image {image.name}: {image.kind}, {image.location.shown}",
     delete=delete_image,
     left=lambda image: f"{image.location.shown} stays on the hosts",

@@ -2,7 +2,6 @@
 """Pools of vGPU licences, whose seats VMs take."""
 
 import base64
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import check_name
 from vgpuctl.specs.secret_file import SecretFiles
-from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.found.deletion import rules_of_named
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licences import settle_seats, shortages, token_claims
 
@@ -170,20 +169,9 @@ def delete_licence_pool(services: Services, pool: LicencePool) -> None:
         services.say(f"warning: {line}")
 
 
-def _find(services: Services, _tenant: str, name: str) -> LicencePool:
-    with services.store.reading() as session:
-        return session.licence_pool(name)
-
-
-def _names(services: Services, _tenant: str) -> Sequence[str]:
-    with services.store.reading() as session:
-        return [one.name for one in session.licence_pools()]
-
-
-DELETION = Deletion(
-    find=_find,
-    names=_names,
-    printed=lambda pool: pool.name,
+DELETION = rules_of_named(
+    lambda session, name: session.licence_pool(name),
+    lambda session: session.licence_pools(),
     describe=lambda pool: f"licence pool {pool.name}: {counted(pool.seats, 'seat')} of {pool.edition}",
     delete=delete_licence_pool,
 )

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-external-network: refused while tenants hold addresses of it."""
 
-from collections.abc import Sequence
-
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.ovn.topology import external_owner
-from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.found.deletion import rules_of_named
 from vgpuctl.usecases.network.create_external_network import values_of
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.running.services import Services
@@ -26,20 +24,9 @@ def delete_external_network(services: Services, network: ExternalNetwork) -> Non
         northbound.apply({external_owner(network.name): []})
 
 
-def _find(services: Services, _tenant: str, name: str) -> ExternalNetwork:
-    with services.store.reading() as session:
-        return session.external_network(name)
-
-
-def _names(services: Services, _tenant: str) -> Sequence[str]:
-    with services.store.reading() as session:
-        return [one.name for one in session.external_networks()]
-
-
-DELETION = Deletion(
-    find=_find,
-    names=_names,
-    printed=lambda network: network.name,
+DELETION = rules_of_named(
+    lambda session, name: session.external_network(name),
+    lambda session: session.external_networks(),
     describe=lambda network: f"external network {network.name}: {network.cidr}",
     delete=delete_external_network,
 )

@@ -8,7 +8,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import check_name
 from vgpuctl.quota.pools import Pool
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.found.deletion import rules_of_named
 from vgpuctl.usecases.running.services import Services
 
 
@@ -71,15 +71,9 @@ def delete_pool(services: Services, pool: Pool) -> None:
         session.add_event(EventKind.POOL_DELETED, there.name, before=before)
 
 
-def _find(services: Services, _tenant: str, name: str) -> Pool:
-    with services.store.reading() as session:
-        return session.pool(name)
-
-
-DELETION = Deletion(
-    find=_find,
-    names=lambda services, _tenant: [one.name for one in list_pools(services)],
-    printed=lambda pool: pool.name,
+DELETION = rules_of_named(
+    lambda session, name: session.pool(name),
+    lambda session: session.pools(),
     describe=lambda pool: (
         f"host pool {pool.name}: {', '.join(pool.hosts)}, for {', '.join(pool.tenants) or 'no tenant'}"
     ),

@@ -17,7 +17,7 @@ def look(services: Services, tenants: Sequence[str]) -> dict[str, list[str]]:
         names = {uuid: vm.printed_name for uuid, vm in vms.items()}
         networks = {one.id: one for one in session.networks()}
         found = {
-            "vms": [f"{one.printed_name} on {one.host}, {one.state}: {one.nodes}" for one in vms.values()],
+            "vms": [f"{one.printed_name} on {one.host}, {one.state}: {one.numa}" for one in vms.values()],
             "shares": [
                 f"{names.get(one.vm_uuid)} {one.index} on {one.host}: {one.share.profile} {one.share.sharing} "
                 f"of {one.share.gpu} at {one.share.function}"

@@ -14,14 +14,14 @@ class NumaCell(NamedTuple):
     cpus: the host's CPUs that its vCPUs are pinned to, one for each in order; empty where they float.
     """
 
-    node: int
+    numa_node: int
     vcpus: int
     memory_mib: int
     cpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class GuestNodes:
+class GuestNuma:
     """Where a VM's vCPUs and memory are.
 
     has_vnuma: the guest sees each cell as a NUMA node of its own, in this order. gpu_cells: for each of its GPUs the
@@ -35,8 +35,8 @@ class GuestNodes:
     def __str__(self) -> str:
         """The cells in words: `node 0: 16 vCPUs, 200 GiB`."""
         return "; ".join(
-            f"node {cell.node}: {cell.vcpus} vCPU{'s' if cell.vcpus != 1 else ''}, {format_mib(cell.memory_mib)}"
-            for cell in self.cells
+            f"node {one.numa_node}: {one.vcpus} vCPU{'s' if one.vcpus != 1 else ''}, {format_mib(one.memory_mib)}"
+            for one in self.cells
         )
 
     @property
@@ -45,7 +45,7 @@ class GuestNodes:
         return any(cell.cpus for cell in self.cells)
 
 
-FLAT = GuestNodes(())
+FLAT = GuestNuma(())
 """What the guest of a VM from before vNUMA has seen."""
 
 
@@ -53,7 +53,7 @@ class Tuning(NamedTuple):
     """Where libvirt keeps a guest that somebody else defined.
 
     pins: the host's CPUs of each vCPU that has some of its own. cpus: of the other vCPUs, empty for any.
-    memory: sets of the host's nodes, and how much memory in MiB is bound to each set.
+    memory: sets of the host's NUMA nodes, and how much memory in MiB is bound to each set.
     """
 
     pins: tuple[frozenset[int], ...] = ()
@@ -67,20 +67,20 @@ NO_TUNING = Tuning()
 class Footprint(NamedTuple):
     """The part of its host that a running guest takes.
 
-    nodes: None where it was not recorded, as of a VM of an older vgpuctl. gpu_nodes: the NUMA nodes of its GPUs, by
-    which what is not recorded is counted.
+    numa: None where it was not recorded, as of a VM of an older vgpuctl. gpu_numa_nodes: those of its GPUs, by which
+    what is not recorded is counted.
     """
 
     memory: GuestMemory = NO_MEMORY
     vcpus: int = 0
-    nodes: GuestNodes | None = None
-    gpu_nodes: tuple[int, ...] = ()
+    numa: GuestNuma | None = None
+    gpu_numa_nodes: tuple[int, ...] = ()
 
     @property
     def alike(self) -> object:
         """Equal for guests that free the same, on whichever CPUs."""
-        cells = () if self.nodes is None else self.nodes.cells
-        return (self.memory, self.vcpus, self.gpu_nodes, tuple((*cell[:3], len(cell.cpus)) for cell in cells))
+        cells = () if self.numa is None else self.numa.cells
+        return (self.memory, self.vcpus, self.gpu_numa_nodes, tuple((*cell[:3], len(cell.cpus)) for cell in cells))
 
 
 NO_FOOTPRINT = Footprint()

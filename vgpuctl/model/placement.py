@@ -8,18 +8,18 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints, HostRules
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Share
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.restriction import Restriction
 
 
-class NodePromise(NamedTuple):
+class CellPromise(NamedTuple):
     """The part of one NUMA node that the store's VMs have, running or not.
 
     shared_vcpus: those that float. pins: the CPU of each pinned vCPU. memory_mib: by page size in KiB, 0 for ordinary
     memory.
     """
 
-    node: int
+    numa_node: int
     shared_vcpus: int = 0
     pins: tuple[int, ...] = ()
     memory_mib: tuple[tuple[int, int], ...] = ()
@@ -40,7 +40,7 @@ class HostCapacity:
     constraints: HostConstraints = NO_HOST_CONSTRAINTS
     groups: frozenset[tuple[str, str]] = frozenset()
     declared: tuple[GpuLayout, ...] = ()
-    promised: tuple[NodePromise, ...] = ()
+    promised: tuple[CellPromise, ...] = ()
     restrictions: tuple[Restriction, ...] = ()
 
     @property
@@ -67,10 +67,10 @@ class Rejection:
 class Placement:
     """The scheduler's answer: a host and one share per GPU asked for, in the request's order.
 
-    nodes: what the VM gets of each NUMA node; None for what was placed without asking (a reservation's shares).
+    numa: the part of each NUMA node that the VM gets; None for what was placed without asking (a reservation's shares).
     """
 
     host: str
     shares: tuple[Share, ...]
     rejections: tuple[Rejection, ...] = ()
-    nodes: GuestNodes | None = None
+    numa: GuestNuma | None = None

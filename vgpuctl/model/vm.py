@@ -15,7 +15,7 @@ from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.labels import Labels
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.nic import NicModel, NicRequest
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import UNKNOWN_DIGEST, SecretText
 from vgpuctl.model.switch import Switch
@@ -238,7 +238,7 @@ class Vm:
     domain: the domain's name where the store records another than today's rule gives.
     ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its shares
     are kept. None for an open end. gang: id shared by VMs that were created together with --gang; they are preempted
-    together. notice: set from the start of the grace period until the VM is stopped. nodes: its part of the host's
+    together. notice: set from the start of the grace period until the VM is stopped. numa: its part of the host's
     NUMA nodes, None on a host with one node and where an older vgpuctl did not record it. guest_driver: the version of
     NVIDIA's driver that its host last read from the guest; None where it never did.
     """
@@ -252,7 +252,7 @@ class Vm:
     gang: str | None = None
     notice: PreemptionNotice | None = None
     domain: str | None = None
-    nodes: GuestNodes | None = None
+    numa: GuestNuma | None = None
     guest_driver: str | None = None
 
     @property

@@ -45,14 +45,14 @@ def vcpus(promised: Promised, seen: Witnessed) -> RowAnswers:
 
 def memory(promised: Promised, seen: Witnessed) -> RowAnswers:
     """The memory, the size of its pages, and the host's cells that it is bound to."""
-    request, nodes = promised.vm.request, promised.vm.nodes
-    cells = frozenset(cell.node for cell in nodes.cells) if nodes is not None else frozenset[int]()
+    request, numa = promised.vm.request, promised.vm.numa
+    cells = frozenset(cell.numa_node for cell in numa.cells) if numa is not None else frozenset[int]()
     wanted = _memory(request.memory_mib, request.hugepages_kib, cells)
     domain = seen.domain
     if isinstance(domain, NotLookedAt):
         yield not_looked("", ", ".join(wanted), domain)
         return
-    bound = frozenset(node for nodes_of, _mib in domain.tuning.memory for node in nodes_of)
+    bound = frozenset(number for numbers, _mib in domain.tuning.memory for number in numbers)
     found = _memory(domain.memory_mib, domain.hugepages_kib, bound if cells else frozenset())
     yield same("", wanted, found, _XML)
 
@@ -133,9 +133,9 @@ def tpm(promised: Promised, seen: Witnessed) -> RowAnswers:
 
 def _own_cpus(promised: Promised) -> dict[int, int]:
     """The host's CPU of each vCPU that has one of its own, by the vCPU's number."""
-    nodes = promised.vm.nodes
+    numa = promised.vm.numa
     own, first = dict[int, int](), 0
-    for cell in () if nodes is None else nodes.cells:
+    for cell in () if numa is None else numa.cells:
         own |= {first + number: cpu for number, cpu in enumerate(cell.cpus)}
         first += cell.vcpus
     return own

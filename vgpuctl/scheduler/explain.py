@@ -84,7 +84,7 @@ def _refuse_group(name: str, request: VmRequest, there: Sequence[str]) -> Refusa
 
 def _on_host(host: FleetHost, request: VmRequest, share_requests: Sequence[ShareRequest]) -> list[Rejection]:
     name = host.capacity.name
-    refusal = refuse_host(request, host.capacity, host.nodes)
+    refusal = refuse_host(request, host.capacity, host.cells)
     if refusal is not None:
         return [_rejection(name, None, refusal)]
     too_few = _too_few(host, share_requests)

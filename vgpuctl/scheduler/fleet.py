@@ -17,13 +17,13 @@ from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.cell_choice import CellReach, has_cells, may_take, takes
 from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES
 from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, HostIndex, HostMember
 from vgpuctl.scheduler.gpu_by_facts import read_gpu
 from vgpuctl.scheduler.gpu_class import GpuClasses, LeasedGpu
-from vgpuctl.scheduler.guest_place import choose_on, nodes_on
-from vgpuctl.scheduler.node_choice import NodeReach, has_cells, may_take, takes
+from vgpuctl.scheduler.guest_place import choose_on, numa_on
 from vgpuctl.scheduler.performance.measurement import UNLABELLED
 from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model, Scarcity
@@ -59,7 +59,7 @@ class Fleet:
         self._request_classes: dict[Hashable, RequestClass] = {}
         self._class_numbers = count()
         self._policies: Counter[str | None] = Counter()
-        self._hosts_with_nodes = 0
+        self._hosts_with_cells = 0
         self._scarcity = Scarcity()
         self._markets: Counter[tuple[Model, ...]] = Counter()
         self._groups: dict[tuple[str, str], Counter[str]] = {}
@@ -95,7 +95,7 @@ class Fleet:
                 cards[lease.share.gpu].take(lease)
         host = self.hosts[name] = FleetHost(capacity, cards)
         self._policies[capacity.constraints.policy] += 1
-        self._hosts_with_nodes += len(host.nodes) > 1
+        self._hosts_with_cells += len(host.cells) > 1
         self._markets[host.models] += 1
         self._count_stock(host, cards)
         for group in capacity.groups:
@@ -109,7 +109,7 @@ class Fleet:
         """Take a host out. Raises KeyError when it is not there."""
         host = self.hosts.pop(name)
         self._policies[host.capacity.constraints.policy] -= 1
-        self._hosts_with_nodes -= len(host.nodes) > 1
+        self._hosts_with_cells -= len(host.cells) > 1
         self._markets[host.models] -= 1
         host.stock.leave(self._scarcity)
         for there in self._groups.values():
@@ -205,9 +205,9 @@ class Fleet:
                 return placement
         return None
 
-    def _reaches(self) -> tuple[NodeReach, ...]:
+    def _reaches(self) -> tuple[CellReach, ...]:
         """A VM is near its GPUs on any host rather than far from them on the best one."""
-        return tuple(NodeReach) if self._hosts_with_nodes else (NodeReach.NEAR,)
+        return tuple(CellReach) if self._hosts_with_cells else (CellReach.NEAR,)
 
     def _choose(self, key: IndexKey, request_class: RequestClass) -> tuple[str, Price] | None:
         """The best member of an index, and its price; several models are compared at the price of each."""
@@ -297,7 +297,7 @@ class Fleet:
             hosts.change(host)
 
     def _price_of_host(
-        self, request_class: RequestClass, state: HostMember, name: str, reach: NodeReach
+        self, request_class: RequestClass, state: HostMember, name: str, reach: CellReach
     ) -> Price | None:
         rooms, *_ = state
         host = self.hosts[name]
@@ -308,7 +308,7 @@ class Fleet:
         fitting = request_class.fit_on(host.states, host.labels, rooms, reach)
         return None if fitting is None else fitting.price
 
-    def _choice_on(self, request_class: RequestClass, host: FleetHost, reach: NodeReach) -> _Choice | None:
+    def _choice_on(self, request_class: RequestClass, host: FleetHost, reach: CellReach) -> _Choice | None:
         """The best on one host, by looking at all of it."""
         rooms = host.rooms_for(request_class)
         if not rooms or not may_take(request_class.need, rooms):
@@ -321,7 +321,7 @@ class Fleet:
         free = host.free if request_class.index.with_loads else 0.0
         best: _Choice | None = None
         for address, card in host.cards.items():
-            if not has_cells(request_class.need, card.state.nodes, rooms, reach):
+            if not has_cells(request_class.need, card.state.numa_nodes, rooms, reach):
                 continue
             beside = float(host.stock.beside(address)) if request_class.index.with_untouched else free
             price = request_class.price_on(card.number, card.example, beside)
@@ -334,7 +334,7 @@ class Fleet:
         self,
         request_class: RequestClass,
         hosts: Collection[FleetHost],
-        reaches: Collection[NodeReach] = tuple(NodeReach),
+        reaches: Collection[CellReach] = tuple(CellReach),
     ) -> Placement | None:
         for reach in reaches:
             choices = (self._choice_on(request_class, host, reach) for host in hosts)
@@ -343,7 +343,7 @@ class Fleet:
                 return self._placement(request_class, best[1], best[2])
         return None
 
-    def _next_in_turn(self, request_class: RequestClass, price: Price, reach: NodeReach) -> Placement | None:
+    def _next_in_turn(self, request_class: RequestClass, price: Price, reach: CellReach) -> Placement | None:
         """Of the hosts with this score, the first after the one chosen last; waste decides among its GPUs only."""
         start = 0 if self.last_host is None else bisect.bisect_right(self._names, self.last_host)
         for name in (*self._names[start:], *self._names[:start]):
@@ -363,22 +363,24 @@ class Fleet:
         else:
             fitting = next(
                 found
-                for reach in NodeReach
+                for reach in CellReach
                 if (found := request_class.fit_on(host.states, host.labels, rooms, reach)) is not None
             )
             shares, cells = fitting.shares, fitting.cells
         assert cells is not None
-        gpu_nodes = [one.numa_node for one in shares]
-        return Placement(name, shares, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=request_class.has_gpus))
+        gpu_numa_nodes = [one.numa_node for one in shares]
+        return Placement(
+            name, shares, numa=numa_on(host.cells, cells, gpu_numa_nodes, is_pinned=request_class.has_gpus)
+        )
 
 
-def _hides(host: FleetHost, request_class: RequestClass, reach: NodeReach) -> bool:
+def _hides(host: FleetHost, request_class: RequestClass, reach: CellReach) -> bool:
     """True if the host has room that its rounded state does not show."""
     need, exact = request_class.need, host.rooms_for(request_class)
     rounded = host.rounded(request_class.page_kib, has_gpus=request_class.has_gpus, parts=request_class.parts)
     if not exact:
         return False
-    if reach is NodeReach.NEAR and len(exact) > 1:
+    if reach is CellReach.NEAR and len(exact) > 1:
         rooms = zip(exact, rounded, strict=True)
         return may_take(need, exact) and any(not takes(need, shown) and takes(need, one) for one, shown in rooms)
     return not has_cells(need, (), rounded, reach) and has_cells(need, (), exact, reach)

@@ -10,16 +10,16 @@ from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.gpu_class import LeasedGpu
 from vgpuctl.scheduler.guest_place import rooms_of
+from vgpuctl.scheduler.host_cells import CellRoom, books_of, guest_cells
 from vgpuctl.scheduler.host_memory import cells_on
-from vgpuctl.scheduler.host_nodes import NodeRoom, books_of, guest_nodes
 from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
 from vgpuctl.scheduler.scorer import distance
 from vgpuctl.sharing.gate import refuse_closed_host, refuse_unread_host
 from vgpuctl.sharing.gpu_state import GpuState
 
-Rooms = tuple[NodeRoom, ...]
-"""The rooms of the nodes of one host, by number; none where the host takes no VM."""
+Rooms = tuple[CellRoom, ...]
+"""The rooms of the cells of one host, by number; none where the host takes no VM."""
 
 _RoomKind = tuple[int | None, bool, frozenset[HostPart]]
 """The size of the huge pages in KiB, None for ordinary memory, whether it is for VMs with GPUs, and the parts of the
@@ -38,10 +38,10 @@ class FleetHost:
         self.cards = cards
         self.models: tuple[Model, ...] = tuple(dict.fromkeys(card.model for card in cards.values()))
         self.stock = HostStock()
-        self.nodes = books_of(capacity)
-        self._guest_nodes = guest_nodes(capacity.facts)
-        self.node_of = {address: card.reading.gpu.numa_node for address, card in cards.items()}
-        self._by_number = {node.number: node for node in self.nodes}
+        self.cells = books_of(capacity)
+        self._guest_nodes = guest_cells(capacity.facts)
+        self.numa_node_of = {address: card.reading.gpu.numa_node for address, card in cards.items()}
+        self._by_number = {cell.number: cell for cell in self.cells}
         self._rooms: dict[_RoomKind, Rooms] = {}
         self._rounded: dict[_RoomKind, Rooms] = {}
 
@@ -68,11 +68,10 @@ class FleetHost:
 
     def state_for(self, parts: frozenset[HostPart]) -> Hashable:
         """Equal for hosts that VMs with need of these parts tell apart by name and the order of their GPUs alone."""
-        nodes = tuple(node.state for node in self.nodes)
         return (
             self.is_open,
             self.missing(parts),
-            nodes,
+            tuple(cell.state for cell in self.cells),
             self.labels,
             tuple(sorted(card.number for card in self.cards.values())),
         )
@@ -80,16 +79,16 @@ class FleetHost:
     def promise(self, footprint: Footprint, times: int) -> None:
         """Count what a VM takes, -1 times when it goes."""
         for cell in cells_on(self._guest_nodes, footprint):
-            self._by_number[cell.node].promise(cell, footprint.memory.page_kib, times)
+            self._by_number[cell.numa_node].promise(cell, footprint.memory.page_kib, times)
         self._rooms = {}
         self._rounded = {}
 
     def rooms(self, page_kib: int | None, *, has_gpus: bool, parts: frozenset[HostPart] = NO_PARTS) -> Rooms:
-        """The CPUs and the memory that one more VM can have of each node; none where the host has not all parts."""
+        """The CPUs and the memory that one more VM can have of each cell; none where the host has not all parts."""
         key = (page_kib, has_gpus, parts)
         if key not in self._rooms:
             takes = self.is_open and not self.missing(parts)
-            self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if takes else ()
+            self._rooms[key] = rooms_of(self.cells, page_kib, has_gpus=has_gpus) if takes else ()
         return self._rooms[key]
 
     def rounded(self, page_kib: int | None, *, has_gpus: bool, parts: frozenset[HostPart] = NO_PARTS) -> Rooms:
@@ -99,17 +98,21 @@ class FleetHost:
             self._rounded[key] = tuple(map(_rounded, self.rooms(page_kib, has_gpus=has_gpus, parts=parts)))
         return self._rounded[key]
 
-    def addresses_near(self, nodes: set[int]) -> list[str]:
-        """The GPUs at these nodes, and those at no node that VMs are on."""
-        return [address for address, node in self.node_of.items() if node in nodes or node not in self._by_number]
+    def addresses_near(self, numa_nodes: set[int]) -> list[str]:
+        """The GPUs at these NUMA nodes, and those at none that VMs are on."""
+        return [
+            address
+            for address, number in self.numa_node_of.items()
+            if number in numa_nodes or number not in self._by_number
+        ]
 
     def rooms_for(self, request_class: RequestClass) -> Rooms:
         """The exact rooms for what a VM wants."""
         return self.rooms(request_class.page_kib, has_gpus=request_class.has_gpus, parts=request_class.parts)
 
 
-def _rounded(room: NodeRoom) -> NodeRoom:
+def _rounded(room: CellRoom) -> CellRoom:
     """A room with its amounts in steps of a 32nd to a 16th of them."""
     vcpus, memory_mib = room.vcpus, room.memory_mib
     finer, fine = max(0, vcpus.bit_length() - 5), max(0, memory_mib.bit_length() - 5)
-    return NodeRoom(room.number, vcpus >> finer << finer, memory_mib >> fine << fine, room.gpus)
+    return CellRoom(room.number, vcpus >> finer << finer, memory_mib >> fine << fine, room.gpus)

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from vgpuctl.model.constraints import Label
+from vgpuctl.scheduler.cell_choice import CellReach, has_cells
 from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES, ClassIndex
 from vgpuctl.scheduler.fleet_host import FleetHost, Rooms
 from vgpuctl.scheduler.gpu_class import GpuClasses
-from vgpuctl.scheduler.node_choice import NodeReach, has_cells
 from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model
 from vgpuctl.scheduler.scorer import Price
@@ -76,7 +76,7 @@ class GpuIndex:
         price = request_class.price_on(number, example, beside)
         return (
             price
-            if price is not None and has_cells(request_class.need, example.nodes, rooms, self._key.reach)
+            if price is not None and has_cells(request_class.need, example.numa_nodes, rooms, self._key.reach)
             else None
         )
 
@@ -111,7 +111,7 @@ class GpuIndex:
         key, before = self._key, self._rooms.get(host.name)
         rooms = self._rooms[host.name] = host.rounded(key.page_kib, has_gpus=key.has_gpus, parts=key.parts)
         name, free = host.name + HOST_ENDS, host.free if key.with_loads else 0.0
-        is_near = key.reach is NodeReach.NEAR and len(rooms) > 1
+        is_near = key.reach is CellReach.NEAR and len(rooms) > 1
         own: dict[int | None, Rooms] = {room.number: (room,) for room in rooms} if is_near else {}
         some: Iterable[str] = addresses
         if before is None or key.with_loads or (rooms != before and not is_near):
@@ -123,7 +123,7 @@ class GpuIndex:
             number = host.cards[address].number
             if self._could_be_used(number):
                 beside = float(host.stock.beside(address)) if key.with_untouched else free
-                self._index.put(name + address, (own.get(host.node_of[address], rooms), number, beside))
+                self._index.put(name + address, (own.get(host.numa_node_of[address], rooms), number, beside))
             elif address in addresses:
                 self._index.discard(name + address)
 

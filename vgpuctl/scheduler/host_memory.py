@@ -7,39 +7,39 @@ from dataclasses import dataclass, field, replace
 
 from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
 from vgpuctl.model.numa import Footprint, NumaCell
-from vgpuctl.model.placement import HostCapacity, NodePromise
-from vgpuctl.scheduler.host_nodes import ORDINARY, cpu_numbers, guest_nodes, is_pool, pool_number
+from vgpuctl.model.placement import CellPromise, HostCapacity
+from vgpuctl.scheduler.host_cells import ORDINARY, cpu_numbers, guest_cells, is_pool, pool_number
 
 
-def cells_on(nodes: Sequence[NumaNode], footprint: Footprint) -> tuple[NumaCell, ...]:
-    """The part of each node that a VM has. nodes: the host's, as `guest_nodes` gives them.
+def cells_on(host_cells: Sequence[NumaNode], footprint: Footprint) -> tuple[NumaCell, ...]:
+    """The part of each NUMA node that a VM has. host_cells: as `guest_cells` gives them.
 
-    A VM of which that is not recorded, or on nodes that the host no longer has, counts where libvirt was told to keep
-    it: at the node of its GPUs, and what is larger than that on all nodes. Its vCPUs float.
+    A VM of which that is not recorded, or in cells that the host no longer has, counts where libvirt was told to keep
+    it: in the cell of its GPUs, and what is larger than that in all cells. Its vCPUs float.
     """
     memory_mib, vcpus = footprint.memory.mib, footprint.vcpus
-    if len(nodes) < 2:
-        return (NumaCell(pool_number(nodes), vcpus, memory_mib),)
-    numbers = {node.number for node in nodes}
-    if footprint.nodes is not None and numbers.issuperset(cell.node for cell in footprint.nodes.cells):
-        return footprint.nodes.cells
-    own = [node for node in nodes if {node.number} == set(footprint.gpu_nodes)]
+    if len(host_cells) < 2:
+        return (NumaCell(pool_number(host_cells), vcpus, memory_mib),)
+    numbers = {cell.number for cell in host_cells}
+    if footprint.numa is not None and numbers.issuperset(cell.numa_node for cell in footprint.numa.cells):
+        return footprint.numa.cells
+    own = [cell for cell in host_cells if {cell.number} == set(footprint.gpu_numa_nodes)]
     cells = []
-    for node in own:
-        kept_mib, kept = min(memory_mib, node.memory_mib), min(vcpus, len(cpu_numbers(node.cpus)))
-        cells.append(NumaCell(node.number, kept, kept_mib))
+    for cell in own:
+        kept_mib, kept = min(memory_mib, cell.memory_mib), min(vcpus, len(cpu_numbers(cell.cpus)))
+        cells.append(NumaCell(cell.number, kept, kept_mib))
         memory_mib, vcpus = memory_mib - kept_mib, vcpus - kept
-    others = [node for node in nodes if node not in own]
-    for index, node in enumerate(others):
+    others = [cell for cell in host_cells if cell not in own]
+    for index, cell in enumerate(others):
         kept_mib, kept = memory_mib // (len(others) - index), vcpus // (len(others) - index)
-        cells.append(NumaCell(node.number, kept, kept_mib))
+        cells.append(NumaCell(cell.number, kept, kept_mib))
         memory_mib, vcpus = memory_mib - kept_mib, vcpus - kept
     return tuple(cell for cell in cells if cell.vcpus or cell.memory_mib)
 
 
 @dataclass
 class _Tally:
-    """A NodePromise while it is counted."""
+    """A CellPromise while it is counted."""
 
     shared_vcpus: int = 0
     pins: Counter[int] = field(default_factory=Counter)
@@ -53,9 +53,9 @@ class _Tally:
         else:
             self.shared_vcpus += times * cell.vcpus
 
-    def frozen(self, node: int) -> NodePromise:
+    def frozen(self, cell: int) -> CellPromise:
         memory = tuple(sorted((page, mib) for page, mib in self.memory_mib.items() if mib > 0))
-        return NodePromise(node, max(0, self.shared_vcpus), tuple(sorted((+self.pins).elements())), memory)
+        return CellPromise(cell, max(0, self.shared_vcpus), tuple(sorted((+self.pins).elements())), memory)
 
 
 def with_promised(
@@ -63,40 +63,40 @@ def with_promised(
 ) -> HostCapacity:
     """The host with more or fewer VMs that are promised a part of it."""
     tallies = {
-        one.node: _Tally(one.shared_vcpus, Counter(one.pins), Counter(dict(one.memory_mib)))
+        one.numa_node: _Tally(one.shared_vcpus, Counter(one.pins), Counter(dict(one.memory_mib)))
         for one in capacity.promised
     }
-    nodes = guest_nodes(capacity.facts)
+    cells = guest_cells(capacity.facts)
     for footprints, times in ((less, -1), (more, 1)):
         for one in footprints:
-            for cell in cells_on(nodes, one):
-                tallies.setdefault(cell.node, _Tally()).count(cell, one.memory.page_kib, times)
-    promised = (tally.frozen(node) for node, tally in sorted(tallies.items()))
+            for cell in cells_on(cells, one):
+                tallies.setdefault(cell.numa_node, _Tally()).count(cell, one.memory.page_kib, times)
+    promised = (tally.frozen(cell) for cell, tally in sorted(tallies.items()))
     return replace(capacity, promised=tuple(one for one in promised if any(one[1:])))
 
 
 def with_memory_back(facts: HostFacts, given_back: Collection[Footprint]) -> HostFacts:
     """The facts as they would be read when these guests were off."""
     freed: Counter[tuple[int, int]] = Counter()
-    nodes = guest_nodes(facts)
+    cells = guest_cells(facts)
     for one in given_back:
-        for cell in cells_on(nodes, one):
-            freed[cell.node, one.memory.page_kib or ORDINARY] += cell.memory_mib
+        for cell in cells_on(cells, one):
+            freed[cell.numa_node, one.memory.page_kib or ORDINARY] += cell.memory_mib
     by_page: Counter[int] = Counter()
     for (_, page), mib in freed.items():
         by_page[page] += mib
     pools = None if facts.hugepages is None else _with_free(facts.hugepages, by_page)
     available_mib = min(facts.memory_mib, facts.memory_available_mib + by_page[ORDINARY])
-    raised = tuple(_node_with_back(node, freed) for node in facts.numa_nodes)
+    raised = tuple(_cell_with_back(cell, freed) for cell in facts.numa_nodes)
     return replace(facts, memory_available_mib=available_mib, hugepages=pools, numa_nodes=raised)
 
 
-def _node_with_back(node: NumaNode, freed: Counter[tuple[int, int]]) -> NumaNode:
-    by_page = Counter({page: mib for (number, page), mib in freed.items() if number == node.number})
-    available_mib = node.memory_available_mib
+def _cell_with_back(cell: NumaNode, freed: Counter[tuple[int, int]]) -> NumaNode:
+    by_page = Counter({page: mib for (number, page), mib in freed.items() if number == cell.number})
+    available_mib = cell.memory_available_mib
     if available_mib is not None:
-        available_mib = min(node.memory_mib, available_mib + by_page[ORDINARY])
-    return replace(node, memory_available_mib=available_mib, hugepages=_with_free(node.hugepages, by_page))
+        available_mib = min(cell.memory_mib, available_mib + by_page[ORDINARY])
+    return replace(cell, memory_available_mib=available_mib, hugepages=_with_free(cell.hugepages, by_page))
 
 
 def _with_free(pools: Sequence[HugepageFacts], freed_mib: Counter[int]) -> tuple[HugepageFacts, ...]:
@@ -107,24 +107,24 @@ def _with_free(pools: Sequence[HugepageFacts], freed_mib: Counter[int]) -> tuple
 
 
 def with_more_pages(facts: HostFacts, page_kib: int, more_mib: int) -> HostFacts:
-    """The facts as they would be read when ordinary memory that is free became huge pages, as much on each node."""
-    nodes = guest_nodes(facts)
+    """The facts as they would be read when ordinary memory that is free became huge pages, as much in each cell."""
+    cells = guest_cells(facts)
     more = more_mib * 1024 // page_kib
     if not is_pool(facts):
-        each = -(-more // len(nodes))
-        more = each * len(nodes)
-        raised = {node.number: _node_with_pages(node, page_kib, each) for node in nodes}
-        facts = replace(facts, numa_nodes=tuple(raised.get(node.number, node) for node in facts.numa_nodes))
+        each = -(-more // len(cells))
+        more = each * len(cells)
+        raised = {cell.number: _cell_with_pages(cell, page_kib, each) for cell in cells}
+        facts = replace(facts, numa_nodes=tuple(raised.get(cell.number, cell) for cell in facts.numa_nodes))
     available_mib = max(0, facts.memory_available_mib - more * page_kib // 1024)
     pools = _with_more(facts.hugepages or (), page_kib, more)
     return replace(facts, memory_available_mib=available_mib, hugepages=pools)
 
 
-def _node_with_pages(node: NumaNode, page_kib: int, more: int) -> NumaNode:
-    available_mib = node.memory_available_mib
+def _cell_with_pages(cell: NumaNode, page_kib: int, more: int) -> NumaNode:
+    available_mib = cell.memory_available_mib
     if available_mib is not None:
         available_mib = max(0, available_mib - more * page_kib // 1024)
-    return replace(node, memory_available_mib=available_mib, hugepages=_with_more(node.hugepages, page_kib, more))
+    return replace(cell, memory_available_mib=available_mib, hugepages=_with_more(cell.hugepages, page_kib, more))
 
 
 def _with_more(pools: Sequence[HugepageFacts], page_kib: int, more: int) -> tuple[HugepageFacts, ...]:

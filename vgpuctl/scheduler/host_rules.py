@@ -11,9 +11,9 @@ from vgpuctl.model.host_parts import HostPart, missing_parts, parts_needed
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import HostOfNetwork, VmRequest
+from vgpuctl.scheduler.cell_choice import CellReach, choose_cells, may_take
 from vgpuctl.scheduler.guest_place import need_of, rooms_of
-from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools, unmounted_sizes
-from vgpuctl.scheduler.node_choice import NodeReach, choose_cells, may_take
+from vgpuctl.scheduler.host_cells import ORDINARY, CellBooks, books_of, host_memory_mib, host_pools, unmounted_sizes
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import refuse_closed_host, refuse_unread_host
 from vgpuctl.sharing.offer import Refusal
@@ -26,10 +26,10 @@ _CODES = {
 }
 
 
-def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[NodeBooks]) -> Refusal | None:
+def refuse_host(request: VmRequest, capacity: HostCapacity, cells: Sequence[CellBooks]) -> Refusal | None:
     """Say why a host cannot run the VM, whatever its GPUs are; None when it can.
 
-    nodes: with what is promised of them. One VM cannot have more vCPUs than the host has CPUs, whatever the ratio.
+    cells: with what is promised of them. One VM cannot have more vCPUs than the host has CPUs, whatever the ratio.
     """
     facts = capacity.facts
     if request.host is not None and request.host != capacity.name:
@@ -47,10 +47,10 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
             f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
             "ask for other labels, or give it this one in the inventory's vgpu_placing",
         )
-    refusal = _refuse_size(request, facts, nodes) or _refuse_unmounted(request, facts) or _refuse_parts(request, facts)
+    refusal = _refuse_size(request, facts, cells) or _refuse_unmounted(request, facts) or _refuse_parts(request, facts)
     if refusal is not None:
         return refusal
-    refusal = _refuse_pool(request, capacity, nodes[0]) if len(nodes) == 1 else _refuse_nodes(request, nodes)
+    refusal = _refuse_pool(request, capacity, cells[0]) if len(cells) == 1 else _refuse_cells(request, cells)
     if refusal is not None:
         return refusal
     if request.gpus and not facts.gpus:
@@ -58,7 +58,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
     return None
 
 
-def _refuse_size(request: VmRequest, facts: HostFacts, nodes: Sequence[NodeBooks]) -> Refusal | None:
+def _refuse_size(request: VmRequest, facts: HostFacts, cells: Sequence[CellBooks]) -> Refusal | None:
     """Say what the host lacks even when nothing of it is taken."""
     if request.vcpus > facts.cpus:
         return Refusal(
@@ -66,7 +66,7 @@ def _refuse_size(request: VmRequest, facts: HostFacts, nodes: Sequence[NodeBooks
             f"the VM wants {request.vcpus} vCPUs, the host has {facts.cpus} CPUs",
             f"ask for at most {facts.cpus} vCPUs",
         )
-    total_mib, most_mib = host_memory_mib(facts), _most_mib(request, nodes)
+    total_mib, most_mib = host_memory_mib(facts), _most_mib(request, cells)
     if request.memory_mib > total_mib:
         return Refusal(
             Code.HOST_TOO_SMALL,
@@ -76,9 +76,9 @@ def _refuse_size(request: VmRequest, facts: HostFacts, nodes: Sequence[NodeBooks
     return None
 
 
-def _most_mib(request: VmRequest, nodes: Sequence[NodeBooks]) -> int:
+def _most_mib(request: VmRequest, cells: Sequence[CellBooks]) -> int:
     """The memory of a VM's kind that the host can give one VM when it has no other; 0 for huge pages that it lacks."""
-    return sum(node.bounds_mib.get(request.hugepages_kib or ORDINARY, (0, 0))[0] for node in nodes)
+    return sum(cell.bounds_mib.get(request.hugepages_kib or ORDINARY, (0, 0))[0] for cell in cells)
 
 
 def _refuse_unmounted(request: VmRequest, facts: HostFacts) -> Refusal | None:
@@ -97,13 +97,13 @@ def _refuse_parts(request: VmRequest, facts: HostFacts) -> Refusal | None:
 
 
 @dataclass(frozen=True)
-class NodeLeft:
+class CellLeft:
     """The rest of one NUMA node for one more VM. most_vcpus, most_memory_mib: without any VM.
 
     page_kib: of which huge pages the memory is, None for ordinary memory.
     """
 
-    node: int
+    numa_node: int
     is_pinned: bool
     vcpus: int
     most_vcpus: int
@@ -114,34 +114,34 @@ class NodeLeft:
     def __str__(self) -> str:
         """As in `node 0: 12 of 32 pinned vCPUs, 56 GiB of 126 GiB`."""
         kind = "pinned" if self.is_pinned else "shared"
-        cpus = f"node {self.node}: {self.vcpus} of {self.most_vcpus} {kind} vCPUs"
+        cpus = f"node {self.numa_node}: {self.vcpus} of {self.most_vcpus} {kind} vCPUs"
         if self.page_kib is None:
             return f"{cpus}, {format_mib(self.memory_mib)} of {format_mib(self.most_memory_mib)}"
         pages, most = (mib * 1024 // self.page_kib for mib in (self.memory_mib, self.most_memory_mib))
         return f"{cpus}, {pages} of {most} huge pages of {format_page_size(self.page_kib)}"
 
 
-def left_on(request: VmRequest, capacity: HostCapacity) -> tuple[NodeLeft, ...]:
+def left_on(request: VmRequest, capacity: HostCapacity) -> tuple[CellLeft, ...]:
     """The rest of each NUMA node of a host for a VM of this kind."""
     return tuple(_left(one, request) for one in books_of(capacity))
 
 
-def _left(node: NodeBooks, request: VmRequest) -> NodeLeft:
-    page_kib, is_pinned = request.hugepages_kib, bool(request.gpus) and node.pins_guests
-    room = node.room(page_kib, pinned=is_pinned)
-    each = (node.ratio.pinned or 1) if is_pinned else node.ratio.shared
-    most_mib = node.bounds_mib.get(page_kib or ORDINARY, (0, 0))[0]
-    return NodeLeft(node.number, is_pinned, room.vcpus, each * node.cpu_count, room.memory_mib, most_mib, page_kib)
+def _left(cell: CellBooks, request: VmRequest) -> CellLeft:
+    page_kib, is_pinned = request.hugepages_kib, bool(request.gpus) and cell.pins_guests
+    room = cell.room(page_kib, pinned=is_pinned)
+    each = (cell.ratio.pinned or 1) if is_pinned else cell.ratio.shared
+    most_mib = cell.bounds_mib.get(page_kib or ORDINARY, (0, 0))[0]
+    return CellLeft(cell.number, is_pinned, room.vcpus, each * cell.cpu_count, room.memory_mib, most_mib, page_kib)
 
 
-def _refuse_nodes(request: VmRequest, nodes: Sequence[NodeBooks]) -> Refusal | None:
+def _refuse_cells(request: VmRequest, cells: Sequence[CellBooks]) -> Refusal | None:
     """Say what each NUMA node has left when they do not take the VM, alone or together."""
     has_gpus, page_kib = bool(request.gpus), request.hugepages_kib
-    need, rooms = need_of(request), rooms_of(nodes, page_kib, has_gpus=has_gpus)
-    if choose_cells(need, (), rooms, NodeReach.ANYWHERE) is not None:
+    need, rooms = need_of(request), rooms_of(cells, page_kib, has_gpus=has_gpus)
+    if choose_cells(need, (), rooms, CellReach.ANYWHERE) is not None:
         return None
-    left = "; ".join(str(_left(node, request)) for node in nodes)
-    is_pinned = has_gpus and nodes[0].pins_guests
+    left = "; ".join(str(_left(cell, request)) for cell in cells)
+    is_pinned = has_gpus and cells[0].pins_guests
     pinned = " on CPUs of their own" if is_pinned else ""
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     count = f"{request.vcpus} vCPU{'s' if request.vcpus != 1 else ''}"
@@ -156,36 +156,34 @@ def _refuse_nodes(request: VmRequest, nodes: Sequence[NodeBooks]) -> Refusal | N
         )
         return Refusal(Code.HOST_CPUS, f"the VM wants {wants}; left are {left}", remedy)
     if page_kib is None:
-        most_mib = _most_mib(request, nodes)
+        most_mib = _most_mib(request, cells)
         helps = "ask for less memory, or delete a VM on the host"
         if request.memory_mib > most_mib:
             helps = f"ask for at most {format_mib(most_mib)}"
         return Refusal(Code.HOST_MEMORY, f"the VM wants {wants}; left are {left}", helps)
-    remedy = (
-        "raise `hugepages` in the host's layout, which are divided equally among its nodes, or delete a VM on the host"
-    )
+    remedy = "raise `hugepages` in the host's layout, which its NUMA nodes share equally, or delete a VM on the host"
     return Refusal(Code.HOST_HUGEPAGES, f"the VM wants {wants}; left are {left}", remedy)
 
 
-def _refuse_pool(request: VmRequest, capacity: HostCapacity, node: NodeBooks) -> Refusal | None:
-    refusal = _refuse_memory(request, capacity, node)
-    if refusal is not None or request.vcpus <= node.room_shared():
+def _refuse_pool(request: VmRequest, capacity: HostCapacity, cell: CellBooks) -> Refusal | None:
+    refusal = _refuse_memory(request, capacity, cell)
+    if refusal is not None or request.vcpus <= cell.room_shared():
         return refusal
-    most = node.ratio.shared * node.cpu_count
+    most = cell.ratio.shared * cell.cpu_count
     return Refusal(
         Code.HOST_CPUS,
-        f"the VM wants {request.vcpus} vCPUs, {node.shared_vcpus} of the {most} that {node.cpu_count} CPUs give"
-        f" ({node.ratio.shared} for each) are promised to its VMs",
+        f"the VM wants {request.vcpus} vCPUs, {cell.shared_vcpus} of the {most} that {cell.cpu_count} CPUs give"
+        f" ({cell.ratio.shared} for each) are promised to its VMs",
         "delete a VM on the host, or raise `cpus.shared` in the inventory's vgpu_placing",
     )
 
 
-def _refuse_memory(request: VmRequest, capacity: HostCapacity, node: NodeBooks) -> Refusal | None:
+def _refuse_memory(request: VmRequest, capacity: HostCapacity, cell: CellBooks) -> Refusal | None:
     facts = capacity.facts
     if request.hugepages_kib is not None:
-        return _refuse_pages(request.memory_mib, request.hugepages_kib, capacity, node)
-    most, available_mib = node.bounds_mib[ORDINARY]
-    promised_mib, total_mib = node.promised_mib[ORDINARY], host_memory_mib(facts)
+        return _refuse_pages(request.memory_mib, request.hugepages_kib, capacity, cell)
+    most, available_mib = cell.bounds_mib[ORDINARY]
+    promised_mib, total_mib = cell.promised_mib[ORDINARY], host_memory_mib(facts)
     if request.memory_mib > most:
         return Refusal(
             Code.HOST_MEMORY,
@@ -210,8 +208,8 @@ def _refuse_memory(request: VmRequest, capacity: HostCapacity, node: NodeBooks) 
     return None
 
 
-def _refuse_pages(wanted_mib: int, page_kib: int, capacity: HostCapacity, node: NodeBooks) -> Refusal | None:
-    wanted, promised = (mib * 1024 // page_kib for mib in (wanted_mib, node.promised_mib[page_kib]))
+def _refuse_pages(wanted_mib: int, page_kib: int, capacity: HostCapacity, cell: CellBooks) -> Refusal | None:
+    wanted, promised = (mib * 1024 // page_kib for mib in (wanted_mib, cell.promised_mib[page_kib]))
     size = format_page_size(page_kib)
     pool = next((one for one in host_pools(capacity.facts) if one.size_kib == page_kib and one.total), None)
     needs = f"the VM wants {wanted} huge pages of {size}"

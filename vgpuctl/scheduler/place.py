@@ -8,7 +8,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.numa import FLAT, GuestNodes
+from vgpuctl.model.numa import FLAT, GuestNuma
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.plural import counted
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
@@ -16,7 +16,7 @@ from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
-from vgpuctl.scheduler.guest_place import give_nodes
+from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.refusals import in_short, stays_refused, summarise
 from vgpuctl.scheduler.request_class import share_requests_of
@@ -106,23 +106,23 @@ def refuse_unknown(request: VmRequest, hosts: Sequence[HostFacts]) -> str | None
 
 
 def place_again(
-    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], keeping: GuestNodes | None
+    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], keeping: GuestNuma | None
 ) -> Placement:
     """Choose GPUs and NUMA nodes on its host for a VM whose guest is there already and keeps its shape.
 
-    keeping: what it had of the nodes, None where that was not recorded. Raises what `place` raises.
+    keeping: its part of the NUMA nodes so far, None where that was not recorded. Raises what `place` raises.
     """
     keeping = keeping or FLAT
     if not keeping.is_pinned:
         ratio = replace(capacity.constraints.cpu_ratio, pinned=None)
         capacity = replace(capacity, constraints=replace(capacity.constraints, cpu_ratio=ratio))
     placement = place(request, [capacity], leases)
-    gpu_nodes = [one.numa_node for one in placement.shares]
-    nodes, fits = give_nodes(request, capacity, gpu_nodes, keeping)
+    gpu_numa_nodes = [one.numa_node for one in placement.shares]
+    numa, fits = give_numa(request, capacity, gpu_numa_nodes, keeping)
     if not fits:
         left = "; ".join(map(str, left_on(request, capacity)))
         raise NoCapacity(f"{capacity.name} has no room for VM {request.name} in the shape it has", context=[left])
-    return replace(placement, nodes=nodes)
+    return replace(placement, numa=numa)
 
 
 def describe(rejections: Sequence[Rejection], capacities: Sequence[HostCapacity]) -> list[str]:

@@ -46,7 +46,7 @@ def predict_candidates(
     workload = request.workload or UNLABELLED
     found = []
     for name, host in sorted(fleet.hosts.items()):
-        if request.host not in (None, name) or refuse_host(request, host.capacity, host.nodes) is not None:
+        if request.host not in (None, name) or refuse_host(request, host.capacity, host.cells) is not None:
             continue
         for state in host.states:
             for share_request in dict.fromkeys(share_requests_of(request)):

@@ -12,12 +12,12 @@ from vgpuctl.model.constraints import Label
 from vgpuctl.model.host_parts import NO_PARTS, HostPart, parts_needed
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.cell_choice import CellReach, Cells, choose_cells, may_take
 from vgpuctl.scheduler.fit import by_conditions, fit, given_for_conditions
 from vgpuctl.scheduler.gpu_by_facts import with_share
 from vgpuctl.scheduler.gpu_class import LeasedGpu
 from vgpuctl.scheduler.guest_place import need_of
-from vgpuctl.scheduler.host_nodes import NodeRoom
-from vgpuctl.scheduler.node_choice import Cells, NodeReach, choose_cells, may_take
+from vgpuctl.scheduler.host_cells import CellRoom
 from vgpuctl.scheduler.scorer import Price, Scorer
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kinds import kind_of
@@ -39,7 +39,7 @@ class IndexKey(NamedTuple):
     with_places: bool
     page_kib: int | None = None
     has_gpus: bool = True
-    reach: NodeReach = NodeReach.NEAR
+    reach: CellReach = CellReach.NEAR
     with_untouched: bool = False
     parts: frozenset[HostPart] = NO_PARTS
 
@@ -92,7 +92,7 @@ class RequestClass:
             parts=self.parts,
             with_untouched=scorer.is_least_waste and not several,
         )
-        self.indexes = tuple(self.index._replace(reach=reach) for reach in NodeReach)
+        self.indexes = tuple(self.index._replace(reach=reach) for reach in CellReach)
         self.compares_models = scorer.is_least_waste and any(map(_may_be_any_model, self.share_requests))
         self._different = list(Counter(self.share_requests).items())
         self._best: dict[int, Offer | None] = {}
@@ -140,12 +140,12 @@ class RequestClass:
         return True
 
     def fit_on(
-        self, states: Sequence[GpuState], labels: frozenset[Label], rooms: Sequence[NodeRoom], reach: NodeReach
+        self, states: Sequence[GpuState], labels: frozenset[Label], rooms: Sequence[CellRoom], reach: CellReach
     ) -> Fitting | None:
         """All shares on one host with the VM's part of its NUMA nodes; None when they do not go together.
 
-        labels: the host's. rooms: of its nodes. Where the GPUs that are best are at nodes that do not take the VM, the
-        GPUs of each node alone are looked at.
+        labels: the host's. rooms: of its cells. Where the GPUs that are best are at cells that do not take the VM, the
+        GPUs of each cell alone are looked at.
         """
         if not self.share_requests:
             cells = choose_cells(self.need, (), rooms, reach)
@@ -160,7 +160,7 @@ class RequestClass:
             found = fit(self.share_requests, some, self.scorer)
             if found is None:
                 continue
-            cells = choose_cells(self.need, nodes_of(found.shares), rooms, reach)
+            cells = choose_cells(self.need, numa_nodes_of(found.shares), rooms, reach)
             if cells is not None:
                 size_mib = given_for_conditions(self.share_requests, found)
                 price = self.scorer.price_of_all(found.shares, found.waste, _by_address(states), size_mib=size_mib)
@@ -178,7 +178,7 @@ class RequestClass:
         return self._best[number]
 
 
-def nodes_of(shares: Iterable[Share]) -> list[int]:
+def numa_nodes_of(shares: Iterable[Share]) -> list[int]:
     """The NUMA nodes of a VM's GPUs, as far as they are known."""
     return [one.numa_node for one in shares if one.numa_node is not None]
 

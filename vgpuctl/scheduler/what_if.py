@@ -127,7 +127,7 @@ def _smaller(fleet: Fleet, request: VmRequest) -> Iterator[FittingChange]:
 
 
 def _rooms_mib(host: FleetHost, page_kib: int | None) -> list[int]:
-    """The memory that one more VM could have of each node, and of all together."""
+    """The memory that one more VM could have of each NUMA node, and of all together."""
     rooms = [room.memory_mib for room in host.rooms(page_kib, has_gpus=True)]
     return [*rooms, sum(rooms)]
 

@@ -64,7 +64,7 @@ class GpuState:
         return self.gpu.name or (self.board.name if self.board else "GPU")
 
     @property
-    def nodes(self) -> tuple[int, ...]:
+    def numa_nodes(self) -> tuple[int, ...]:
         """Its NUMA node, if that is known."""
         return () if self.gpu.numa_node is None else (self.gpu.numa_node,)
 

@@ -93,7 +93,7 @@ class RootPart:
 
 
 @dataclass(frozen=True)
-class NodePart:
+class CellPart:
     """One NUMA node with its root complexes; None for GPUs whose node is not known."""
 
     number: int | None
@@ -112,7 +112,7 @@ class HostTopology:
     matrix: tuple[tuple[Nearness, ...], ...]
     links: Mapping[tuple[str, str], int]
     domains: tuple[tuple[str, ...], ...]
-    nodes: tuple[NodePart, ...]
+    cells: tuple[CellPart, ...]
 
     def nearness(self, one: str, other: str) -> Nearness:
         """How near two GPUs are. Raises ValueError for an address that is not there."""
@@ -226,7 +226,7 @@ def _domains(gpus: Sequence[str], matrix: Sequence[Sequence[Nearness]]) -> tuple
     return tuple(tuple(domain) for domain in members.values() if len(domain) > 1)
 
 
-def _tree(gpus: Sequence[Gpu]) -> tuple[NodePart, ...]:
+def _tree(gpus: Sequence[Gpu]) -> tuple[CellPart, ...]:
     """The GPUs by NUMA node, root complex and switch; unknown ones come last."""
     tree: dict[int | None, dict[str | None, dict[str | None, list[str]]]] = {}
     for gpu in gpus:
@@ -234,7 +234,7 @@ def _tree(gpus: Sequence[Gpu]) -> tuple[NodePart, ...]:
         switches = tree.setdefault(gpu.numa_node, {}).setdefault(topology.root, {})
         switches.setdefault(_switch_of(topology), []).append(gpu.address)
     return tuple(
-        NodePart(
+        CellPart(
             number,
             tuple(
                 RootPart(

@@ -18,7 +18,7 @@ from vgpuctl import typed_json
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.event import Value, Values
 from vgpuctl.model.lease import Share
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.vm import VmRequest
 
 if TYPE_CHECKING:  # what few commands read is imported with the first row of it
@@ -96,9 +96,9 @@ def decode_amounts(text: str | None, *, what: str) -> dict[str, int]:
     return {} if text is None else _decode(text, dict[str, int], what=what)
 
 
-def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:
+def decode_numa(text: str | None, *, what: str) -> GuestNuma | None:
     """Read a VM's part of the NUMA nodes. Raises StoreUnusable for a damaged row."""
-    return None if text is None else _decode(text, GuestNodes, what=what)
+    return None if text is None else _decode(text, GuestNuma, what=what)
 
 
 class FactsReader:

@@ -8,7 +8,7 @@ from typing import Any
 from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.labels import Labels
 from vgpuctl.model.natural_order import natural_path
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState, comes_back
 from vgpuctl.store import codec
 from vgpuctl.store.database import Row, given
@@ -40,7 +40,7 @@ class VmRows(QueueRows, LicenceRows):
             created_at=self._clock(),
             gang=vm.gang,
             domain=vm.domain_name,
-            nodes=_nodes(vm.nodes),
+            numa=_numa(vm.numa),
             conflict=f"another run has just created VM {request.name} of tenant {request.tenant}",
         )
 
@@ -116,17 +116,17 @@ class VmRows(QueueRows, LicenceRows):
             cause = codec.plain_text(notice.cause)
             self._change_vm(uuid, preempted_at=notice.at, preempted_by=cause, preempted_for_good=notice.is_final)
 
-    def move_vm(self, uuid: str, host: str, nodes: GuestNodes | None) -> None:
+    def move_vm(self, uuid: str, host: str, numa: GuestNuma | None) -> None:
         """Set the host of a stopped VM, and its part of that host's NUMA nodes. Raises NotFound."""
-        self._change_vm(uuid, host=host, nodes=_nodes(nodes))
+        self._change_vm(uuid, host=host, numa=_numa(numa))
 
     def set_vm_guest_driver(self, uuid: str, version: str) -> None:
         """Note the NVIDIA driver that the VM's host has read from its guest. Raises NotFound."""
         self._change_vm(uuid, guest_driver=version)
 
-    def set_vm_nodes(self, uuid: str, nodes: GuestNodes | None) -> None:
+    def set_vm_numa(self, uuid: str, numa: GuestNuma | None) -> None:
         """Set the part of its host's NUMA nodes that a VM has. Raises NotFound."""
-        self._change_vm(uuid, nodes=_nodes(nodes))
+        self._change_vm(uuid, numa=_numa(numa))
 
     def set_vm_request(self, uuid: str, request: VmRequest) -> None:
         """Replace what was asked for; tenant and name stay, and labels, which `set_vm_labels` alone changes.
@@ -207,15 +207,15 @@ def _vm(row: Row) -> Vm:
     notice = None
     if row.preempted_at is not None:
         notice = PreemptionNotice(row.preempted_at, row.preempted_by or "", bool(row.preempted_for_good))
-    nodes = codec.decode_nodes(row.nodes, what=what)
+    numa = codec.decode_numa(row.numa, what=what)
     state = VmState(row.state)
-    vm = Vm(row.uuid, request, row.host, state, row.problem, row.ends_at, row.gang, notice, nodes=nodes)
+    vm = Vm(row.uuid, request, row.host, state, row.problem, row.ends_at, row.gang, notice, numa=numa)
     vm = replace(vm, guest_driver=row.guest_driver)
     return vm if row.domain in (None, vm.domain_name) else replace(vm, domain=row.domain)
 
 
-def _nodes(nodes: GuestNodes | None) -> str | None:
-    return None if nodes is None else codec.encode(nodes)
+def _numa(numa: GuestNuma | None) -> str | None:
+    return None if numa is None else codec.encode(numa)
 
 
 def _problem(problem: str | None) -> str | None:

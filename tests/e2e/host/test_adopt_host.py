@@ -147,7 +147,7 @@ def test_a_host_is_adopted_as_it_is(layouts: LayoutFleet, tmp_path: Path) -> Non
     assert left == {"old": f"{A40[:-1]}5 is copy's", "plain": "it has no GPU"}
     assert len(adopted["shares"]) == 1
     shown = {(one["vm"]["request"]["tenant"], one["vm"]["request"]["name"]): one for one in operator.json("list-vms")}
-    cells = shown["acme", "render"]["vm"]["nodes"]["cells"]
+    cells = shown["acme", "render"]["vm"]["numa"]["cells"]
     assert cells == [[1, 2, 512, [40, 41]], [1, 1, 0, []]]
     assert shown.keys() == summary(adopted).keys()
     request = shown["globex", "desktop-1"]["vm"]["request"]

@@ -84,7 +84,7 @@ def test_a_vm_with_gpus_at_two_nodes_has_two_nodes_itself(operator: Operator) ->
     wanted = ("--gpu", "2*A40-48Q", "--memory", "300GiB", "--vcpus", "8")
     assert operator.json("capacity", *wanted)["now"] == 1
     (explained,) = operator.json("explain-vm", "wide", *TENANT, *wanted)
-    cells = explained["placement"]["nodes"]["cells"]
+    cells = explained["placement"]["numa"]["cells"]
     assert [cell[:3] for cell in cells] == [[0, 4, 153600], [1, 4, 153600]]
     operator.does("create-vm", "wide", *TENANT, *wanted, *NO_NETWORK)
     domain = defined(operator, "wide")

@@ -21,7 +21,7 @@ from vgpuctl.guests.libvirtd.host_networks import check_network, networks_of
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.image import BaseImage, ImageFormat
-from vgpuctl.model.numa import GuestNodes, NumaCell
+from vgpuctl.model.numa import GuestNuma, NumaCell
 from vgpuctl.model.vm import Firmware
 
 
@@ -75,13 +75,13 @@ def test_qemu_boots_a_guest_with_numa_nodes_and_a_bus_for_each(hypervisor: Hyper
     golden = CASES["vnuma_floating"]
     assert golden.numa is not None
     ports = domain_view(
-        replace(vm(), nodes=GuestNodes((NumaCell(0, 1, 128), NumaCell(1, 2, 128)), True, (0, 1, 1))),
+        replace(vm(), numa=GuestNuma((NumaCell(0, 1, 128), NumaCell(1, 2, 128)), True, (0, 1, 1))),
         leases(*(whole(f"0000:{bus}:00.0") for bus in (10, 11, 12))),
         facts(*(gpu(f"0000:{bus}:00.0") for bus in (10, 11, 12)), kvm=False, numa_nodes=2),
     )
-    # This machine may have one node: both cells of the guest are on node 0.
-    cells = tuple(replace(cell, node=0, memory_mib=128) for cell in golden.numa.cells)
-    numa = replace(golden.numa, nodes="0", vcpu_cpus=("0", "0", "0"), emulator_cpus="0", cells=cells)
+    # This machine may have one node: both cells of the guest are on its node 0.
+    cells = tuple(replace(cell, host_cell=0, memory_mib=128) for cell in golden.numa.cells)
+    numa = replace(golden.numa, host_cells="0", vcpu_cpus=("0", "0", "0"), emulator_cpus="0", cells=cells)
     guest = replace(view, numa=numa, vcpus=3, memory_mib=256)
     guest = replace(guest, expander_buses=ports.expander_buses, root_ports=ports.root_ports)
     hypervisor.define(render_domain(guest))

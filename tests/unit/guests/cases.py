@@ -15,7 +15,7 @@ from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.nic import NicModel, NicRequest
-from vgpuctl.model.numa import GuestNodes, NumaCell
+from vgpuctl.model.numa import GuestNuma, NumaCell
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
 
@@ -91,7 +91,7 @@ def vm(request: VmRequest = REQUEST) -> Vm:
 
 def on(request: VmRequest, *cells: NumaCell, gpu_cells: tuple[int, ...] = ()) -> Vm:
     """Make the VM of a request that has this of its host's NUMA nodes."""
-    return replace(vm(request), nodes=GuestNodes(cells, has_vnuma=len(cells) > 1, gpu_cells=gpu_cells))
+    return replace(vm(request), numa=GuestNuma(cells, has_vnuma=len(cells) > 1, gpu_cells=gpu_cells))
 
 
 def leases(*shares: Share) -> list[Lease]:

@@ -4,9 +4,9 @@
 from itertools import product
 
 from vgpuctl.guests.domain.pci_layout import ExtraBuses, Extras, extra_buses, root_ports
-from vgpuctl.model.numa import GuestNodes, NumaCell
+from vgpuctl.model.numa import GuestNuma, NumaCell
 
-NUMA = GuestNodes((NumaCell(0, 1, 128), NumaCell(1, 1, 128)), True, (0, 1))
+NUMA = GuestNuma((NumaCell(0, 1, 128), NumaCell(1, 1, 128)), True, (0, 1))
 
 
 def test_without_further_devices_the_ports_are_as_before() -> None:

@@ -17,11 +17,11 @@ from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.interfaces import host_mac
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.nic import NicRequest
-from vgpuctl.model.numa import GuestNodes, NumaCell
+from vgpuctl.model.numa import GuestNuma, NumaCell
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
 
-TWO_CELLS = GuestNodes((NumaCell(0, 4, 8192), NumaCell(1, 4, 8192)), has_vnuma=True, gpu_cells=(0, 1))
+TWO_CELLS = GuestNuma((NumaCell(0, 4, 8192), NumaCell(1, 4, 8192)), has_vnuma=True, gpu_cells=(0, 1))
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me@here: 'x' \"y\" #z"
 
 
@@ -98,7 +98,7 @@ def test_each_interface_is_in_the_document_and_one_has_the_default_route() -> No
 
 
 @pytest.mark.parametrize(
-    ("request_of", "nodes", "names"),
+    ("request_of", "numa", "names"),
     [
         ({}, None, ["enp2s0", "enp5s0"]),
         ({"gpus": (parse_gpu_request("2*A40-8Q"),)}, None, ["enp2s0", "enp7s0"]),
@@ -108,10 +108,10 @@ def test_each_interface_is_in_the_document_and_one_has_the_default_route() -> No
     ids=["plain", "behind the GPUs", "behind the SCSI controller", "GPUs behind expander buses"],
 )
 def test_an_interface_keeps_the_name_that_it_has_by_its_place(
-    request_of: dict[str, Any], nodes: GuestNodes | None, names: list[str]
+    request_of: dict[str, Any], numa: GuestNuma | None, names: list[str]
 ) -> None:
     """As SeaBIOS 1.16 and OVMF 2022.11 number the buses of such ports, read with QEMU's `info pci`."""
-    several = replace(vm(replace(REQUEST, network="net0", nics=(NicRequest("net1"),), **request_of)), nodes=nodes)
+    several = replace(vm(replace(REQUEST, network="net0", nics=(NicRequest("net1"),), **request_of)), numa=numa)
     document = yaml.safe_load(seed_files(CloudInit(hostname="a"), several, _two_ports())["network-config"])
     assert [one["set-name"] for one in document["ethernets"].values()] == names
 

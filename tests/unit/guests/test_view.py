@@ -30,9 +30,9 @@ from vgpuctl.guests.domain.pci_layout import expander_buses
 from vgpuctl.guests.domain.view import CpuMode, domain_view, parse_pci_address
 from vgpuctl.model.lease import Share
 from vgpuctl.model.network import mac_address
-from vgpuctl.model.numa import GuestNodes, NumaCell
+from vgpuctl.model.numa import GuestNuma, NumaCell
 from vgpuctl.model.vm import DirectKernel
-from vgpuctl.scheduler.node_choice import MOST_CELLS
+from vgpuctl.scheduler.cell_choice import MOST_CELLS
 
 
 def test_gpus_keep_their_guest_address_when_disk_and_network_come() -> None:
@@ -141,22 +141,22 @@ def test_maxphysaddr_is_written_only_for_a_libvirt_that_knows_it(version: str | 
 def test_a_guest_is_kept_where_it_was_recorded_to_be() -> None:
     floating = {0: (0, 1, 2), 1: (8, 9)}
     assert numa_view(None, floating) is None
-    pinned = numa_view(GuestNodes((NumaCell(1, 2, 4096, (12, 14)),)), floating)
+    pinned = numa_view(GuestNuma((NumaCell(1, 2, 4096, (12, 14)),)), floating)
     assert pinned is not None
-    assert (pinned.nodes, pinned.vcpu_cpus, pinned.emulator_cpus, pinned.cells) == ("1", ("12", "14"), "12,14", ())
-    floats = numa_view(GuestNodes((NumaCell(0, 2, 4096),)), floating)
+    assert (pinned.host_cells, pinned.vcpu_cpus, pinned.emulator_cpus, pinned.cells) == ("1", ("12", "14"), "12,14", ())
+    floats = numa_view(GuestNuma((NumaCell(0, 2, 4096),)), floating)
     assert floats is not None
-    assert (floats.nodes, floats.vcpu_cpus, floats.emulator_cpus) == ("0", ("0-2", "0-2"), "0-2")
+    assert (floats.host_cells, floats.vcpu_cpus, floats.emulator_cpus) == ("0", ("0-2", "0-2"), "0-2")
 
 
 def test_a_guest_without_numa_nodes_of_its_own_may_be_on_several_of_the_host() -> None:
     """As one of an older vgpuctl whose node is full: what the guest sees stays as it was."""
-    flat = GuestNodes((NumaCell(0, 1, 1024), NumaCell(1, 1, 1024)))
+    flat = GuestNuma((NumaCell(0, 1, 1024), NumaCell(1, 1, 1024)))
     host = facts(gpu("0000:41:00.0"), numa_nodes=2)
     shares = leases(whole("0000:41:00.0"))
-    before, after = (domain_view(replace(vm(), nodes=nodes), shares, host) for nodes in (None, flat))
+    before, after = (domain_view(replace(vm(), numa=nodes), shares, host) for nodes in (None, flat))
     assert after.numa is not None
-    assert (after.numa.nodes, after.numa.cells) == ("0-1", ())
+    assert (after.numa.host_cells, after.numa.cells) == ("0-1", ())
     assert (before.root_ports, before.hostdevs, before.expander_buses) == (
         after.root_ports,
         after.hostdevs,
@@ -166,7 +166,7 @@ def test_a_guest_without_numa_nodes_of_its_own_may_be_on_several_of_the_host() -
 
 def test_each_gpu_sits_on_the_expander_bus_of_its_node() -> None:
     view = CASES["vnuma"]
-    expanders = {bus.index: bus.node for bus in view.expander_buses}
+    expanders = {bus.index: bus.cell for bus in view.expander_buses}
     ports = {port.index: port for port in view.root_ports}
     assert [expanders[ports[one.guest_bus].bus] for one in view.hostdevs if one.guest_function == 0] == [0, 1, 1]
     assert all(bus < port.index for port in view.root_ports for bus in expanders if port.bus == bus)
@@ -175,7 +175,7 @@ def test_each_gpu_sits_on_the_expander_bus_of_its_node() -> None:
 
 
 def test_eight_expander_buses_have_room_for_their_ports() -> None:
-    nodes = GuestNodes(tuple(NumaCell(node, 1, 1024) for node in range(MOST_CELLS)), has_vnuma=True)
+    nodes = GuestNuma(tuple(NumaCell(node, 1, 1024) for node in range(MOST_CELLS)), has_vnuma=True)
     numbers = [bus.number for bus in expander_buses(nodes)]
     assert [after - before for before, after in pairwise([*numbers, 256])] == [28] * MOST_CELLS
 

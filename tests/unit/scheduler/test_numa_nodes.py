@@ -13,18 +13,18 @@ from vgpuctl.agent.wire.facts import NumaNode
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.host_constraints import CpuRatio, HostConstraints
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.numa import FLAT, Footprint, GuestNodes, NumaCell
+from vgpuctl.model.numa import FLAT, Footprint, GuestNuma, NumaCell
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.calendar import Booking, place_over
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.capacity import count_more
+from vgpuctl.scheduler.cell_choice import CellReach, Need, choose_cells, has_cells
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import floating_cpus, footprint_of
+from vgpuctl.scheduler.host_cells import books_of, cores_of, cpu_numbers, guest_cells
 from vgpuctl.scheduler.host_memory import cells_on, with_memory_back, with_more_pages, with_promised
-from vgpuctl.scheduler.host_nodes import books_of, cores_of, cpu_numbers, guest_nodes
-from vgpuctl.scheduler.node_choice import Need, NodeReach, choose_cells, has_cells
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.scheduler.victims import choose_victims
 from vgpuctl.scheduler.what_if import changes_that_admit
@@ -41,13 +41,13 @@ def placed(fleet: Fleet, request: VmRequest, name: str = "web-0") -> Placement:
 
 
 def cells(placement: Placement) -> list[tuple[int, int, int]]:
-    assert placement.nodes is not None
-    return [(cell.node, cell.vcpus, cell.memory_mib // GIB) for cell in placement.nodes.cells]
+    assert placement.numa is not None
+    return [(cell.numa_node, cell.vcpus, cell.memory_mib // GIB) for cell in placement.numa.cells]
 
 
 def cpus_of(placement: Placement) -> tuple[int, ...]:
-    assert placement.nodes is not None
-    return tuple(cpu for cell in placement.nodes.cells for cpu in cell.cpus)
+    assert placement.numa is not None
+    return tuple(cpu for cell in placement.numa.cells for cpu in cell.cpus)
 
 
 def only_rejection(request: VmRequest, capacity: HostCapacity) -> Rejection:
@@ -60,7 +60,7 @@ def only_rejection(request: VmRequest, capacity: HostCapacity) -> Rejection:
 def on_nodes(*pins: tuple[int, tuple[int, ...]]) -> Footprint:
     """A VM whose vCPUs are pinned to these CPUs of these nodes."""
     there = tuple(NumaCell(node, len(cpus), 0, cpus) for node, cpus in pins)
-    return Footprint(vcpus=sum(cell.vcpus for cell in there), nodes=GuestNodes(there))
+    return Footprint(vcpus=sum(cell.vcpus for cell in there), numa=GuestNuma(there))
 
 
 def test_two_vms_that_fill_a_node_are_not_both_put_there() -> None:
@@ -76,9 +76,9 @@ def test_pinned_vcpus_are_not_promised_twice() -> None:
     request = vm("A40-8Q", vcpus=64, memory_mib=8 * GIB)
     first = placed(fleet, request)
     assert cells(first) == [(0, 32, 4), (1, 32, 4)]
-    assert first.nodes is not None
-    assert first.nodes.has_vnuma
-    assert sorted(cpu for cell in first.nodes.cells for cpu in cell.cpus) == list(range(64))
+    assert first.numa is not None
+    assert first.numa.has_vnuma
+    assert sorted(cpu for cell in first.numa.cells for cpu in cell.cpus) == list(range(64))
     assert fleet.place(request) is None
     assert fleet.place(vm("A40-8Q", vcpus=1)) is None
 
@@ -94,11 +94,11 @@ def test_a_vm_goes_where_it_is_near_its_gpu_on_any_host_before_it_goes_far_from_
 def test_gpus_of_two_nodes_give_the_guest_two_nodes() -> None:
     found = placed(Fleet([numa_host("a", 0, 1)]), vm("2*A40-48Q", vcpus=6, memory_mib=12 * GIB))
     assert cells(found) == [(0, 3, 6), (1, 3, 6)]
-    assert found.nodes is not None
-    assert (found.nodes.has_vnuma, found.nodes.gpu_cells) == (True, (0, 1))
+    assert found.numa is not None
+    assert (found.numa.has_vnuma, found.numa.gpu_cells) == (True, (0, 1))
     one_vcpu = placed(Fleet([numa_host("a", 0, 1)]), vm("2*A40-48Q", vcpus=1))
-    assert one_vcpu.nodes is not None
-    assert not one_vcpu.nodes.has_vnuma
+    assert one_vcpu.numa is not None
+    assert not one_vcpu.numa.has_vnuma
 
 
 def test_gpus_of_one_node_are_taken_when_those_that_are_best_leave_no_room() -> None:
@@ -111,7 +111,7 @@ def test_gpus_of_one_node_are_taken_when_those_that_are_best_leave_no_room() -> 
 def test_a_vm_without_gpus_floats_at_the_node_with_the_fewest() -> None:
     fleet = Fleet([numa_host("a", 0, 0, 1)])
     found = placed(fleet, vm(vcpus=8))
-    assert found.nodes == GuestNodes((NumaCell(1, 8, 2 * GIB),))
+    assert found.numa == GuestNuma((NumaCell(1, 8, 2 * GIB),))
 
 
 def test_vcpus_that_float_keep_as_many_cpus_as_the_ratio_wants() -> None:
@@ -142,7 +142,7 @@ def test_a_pinned_vm_has_its_cores_alone() -> None:
     assert [cpus_of(each) for each in (one, other)] == [(0, 1, 4), (2, 6)]
     third = fleet.place(vm("A40-8Q", vcpus=3))
     assert third is not None
-    assert [cell.node for cell in third.nodes.cells] == [1] if third.nodes else False
+    assert [cell.numa_node for cell in third.numa.cells] == [1] if third.numa else False
     assert cpus_of(placed(fleet, vm("A40-8Q", vcpus=2), "web-2")) == (3, 7)
 
 
@@ -152,7 +152,7 @@ def test_no_vm_floats_beside_a_pinned_one_on_a_core() -> None:
     assert floating_cpus(with_one)[0] == (1, 2, 3, 5, 6, 7)
     assert books_of(with_one)[0].room(None, pinned=False).vcpus == 6
     assert books_of(with_one)[0].room(None, pinned=True).vcpus == 6
-    floats = Footprint(vcpus=1, nodes=GuestNodes((NumaCell(1, 1, 0),)))
+    floats = Footprint(vcpus=1, numa=GuestNuma((NumaCell(1, 1, 0),)))
     shared = with_promised(with_one, more=[floats])
     assert books_of(shared)[1].room(None, pinned=True).vcpus == 6
     both = replace(with_one, constraints=HostConstraints(cpu_ratio=CpuRatio(pinned=2)))
@@ -167,7 +167,7 @@ def test_one_node_is_one_pool_with_the_shared_ratio() -> None:
     capacity = host("a", cpus=8)
     assert count_more(vm(vcpus=4), [capacity], []) == {"a": 8}
     found = placed(Fleet([a40_host("a")]), vm("A40-8Q"))
-    assert found.nodes is None
+    assert found.numa is None
 
 
 CASES: list[tuple[str, VmRequest, HostCapacity, str, str]] = [
@@ -247,34 +247,34 @@ def test_a_node_that_others_fill_takes_less() -> None:
 
 def test_vms_of_an_older_vgpuctl_count_where_libvirt_was_told_to_keep_them() -> None:
     facts = numa_host("a", 0).facts
-    at_gpu = taking(8 * GIB, vcpus=4)._replace(gpu_nodes=(1,))
-    assert cells_on(guest_nodes(facts), at_gpu) == (NumaCell(1, 4, 8 * GIB),)
-    too_large = taking(150 * GIB, vcpus=20)._replace(gpu_nodes=(1,))
-    assert cells_on(guest_nodes(facts), too_large) == (NumaCell(1, 16, 128 * GIB), NumaCell(0, 4, 22 * GIB))
-    assert cells_on(guest_nodes(facts), taking(9, vcpus=1)) == (NumaCell(0, 0, 4), NumaCell(1, 1, 5))
-    moved = taking(8, vcpus=1)._replace(nodes=GuestNodes((NumaCell(7, 1, 8),)))
-    assert cells_on(guest_nodes(facts), moved) == cells_on(guest_nodes(facts), taking(8, vcpus=1))
+    at_gpu = taking(8 * GIB, vcpus=4)._replace(gpu_numa_nodes=(1,))
+    assert cells_on(guest_cells(facts), at_gpu) == (NumaCell(1, 4, 8 * GIB),)
+    too_large = taking(150 * GIB, vcpus=20)._replace(gpu_numa_nodes=(1,))
+    assert cells_on(guest_cells(facts), too_large) == (NumaCell(1, 16, 128 * GIB), NumaCell(0, 4, 22 * GIB))
+    assert cells_on(guest_cells(facts), taking(9, vcpus=1)) == (NumaCell(0, 0, 4), NumaCell(1, 1, 5))
+    moved = taking(8, vcpus=1)._replace(numa=GuestNuma((NumaCell(7, 1, 8),)))
+    assert cells_on(guest_cells(facts), moved) == cells_on(guest_cells(facts), taking(8, vcpus=1))
 
 
 def test_a_vm_that_starts_again_keeps_the_shape_that_its_guest_knows() -> None:
     capacity = numa_host("a", 0, 1)
     request = vm("2*A40-48Q", vcpus=6, memory_mib=12 * GIB)
     old = place_again(request, capacity, [], None)
-    assert old.nodes is not None
-    assert not old.nodes.has_vnuma
-    assert not old.nodes.is_pinned
-    sizes = GuestNodes((NumaCell(0, 2, 4 * GIB, (0, 1)), NumaCell(1, 4, 8 * GIB, (16, 17, 18, 19))), True, (1, 0))
+    assert old.numa is not None
+    assert not old.numa.has_vnuma
+    assert not old.numa.is_pinned
+    sizes = GuestNuma((NumaCell(0, 2, 4 * GIB, (0, 1)), NumaCell(1, 4, 8 * GIB, (16, 17, 18, 19))), True, (1, 0))
     again = place_again(request, capacity, [], sizes)
-    assert again.nodes is not None
-    assert [cell[:3] for cell in again.nodes.cells] == [cell[:3] for cell in sizes.cells]
-    assert (again.nodes.has_vnuma, again.nodes.gpu_cells) == (True, (1, 0))
-    assert again.nodes.is_pinned
+    assert again.numa is not None
+    assert [cell[:3] for cell in again.numa.cells] == [cell[:3] for cell in sizes.cells]
+    assert (again.numa.has_vnuma, again.numa.gpu_cells) == (True, (1, 0))
+    assert again.numa.is_pinned
     full = with_promised(capacity, more=[on_nodes((0, tuple(range(13))), (1, tuple(range(16, 29))))])
     with pytest.raises(NoCapacity, match="in the shape it has"):
         place_again(request, full, [], sizes)
     flat = place_again(vm("A40-8Q", vcpus=12), with_promised(capacity, more=[taking(4, vcpus=112)]), [], FLAT)
-    assert flat.nodes is not None
-    assert (flat.nodes.has_vnuma, len(flat.nodes.cells)) == (False, 2)
+    assert flat.numa is not None
+    assert (flat.numa.has_vnuma, len(flat.numa.cells)) == (False, 2)
 
 
 def test_gangs_victims_and_the_calendar_count_nodes() -> None:
@@ -283,7 +283,7 @@ def test_gangs_victims_and_the_calendar_count_nodes() -> None:
     assert place_together(Fleet([capacity]), gang) is None
     both = place_together(Fleet([capacity]), gang[:2])
     assert both is not None
-    assert sorted(cell.node for one in both if one.nodes for cell in one.nodes.cells) == [0, 1]
+    assert sorted(cell.numa_node for one in both if one.numa for cell in one.numa.cells) == [0, 1]
     held = [leases_of(one, vm_name=f"vm-{number}") for number, one in enumerate(both)]
     taken = [footprint_of(gang[0], one) for one in both]
     full = with_promised(capacity, more=taken)
@@ -325,17 +325,17 @@ def test_pages_are_counted_on_each_node() -> None:
             for node in capacity.facts.numa_nodes
         ),
     )
-    back = with_memory_back(used, [taking(2 * GIB, PAGE)._replace(nodes=GuestNodes((NumaCell(1, 1, 2 * GIB),)))])
+    back = with_memory_back(used, [taking(2 * GIB, PAGE)._replace(numa=GuestNuma((NumaCell(1, 1, 2 * GIB),)))])
     assert [pool.free for node in back.numa_nodes for pool in node.hugepages] == [0, 2]
 
 
 ROOMS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 12)), min_size=1, max_size=4)
 
 
-@given(ROOMS, st.integers(1, 12), st.integers(1, 30), st.sampled_from([1, 2]), st.sampled_from(NodeReach))
+@given(ROOMS, st.integers(1, 12), st.integers(1, 30), st.sampled_from([1, 2]), st.sampled_from(CellReach))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_a_choice_is_within_the_rooms_and_complete(
-    sizes: list[tuple[int, int]], vcpus: int, memory: int, unit: int, reach: NodeReach
+    sizes: list[tuple[int, int]], vcpus: int, memory: int, unit: int, reach: CellReach
 ) -> None:
     books = books_of(numa_host("a", nodes=max(2, len(sizes))))
     rooms = [
@@ -346,13 +346,13 @@ def test_a_choice_is_within_the_rooms_and_complete(
     found = choose_cells(need, (0,), rooms, reach)
     assert has_cells(need, (0,), rooms, reach) == (found is not None)
     fits_one = any(vcpus <= room.vcpus and memory * unit <= room.memory_mib for room in rooms)
-    if reach is NodeReach.ANYWHERE:
+    if reach is CellReach.ANYWHERE:
         assert found is not None or not fits_one
     if found is not None:
         by_number = {room.number: room for room in rooms}
         assert (sum(one.vcpus for one in found), sum(one.memory_mib for one in found)) == (vcpus, memory * unit)
         for one in found:
-            room = by_number[one.node]
+            room = by_number[one.numa_node]
             assert 1 <= one.vcpus <= room.vcpus
             assert 1 <= one.memory_mib <= room.memory_mib
             assert one.memory_mib % unit == 0
@@ -405,17 +405,17 @@ def check(capacity: HostCapacity, held: list[tuple[Placement, list[Lease], Footp
     memory: Counter[tuple[int, bool]] = Counter()
     vms_on: dict[int, set[int]] = {}
     for number, (placement, own, taken) in enumerate(held):
-        assert placement.nodes is not None
-        there = placement.nodes.cells
+        assert placement.numa is not None
+        there = placement.numa.cells
         assert sum(cell.vcpus for cell in there) == taken.vcpus
         assert sum(cell.memory_mib for cell in there) == taken.memory.mib
-        assert placement.nodes.is_pinned == (bool(own) and ratio.pinned is not None)
+        assert placement.numa.is_pinned == (bool(own) and ratio.pinned is not None)
         for cell in there:
             pins.update(cell.cpus)
             for cpu in cell.cpus:
                 vms_on.setdefault(cpu, set()).add(number)
-            floating[cell.node] += 0 if cell.cpus else cell.vcpus
-            memory[cell.node, taken.memory.page_kib is not None] += cell.memory_mib
+            floating[cell.numa_node] += 0 if cell.cpus else cell.vcpus
+            memory[cell.numa_node, taken.memory.page_kib is not None] += cell.memory_mib
     assert all(count <= (ratio.pinned or 0) for count in pins.values())
     for node in capacity.facts.numa_nodes:
         cpus = cpu_numbers(node.cpus)

@@ -10,7 +10,7 @@ from tests.unit.fleet_factory import whole_card
 from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, NvLinks
 from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
-from vgpuctl.sharing.topology import FARTHEST, Nearness, NodePart, RootPart, SwitchPart, topology_of
+from vgpuctl.sharing.topology import FARTHEST, CellPart, Nearness, RootPart, SwitchPart, topology_of
 
 ADDRESSES = tuple(f"0000:{bus:02x}:00.0" for bus in (0x21, 0x41, 0x81, 0xA1))
 SWITCHED = (NvLinks(tuple(range(18)), is_active=True, peer="0000:05:00.0", peer_kind="switch", version=4),)
@@ -102,9 +102,9 @@ def test_the_tree_and_the_nvlink_domains_are_for_drawing() -> None:
     topology = topology_of([gpu(0, first, node=1), gpu(1, second, node=1), gpu(2, third, node=1), gpu(3, node=0)])
     assert topology.domains == (ADDRESSES[:2],)
     assert (topology.domain_of(ADDRESSES[1]), topology.domain_of(ADDRESSES[2])) == (ADDRESSES[:2], ())
-    assert topology.nodes == (
-        NodePart(0, (RootPart(None, (SwitchPart(None, ADDRESSES[3:]),)),)),
-        NodePart(
+    assert topology.cells == (
+        CellPart(0, (RootPart(None, (SwitchPart(None, ADDRESSES[3:]),)),)),
+        CellPart(
             1,
             (RootPart("pci0000:40", (SwitchPart("0000:41:00.0", ADDRESSES[:2]), SwitchPart(None, (ADDRESSES[2],)))),),
         ),
@@ -139,5 +139,5 @@ def test_nearness_is_symmetric_and_every_gpu_is_drawn_once(places: list[tuple[Gp
             assert found.steps in range(FARTHEST + 1)
             if found.is_nvlink():
                 assert other in topology.domain_of(one)
-    drawn = [one for node in topology.nodes for root in node.roots for switch in root.switches for one in switch.gpus]
+    drawn = [one for node in topology.cells for root in node.roots for switch in root.switches for one in switch.gpus]
     assert sorted(drawn) == list(topology.gpus)

@@ -11,7 +11,7 @@ from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
 from vgpuctl.cli.shown.output import print_line
 from vgpuctl.sharing.kinds import existing_vgpus
-from vgpuctl.sharing.topology import HostTopology, Nearness, NodePart
+from vgpuctl.sharing.topology import CellPart, HostTopology, Nearness
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.readings import HostReadings
@@ -22,7 +22,7 @@ class JsonTopology(TypedDict):
 
     nearness: Mapping[str, Mapping[str, Nearness]]
     nvlink_domains: Sequence[Sequence[str]]
-    numa_nodes: Sequence[NodePart]
+    numa_nodes: Sequence[CellPart]
 
 
 class JsonInspected(TypedDict):
@@ -187,7 +187,7 @@ def topology_as_json(topology: HostTopology) -> JsonTopology:
     return {
         "nearness": {one: {other: topology.nearness(one, other) for other in gpus} for one in gpus},
         "nvlink_domains": topology.domains,
-        "numa_nodes": topology.nodes,
+        "numa_nodes": topology.cells,
     }
 
 

@@ -63,7 +63,7 @@ def command(after_defrag: bool, refresh: bool, shows_all: bool, as_json: bool, *
                     one.after_defrag,
                     one.backfill or None,
                     None if one.backfill_until is None else format_time(one.backfill_until),
-                    "; ".join(map(str, one.nodes)),
+                    "; ".join(map(str, one.cells)),
                     one.seen,
                 )
                 for one in found.hosts

@@ -167,8 +167,8 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         word = "fits " if explained.fits else "room "
         print_line(f"{word}   {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
         print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")
-        if placement.nodes is not None:
-            print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))
+        if placement.numa is not None:
+            print_line(f"NUMA    {placement.numa}" + (", on CPUs of their own" if placement.numa.is_pinned else ""))
     if explained.not_looked_at:
         print_line(f"unseen  whether the hosts have {', '.join(explained.not_looked_at)}")
     if not explained.is_quota_checked:

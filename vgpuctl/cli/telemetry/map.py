@@ -87,7 +87,7 @@ def _print_topology(host: str, topology: "HostTopology", width: int) -> None:
     if len(topology.gpus) < 2:
         return
     lines = [f"{host}: {counted(len(topology.gpus), 'GPU')}"]
-    for node in topology.nodes:
+    for node in topology.cells:
         words = ["NUMA ?:" if node.number is None else f"NUMA {node.number}:"]
         for root in node.roots:
             words.append(root.name or "root not known")

@@ -127,8 +127,8 @@ def _print(shown: "ShownVm", *, with_xml: bool) -> None:
     print_line(f"restart   {_restart_policy(vm)}")
     if shown.restart is not None:
         print_line(f"          {_last_restart(shown.restart)}")
-    if vm.nodes is not None:
-        print_line(f"NUMA      {vm.nodes}" + (", on CPUs of their own" if vm.nodes.is_pinned else ""))
+    if vm.numa is not None:
+        print_line(f"NUMA      {vm.numa}" + (", on CPUs of their own" if vm.numa.is_pinned else ""))
     if vm.ends_at is not None:
         what = "shares kept until" if vm.state == "stopped" else "ends"
         print_line(f"until     {what} {format_time(vm.ends_at)} UTC")

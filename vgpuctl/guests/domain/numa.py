@@ -4,29 +4,29 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 
-CpusByNode = Mapping[int, Sequence[int]]
+CpusByCell = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class CellView:
-    """One NUMA node of the guest. vcpus: as a cpuset. node: the host's node that it is on."""
+    """One NUMA node of the guest. vcpus: as a cpuset. host_cell: the NUMA node of the host that it is on."""
 
     id: int
     vcpus: str
     memory_mib: int
-    node: int
+    host_cell: int
 
 
 @dataclass(frozen=True)
 class NumaView:
-    """vcpu_cpus: the host CPUs of each vCPU, as cpusets. nodes: the host's nodes, as a nodeset. sockets: of the guest.
+    """vcpu_cpus: the host CPUs of each vCPU, as cpusets. host_cells: the host's NUMA nodes (nodeset).
 
-    cells: empty for a guest without NUMA nodes of its own. cells_text: all of them as a nodeset.
+    cells: empty for a guest without NUMA nodes of its own. cells_text: all of them as a nodeset. sockets: of the guest.
     """
 
-    nodes: str
+    host_cells: str
     vcpu_cpus: tuple[str, ...]
     emulator_cpus: str
     cells: tuple[CellView, ...] = ()
@@ -34,19 +34,19 @@ class NumaView:
     sockets: int = 1
 
 
-def numa_view(nodes: GuestNodes | None, floating: CpusByNode) -> NumaView | None:
-    """Where a guest is kept; None where that is not recorded, and on a host with one node.
+def numa_view(numa: GuestNuma | None, floating: CpusByCell) -> NumaView | None:
+    """Where a guest is kept; None where that is not recorded, and on a host with one NUMA node.
 
-    floating: by node, the CPUs that no vCPU is pinned to, over which the vCPUs of others float.
+    floating: by cell, the CPUs that no vCPU is pinned to, over which the vCPUs of others float.
     """
-    if nodes is None or not nodes.cells:
+    if numa is None or not numa.cells:
         return None
-    vcpu_cpus = vcpus_on(nodes, floating)
+    vcpu_cpus = vcpus_on(numa, floating)
     emulator = {cpu for cpus in vcpu_cpus for cpu in cpus}
-    cells = _cells(nodes) if nodes.has_vnuma else ()
-    has_equal_cells = len({cell.vcpus for cell in nodes.cells}) == 1
+    cells = _cells(numa) if numa.has_vnuma else ()
+    has_equal_cells = len({cell.vcpus for cell in numa.cells}) == 1
     return NumaView(
-        nodes=cpuset([cell.node for cell in nodes.cells]),
+        host_cells=cpuset([cell.numa_node for cell in numa.cells]),
         vcpu_cpus=tuple(cpuset(cpus) for cpus in vcpu_cpus),
         emulator_cpus=cpuset(emulator),
         cells=cells,
@@ -55,14 +55,14 @@ def numa_view(nodes: GuestNodes | None, floating: CpusByNode) -> NumaView | None
     )
 
 
-def vcpus_on(nodes: GuestNodes, floating: CpusByNode) -> list[tuple[int, ...]]:
+def vcpus_on(numa: GuestNuma, floating: CpusByCell) -> list[tuple[int, ...]]:
     """The host CPUs that each vCPU may run on."""
     found: list[tuple[int, ...]] = []
-    for cell in nodes.cells:
+    for cell in numa.cells:
         if cell.cpus:
             found.extend((cpu,) for cpu in cell.cpus)
         else:
-            found.extend([tuple(floating.get(cell.node, ()))] * cell.vcpus)
+            found.extend([tuple(floating.get(cell.numa_node, ()))] * cell.vcpus)
     return found
 
 
@@ -77,9 +77,9 @@ def cpuset(numbers: "Sequence[int] | set[int] | range") -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def _cells(nodes: GuestNodes) -> tuple[CellView, ...]:
+def _cells(numa: GuestNuma) -> tuple[CellView, ...]:
     cells, first = [], 0
-    for index, cell in enumerate(nodes.cells):
-        cells.append(CellView(index, cpuset(range(first, first + cell.vcpus)), cell.memory_mib, cell.node))
+    for index, cell in enumerate(numa.cells):
+        cells.append(CellView(index, cpuset(range(first, first + cell.vcpus)), cell.memory_mib, cell.numa_node))
         first += cell.vcpus
     return tuple(cells)

@@ -14,7 +14,7 @@ its slot and function, by which the guest knows it, whatever else comes or goes.
 from collections import Counter
 from dataclasses import dataclass
 
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 
 DISK_BUS = 1
 NETWORK_BUS = 2
@@ -42,12 +42,12 @@ _NUMBERS_PER_EXPANDER = 28
 
 @dataclass(frozen=True)
 class ExpanderBusView:
-    """One pcie-expander-bus. index: its controller index. node: the guest's NUMA node. number: its bus in the guest."""
+    """One pcie-expander-bus. index: its controller index. cell: the guest's NUMA node. number: its bus in the guest."""
 
     index: int
     slot: int
     number: int
-    node: int
+    cell: int
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class ExtraBuses:
     spare: tuple[int, ...] = ()
 
 
-def extra_buses(gpu_count: int, nodes: GuestNodes | None, extras: Extras) -> ExtraBuses:
+def extra_buses(gpu_count: int, numa: GuestNuma | None, extras: Extras) -> ExtraBuses:
     """The buses of further devices; their indexes follow those of the GPUs."""
-    left = iter(range(first_gpu_bus(nodes) + gpu_count, MOST_BUSES))
+    left = iter(range(first_gpu_bus(numa) + gpu_count, MOST_BUSES))
 
     def take(count: int) -> tuple[int, ...]:
         return tuple(next(left) for _ in range(count))
@@ -124,13 +124,13 @@ def extra_buses(gpu_count: int, nodes: GuestNodes | None, extras: Extras) -> Ext
     )
 
 
-def guest_bus(bus: int, gpu_count: int, nodes: GuestNodes | None) -> int:
+def guest_bus(bus: int, gpu_count: int, numa: GuestNuma | None) -> int:
     """The number that the guest's firmware gives the bus behind a port of the root bus.
 
     It counts through the ports of the root bus by slot and function, as SeaBIOS and OVMF do; the GPUs behind expander
     buses have numbers of their own. bus: libvirt's controller index.
     """
-    behind_expanders = len(expander_buses(nodes))
+    behind_expanders = len(expander_buses(numa))
     return bus - behind_expanders - gpu_count if behind_expanders and bus >= FIRST_GPU_BUS else bus
 
 
@@ -140,37 +140,37 @@ def spare_number(slot: int, function: int) -> int | None:
     return number if 0 <= number < MOST_SPARE else None
 
 
-def expander_buses(nodes: GuestNodes | None) -> tuple[ExpanderBusView, ...]:
+def expander_buses(numa: GuestNuma | None) -> tuple[ExpanderBusView, ...]:
     """One for each NUMA node of the guest, if it has any."""
-    if nodes is None or not nodes.has_vnuma:
+    if numa is None or not numa.has_vnuma:
         return ()
     return tuple(
         ExpanderBusView(
             index=FIRST_GPU_BUS + cell,
             slot=_FIRST_EXPANDER_SLOT + cell,
             number=_FIRST_EXPANDER_NUMBER + cell * _NUMBERS_PER_EXPANDER,
-            node=cell,
+            cell=cell,
         )
-        for cell in range(len(nodes.cells))
+        for cell in range(len(numa.cells))
     )
 
 
-def first_gpu_bus(nodes: GuestNodes | None) -> int:
+def first_gpu_bus(numa: GuestNuma | None) -> int:
     """Controller index of the first GPU's port: libvirt wants a bus before what sits on it."""
-    return FIRST_GPU_BUS + len(expander_buses(nodes))
+    return FIRST_GPU_BUS + len(expander_buses(numa))
 
 
-def root_ports(gpu_count: int, nodes: GuestNodes | None, extras: Extras = NO_EXTRAS) -> tuple[RootPortView, ...]:
+def root_ports(gpu_count: int, numa: GuestNuma | None, extras: Extras = NO_EXTRAS) -> tuple[RootPortView, ...]:
     """The ports of the base devices, then those of the GPUs, then those of further devices."""
     base = [
         RootPortView(index=bus, bus=0, slot=_BASE_SLOT, function=function, multifunction=function == 0)
         for function, bus in enumerate((DISK_BUS, NETWORK_BUS, ENTROPY_BUS, CHANNEL_BUS))
     ]
-    expanders, first = expander_buses(nodes), first_gpu_bus(nodes)
+    expanders, first = expander_buses(numa), first_gpu_bus(numa)
     used: Counter[int] = Counter()
     for number in range(gpu_count):
-        if expanders and nodes is not None:
-            expander = expanders[nodes.gpu_cells[number] if number < len(nodes.gpu_cells) else 0]
+        if expanders and numa is not None:
+            expander = expanders[numa.gpu_cells[number] if number < len(numa.gpu_cells) else 0]
             base.append(RootPortView(first + number, expander.index, used[expander.index], 0, multifunction=False))
             used[expander.index] += 1
             continue

@@ -15,7 +15,7 @@ from vgpuctl.guests.domain.firmware_view import NVRAM_FOLDER, TpmView, UefiView,
 from vgpuctl.guests.domain.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.domain.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.domain.nic_view import NicView, bus_of, nic_views
-from vgpuctl.guests.domain.numa import CpusByNode, NumaView, numa_view
+from vgpuctl.guests.domain.numa import CpusByCell, NumaView, numa_view
 from vgpuctl.guests.domain.pci_layout import (
     ExpanderBusView,
     Extras,
@@ -44,7 +44,7 @@ _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7]
 _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _MAXPHYSADDR_SINCE = (8, 7)
 _SPARE_PORTS = 4
-NO_CPUS: CpusByNode = {}
+NO_CPUS: CpusByCell = {}
 NO_DISKS: Mapping[str, DiskView] = {}
 
 
@@ -131,7 +131,7 @@ def domain_view(
     answers_path: str | None = None,
     attachments: Sequence[Attachment] = (),
     direct_kernel: DirectKernel | None = None,
-    floating: CpusByNode = NO_CPUS,
+    floating: CpusByCell = NO_CPUS,
     hyperv: Collection[str] | None = None,
     log_folder: str = LOG_FOLDER,
     nvram_folder: str = NVRAM_FOLDER,
@@ -153,14 +153,14 @@ def domain_view(
     window = window_gib(list(zip(gpus, shares, strict=True)))
     if window is not None and not facts.kvm:
         window = min(window, TCG_WINDOW_GIB)
-    request, numa = vm.request, numa_view(vm.nodes, floating)
+    request, numa = vm.request, numa_view(vm.numa, floating)
     if numa is not None and is_windows(request.os):
         numa = replace(numa, sockets=1)  # its client editions use no more than two
     extras = extras_of(request)
     ports = max(gpu_ports(request.gpus), *_own_ports(ordered, request), 0)
-    buses = extra_buses(ports, vm.nodes, extras)
+    buses = extra_buses(ports, vm.numa, extras)
     spare = {position: buses.spare[port] for position, port in spare_ports_of_gpus(request.gpus).items()}
-    gpu_buses = [spare.get(lease.index, first_gpu_bus(vm.nodes) + lease.index) for lease in ordered]
+    gpu_buses = [spare.get(lease.index, first_gpu_bus(vm.numa) + lease.index) for lease in ordered]
     view = DomainView(
         name=vm.domain_name,
         uuid=vm.uuid,
@@ -179,8 +179,8 @@ def domain_view(
         direct_kernel=direct_kernel,
         numa=numa,
         mmio_window_gib=window,
-        expander_buses=expander_buses(vm.nodes),
-        root_ports=root_ports(ports, vm.nodes, extras),
+        expander_buses=expander_buses(vm.numa),
+        root_ports=root_ports(ports, vm.numa, extras),
         scsi_bus=buses.scsi,
         disks=disk_views(request, disk, data_disks, buses),
         media=tuple(medium_views(request, seed_path, install_paths, answers_path)),
@@ -198,7 +198,7 @@ def domain_view(
 def guest_bus_of(vm: Vm, interface: Interface) -> int:
     """The number of the bus that an interface is on in the guest of a new VM."""
     ports = gpu_ports(vm.request.gpus)
-    return guest_bus(bus_of(interface, extra_buses(ports, vm.nodes, extras_of(vm.request))), ports, vm.nodes)
+    return guest_bus(bus_of(interface, extra_buses(ports, vm.numa, extras_of(vm.request))), ports, vm.numa)
 
 
 def extras_of(request: VmRequest) -> Extras:

@@ -23,7 +23,7 @@ vms = Table(
     Column("preempted_by", Text),
     Column("preempted_for_good", Boolean),
     Column("domain", Text),
-    Column("nodes", Text),
+    Column("numa", Text),
     Column("guest_driver", Text),
     UniqueConstraint("tenant", "name"),
     Index(None, "host"),

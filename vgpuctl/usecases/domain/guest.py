@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog.guest_os import is_windows
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError, StateError, VgpuctlError
 from vgpuctl.guests.domain.display_view import shown_device
-from vgpuctl.guests.domain.numa import CpusByNode
+from vgpuctl.guests.domain.numa import CpusByCell
 from vgpuctl.guests.domain.render import render_domain
 from vgpuctl.guests.domain.view import domain_view
 from vgpuctl.guests.domain.windows_view import note_missing
@@ -55,7 +55,7 @@ class DomainParts:
     attachments: Sequence[Attachment]
     images: HostImages
     volumes: Sequence[Volume]
-    floating: CpusByNode
+    floating: CpusByCell
     installs: bool = False
     variables: Variables | None = None
 
@@ -115,7 +115,7 @@ def refuse_taken_macs(host: HostSession, vm: Vm, attachments: Sequence[Attachmen
 
 def check_nodes(vm: Vm, facts: HostFacts) -> None:
     """Find out whether the NUMA nodes and huge pages that it was placed on are still there. Raises ConcurrentChange."""
-    missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.nodes))
+    missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.numa))
     if missing is not None:
         raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.printed_name}")
 

@@ -25,7 +25,7 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.model.volume import Volume
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.quota.resources import format_amount
-from vgpuctl.scheduler.found_nodes import nodes_as_found
+from vgpuctl.scheduler.found_cells import numa_as_found
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import refuse_closed_host, refuse_share
 from vgpuctl.sharing.kinds import vgpu_kind_of
@@ -257,8 +257,8 @@ class _Domains:
             hugepages_kib=shape.hugepages_kib,
             labels=() if domain.metadata is None else domain.metadata.labels(),
         )
-        nodes = nodes_as_found(self._facts, shape.vcpus, shape.memory_mib, shape.tuning)
-        vm = Vm(domain.uuid, request, self._host.name, VmState.RUNNING if runs else VmState.STOPPED, nodes=nodes)
+        numa = numa_as_found(self._facts, shape.vcpus, shape.memory_mib, shape.tuning)
+        vm = Vm(domain.uuid, request, self._host.name, VmState.RUNNING if runs else VmState.STOPPED, numa=numa)
         state = LeaseState.RUNNING if runs else LeaseState.BUILT
         leases = (
             Lease(str(uuid.uuid4()), vm.uuid, tenant, name, self._host.name, index, one, state)

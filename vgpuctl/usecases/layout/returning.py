@@ -90,7 +90,7 @@ def _return(
         raise StateError(f"it is {vm.state}")
     refuse_closed(services, vm)
     request = replace(vm.as_known, host=vm.host)
-    placement = place_again(request, capacity, leases, vm.nodes)
+    placement = place_again(request, capacity, leases, vm.numa)
     return with_promised(capacity, more=[footprint_of(request, placement)]), promised_leases_of(placement, number)
 
 

@@ -17,7 +17,7 @@ from vgpuctl.scheduler.capacity import Move, PlacedVm, count_more, defragment
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of_vm
-from vgpuctl.scheduler.host_rules import NodeLeft, left_on
+from vgpuctl.scheduler.host_rules import CellLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.observed.guest_driver import with_image_driver
@@ -36,7 +36,7 @@ class HostCount:
     """How many more fit on one host.
 
     backfill: how many more fit beside those, of VMs that end before the first reservation there (`backfill_until`).
-    nodes: what each of its NUMA nodes has left for one such VM; one entry for a host with one node. seen: the host's
+    cells: what each of its NUMA nodes has left for one such VM; one entry for a host with one node. seen: the host's
     last answer in words, with its age.
     """
 
@@ -45,7 +45,7 @@ class HostCount:
     after_defrag: int | None = None
     backfill: int = 0
     backfill_until: float | None = None
-    nodes: tuple[NodeLeft, ...] = ()
+    cells: tuple[CellLeft, ...] = ()
     seen: str = ""
 
 

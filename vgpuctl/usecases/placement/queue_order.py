@@ -10,7 +10,7 @@ from vgpuctl.model.queue import QueueEntry
 from vgpuctl.quota.charge import Amounts
 from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
-from vgpuctl.scheduler.host_nodes import host_memory_mib, host_reserve_mib
+from vgpuctl.scheduler.host_cells import host_memory_mib, host_reserve_mib
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.capacities import cached_capacities
 

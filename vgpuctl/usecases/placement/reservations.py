@@ -21,7 +21,7 @@ from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
-from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
+from vgpuctl.scheduler.guest_place import footprint_of_vm, give_numa
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
@@ -100,9 +100,9 @@ def placement_of(
     """
     there = [one for one in capacities if one.name == reservation.host]
     for capacity in there:
-        nodes, fits = give_nodes(request, capacity, [one.numa_node for one in reservation.shares])
+        numa, fits = give_numa(request, capacity, [one.numa_node for one in reservation.shares])
         if fits and not missing_parts(capacity.facts, parts_needed(request)):
-            return Placement(reservation.host, reservation.shares, nodes=nodes)
+            return Placement(reservation.host, reservation.shares, numa=numa)
     found = rejections_of(Fleet(there, leases), replace(request, host=None))
     raise NoCapacity(
         f"reservation {reservation.name} keeps its GPUs, but {reservation.host} cannot take VM {request.name}",

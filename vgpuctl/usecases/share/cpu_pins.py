@@ -5,15 +5,15 @@ from collections.abc import Collection
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.guests.domain.numa import CpusByNode, vcpus_on
+from vgpuctl.guests.domain.numa import CpusByCell, vcpus_on
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.guest_place import floating_cpus
-from vgpuctl.scheduler.host_nodes import is_pool
+from vgpuctl.scheduler.host_cells import is_pool
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
 from vgpuctl.usecases.running.services import HostSession, Services
 
 
-def floating_on(services: Services, host: str, facts: HostFacts, *, without: Collection[str] = ()) -> CpusByNode:
+def floating_on(services: Services, host: str, facts: HostFacts, *, without: Collection[str] = ()) -> CpusByCell:
     """By NUMA node, the CPUs of a host that no vCPU is pinned to. without: UUIDs of VMs that do not count."""
     if is_pool(facts):
         return {}
@@ -33,8 +33,8 @@ def keep_off_pinned_cpus(
         vms = [vm for vm in session.vms(host=host.name) if _floats(vm) and vm.uuid not in without]
     floating = floating_on(services, host.name, facts, without=without) if vms else {}
     for vm in vms:
-        if vm.nodes is not None:
-            host.hypervisor.set_cpus(vm.domain_name, vcpus_on(vm.nodes, floating), uuid=vm.uuid)
+        if vm.numa is not None:
+            host.hypervisor.set_cpus(vm.domain_name, vcpus_on(vm.numa, floating), uuid=vm.uuid)
 
 
 def give_cpus_back(services: Services, host: HostSession, facts: HostFacts, gone: Collection[str]) -> None:
@@ -46,4 +46,4 @@ def give_cpus_back(services: Services, host: HostSession, facts: HostFacts, gone
 
 
 def _floats(vm: Vm) -> bool:
-    return vm.state is VmState.RUNNING and not vm.is_adopted and vm.nodes is not None and not vm.nodes.is_pinned
+    return vm.state is VmState.RUNNING and not vm.is_adopted and vm.numa is not None and not vm.numa.is_pinned

@@ -12,7 +12,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_positions import gpus_of_positions, placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, LeaseState, without_leaving
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.sharing.kinds import kind_of
@@ -141,7 +141,7 @@ def _record(
     if vm.state is VmState.RUNNING and not is_live:
         lease = replace(lease, problem=AT_START)
     leases = [] if has_released else [lease]
-    nodes = _nodes_with(vm.nodes, lease)
+    numa = _numa_with(vm.numa, lease)
     with services.store.transaction() as session:
         now = session.vm(vm.request.tenant, vm.request.name)
         if now is None or (now.uuid, now.host, now.state, now.request) != (vm.uuid, vm.host, vm.state, vm.request):
@@ -150,7 +150,7 @@ def _record(
         held = session.leases(vm_uuid=vm.uuid)
         session.reserve(vm.host, generation, leases)
         session.set_vm_request(vm.uuid, request)
-        session.set_vm_nodes(vm.uuid, nodes)
+        session.set_vm_numa(vm.uuid, numa)
         if is_live:
             take_seat(session, replace(vm, request=request), session.leases(vm_uuid=vm.uuid))
         before, after = sizes_of(vm, held), sizes_of(replace(vm, request=request), [*held, *leases])
@@ -159,14 +159,14 @@ def _record(
     return lease
 
 
-def _nodes_with(nodes: GuestNodes | None, lease: Lease) -> GuestNodes | None:
+def _numa_with(numa: GuestNuma | None, lease: Lease) -> GuestNuma | None:
     """The VM's NUMA nodes with the node of one more GPU, by its position."""
-    if nodes is None or not nodes.has_vnuma:
-        return nodes
-    cells = [*nodes.gpu_cells, *[0] * (lease.index + 1 - len(nodes.gpu_cells))]
-    at = [number for number, cell in enumerate(nodes.cells) if cell.node == lease.share.numa_node]
+    if numa is None or not numa.has_vnuma:
+        return numa
+    cells = [*numa.gpu_cells, *[0] * (lease.index + 1 - len(numa.gpu_cells))]
+    at = [number for number, cell in enumerate(numa.cells) if cell.numa_node == lease.share.numa_node]
     cells[lease.index] = at[0] if at else 0
-    return replace(nodes, gpu_cells=tuple(cells))
+    return replace(numa, gpu_cells=tuple(cells))
 
 
 def _attach(services: Services, host: HostSession, vm: Vm, lease: Lease, port: int) -> None:
@@ -201,7 +201,7 @@ def _take_back(services: Services, host: HostSession, vm: Vm, lease: Lease) -> N
     with services.store.transaction() as session:
         session.set_lease_state(lease.id, LeaseState.RELEASING, BY_GUEST)
         session.set_vm_request(vm.uuid, vm.request)
-        session.set_vm_nodes(vm.uuid, vm.nodes)
+        session.set_vm_numa(vm.uuid, vm.numa)
         session.add_vm_event(EventKind.GPU_DETACHED, vm, "rolled back", after={"gpu": lease.share.profile})
     try:
         kept = detach_now(services, host, vm, [lease], LET_GO_S)

@@ -134,7 +134,7 @@ def build_vm(
     volumes = recorded_volumes(services, vm)
     parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating)
     xml = guest.define(host, parts.of_first_run())
-    if vm.nodes is not None and vm.nodes.is_pinned:
+    if vm.numa is not None and vm.numa.is_pinned:
         keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.printed_name}: defined, starting")
     was_started = True

@@ -288,7 +288,7 @@ def _create(
     begun = []
     for name, member, there in zip(names, members, placements, strict=True):
         given = uuids.get(name) or str(uuid.uuid4())
-        vm = Vm(given, member.request, there.host, VmState.CREATING, gang=gang, nodes=there.nodes)
+        vm = Vm(given, member.request, there.host, VmState.CREATING, gang=gang, numa=there.numa)
         begun.append(_Begun(vm, undo_of(services, vm)))
     try:
         with ExitStack() as blocks:

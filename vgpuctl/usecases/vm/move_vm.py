@@ -17,7 +17,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, has_moved, moves_to, on_its_way
-from vgpuctl.scheduler.guest_place import give_nodes
+from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state, refuse_other_build, variables_on
@@ -95,7 +95,7 @@ def plan_move(
 
     def look(placement: Placement) -> PlannedMove:
         there = services.host(placement.host)
-        moved = replace(vm, request=wanted, host=placement.host, nodes=placement.nodes)
+        moved = replace(vm, request=wanted, host=placement.host, numa=placement.numa)
         guest.refuse_other_domain(there, moved)
         guest.refuse_taken_macs(there, moved, attachments)
         if variables is not None or parts_needed(with_attachments(wanted, attachments)):
@@ -261,14 +261,14 @@ def settle_on(
             generation = session.generation(placement.host)
             promises = read_promises(session, without=[vm.uuid])
         capacity = capacity_of(placement.host, facts, generation, promises, services.inventory)
-        nodes, fits = give_nodes(plan.wanted, capacity, [one.numa_node for one in placement.shares])
+        numa, fits = give_numa(plan.wanted, capacity, [one.numa_node for one in placement.shares])
         if not fits:
             raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.printed_name} any more")
         problem = has_moved(vm.host) if leaves_copies else None
         if vm.has_to_run:
             problem = on_its_way(vm.host, placement.host)
-        moved = replace(on_target, nodes=nodes, state=VmState.STOPPED, problem=problem)
-        leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
+        moved = replace(on_target, numa=numa, state=VmState.STOPPED, problem=problem)
+        leases = check_leases(leases_of(moved, replace(placement, numa=numa)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             release_leases(session, ending)
             if plan.request is None:
@@ -283,7 +283,7 @@ def settle_on(
             release_held_for(session, vm, HeldFor.MOVE)
             for one in plan.volumes:
                 one.settle(session)
-            session.move_vm(vm.uuid, placement.host, nodes)
+            session.move_vm(vm.uuid, placement.host, numa)
             session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=vm.ends_at)
             _tell(session, vm, moved, leases, reason)
             if plan.request is not None:

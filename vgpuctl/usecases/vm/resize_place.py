@@ -14,11 +14,11 @@ from vgpuctl.errors import NoCapacity
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, Share
-from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.planner.plan import plan_release, refuse_terms
-from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
+from vgpuctl.scheduler.guest_place import footprint_of_vm, give_numa
 from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
@@ -40,7 +40,7 @@ class NewPlace:
     """
 
     facts: HostFacts
-    nodes: GuestNodes | None
+    numa: GuestNuma | None
     before: tuple[Lease, ...]
     ending: tuple[Lease, ...]
     beginning: tuple[Lease, ...]
@@ -103,15 +103,15 @@ def room_on(services: Services, vm: Vm, facts: HostFacts, own: Sequence[Lease]) 
     return open_to_its_own(capacity_of(vm.host, relieved, generation, promises, services.inventory))
 
 
-def give_nodes_again(
+def give_numa_again(
     services: Services, vm: Vm, request: VmRequest, facts: HostFacts, leases: Sequence[Lease]
-) -> tuple[GuestNodes | None, int]:
+) -> tuple[GuestNuma | None, int]:
     """The VM's part of the NUMA nodes in its new size, by what is promised now, and the host's generation then.
 
     facts: of its host, without the VM. leases: those that it has then. Raises NoCapacity.
     """
     capacity = room_on(services, replace(vm, state=VmState.STOPPED), facts, ())
-    return _nodes(request, capacity, [one.share.numa_node for one in leases]), capacity.generation
+    return _numa(request, capacity, [one.share.numa_node for one in leases]), capacity.generation
 
 
 @dataclass(frozen=True)
@@ -136,16 +136,16 @@ class _Search:
         placed = place(wanted, [capacity], self._taken(kept))
         fresh = iter(placed.shares)
         shares = [at[one.position].share if one.position in at else next(fresh) for one in singles]
-        nodes = _nodes(self.request, capacity, [one.numa_node for one in shares])
+        numa = _numa(self.request, capacity, [one.numa_node for one in shares])
         has_released = self.vm.state is VmState.STOPPED and not self.own and bool(self.vm.request.gpus)
-        there = Placement(self.vm.host, tuple(shares), nodes=nodes)
+        there = Placement(self.vm.host, tuple(shares), numa=numa)
         made = () if has_released else leases_of(resized, there)
         beginning = tuple(one for one in made if one.index not in at)
         room = room_on(self.services, self.vm, facts, self.own)
         has_other_params = self.request.vgpu_params != self.vm.request.vgpu_params
         written = (*kept, *beginning) if has_other_params else beginning
         building, _undo = plan_leases(resized, written, room.facts, room.rules)
-        return NewPlace(room.facts, nodes, tuple(self.own), ending, beginning, building)
+        return NewPlace(room.facts, numa, tuple(self.own), ending, beginning, building)
 
     def _taken(self, kept: Collection[Lease]) -> list[Lease]:
         with self.services.store.reading() as session:
@@ -159,9 +159,9 @@ def _unchanged(before: VmRequest, after: VmRequest, own: Sequence[Lease]) -> tup
     return tuple(one for one in own if one.index in old and old[one.index] == new.get(one.index))
 
 
-def _nodes(request: VmRequest, capacity: HostCapacity, gpu_nodes: Sequence[int | None]) -> GuestNodes | None:
-    nodes, fits = give_nodes(request, capacity, gpu_nodes)
+def _numa(request: VmRequest, capacity: HostCapacity, gpu_numa_nodes: Sequence[int | None]) -> GuestNuma | None:
+    numa, fits = give_numa(request, capacity, gpu_numa_nodes)
     if not fits:
         left = "; ".join(map(str, left_on(request, capacity)))
         raise NoCapacity(f"{capacity.name} has no room for VM {request.name} in its new size", context=[left])
-    return nodes
+    return numa

@@ -45,7 +45,7 @@ from vgpuctl.usecases.vm.move_vm import (
     runs_on,
     start_again,
 )
-from vgpuctl.usecases.vm.resize_place import NewPlace, give_nodes_again, place_here
+from vgpuctl.usecases.vm.resize_place import NewPlace, give_numa_again, place_here
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
@@ -136,8 +136,8 @@ class PlannedResize:
         found = []
         if self.is_change and self.vm.has_to_run:
             found.append("it is shut down, and started again in its new size")
-        nodes = None if self.here is None else self.here.nodes
-        if nodes is not None and self.vm.nodes is not None and nodes.has_vnuma != self.vm.nodes.has_vnuma:
+        numa = None if self.here is None else self.here.numa
+        if numa is not None and self.vm.numa is not None and numa.has_vnuma != self.vm.numa.has_vnuma:
             found.append("the guest's NUMA nodes change, and with them the PCI addresses of its GPUs in the guest")
         return found
 
@@ -283,8 +283,8 @@ def _change_rows(services: Services, plan: PlannedResize, here: NewPlace, proble
     """
     vm = plan.vm
     for _try in range(TRIES):
-        nodes, generation = give_nodes_again(services, vm, plan.request, here.facts, here.after)
-        now = replace(vm, request=plan.request, nodes=nodes, state=VmState.STOPPED, problem=problem)
+        numa, generation = give_numa_again(services, vm, plan.request, here.facts, here.after)
+        now = replace(vm, request=plan.request, numa=numa, state=VmState.STOPPED, problem=problem)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             _refuse_changed(session, plan)
             refuse_growth_over_quota(session, vm.request, plan.request, here.ending, here.beginning)
@@ -306,7 +306,7 @@ def _change_rows(services: Services, plan: PlannedResize, here: NewPlace, proble
 
 def _set(session: Session, vm: Vm, problem: str | None) -> None:
     session.set_vm_request(vm.uuid, vm.request)
-    session.set_vm_nodes(vm.uuid, vm.nodes)
+    session.set_vm_numa(vm.uuid, vm.numa)
     if problem is not None:
         session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=vm.ends_at)
 

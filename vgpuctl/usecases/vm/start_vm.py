@@ -17,7 +17,7 @@ from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
 from vgpuctl.model.volume import VolumeKind
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
-from vgpuctl.scheduler.guest_place import give_nodes
+from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
 from vgpuctl.usecases.domain import guest
@@ -190,8 +190,8 @@ def _start(
         refuse_unsuitable(vm, leases, facts, rules_of(services, vm.host))
         with services.store.transaction() as session:
             take_seat(session, vm, leases)
-        if vm.nodes is None:
-            vm = _record_nodes(services, vm, leases, facts)
+        if vm.numa is None:
+            vm = _record_numa(services, vm, leases, facts)
     refuse_sick(services, host, leases, host.agent.health())
     guest.check_nodes(vm, facts)
     if not vm.is_adopted:
@@ -311,7 +311,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
     capacity = open_to_its_own(capacity)
     pinned = with_attachments(replace(vm.as_known, host=vm.host), attachments_of(services, vm))
     try:
-        placement = place_again(pinned, capacity, leases, vm.nodes)
+        placement = place_again(pinned, capacity, leases, vm.numa)
     except NoCapacity as full:
         if consent is not None and _make_room(services, pinned, capacity, consent):
             raise _MadeRoom from full
@@ -327,8 +327,8 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         refuse_over_quota(session, vm.request, again, is_new=False)
         session.reserve(vm.host, generation, again)
         take_seat(session, vm, again)
-        session.set_vm_nodes(vm.uuid, placement.nodes)
-    return replace(vm, nodes=placement.nodes), again
+        session.set_vm_numa(vm.uuid, placement.numa)
+    return replace(vm, numa=placement.numa), again
 
 
 def _why_there(services: Services, vm: Vm) -> str:
@@ -377,7 +377,7 @@ def _make_room(services: Services, request: VmRequest, capacity: HostCapacity, c
             return True
 
 
-def _record_nodes(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> Vm:
+def _record_numa(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> Vm:
     """Give a VM that kept its shares its part of the NUMA nodes, where an older vgpuctl recorded none.
 
     Its guest stays without NUMA nodes and its vCPUs float. Where the host was oversold before, it stays unrecorded.
@@ -386,13 +386,13 @@ def _record_nodes(services: Services, vm: Vm, leases: Sequence[Lease], facts: Ho
         promises = read_promises(session, without=[vm.uuid])
         generation = session.generation(vm.host)
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
-    nodes, _ = give_nodes(vm.request, capacity, [lease.share.numa_node for lease in leases], FLAT)
-    if nodes is None or vm.is_adopted:
+    numa, _ = give_numa(vm.request, capacity, [lease.share.numa_node for lease in leases], FLAT)
+    if numa is None or vm.is_adopted:
         return vm
     with services.store.transaction() as session:
         session.bump_generation(vm.host, generation)
-        session.set_vm_nodes(vm.uuid, nodes)
-    return replace(vm, nodes=nodes)
+        session.set_vm_numa(vm.uuid, numa)
+    return replace(vm, numa=numa)
 
 
 def _settle(services: Services, vm: Vm, before: Collection[str], undoing: Undo) -> None:

@@ -6,11 +6,11 @@ import pytest
 from tests.unit.fleet_factory import GIB, a40_host, numa_host
 from vgpuctl.errors import GuestError
 from vgpuctl.guests.facts.domain_shape import domain_shape
-from vgpuctl.model.numa import Footprint, GuestNodes, NumaCell
+from vgpuctl.model.numa import Footprint, GuestNuma, NumaCell
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.scheduler.found_nodes import nodes_as_found
+from vgpuctl.scheduler.found_cells import numa_as_found
+from vgpuctl.scheduler.host_cells import books_of
 from vgpuctl.scheduler.host_memory import with_promised
-from vgpuctl.scheduler.host_nodes import books_of
 
 HOST = numa_host("a", 0, 1, nodes=3)
 PINS = "<cputune><vcpupin vcpu='0' cpuset='17'/><vcpupin vcpu='1' cpuset='18'/><vcpupin vcpu='9' cpuset='1'/></cputune>"
@@ -21,18 +21,18 @@ CELLS = (
 )
 
 
-def found(inner: str, vcpu: str = "<vcpu>4</vcpu>", host: HostCapacity = HOST) -> GuestNodes | None:
+def found(inner: str, vcpu: str = "<vcpu>4</vcpu>", host: HostCapacity = HOST) -> GuestNuma | None:
     shape = domain_shape(f"<domain><memory unit='KiB'>{8 * GIB * 1024}</memory>{vcpu}{inner}</domain>")
-    return nodes_as_found(host.facts, shape.vcpus, shape.memory_mib, shape.tuning)
+    return numa_as_found(host.facts, shape.vcpus, shape.memory_mib, shape.tuning)
 
 
 def test_memory_and_cpus_count_where_the_domain_has_them() -> None:
-    assert found(PINS + AT_1) == GuestNodes((NumaCell(1, 2, 8 * GIB, (17, 18)), NumaCell(1, 2, 0)))
-    assert found(AT_1) == GuestNodes((NumaCell(1, 4, 8 * GIB),))
-    assert found("", "<vcpu cpuset='0-15,^3,40'>4</vcpu>") == GuestNodes(
+    assert found(PINS + AT_1) == GuestNuma((NumaCell(1, 2, 8 * GIB, (17, 18)), NumaCell(1, 2, 0)))
+    assert found(AT_1) == GuestNuma((NumaCell(1, 4, 8 * GIB),))
+    assert found("", "<vcpu cpuset='0-15,^3,40'>4</vcpu>") == GuestNuma(
         (NumaCell(0, 2, 4 * GIB), NumaCell(2, 2, 4 * GIB))
     )
-    assert found(CELLS) == GuestNodes((NumaCell(0, 2, 5 * GIB), NumaCell(1, 2, 3 * GIB)))
+    assert found(CELLS) == GuestNuma((NumaCell(0, 2, 5 * GIB), NumaCell(1, 2, 3 * GIB)))
 
 
 def test_a_domain_that_names_no_nodes_of_the_host_is_not_recorded() -> None:
@@ -44,7 +44,7 @@ def test_a_domain_that_names_no_nodes_of_the_host_is_not_recorded() -> None:
 
 def test_what_an_adopted_vm_has_is_not_promised_again() -> None:
     nodes = found(PINS + AT_1)
-    _, node, _ = books_of(with_promised(HOST, more=[Footprint(vcpus=4, nodes=nodes)]))
+    _, node, _ = books_of(with_promised(HOST, more=[Footprint(vcpus=4, numa=nodes)]))
     assert sorted(node.pins) == [17, 18]
     assert node.shared_vcpus == 2
     assert node.promised_mib[0] == 8 * GIB

@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NUMA nodes of a VM: near its GPUs where possible, and as few nodes as suffice."""
+"""The NUMA nodes of a VM: near its GPUs where possible, and as few cells as suffice."""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from vgpuctl.scheduler.host_nodes import NodeRoom
+from vgpuctl.scheduler.host_cells import CellRoom
 
 MOST_CELLS = 8
 """NUMA nodes of one guest: each may need an expander bus with bus numbers of its own (guests/domain/pci_layout.py)."""
 
 MOST_SETS = 256
-"""Sets of nodes tried for one number of cells; beyond it, sets with less room are not looked at."""
+"""Sets of cells tried for one number of cells; beyond it, sets with less room are not looked at."""
 
 
-class NodeReach(IntEnum):
-    """NEAR: vCPUs and memory at the nodes of its GPUs. ANYWHERE: on any nodes of the host."""
+class CellReach(IntEnum):
+    """NEAR: vCPUs and memory at the cells of its GPUs. ANYWHERE: on any cells of the host."""
 
     NEAR = 0
     ANYWHERE = 1
 
 
 class Need(NamedTuple):
-    """The needs of a VM. unit_mib: its memory on a node is a multiple of this.
+    """The needs of a VM. unit_mib: its memory on a cell is a multiple of this.
 
     sizes: vCPUs and MiB of each cell of a VM whose guest has NUMA nodes already. is_flat: its guest has none and gets
-    none, so that several nodes are the last resort.
+    none, so that several cells are the last resort.
     """
 
     vcpus: int
@@ -37,9 +37,9 @@ class Need(NamedTuple):
 
 
 class CellSize(NamedTuple):
-    """Part of a VM on one node."""
+    """Part of a VM on one cell."""
 
-    node: int
+    numa_node: int
     vcpus: int
     memory_mib: int
 
@@ -47,18 +47,20 @@ class CellSize(NamedTuple):
 Cells = tuple[CellSize, ...]
 
 
-def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: NodeReach) -> Cells | None:
-    """The part of the VM on each node, None when the rooms do not take it within this reach.
+def choose_cells(
+    need: Need, gpu_numa_nodes: Sequence[int], rooms: Sequence[CellRoom], reach: CellReach
+) -> Cells | None:
+    """The part of the VM on each cell, None when the rooms do not take it within this reach.
 
-    gpu_nodes: the nodes of its GPUs, without those kept from guests. rooms: one for each node of the host.
+    gpu_numa_nodes: the cells of its GPUs, without those kept from guests. rooms: one for each cell of the host.
     A VM that fits in some rooms fits in larger ones.
     """
     if len(rooms) == 1:
         return _whole(need, rooms)
     if need.sizes:
-        return _fixed(need, gpu_nodes, rooms)
-    own = [room for room in rooms if room.number in gpu_nodes]
-    if reach is NodeReach.NEAR:
+        return _fixed(need, gpu_numa_nodes, rooms)
+    own = [room for room in rooms if room.number in gpu_numa_nodes]
+    if reach is CellReach.NEAR:
         if not 2 <= len(own) <= MOST_CELLS or need.vcpus < len(own) or need.is_flat:
             return _whole(need, own or rooms)
         return _split(need, own)
@@ -68,20 +70,20 @@ def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom]
     return found
 
 
-def has_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: NodeReach) -> bool:
+def has_cells(need: Need, gpu_numa_nodes: Sequence[int], rooms: Sequence[CellRoom], reach: CellReach) -> bool:
     """True if `choose_cells` finds some; a host that takes no VM has no rooms."""
     if len(rooms) == 1:
         return takes(need, rooms[0])
-    return bool(rooms) and choose_cells(need, gpu_nodes, rooms, reach) is not None
+    return bool(rooms) and choose_cells(need, gpu_numa_nodes, rooms, reach) is not None
 
 
-def may_take(need: Need, rooms: Sequence[NodeRoom]) -> bool:
-    """False if all nodes together are too small."""
+def may_take(need: Need, rooms: Sequence[CellRoom]) -> bool:
+    """False if all cells together are too small."""
     return need.vcpus <= sum(one.vcpus for one in rooms) and need.memory_mib <= sum(one.memory_mib for one in rooms)
 
 
-def _whole(need: Need, rooms: Sequence[NodeRoom]) -> Cells | None:
-    """All of it on one node: the one with the fewest GPUs, then the one that it fills most."""
+def _whole(need: Need, rooms: Sequence[CellRoom]) -> Cells | None:
+    """All of it on one cell: the one with the fewest GPUs, then the one that it fills most."""
     able = [room for room in rooms if takes(need, room)]
     if not able:
         return None
@@ -89,17 +91,17 @@ def _whole(need: Need, rooms: Sequence[NodeRoom]) -> Cells | None:
     return (CellSize(best.number, need.vcpus, need.memory_mib),)
 
 
-def takes(need: Need, room: NodeRoom) -> bool:
-    """True if the whole VM fits on this node."""
+def takes(need: Need, room: CellRoom) -> bool:
+    """True if the whole VM fits on this cell."""
     return need.vcpus <= room.vcpus and need.memory_mib <= room.memory_mib
 
 
-def _least_room(room: NodeRoom) -> tuple[int, int, int, int]:
+def _least_room(room: CellRoom) -> tuple[int, int, int, int]:
     return (room.gpus, room.memory_mib, room.vcpus, room.number)
 
 
-def _sets(own: Sequence[NodeRoom], rooms: Sequence[NodeRoom]) -> Iterator[Sequence[NodeRoom]]:
-    """Sets of nodes, the smallest first; of one size those with its GPUs' nodes, then those with the most room."""
+def _sets(own: Sequence[CellRoom], rooms: Sequence[CellRoom]) -> Iterator[Sequence[CellRoom]]:
+    """Sets of cells, the smallest first; of one size those with its GPUs' cells, then those with the most room."""
     order = sorted(rooms, key=lambda room: (-room.memory_mib, -room.vcpus, room.number))
     usable = [room for room in order if room.vcpus and room.memory_mib]
     own_numbers = {room.number for room in own}
@@ -108,8 +110,8 @@ def _sets(own: Sequence[NodeRoom], rooms: Sequence[NodeRoom]) -> Iterator[Sequen
         yield from sorted(sets, key=lambda chosen: -sum(room.number in own_numbers for room in chosen))
 
 
-def _split(need: Need, chosen: Sequence[NodeRoom]) -> Cells | None:
-    """Equal parts on each of these nodes, as far as their rooms allow."""
+def _split(need: Need, chosen: Sequence[CellRoom]) -> Cells | None:
+    """Equal parts on each of these cells, as far as their rooms allow."""
     rooms = sorted(chosen, key=lambda room: room.number)
     vcpus = _shares(need.vcpus, [room.vcpus for room in rooms])
     units = _shares(need.memory_mib // need.unit_mib, [room.memory_mib // need.unit_mib for room in rooms])
@@ -130,11 +132,11 @@ def _shares(total: int, most: Sequence[int]) -> list[int] | None:
     return None if left or not all(shares) else shares
 
 
-def _fixed(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom]) -> Cells | None:
-    """Cells of given sizes, each on a node of its own: depth first, nodes with GPUs of the VM first."""
-    order = sorted(rooms, key=lambda room: (room.number not in gpu_nodes, room.number))
+def _fixed(need: Need, gpu_numa_nodes: Sequence[int], rooms: Sequence[CellRoom]) -> Cells | None:
+    """Cells of given sizes, each on a cell of its own: depth first, cells with GPUs of the VM first."""
+    order = sorted(rooms, key=lambda room: (room.number not in gpu_numa_nodes, room.number))
 
-    def choose(index: int, taken: tuple[NodeRoom, ...]) -> tuple[NodeRoom, ...] | None:
+    def choose(index: int, taken: tuple[CellRoom, ...]) -> tuple[CellRoom, ...] | None:
         if index == len(need.sizes):
             return taken
         vcpus, memory_mib = need.sizes[index]

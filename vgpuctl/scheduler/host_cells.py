@@ -2,7 +2,7 @@
 """CPUs, memory and huge pages of each NUMA node of a host, and how much of them is promised to VMs.
 
 Memory is not overcommitted, since VFIO pins all of a guest's memory. vCPUs are promised by the host's CPU ratio. A host
-with a single node is one pool. Nodes without CPUs hold a GPU's own memory (Grace Hopper, POWER9) or CXL memory: none of
+with a single cell is one pool. Cells without CPUs hold a GPU's own memory (Grace Hopper, POWER9) or CXL memory: none of
 it is promised to guests.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
 from vgpuctl.model.host_constraints import CpuRatio
 from vgpuctl.model.numa import NumaCell
-from vgpuctl.model.placement import HostCapacity, NodePromise
+from vgpuctl.model.placement import CellPromise, HostCapacity
 
 ORDINARY = 0
 """Stands for memory that is not made of huge pages, where memory is told apart by page size in KiB."""
@@ -22,14 +22,14 @@ ORDINARY = 0
 LARGEST_RESERVE_MIB = 2048
 
 NOTHING = (0, 0)
-"""The bounds of a page size that a node does not have."""
+"""The bounds of a page size that a cell does not have."""
 
 
 _Key = TypeVar("_Key", int, tuple[int, ...])
 
 
-class NodeRoom(NamedTuple):
-    """The part of a node for one more VM: vCPUs, and memory of one page size. gpus: how many sit at the node."""
+class CellRoom(NamedTuple):
+    """The part of a cell for one more VM: vCPUs, and memory of one page size. gpus: how many sit at the cell."""
 
     number: int
     vcpus: int
@@ -42,29 +42,29 @@ def host_reserve_mib(memory_mib: int) -> int:
     return min(memory_mib // 16, LARGEST_RESERVE_MIB)
 
 
-def guest_nodes(facts: HostFacts) -> tuple[NumaNode, ...]:
-    """The nodes that have both CPUs and memory, by number."""
+def guest_cells(facts: HostFacts) -> tuple[NumaNode, ...]:
+    """The cells that have both CPUs and memory, by number."""
     return tuple(sorted((one for one in facts.numa_nodes if one.cpus and one.memory_mib), key=lambda one: one.number))
 
 
 def is_pool(facts: HostFacts) -> bool:
-    """True if the host has no two nodes to choose from."""
-    return len(guest_nodes(facts)) < 2
+    """True if the host has no two cells to choose from."""
+    return len(guest_cells(facts)) < 2
 
 
-def device_memory_nodes(facts: HostFacts) -> tuple[NumaNode, ...]:
-    """The nodes that have memory and no CPUs."""
+def device_memory_cells(facts: HostFacts) -> tuple[NumaNode, ...]:
+    """The cells that have memory and no CPUs."""
     return tuple(one for one in facts.numa_nodes if one.memory_mib and not one.cpus)
 
 
 def host_memory_mib(facts: HostFacts) -> int:
-    """The host's memory without that of nodes that have no CPUs; the kernel's MemTotal counts those too."""
-    return max(0, facts.memory_mib - sum(one.memory_mib for one in device_memory_nodes(facts)))
+    """The host's memory without that of cells that have no CPUs; the kernel's MemTotal counts those too."""
+    return max(0, facts.memory_mib - sum(one.memory_mib for one in device_memory_cells(facts)))
 
 
 def available_mib(facts: HostFacts) -> int:
-    """Memory of the host that was free when it was read, without that of nodes that have no CPUs."""
-    elsewhere = sum(one.memory_available_mib or 0 for one in device_memory_nodes(facts))
+    """Memory of the host that was free when it was read, without that of cells that have no CPUs."""
+    elsewhere = sum(one.memory_available_mib or 0 for one in device_memory_cells(facts))
     return max(0, facts.memory_available_mib - elsewhere)
 
 
@@ -74,8 +74,8 @@ def unmounted_sizes(facts: HostFacts) -> frozenset[int]:
 
 
 def host_pools(facts: HostFacts) -> tuple[HugepageFacts, ...]:
-    """The host's pools of huge pages, without the pages on nodes that have no CPUs."""
-    elsewhere = [pool for node in device_memory_nodes(facts) for pool in node.hugepages]
+    """The host's pools of huge pages, without the pages on cells that have no CPUs."""
+    elsewhere = [pool for cell in device_memory_cells(facts) for pool in cell.hugepages]
     pools = []
     for pool in facts.hugepages or ():
         there = [one for one in elsewhere if one.size_kib == pool.size_kib]
@@ -94,8 +94,8 @@ def cpu_numbers(cpus: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-class NodeBooks:
-    """The amounts and promises of one node, or of a whole host with one node."""
+class CellBooks:
+    """The amounts and promises of one cell, or of a whole host with one cell."""
 
     def __init__(
         self,
@@ -140,13 +140,13 @@ class NodeBooks:
 
     @property
     def state(self) -> Hashable:
-        """Equal for nodes that give the same answers now and after the same promises."""
+        """Equal for cells that give the same answers now and after the same promises."""
         pinned = tuple(sorted((len(core), count) for core, count in self._pins_on.items()))
         rooms = tuple(sorted((page, self.room_mib(page)) for page in self.bounds_mib))
         return (self.number, self.cpu_count, self.ratio, self.gpus, self.shared_vcpus, pinned, rooms)
 
     def promise(self, cell: NumaCell, page_kib: int | None, times: int = 1) -> None:
-        """Count what a VM has of the node; times: -1 when it goes."""
+        """Count what a VM has of the cell; times: -1 when it goes."""
         self.promised_mib[page_kib or ORDINARY] += times * cell.memory_mib
         if cell.cpus and self._cores:
             self.pin(cell.cpus, times)
@@ -154,7 +154,7 @@ class NodeBooks:
             self.shared_vcpus += times * cell.vcpus
 
     def pin(self, cpus: Iterable[int], times: int = 1) -> None:
-        """Count vCPUs with CPUs of their own. A CPU that the node has no more counts as one that is taken."""
+        """Count vCPUs with CPUs of their own. A CPU that the cell has no more counts as one that is taken."""
         for cpu in cpus:
             core = self._core_of.get(cpu, (cpu,))
             was_taken = core in self._pins_on
@@ -167,10 +167,10 @@ class NodeBooks:
         free = [cpu for core in self._cores if core not in self._pins_on for cpu in core]
         return tuple(sorted(free or self.cpus))
 
-    def room(self, page_kib: int | None, *, pinned: bool) -> NodeRoom:
+    def room(self, page_kib: int | None, *, pinned: bool) -> CellRoom:
         """The part for one more VM."""
         vcpus = self.room_pinned() if pinned and self.pins_guests else self.room_shared()
-        return NodeRoom(self.number, vcpus, self.room_mib(page_kib or ORDINARY), self.gpus)
+        return CellRoom(self.number, vcpus, self.room_mib(page_kib or ORDINARY), self.gpus)
 
     def room_mib(self, page: int) -> int:
         """Memory that one more VM can have."""
@@ -207,37 +207,37 @@ def _add(counter: Counter[_Key], key: _Key, times: int) -> None:
         del counter[key]
 
 
-def books_of(capacity: HostCapacity) -> list[NodeBooks]:
-    """The nodes of a host with what is promised to its VMs; one entry for a host that is one pool."""
+def books_of(capacity: HostCapacity) -> list[CellBooks]:
+    """The cells of a host with what is promised to its VMs; one entry for a host that is one pool."""
     facts, ratio = capacity.facts, capacity.constraints.cpu_ratio
     unusable = unmounted_sizes(facts)
-    promised = {one.node: one for one in capacity.promised}
+    promised = {one.numa_node: one for one in capacity.promised}
     if is_pool(facts):
-        number = pool_number(guest_nodes(facts))
+        number = pool_number(guest_cells(facts))
         bounds = _bounds(
             host_memory_mib(facts), host_reserve_mib(host_memory_mib(facts)), available_mib(facts), host_pools(facts),
             promised.get(number), unusable,
         )  # fmt: skip
-        return [_filled(NodeBooks(number, facts.cpus, bounds, ratio), promised.get(number))]
+        return [_filled(CellBooks(number, facts.cpus, bounds, ratio), promised.get(number))]
     found = []
-    total_mib = sum(node.memory_mib for node in guest_nodes(facts))
-    for node in guest_nodes(facts):
-        reserve_mib = host_reserve_mib(total_mib) * node.memory_mib // total_mib
-        free_mib = node.memory_mib if node.memory_available_mib is None else node.memory_available_mib
-        own = promised.get(node.number)
-        bounds = _bounds(node.memory_mib, reserve_mib, free_mib, node.hugepages, own, unusable)
-        cores = cores_of(node)
-        gpus = sum(gpu.numa_node == node.number for gpu in facts.gpus)
+    total_mib = sum(cell.memory_mib for cell in guest_cells(facts))
+    for cell in guest_cells(facts):
+        reserve_mib = host_reserve_mib(total_mib) * cell.memory_mib // total_mib
+        free_mib = cell.memory_mib if cell.memory_available_mib is None else cell.memory_available_mib
+        own = promised.get(cell.number)
+        bounds = _bounds(cell.memory_mib, reserve_mib, free_mib, cell.hugepages, own, unusable)
+        cores = cores_of(cell)
+        gpus = sum(gpu.numa_node == cell.number for gpu in facts.gpus)
         count = sum(map(len, cores))
-        found.append(_filled(NodeBooks(node.number, count, bounds, ratio, cores=cores, gpus=gpus), own))
+        found.append(_filled(CellBooks(cell.number, count, bounds, ratio, cores=cores, gpus=gpus), own))
     return found
 
 
-def cores_of(node: NumaNode) -> list[tuple[int, ...]]:
-    """The CPUs of each core of a node; each CPU counts as a core where the host reported no siblings."""
-    cpus = cpu_numbers(node.cpus)
+def cores_of(cell: NumaNode) -> list[tuple[int, ...]]:
+    """The CPUs of each core of a cell; each CPU counts as a core where the host reported no siblings."""
+    cpus = cpu_numbers(cell.cpus)
     there, found = set(cpus), []
-    for core in map(cpu_numbers, node.cores):
+    for core in map(cpu_numbers, cell.cores):
         own = tuple(cpu for cpu in core if cpu in there)
         there.difference_update(own)
         if own:
@@ -245,9 +245,9 @@ def cores_of(node: NumaNode) -> list[tuple[int, ...]]:
     return [*found, *((cpu,) for cpu in cpus if cpu in there)]
 
 
-def pool_number(nodes: Sequence[NumaNode]) -> int:
-    """The number under which a host with one node is counted; none is known of a host that has no list of nodes."""
-    return nodes[0].number if nodes else 0
+def pool_number(cells: Sequence[NumaNode]) -> int:
+    """The number under which a host with one cell is counted; none is known of a host that has no list of cells."""
+    return cells[0].number if cells else 0
 
 
 def _bounds(
@@ -255,7 +255,7 @@ def _bounds(
     reserve_mib: int,
     free_mib: int,
     pools: Sequence[HugepageFacts],
-    own: NodePromise | None,
+    own: CellPromise | None,
     unusable: Collection[int],
 ) -> dict[int, tuple[int, int]]:
     """By page size. Pages in use when the host was read that were not promised to VMs are others'.
@@ -276,7 +276,7 @@ def _mib(count: int, pool: HugepageFacts) -> int:
     return count * pool.size_kib // 1024
 
 
-def _filled(books: NodeBooks, own: NodePromise | None) -> NodeBooks:
+def _filled(books: CellBooks, own: CellPromise | None) -> CellBooks:
     if own is not None:
         books.shared_vcpus = own.shared_vcpus
         books.pin(own.pins if books.cpus else ())

@@ -20,7 +20,7 @@ from vgpuctl.errors import NoCapacity
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler.place import place
 from vgpuctl.store.store import Session
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 from vgpuctl.usecases.observed.fleet_reader import HostSnapshot

@@ -22,7 +22,7 @@ from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.sharing.kinds import kind_of
 

@@ -23,7 +23,7 @@ from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.fleet import Fleet
 
 BOARDS = {
     "A40": "nvidia-a40",

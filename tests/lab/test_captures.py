@@ -18,7 +18,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.anonymous import Anonymiser, NameKind
 from vgpuctl.model.capture import SUFFIX, Capture, read_capture
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import plan_host
+from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl_lab.simulated.machine.replayed_host import ReplayedHost
 
 FOLDER = Path(__file__).parents[1] / "data" / "captures"

@@ -1,8 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of host and GPU for a VM. Pure: the host's last facts and the store's leases in, a placement out."""
-
-from vgpuctl.scheduler.explain import explain
-from vgpuctl.scheduler.fleet import Fleet
-from vgpuctl.scheduler.place import place
-
-__all__ = ["Fleet", "explain", "place"]

@@ -16,7 +16,7 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
-from vgpuctl.planner.layout import plan_host
+from vgpuctl.planner.layout.plan import plan_host
 
 ALL = GpuMatch()
 

@@ -11,8 +11,8 @@ from tests.unit.fleet_factory import a40_host, host_facts, intel_vf_host, passth
 from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, HostFacts, Mdev
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.planner import check_share
-from vgpuctl.scheduler import place
+from vgpuctl.planner.plan import check_share
+from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.kinds import kind_of
 
 UUID = "5f1f9a0e-0000-4000-8000-000000000001"

@@ -22,8 +22,8 @@ from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
 from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, SetVirtualFunctions, Step
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.planner import plan_release, plan_share, with_first_drivers
-from vgpuctl.scheduler import place
+from vgpuctl.planner.plan import plan_release, plan_share, with_first_drivers
+from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.kinds import kind_of
 
 UUID = "5f1f9a0e-0000-4000-8000-000000000001"

@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Rejection
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import explain
+from vgpuctl.scheduler.explain import explain
 
 
 def only_rejection(request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease] = ()) -> Rejection:

@@ -22,8 +22,8 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.policy import Policy, PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.planner import check_share, plan_release, plan_share
-from vgpuctl.scheduler import place
+from vgpuctl.planner.plan import check_share, plan_release, plan_share
+from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.kinds import kind_of
 
 A40_TYPES = ["A40-1Q", "A40-8Q", "A40-8C", "A40-16Q", "A40-24Q", "A40-48Q", "A40-2B"]

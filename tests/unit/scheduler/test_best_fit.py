@@ -22,7 +22,8 @@ from tests.unit.fleet_factory import (
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
-from vgpuctl.scheduler import explain, place
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.place import place
 
 
 @pytest.mark.parametrize(

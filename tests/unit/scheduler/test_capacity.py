@@ -12,8 +12,8 @@ from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.capacity import PlacedVm, count_more, defragment
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 

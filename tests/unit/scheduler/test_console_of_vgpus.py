@@ -7,7 +7,8 @@ from tests.unit.fleet_factory import a40_host, passthrough_host, vm
 from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet, explain
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
 
 
 def shown(what: str) -> VmRequest:

@@ -11,7 +11,9 @@ from vgpuctl.model.constraints import Constraints, Together, read_constraints
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.scheduler import Fleet, explain, place
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.place import place
 
 FIRST, SECOND = "0000:41:00.0", "0000:51:00.0"
 RACK = frozenset({("rack", "r1")})

@@ -14,7 +14,7 @@ from tests.unit.fleet_factory import (
 from tests.unit.scheduler.one_host import only_rejection, some
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import VgpuType
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler.place import place
 
 A40 = emulated_a40().facts()
 A40_VFS = emulated_a40().functions

@@ -27,7 +27,8 @@ from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet, explain
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_index import HostIndex, HostMember
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised

@@ -10,7 +10,7 @@ from tests.unit.fleet_factory import a40_host, leases_of, passthrough_host, t4_h
 from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import footprint_of
 

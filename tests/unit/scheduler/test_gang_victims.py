@@ -12,8 +12,8 @@ from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.candidates import Candidate, relieved
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.victims import Eviction, choose_victims

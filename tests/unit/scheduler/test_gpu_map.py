@@ -28,8 +28,8 @@ from vgpuctl.model.gpu_map import GpuMap, MapMode, Segment, SegmentKind
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
-from vgpuctl.scheduler import place
 from vgpuctl.scheduler.gpu_map import map_gpus
+from vgpuctl.scheduler.place import place
 
 SHARE, FOREIGN, FREE, UNUSABLE = SegmentKind.SHARE, SegmentKind.FOREIGN, SegmentKind.FREE, SegmentKind.UNUSABLE
 NEEDS, CLOSED = SegmentKind.NEEDS_INSTANCE, SegmentKind.CLOSED

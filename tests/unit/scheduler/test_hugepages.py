@@ -13,9 +13,10 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.capacity import count_more
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised

@@ -10,7 +10,7 @@ from tests.unit.fleet_factory import emulated_a40, host, leases_of, t4_host, vm
 from tests.unit.scheduler.performance.true_model import TrueModel
 from vgpuctl.model.constraints import Constraints
 from vgpuctl.model.lease import Lease
-from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.performance.fit import fit
 from vgpuctl.scheduler.scorer import FleetView

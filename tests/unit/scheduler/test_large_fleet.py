@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.unit.fleet_factory import a40_host, leases_of, vm
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler.place import place
 
 
 def test_the_first_of_a_hundred_hosts_that_fits_best_is_found() -> None:

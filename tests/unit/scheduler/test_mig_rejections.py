@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.facts import Gpu, GpuInstance, MigFacts, MigProfileFacts
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.scheduler import explain
+from vgpuctl.scheduler.explain import explain
 
 A100 = EmulatedGpu(catalog.board("nvidia-a100-pcie-40gb"), "0000:c1:00.0", "vf-profile", vf_count=16).facts()
 

@@ -4,7 +4,8 @@
 import pytest
 
 from tests.unit.fleet_factory import a40_host, vm
-from vgpuctl.scheduler import Fleet, explain
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
 
 
 @pytest.mark.parametrize(

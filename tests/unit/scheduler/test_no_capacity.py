@@ -14,7 +14,7 @@ from tests.unit.fleet_factory import (
 )
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.vm import HostOfNetwork
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler.place import place
 
 
 def test_no_capacity_has_one_line_per_gpu() -> None:

@@ -16,11 +16,12 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import FLAT, Footprint, GuestNuma, NumaCell
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.calendar import Booking, place_over
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.cell_choice import CellReach, Need, choose_cells, has_cells
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import floating_cpus, footprint_of
 from vgpuctl.scheduler.host_cells import books_of, cores_of, cpu_numbers, guest_cells

@@ -14,9 +14,10 @@ from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.scheduler import Fleet, place
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.performance.fit import fit
+from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.scorer import FleetView, view_of
 from vgpuctl.scheduler.unmeasured import UnmeasuredLoad

@@ -8,8 +8,8 @@ from tests.unit.fleet_factory import emulated_a40, host, vm
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.calendar import Booking
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.sharing.codes import Code
 

@@ -33,7 +33,8 @@ from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import explain, place
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.codes import Code
 
 A40 = emulated_a40().facts()

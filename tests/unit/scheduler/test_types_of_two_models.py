@@ -16,7 +16,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
 from vgpuctl.quota.limits import Quota, excesses
 from vgpuctl.quota.resources import parse_assignment
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler.place import place
 
 PAIRS = [
     ("DC-16Q", "nvidia-rtx-pro-6000-blackwell-server", "nvidia-rtx-pro-4500-blackwell-server"),

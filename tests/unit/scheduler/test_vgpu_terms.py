@@ -14,7 +14,9 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vgpu_params import VgpuParams, merge_params, params_against_migration, params_text
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.planner.plan import params_of, plan_share
-from vgpuctl.scheduler import Fleet, explain, place
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.place import place
 
 UVM: VgpuParams = (("enable_uvm", "1"),)
 NO_LIMITER: VgpuParams = (("frame_rate_limiter", "0"),)

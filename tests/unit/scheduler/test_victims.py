@@ -16,8 +16,9 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.planner.plan import check_share
-from vgpuctl.scheduler import explain, place
 from vgpuctl.scheduler.candidates import Candidate, parties_of
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import choose_victims
 

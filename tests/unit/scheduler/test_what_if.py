@@ -15,8 +15,8 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import HostOfNetwork, VmRequest
-from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.candidates import Candidate
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.what_if import changes_that_admit
 
 

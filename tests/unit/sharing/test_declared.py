@@ -31,12 +31,13 @@ from vgpuctl.model.layout import (
     VgpuLayout,
 )
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.planner import check_share, plan_release
-from vgpuctl.scheduler import explain, place
+from vgpuctl.planner.plan import check_share, plan_release
 from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.scheduler.capacity import count_more
+from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
 
 ALL = GpuMatch()

@@ -11,7 +11,8 @@ from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
 from vgpuctl.planner.plan import check_kept, check_share
-from vgpuctl.scheduler import explain, place
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.place import place
 
 
 def share_of(text: str, capacity: HostCapacity) -> Share:

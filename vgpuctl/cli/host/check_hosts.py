@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vgpuctl.cli.shown.layout_output import JsonPlan
     from vgpuctl.hosts.fleet import HostResult
     from vgpuctl.planner.doctor import Finding
-    from vgpuctl.planner.layout import Difference
+    from vgpuctl.planner.layout.result import Difference
     from vgpuctl.usecases.declared.installs import PlannedInstall
     from vgpuctl.usecases.host.check_hosts import CheckedHost
 

@@ -74,7 +74,7 @@ def command(
     """
     from vgpuctl.cli.forms.services import report_hosts, services
     from vgpuctl.cli.shown.layout_output import applied_object, event_lines, longest, recap_text
-    from vgpuctl.planner.layout import describe_step
+    from vgpuctl.planner.layout.step_words import describe_step
     from vgpuctl.usecases.layout.apply_hosts import apply_hosts
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts
     from vgpuctl.usecases.layout.rollout import parse_serial

@@ -73,7 +73,7 @@ def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
 
 def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
     from vgpuctl.cli.shown.layout_output import difference_lines
-    from vgpuctl.planner.layout import describe_step
+    from vgpuctl.planner.layout.step_words import describe_step
     from vgpuctl.usecases.declared.layout_records import restarts_in_words
 
     host, plan = planned_host.host, planned_host.plan

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypedDict
 from vgpuctl.agent.wire.decode import step_to_json
 from vgpuctl.cli.shown.json_output import JsonError, JsonStep, error_json
 from vgpuctl.cli.shown.output import Styled
-from vgpuctl.planner.layout import Difference, HostPlan
+from vgpuctl.planner.layout.result import Difference, HostPlan
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import Holder
-    from vgpuctl.planner.layout import Disturbed, LayoutObstacle
+    from vgpuctl.planner.layout.result import Disturbed, LayoutObstacle
     from vgpuctl.usecases.declared.installs import PlannedInstall
     from vgpuctl.usecases.layout.layout_lines import LeftBehind
     from vgpuctl.usecases.layout.plan_hosts import PlannedHost

@@ -17,8 +17,8 @@ from vgpuctl.guests.textfile_units import render_textfile_files
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.ovn.authority import OWN_NAME
-from vgpuctl.planner.layout import shares_of
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.planner.layout.manifest import shares_of
 from vgpuctl.usecases.declared.layout_records import shares_made
 from vgpuctl.usecases.running.services import Services
 

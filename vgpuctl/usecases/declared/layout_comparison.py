@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import AgentProblem
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import HostPlan, LayoutObstacle, PlannedStep, manifest_after, plan_host
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.planner.layout.manifest import manifest_after
+from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.result import HostPlan, LayoutObstacle, PlannedStep
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.declared.fleet_values import declared_values
 from vgpuctl.usecases.declared.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of

@@ -13,8 +13,8 @@ from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.libvirt_units import BOTH
 from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severity, TunnelState, examine, health_states
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
-from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.planner.layout.result import Difference, HostPlan
 from vgpuctl.usecases.declared.fleet_values import read_fleet_values
 from vgpuctl.usecases.declared.installs import PlannedInstall
 from vgpuctl.usecases.declared.layout_comparison import compare_host

@@ -13,7 +13,7 @@ from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, 
 from vgpuctl.inventory.exchange.kubernetes import read_tool_file
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import plan_host
+from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.observed.observations import readings_in_words

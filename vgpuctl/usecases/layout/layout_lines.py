@@ -15,7 +15,7 @@ from vgpuctl.errors import (
     PythonMissing,
     VgpuctlError,
 )
-from vgpuctl.planner.layout import Difference
+from vgpuctl.planner.layout.result import Difference
 
 _NO_LOGIN = (HostUnreachable, HostKeyUnknown, HostKeyChanged, AuthenticationFailed, BecomeFailed, PythonMissing)
 

@@ -14,17 +14,10 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.planner.adoption import shares_of_devices
-from vgpuctl.planner.layout import (
-    Difference,
-    HostPlan,
-    Phase,
-    PlannedStep,
-    Selection,
-    Stranded,
-    manifest_of,
-    select_steps,
-)
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.planner.layout.manifest import manifest_of
+from vgpuctl.planner.layout.result import Difference, HostPlan, Phase, PlannedStep, Stranded
+from vgpuctl.planner.layout.selection import Selection, select_steps
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.declared.installs import Install, certificate_of, files_of
 from vgpuctl.usecases.declared.layout_records import (

@@ -10,16 +10,10 @@ from vgpuctl.errors import InventoryError, LayoutDiffers, LayoutRefused
 from vgpuctl.hosts.fleet import HostResult
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.plural import counted
-from vgpuctl.planner.layout import (
-    HostPlan,
-    PlannedStep,
-    Selection,
-    Stranded,
-    leases_in_the_way,
-    plan_host,
-    select_steps,
-)
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.planner.layout.plan import leases_in_the_way, plan_host
+from vgpuctl.planner.layout.result import HostPlan, PlannedStep, Stranded
+from vgpuctl.planner.layout.selection import Selection, select_steps
 from vgpuctl.usecases.declared.fleet_values import read_fleet_values
 from vgpuctl.usecases.declared.installs import PlannedInstall
 from vgpuctl.usecases.declared.layout_comparison import compare_files

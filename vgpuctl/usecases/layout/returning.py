@@ -14,7 +14,8 @@ from vgpuctl.model.layout import HostLayout, MigVgpuLayout, SizeMode, VgpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.planner.layout import HostPlan, Stranded, reached
+from vgpuctl.planner.layout.reached import reached
+from vgpuctl.planner.layout.result import HostPlan, Stranded
 from vgpuctl.scheduler.capacity import PlacedVm, without_vms
 from vgpuctl.scheduler.gang import promised_leases_of
 from vgpuctl.scheduler.guest_place import footprint_of, footprint_of_vm

@@ -10,7 +10,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.volume import vm_uuid_of
-from vgpuctl.planner.layout import plan_host
+from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.usecases.declared.layout_records import shares_made
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.found.garbage import GarbageKind

@@ -10,7 +10,7 @@ from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.planner.layout import Difference
+from vgpuctl.planner.layout.result import Difference
 from vgpuctl.planner.mig_geometry import describe_compute, parts_of
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.running.services import Services

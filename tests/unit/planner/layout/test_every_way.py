@@ -26,7 +26,9 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.planner.layout import HostPlan, manifest_after, manifest_of, plan_host
+from vgpuctl.planner.layout.manifest import manifest_after, manifest_of
+from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.result import HostPlan
 
 EQUAL_SHARE = SchedulerLayout(SchedulerPolicy.EQUAL_SHARE, 2000)
 FIXED_SHARE = SchedulerLayout(SchedulerPolicy.FIXED_SHARE)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
 from vgpuctl.inventory import load_inventory
-from vgpuctl.planner.layout import plan_host
+from vgpuctl.planner.layout.plan import plan_host
 
 PAGE = (Path(__file__).parents[4] / "docs" / "layout.md").read_text()
 EXAMPLES = re.findall(r"<!-- board: (\S+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)

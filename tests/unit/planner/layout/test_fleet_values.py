@@ -10,8 +10,8 @@ from tests.unit.planner.layout.test_plan_network import DONE, LAYOUT
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import InterfaceFacts, OvnFacts
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import plan_host
 from vgpuctl.planner.layout.fleet_values import collect, values_of
+from vgpuctl.planner.layout.plan import plan_host
 
 
 def layout(host: str, chassis: str | None = None) -> HostLayout:

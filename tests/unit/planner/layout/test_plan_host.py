@@ -34,11 +34,11 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.model.lease import LeaseState, Share
-from vgpuctl.planner.layout import HostPlan, Phase, leases_in_the_way, plan_host
+from vgpuctl.planner.layout.plan import leases_in_the_way, plan_host
+from vgpuctl.planner.layout.result import HostPlan, Phase
 
 A40, T4, A100, FLEX = "nvidia-a40", "nvidia-t4", "nvidia-a100-pcie-40gb", "intel-flex-170"
-GPU = "0000:41:00.0"
-ORIGIN = "host_vars/gpu1.yml:4"
+GPU, ORIGIN = "0000:41:00.0", "host_vars/gpu1.yml:4"
 
 
 def declare(layout: Layout, match: GpuMatch | None = None) -> HostLayout:

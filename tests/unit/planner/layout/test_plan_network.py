@@ -10,8 +10,10 @@ from vgpuctl.agent.wire.facts import UnreadPart
 from vgpuctl.agent.wire.ovn import PROGRAMS, BridgeFacts, InterfaceFacts, OvnFacts
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, TakeOutUplink
 from vgpuctl.model.layout import HostLayout, NetworkLayout
-from vgpuctl.planner.layout import HostPlan, manifest_of, plan_host
+from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.network import bridge_name
+from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.result import HostPlan
 
 LAYOUT = HostLayout(
     uplinks=(("provider", "eno2"),), network=NetworkLayout(("ssl:192.0.2.1:6642",), "10.83.0.0/24", "gpu1")

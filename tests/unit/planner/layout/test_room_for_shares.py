@@ -11,7 +11,8 @@ from tests.unit.planner.layout.test_plan_host import GPU, T4, declare
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import SizeMode, VgpuLayout
 from vgpuctl.model.lease import Share
-from vgpuctl.planner.layout import Phase, plan_host
+from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.result import Phase
 
 
 def test_what_stays_is_told_before_idle_shares_make_way_for_what_has_no_room() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.agent.wire.steps import ResetGpu, SetServiceActive, SetVirtualFunctions
-from vgpuctl.planner.layout import Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep, select_steps
+from vgpuctl.planner.layout.result import Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep
+from vgpuctl.planner.layout.selection import select_steps
 
 A, B = "0000:41:00.0", "0000:81:00.0"
 VM = Disturbed(f"{A[:-1]}4", "lease-1", "web-1", "acme")

@@ -17,7 +17,8 @@ from vgpuctl.agent.wire.steps import (
     SetVirtualFunctions,
     Step,
 )
-from vgpuctl.planner.layout import describe_step, step_words
+from vgpuctl.planner.layout import step_words
+from vgpuctl.planner.layout.step_words import describe_step
 
 GPU = "0000:41:00.0"
 

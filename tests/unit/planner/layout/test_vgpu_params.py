@@ -9,8 +9,8 @@ from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.sharing import CreateMdev, SetVfProfile
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VgpuLayout
-from vgpuctl.planner.layout import plan_host
 from vgpuctl.planner.layout.manifest import shares_of
+from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.sharing.kinds import existing_vgpus
 
 NO_LIMITER = (("frame_rate_limiter", "0"),)

@@ -12,7 +12,9 @@ from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import Layout, MigVgpuLayout, OffLayout, SizeMode, VgpuLayout, WantedInstance
 from vgpuctl.model.lease import Share
-from vgpuctl.planner.layout import Stranded, plan_host, reached
+from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.reached import reached
+from vgpuctl.planner.layout.result import Stranded
 
 
 def test_instances_that_known_users_and_idle_shares_alone_use_are_planned_as_free() -> None:

@@ -9,9 +9,9 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler import place
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, STEAL, UTILIZATION, MeasuredFleet, MeasuredVgpu, Point
 from vgpuctl.scheduler.capacity import PlacedVm
+from vgpuctl.scheduler.place import place
 
 NOW = 1_800_000_000.0
 GIB = float(1 << 30)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.fleet_factory import a40_host, leases_of, vm
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.lease import Lease
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler.place import place
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.telemetry.exposition import encode
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject

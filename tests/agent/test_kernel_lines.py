@@ -84,7 +84,7 @@ def test_an_xid_that_a_program_wrote_is_none_to_any_reader(tmp_path: Path) -> No
 
 
 FAILED = (
-    # What the driver logs as one message of several lines, in the kernel's escape.
+    # One message of the driver in several lines, as the kernel escapes it.
     (
         rf"NVRM: The NVIDIA GPU {PF}\x0aNVRM: (PCI ID: 10de:2235) installed in this system has\x0a"
         "NVRM: fallen off the bus and is not responding to commands.",

@@ -367,7 +367,7 @@ def test_a_problem_carries_what_was_done_before_it(home: Path, root: Path) -> No
     with AgentClient(LocalConnection(home, root=root)) as client:
         [reset] = client.apply([ResetFunction(PF)])
         assert reset.changed
-        # The list is noted, the method chosen, the function reset, the list written back, and the note removed.
+        # Five writes: note the list, choose the method, reset, write the list back, remove the note.
         assert client.writes == 5
         with pytest.raises(AgentProblem) as caught:
             client.apply([DeleteMdev(UUID), ResetFunction(PF), CreateMdev(PF, "nvidia-1", UUID)])

@@ -108,7 +108,7 @@ CONFIG = "usr/share/nvidia/nvswitch/fabricmanager.cfg"
         (2, 0, 0, "in-progress"),
         (2, 0, 1, None),
         (2, 0, 2, None),
-        # What the status says is only of a set-up that has ended.
+        # The status counts only after the set-up has ended.
         (2, 27, 2, None),
         (1, 0, 2, "not-started"),
         (1, 0, 0, "not-started"),

@@ -87,7 +87,7 @@ class GuestImage:
 
 @dataclass(frozen=True)
 class Served:
-    """What the guest fetches. key: of the repository. sha256: of the run-file."""
+    """The files for the guest. key: of the repository. sha256: of the run-file."""
 
     address: str
     key: str

@@ -92,7 +92,7 @@ def _booted(folder: Path, image: GuestImage, driver: GuestDriver, request: VmReq
 
 
 def _marker(guest: Guest) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the guest says of itself, and the result of each step."""
+    """The guest's own report, and the result of each step."""
     ready = json.loads(guest.reads(MARKER))
     return ready, {one["name"]: one["result"] for one in ready["steps"]}
 

@@ -88,7 +88,7 @@ class Operator:
         )
 
     def run(self, *arguments: str, program: Sequence[str] = (), timeout_s: float = 400) -> Done:
-        """Run a command to its end. What it printed as JSON must fit the command's published schema."""
+        """Run a command to its end. Its JSON must fit the command's published schema."""
         _, module = program or ("-m", "tests.e2e.other_clock" if "VGPUCTL_TESTS_NOW" in self.variables else "vgpuctl")
         code, out, err = warm_start().run(module, arguments, self.environment, timeout_s)
         assert "Traceback" not in err, err

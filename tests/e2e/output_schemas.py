@@ -45,6 +45,6 @@ def check_output(arguments: Sequence[str], out: str) -> None:
 
 
 def _deepest(error: Any) -> str:
-    """What is wrong, of a choice of types with what each lacks."""
+    """The message of a schema error; for a choice of types, with the error of each type."""
     inner = "; ".join(f"{one.json_path}: {one.message[:300]}" for one in error.context or ())
     return f"{error.message[:300]} ({inner})" if inner else str(error.message[:600])

@@ -112,7 +112,7 @@ def _struck(capture: Capture, folder: Path, key: str) -> HostFacts | None:
 
 
 def _is_named(whole: HostFacts, told: HostFacts | None, key: str) -> None:
-    """What is other than before is named as unread; the other facts are as they were."""
+    """Each fact that changed is named as unread."""
     assert told is not None, key
     if any(one in key for one in PREFERENCES):
         return

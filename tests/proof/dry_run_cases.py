@@ -407,7 +407,7 @@ def _move(services: Services, vm: Vm, to: str | None) -> str:
 
 
 def ending(services: Services, work: Callable[[Services], object]) -> dict[str, Any]:
-    """What the work answers, or how it was refused."""
+    """The answer of the work, or the error that refused it."""
     try:
         return {"error": None, "answer": work(services)}
     except VgpuctlError as refusal:

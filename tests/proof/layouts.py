@@ -202,7 +202,7 @@ class Trial:
         state["drivers"] = {one: driver for one, driver in state["drivers"].items() if one in functions}
         for domain in state["domains"].values():
             domain.update(pid=0, started_at=0)
-        # What is made again may have other numbers of the driver's and the kernel's.
+        # The driver and the kernel may number objects differently when they are made again.
         state["vgpus"] = sorted((one["function"], one["type_id"], one["params"], one["uuid"]) for one in state["vgpus"])
         state["instances"] = sorted(
             (

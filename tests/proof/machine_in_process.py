@@ -161,7 +161,7 @@ class MachineInProcess:
         self.fault = fault
 
     def answer(self, request: Request) -> Reply:
-        """What the agent on the machine answers."""
+        """The answer of the agent on the machine."""
         if request.call != "apply" or request.dry_run:
             return answer(self.machine.host, request)
         number, self._steps = self._steps, self._steps + 1

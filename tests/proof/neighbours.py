@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lives beside the operators in a storm: servers that use the same store, and a tenant's role that means harm.
+"""Servers on the operators' store, and a hostile role of a tenant, during a storm of commands.
 
 The servers must answer until the end. The role takes every lock and connection that it can get, and tries to write and
 to see what is another tenant's: nothing of it may succeed, and no command of an operator may fail by it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store holds, in lines that two runs of one command leave alike."""
+"""The rows of a store as lines that are equal after two runs of one command."""
 
 import re
 from collections.abc import Sequence

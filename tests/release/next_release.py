@@ -56,7 +56,7 @@ def _change(path: Path, change: Callable[[str], str]) -> None:
 
 
 def fill(operator: Operator) -> None:
-    """Tenants, quotas, running and stopped VMs, a queued one with a secret, a reservation, a cordon."""
+    """Create one of each object that an upgrade must keep, such as VMs, quotas and a reservation."""
     home = operator.home
     (home / "user-data").write_text("#cloud-config\nhostname: nightly\n")
     lines = (

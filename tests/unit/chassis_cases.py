@@ -31,7 +31,7 @@ WORKING_ONES = (
     replace(WORKING, chassis=replace(CHASSIS, system_id="another-name")),
     replace(WORKING, not_enabled=("controller",)),
 )
-# What is read of a host that is no working chassis, and a part of the remedy.
+# Facts of a host that is not a working chassis, its fault, and a part of the remedy.
 BROKEN: tuple[tuple[OvnFacts | None, str, str], ...] = (
     (None, "the host has no Open vSwitch and ovn-controller", "ovn-host"),
     (replace(WORKING, missing=("ovn-controller",)), "the host has no ovn-controller", "ovn-host"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an example of a help page needs before it runs, and how its end is checked."""
+"""The preparation of each example of a help page, and the check of its end."""
 
 import contextlib
 import os

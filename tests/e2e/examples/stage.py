@@ -55,7 +55,7 @@ def named_fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture
 def variables() -> dict[str, str]:
-    """What a test file adds to the environment of commands."""
+    """Environment variables that a test file adds for its commands."""
     return {}
 
 

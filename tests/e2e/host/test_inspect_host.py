@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `inspect-host` says of a host with a real kernel is what the host itself says, and reading changes nothing."""
+"""`inspect-host` prints what a real kernel reports, and changes nothing on the host."""
 
 import json
 from typing import Any

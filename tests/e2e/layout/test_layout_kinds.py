@@ -75,7 +75,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
-    """An H100 that DCGM holds, an L40S, an A100, a Flex 170 and an RTX PRO 6000, one to a host."""
+    """Five hosts with one GPU each; DCGM holds the H100 of the first."""
     need_simulated()
     home: Path = tmp_path_factory.mktemp("kinds")
     fleet = layout_fleet(home, 5, "h100-pcie,l40s,a100-pcie-40gb,flex-170,rtx-pro-6000-blackwell-server")

@@ -284,7 +284,7 @@ def test_a_reserved_share_is_given_by_its_name(pair: LayoutFleet) -> None:
 
 
 def test_idle_shares_of_a_layout_are_its_types_by_name(pair: LayoutFleet) -> None:
-    """The unit makes them by name; those that a list of ids has made are taken away for the right ones."""
+    """The unit makes them by name; `apply-hosts` replaces those that were made from a list of ids."""
     operator, layout = pair.operator, {"gpus": [{**VGPU_LAYOUT, "shares": {"A40-24Q": 2}}]}
     pair.declare(sim_001=layout)
     for command in ("apply-hosts", "check-hosts"):

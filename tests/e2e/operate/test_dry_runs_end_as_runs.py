@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run refuses its dry run refuses in the same words, and what the dry run passes the run does.
+"""A dry run refuses in the words of the run; a dry run that succeeds is followed by a run that does.
 
 Each pair is a command on a fleet in the state that it finds; the dry run comes first.
 """

@@ -165,7 +165,7 @@ def test_a_vf_that_somebody_else_took_is_named_and_left_alone(operator: Operator
 def test_of_a_host_without_an_answer_nobody_says_that_a_share_is_lost(
     operator: Operator, folder: lab.LabFolder, machine: MachineFolder
 ) -> None:
-    """What was seen last is told with its age."""
+    """The output gives the last known state and its age."""
     assert lost(operator, "--refresh") == set(KEPT)
     with failing(folder, "network"):
         cut = Operator(operator.home, operator.inventory, operator.database, {"VGPUCTL_COMMAND_TIMEOUT": "2"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others do to a running VM on its host: check-vm and the controller name the row, and say when it is so again."""
+"""If others change a running VM, check-vm and the controller name the broken row, and report when it is kept again."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ def inventory(home: Path) -> None:
 
 
 PLUGINS = "[defaults]\nvars_plugins = {name}\n"
-# What others may write to; the source; the ansible.cfg or what else there is; the environment.
+# The file that others may write to; the source; one more file (ansible.cfg) with its content; the environment.
 FILES: dict[str, tuple[str, str, tuple[str, str] | None, Mapping[str, str]]] = {
     "script-of-a-folder": ("inv/dyn.sh", "inv", None, {}),
     "script-further-down": ("inv/more/dyn.sh", "inv", None, {}),

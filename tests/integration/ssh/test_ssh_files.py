@@ -14,7 +14,7 @@ from vgpuctl.hosts.ssh_tokens import own_home
 from vgpuctl.model.host_target import HostTarget
 
 EXEC = 'Match exec "touch {folder}/RAN"\n'
-# What stands in the configuration, and which file others may write to.
+# The content of ssh_config, and the file that others may write to.
 INCLUDED: dict[str, tuple[str, str]] = {
     "itself": ("", "config"),
     "plain": ("Include {folder}/d/inc", "d/inc"),

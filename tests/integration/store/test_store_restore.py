@@ -128,7 +128,7 @@ def test_a_store_of_a_controller_is_not_replaced(place: StorePlace, tmp_path: Pa
 
 @pytest.fixture
 def owned(postgres: LocalPostgres) -> Iterator[str]:
-    """A database whose owner is no superuser: the server does not show it what others' processes are."""
+    """A database whose owner is not a superuser: the server hides other roles' processes from it."""
     name = f"owner_{secrets.token_hex(4)}"
     postgres.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
     with postgres.create_database() as url:

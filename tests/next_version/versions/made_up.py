@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What migrations do: a table, a column, an index, rows of another table, and a table that SQLite has to copy."""
+"""One of each change that migrations make: table, column, index, rows, and a table that SQLite has to copy."""
 
 import sqlalchemy as sa
 from alembic import op

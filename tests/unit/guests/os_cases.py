@@ -25,7 +25,7 @@ BUILDS_AFTER_AN_UPGRADE = (
     GuestFirmware("40-secure.json", _SECURE, "/usr/share/edk2/ovmf/OVMF_CODE.secboot.fd", "raw", 131_072),
     GuestFirmware("50.json", (), "/usr/share/edk2/ovmf/OVMF_CODE.fd", "raw", 131_072),
 )
-# What libvirt reports on a host with KVM (Linux 6.1, QEMU 7.2).
+# Hyper-V features that libvirt reports on a host with KVM (Linux 6.1, QEMU 7.2).
 REPORTED = frozenset(
     (
         "relaxed",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names a server answers to, and which clients are one."""
+"""Names that a server answers to, and addresses that count as one client."""
 
 import pytest
 

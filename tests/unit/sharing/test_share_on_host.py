@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the device of a lease is lost: the host was read, and does not have it. What nobody could read is not lost."""
+"""The device of a lease is lost if the host was read without it. A device that could not be read is not lost."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -54,7 +54,7 @@ class Box(Generic[Held]):
 
 
 class Printed(TypedDict):
-    """What the first command prints."""
+    """The output of the first command."""
 
     box: Box[Card]
     anything: object
@@ -134,7 +134,7 @@ def test_fields_of_a_second_value_are_added_and_replace_others() -> None:
 def test_the_schema_names_its_draft_and_describes_its_classes() -> None:
     schema = _schema("first")
     assert schema["$schema"] == DRAFT
-    assert schema["description"] == "What the first command prints."
+    assert schema["description"] == "The output of the first command."
     assert schema["$defs"]["Card"]["description"] == "A card. parent: the card that it is part of."
     assert "description" not in schema["$defs"]["Width"]
 

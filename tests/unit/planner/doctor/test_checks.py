@@ -172,7 +172,7 @@ BESIDE: dict[str, Callable[[], Gpu]] = {
 
 
 def beside(check: str, **more: Any) -> Examined:
-    """A host on which the line is no history."""
+    """A host whose state agrees with the logged line."""
     facts = {"nvml_problem": "NVML does not answer"} if check == "kernel-module" else {}
     return seen(BESIDE.get(check, a40)(), lines=logged(check, "the very line"), facts=facts, **more)
 
@@ -277,7 +277,7 @@ def test_no_finding_is_worse_than_its_check_and_one_is_as_bad() -> None:
         (behind_switch("completed", status=3), 0, Severity.ERROR, "status 3"),
         (behind_switch("in-progress"), 0, Severity.ERROR, "wait for `completed`"),
         (behind_switch("in-progress"), None, Severity.ERROR, "wait for `completed`"),
-        # Without a partition it stays so: to wait is no remedy.
+        # Without a partition the state never changes, so waiting does not help.
         (behind_switch("in-progress"), 1, Severity.NOTE, "fmpm -a"),
         (behind_switch("in-progress"), 2, Severity.WARNING, "fmpm -a"),
         (behind_switch("not-started"), 2, Severity.ERROR, "start nvidia-fabricmanager"),
@@ -345,7 +345,7 @@ def test_an_unread_fact_of_the_host_is_named_and_an_error_where_it_keeps_vms_awa
 
     assert found("machine_id", "selinux") == [("unread", Severity.WARNING)] * 2
     assert found("kvm") == [("unread", Severity.WARNING), ("unread", Severity.ERROR)]
-    # A value that stands for what was not read is no finding of its own.
+    # The default value of an unread fact causes no second finding.
     unread = (UnreadPart("iommu_active", "EIO"), UnreadPart("guest_firmwares", "EIO"))
     facts = {"iommu_active": False, "guest_firmwares": None, "unread": unread}
     assert {one.check for one in examine(seen(a40(), facts=facts))} == {"unread"}

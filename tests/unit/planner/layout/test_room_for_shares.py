@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the shares of a layout have room is told by the GPU as it will be."""
+"""Room for the shares of a layout is judged on the GPU as it will be."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the watch asks a host again, and what it keeps, when a part of the host gives no answer."""
+"""Values that the watch keeps, and those that it asks for again, when a part of a host gives no answer."""
 
 import contextlib
 import threading

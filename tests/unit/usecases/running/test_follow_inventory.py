@@ -31,7 +31,7 @@ class _Line:
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The inventory file; beside it are variable files."""
+    """The inventory file, in a folder with variable files."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "inventory"
     (folder / "host_vars").mkdir(parents=True)

@@ -70,7 +70,7 @@ class KernelLog:
     def records(self) -> Tuple[Tuple[float, str], ...]:
         """Return the kernel's messages since the mark, each with its time in seconds since the boot, and move the mark.
 
-        What programs of the host wrote to /dev/kmsg is left out: it is no word of the kernel's.
+        Lines that programs wrote to /dev/kmsg are left out: the kernel did not write them.
         """
         found: List[Tuple[float, str]] = []
         for line in self._lines():

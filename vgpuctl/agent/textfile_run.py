@@ -14,8 +14,8 @@ from vgpuctl.agent.wire.textfile import CONFIG
 def main(host: Host, *, has_ended: bool) -> int:
     """Write the file and return the exit code.
 
-    has_ended: the service's run is over, and systemd passes its result. After a failure the file says so in place of
-    old values. A refused reading has the same effect.
+    has_ended: the service's run is over, and systemd passes its result. After a failure, or a refused reading, the
+    file reports the failure in place of old values.
     """
     config = read_config(host)
     if config is None:

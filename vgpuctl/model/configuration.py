@@ -60,7 +60,7 @@ class Context:
 
 @dataclass(frozen=True)
 class ConfigurationFile:
-    """One file. context: the context that it chooses, with the place that says so."""
+    """One file. context: the context that it chooses, with file and line."""
 
     path: str
     settings: Mapping[str, Configured]
@@ -87,7 +87,7 @@ class UnusedFile:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the configuration files say together. settings: by key, of the chosen context and of every file.
+    """The merged configuration files. settings: by key, of the chosen context and of every file.
 
     context: the chosen one, and chosen_by: what chose it. unused: the folder's file, where it does not count.
     """

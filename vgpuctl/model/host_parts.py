@@ -92,7 +92,7 @@ def missing_chassis(facts: HostFacts) -> list[MissingPart]:
 
     Nothing either where OVN could not be read, as for a firmware that nobody looked at. ovn-controller registers a
     chassis that has a name, a database, and the kind and the address of its tunnels (ovn-controller(8), external_ids).
-    Whether the database answers is no fact of the host: check-hosts asks for it.
+    The facts do not tell if the database answers: check-hosts asks it.
     """
     found = facts.ovn
     if found is None and facts.why_unread("ovn") is not None:
@@ -104,7 +104,7 @@ def missing_chassis(facts: HostFacts) -> list[MissingPart]:
 
 
 def _chassis_faults(facts: HostFacts, found: OvnFacts) -> list[tuple[str, str]]:
-    """What was read of a host with all programs of OVN that is no working chassis, with the remedies."""
+    """Faults of the chassis of a host that has all programs of OVN, each with its remedy."""
     faults = []
     chassis = found.chassis
     if not found.switch_active or chassis is None:

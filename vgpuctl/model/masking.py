@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be shown of a URL, and texts of others without what looks or is known to be secret.
+"""Masks of secrets in URLs and in texts of other programs.
 
-A value that is known to be secret is a `Secret` or a `SecretText` and needs none of this. These functions are for what
-somebody else has written: a URL that a user gave, and the words of a program.
+A value that is known to be secret is a `Secret` or a `SecretText`. These functions are for texts of others: a URL that
+a user gave, and the output of a program.
 """
 
 import re

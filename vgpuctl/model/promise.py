@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM's owner was promised, row by row: who can witness each row, when it is looked at, and what was found.
+"""Promises to a VM's owner, row by row: the witness of each row, when it is looked at, and the finding.
 
 The table `PromiseRow` is the only list of the rows. promises/compare.py has the comparison of each; check-vm,
 create-vm, the controller, metrics, alerts and docs/promises.md iterate over it.
@@ -193,7 +193,7 @@ class PromiseRow(StrEnum):
 
 @dataclass(frozen=True)
 class PromiseFinding:
-    """What was found of one row. subject: the part of it that this is about, such as `A40-8Q` or a disk's name.
+    """The finding of one row. subject: a part of the row, such as `A40-8Q` or a disk's name.
 
     promised, seen: in words. why: the reason why it was not looked at. remedy: where to look when it is broken.
     """
@@ -257,7 +257,7 @@ def verdict_of(findings: Iterable[PromiseFinding]) -> PromiseVerdict:
 
 
 def badness(finding: PromiseFinding) -> int:
-    """What is kept counts least, and what is broken most."""
+    """Rank of a finding: 0 kept, 1 not looked at, 2 broken."""
     return (PromiseVerdict.KEPT, PromiseVerdict.NOT_LOOKED_AT, PromiseVerdict.BROKEN).index(finding.verdict)
 
 

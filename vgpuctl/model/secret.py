@@ -34,9 +34,9 @@ _PLAIN_VARIABLES = frozenset(("HOME", "USER", "PATH", "LOGNAME", "SHELL"))
 
 
 class Secret(Generic[T]):
-    """A value that no message, log, table or JSON shows: `str` and `repr` are a mask, and `reveal` is the only way in.
+    """A value that no message, log, table or JSON shows: `str` and `repr` are a mask, and only `reveal` returns it.
 
-    It is no dataclass, so that nothing that walks over fields finds the content.
+    It is not a dataclass, so that code that iterates over fields does not find the content.
     """
 
     __slots__ = ("_content",)
@@ -147,7 +147,7 @@ def _decoded(text: str) -> Iterator[bytes]:
 def _cut(words: Iterable[str], known: Sequence[str]) -> Iterator[str]:
     """The beginnings and ends of long words, from one half on: what a program shows of a word that it cuts.
 
-    known: words that are shown; what is in one of them, or around one, is no secret.
+    known: words that are shown; a piece that is in one of them, or contains one, is left out.
     """
     for word in words:
         for length in range(max(_SHORTEST_OF_ENVIRONMENT, len(word) // 2), len(word)):

@@ -188,7 +188,7 @@ class OvnVmRequest(VmRequest):
 
     @property
     def needs_chassis(self) -> bool:
-        """Whether it can only run on a working OVN chassis: yes."""
+        """True: it can only run on a working OVN chassis."""
         return True
 
     @classmethod
@@ -367,7 +367,7 @@ def named_network(text: str | None) -> str | None:
 
 
 def check_name(value: str, *, what: str) -> str:
-    """Accept a name of 1 to 63 letters, digits, dot, dash, underscore that starts and ends with a letter or digit.
+    """Accept a name of 1 to 63 characters of `A-Za-z0-9._-` that starts and ends with a letter or digit.
 
     Raises UsageError; the value is shown shortened and escaped.
     """

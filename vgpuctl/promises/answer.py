@@ -10,7 +10,7 @@ from vgpuctl.promises.witnessed import NotLookedAt
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """What was promised of one subject, and what was seen. is_kept: None where it was not looked at, and why.
+    """The promise of one subject, and the value seen. is_kept: None where it was not looked at; `why` has the reason.
 
     remedy: where to look if it is broken. witness: where it is another than the row's.
     """

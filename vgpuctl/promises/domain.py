@@ -171,7 +171,7 @@ def _network_words(interface: Interface, place: Attachment | None) -> list[str]:
 
 
 def _seen_words(mac: str, there: SeenInterface, place: Attachment | None) -> list[str]:
-    """What the domain has of an interface, in the words of the promise."""
+    """The values of the domain's interface, in the form of the promise."""
     link = "link up" if there.is_up else "link down"
     if there.port is not None and place is not None and place.network.request.backend is Backend.OVN:
         return [mac, f"port {there.port}", link]

@@ -116,7 +116,7 @@ def framebuffer(promised: Promised, seen: Witnessed) -> RowAnswers:
 
 
 def compute(promised: Promised, seen: Witnessed) -> RowAnswers:
-    """Whether neighbours above their promise take compute time that the VM was promised and wants."""
+    """Compute time: broken if neighbours above their promise take time that the VM was promised and needs."""
     for lease, one in _vgpus(promised, seen):
         profile = lease.share.profile
         if isinstance(one, NotLookedAt):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was promised to one VM, and what each witness showed of it when it was asked."""
+"""The promises to one VM, and the answer of each witness."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -72,7 +72,7 @@ class Shared:
 def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
     """Read what all GPUs share; nvml is None where NVML cannot be used.
 
-    What cannot be read is a problem of every GPU, vgpuConfig.xml one of NVIDIA's.
+    A failed read is a problem of every GPU; that of vgpuConfig.xml is a problem of NVIDIA's GPUs only.
     """
     config, problem = None, None
     try:

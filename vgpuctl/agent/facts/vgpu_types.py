@@ -20,7 +20,7 @@ _MEMORY_STEP_MIB = 4096
 class Description:
     """Facts of a type from another source than the device's own folder.
 
-    is_sure: the driver that runs says so, through NVML; vgpuConfig.xml may be of a driver that was installed since.
+    is_sure: from the running driver, by NVML; vgpuConfig.xml may be that of a driver installed since.
     """
 
     full_name: str

@@ -13,7 +13,7 @@ from vgpuctl.agent.kernel_lines import read_xid
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 
 _UUID_OPTIONS = ("-uuid", "--uuid")
-# What ends a sign is kept with it.
+# The pattern of a fault, and that of the line that ends it.
 _PATTERNS = tuple(
     re.compile(text, re.IGNORECASE) for one in LOG_PATTERNS for text in (one.pattern, one.ended_by) if text is not None
 )

@@ -95,8 +95,8 @@ class InstalledPart:
 
 @dataclass(frozen=True)
 class Installed:
-    """What vgpuctl has installed on the host, in order. shares: those to be made at boot, None where their file is
-    missing or damaged."""
+    """Files of vgpuctl on the host, in order. shares: those to be made at boot, None where their file is missing
+    or damaged."""
 
     files: Tuple[InstalledPart, ...]
     shares: Optional[Tuple[InstalledPart, ...]] = None

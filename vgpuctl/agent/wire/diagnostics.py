@@ -93,7 +93,7 @@ LOG_PATTERNS: Tuple[LogPattern, ...] = (
         CheckId.MEMORY_LOCK, (KERNEL, QEMU), r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"
     ),
     LogPattern(CheckId.KERNEL_MODULE, (KERNEL,), r"NVRM: API mismatch"),
-    # `module verification failed … tainting kernel` is no refusal: the kernel has loaded that module.
+    # After `module verification failed … tainting kernel` the module is loaded, so the pattern leaves it out.
     LogPattern(
         CheckId.SECURE_BOOT,
         (KERNEL,),

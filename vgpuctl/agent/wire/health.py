@@ -64,7 +64,7 @@ class Xid:
 
 @dataclass(frozen=True)
 class DriverFailure:
-    """What a driver said when it gave the card up, without an Xid. at_s: seconds since the boot."""
+    """The driver's message when it gave the card up without an Xid. at_s: seconds since the boot."""
 
     at_s: float
     text: str
@@ -103,9 +103,9 @@ class GpuHealth:
 class HostHealth:
     """The health of every GPU of a host.
 
-    read_at_s: by a clock of the host that nobody sets and that begins anew at each boot. log_begins_s: the time since
-    the boot of the oldest line that the kernel's log still has. scrubs_memory: whether NVIDIA's driver clears memory
-    that is freed; None without that driver. unread: what could not be read of the host.
+    read_at_s: seconds since the boot, by a clock that nobody sets. log_begins_s: the time since the boot of the oldest
+    line that the kernel's log still has. scrubs_memory: whether NVIDIA's driver clears memory that is freed;
+    None without that driver. unread: parts of the host that could not be read.
     """
 
     boot_id: str

@@ -14,7 +14,7 @@ _CONNECTED = "connected"
 
 
 def ovn(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: the host is no working chassis, not the declared one, or cannot reach OVN's database."""
+    """Beside the 24: the host's chassis does not work, is not the declared one, or cannot reach OVN's database."""
     network = seen.layout.network if seen.layout else None
     if network is None:
         return

@@ -28,7 +28,7 @@ class FleetValues:
     known: Mapping[tuple[str, str], tuple[FleetValue, ...]]
 
     def obstacles_of(self, host: str, layout: HostLayout, facts: HostFacts | None) -> list[LayoutObstacle]:
-        """What another host of the fleet has too, with both places in the inventory. facts: of the host, just read."""
+        """Values that another host has too, with both places in the inventory. facts: of the host, just read."""
         found = []
         for own in values_of(host, layout, facts):
             others = [one for one in self.known.get((own.subject, own.value), ()) if one.host != host]

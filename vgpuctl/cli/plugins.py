@@ -20,7 +20,7 @@ PACKAGES = {"lab": "vgpuctl-lab"}
 
 
 class Plugin(NamedTuple):
-    """One added command. text: its line in the table of contents. target: `MODULE:ATTRIBUTE`. source: who says so."""
+    """One added command. text: its line in `vgpuctl help`. target: `MODULE:ATTRIBUTE`. source: the file that has it."""
 
     text: str
     target: str

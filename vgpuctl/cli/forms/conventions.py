@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command has, whoever wrote it: options of the log, `--help-all`, and VMs named `TENANT/NAME`.
+"""Conventions of every command, also of plugins: options of the log, `--help-all`, and VMs named `TENANT/NAME`.
 
 A command is given these when it is loaded, so that none can be without them.
 """

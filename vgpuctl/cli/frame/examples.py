@@ -13,7 +13,7 @@ class Example(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """What a shell makes of the line."""
+        """The words of the line, split as by a shell."""
         import shlex
 
         return shlex.split(self.line)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class JsonAdoption(TypedDict):
-    """What was adopted. shares: idle vGPUs that are the layout's now. left: what stays unknown. vgpu: the layout."""
+    """Adopted VMs. shares: idle vGPUs, the layout's now. left: not adopted, with reasons. vgpu: the layout."""
 
     host: str
     changed: bool

@@ -21,7 +21,7 @@ _NOT_ASKED = "  the agent does not run there yet, so some checks were not made; 
 
 
 class JsonPreparedHost(TypedDict):
-    """What a host lacks before its first use. has_agent: the agent ran. error: why it did not answer."""
+    """Missing parts of a host before its first use. has_agent: the agent ran. error: why it did not answer."""
 
     host: str
     operating_system: str | None

@@ -23,8 +23,8 @@ def command(
     """Write what KubeVirt needs to hand out the GPUs of hosts. These are permitted devices, mediated devices, and GPUs
     of VMs.
 
-    The form of each GPU is its declared layout's, else what it offers now. What KubeVirt cannot do is said on stderr
-    and as comments. VFs with a vGPU type need KubeVirt 1.9. Nothing is written to hosts.
+    The form of each GPU is its declared layout's, else what it offers now. Limits of KubeVirt are named on stderr and
+    in comments. VFs with a vGPU type need KubeVirt 1.9. Nothing is written to hosts.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.layout.export_kubevirt import export_kubevirt

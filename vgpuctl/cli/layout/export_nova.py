@@ -23,7 +23,7 @@ def command(
     """Write what OpenStack Nova needs to hand out the GPUs of hosts. These are parts of nova.conf, aliases, and
     properties of flavors.
 
-    The form of each GPU is its declared layout's, else what it offers now. What Nova cannot do is said on stderr and as
+    The form of each GPU is its declared layout's, else what it offers now. Limits of Nova are named on stderr and in
     comments. VFs with a vGPU type need Nova 31.0.0 (2025.1). Nothing is written to hosts.
     """
     from vgpuctl.cli.forms.services import services

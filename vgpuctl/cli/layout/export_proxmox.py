@@ -22,8 +22,8 @@ def command(
 ) -> None:
     """Write what Proxmox VE needs to hand out the GPUs of hosts. These are resource mappings, and hostpci lines of VMs.
 
-    The form of each GPU is its declared layout's, else what it offers now. What Proxmox cannot do is said on stderr and
-    as comments. Nothing is written to hosts.
+    The form of each GPU is its declared layout's, else what it offers now. Limits of Proxmox are named on stderr and in
+    comments. Nothing is written to hosts.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.layout.export_proxmox import export_proxmox

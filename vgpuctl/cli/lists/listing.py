@@ -69,7 +69,7 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class ListOutput:
-    """What the options of a list ask for. columns: names, empty for the usual ones."""
+    """The options of a list. columns: names, empty for the usual ones."""
 
     form: OutputFormat = OutputFormat.TABLE
     columns: tuple[str, ...] = ()
@@ -289,7 +289,7 @@ def _on_screen(listing: Listing[Row, Any], output: ListOutput, read: Callable[[]
 
 
 def _as_lines(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
-    """A row is known by its name; one that has gone is not printed, and ages alone are no change."""
+    """Print new and changed rows, compared by name, without deleted ones. A new age alone does not count."""
     stop = stop_on_signals()
     shown: dict[str, list[str]] = {}
     heading = 0

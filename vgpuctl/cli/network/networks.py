@@ -101,7 +101,7 @@ def show_network(name: str, tenant: str, database: str | None, as_json: bool) ->
 
 
 def _interface(found: "LastFinding | None") -> str:
-    """What was last seen of an interface, in words."""
+    """The last finding about an interface, in words."""
     from vgpuctl.model.times import format_time_to_second
 
     if found is None:

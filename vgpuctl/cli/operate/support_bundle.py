@@ -66,7 +66,7 @@ def command(as_json: bool, with_texts: bool, **asked: Any) -> None:
     The file is for its owner alone, and none is overwritten without --force.
 
     Without HOST it has the cached facts of all hosts. If the store does not open or a host does not answer, the bundle
-    says so and has all other parts.
+    has all other parts, and its README.txt names the error.
     """
     import os
 

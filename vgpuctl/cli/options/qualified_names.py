@@ -56,7 +56,7 @@ def qualified(
 ) -> tuple[list[str], str | None]:
     """Split each `TENANT/NAME`. Returns plain names and the tenant of all of them, None where nothing names it.
 
-    tenant: of names without one. is_written: --tenant was given, and is no default: it must then be every name's.
+    tenant: of names without one. is_written: the user gave --tenant, so every name must be of that tenant.
     has_protocol: a plain name may be `tcp/80`, as of a port forward. Raises UsageError for names of several tenants.
     """
     split = [_split(one, has_protocol=has_protocol) for one in written]

@@ -163,7 +163,7 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         print_line("fits    nowhere" + (f": refused by {' and '.join(refused)}" if refused else ""))
     if placement is not None:
         chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.shares)
-        # A host that has room is no answer where the quota refuses.
+        # The host has room, but the quota or licence refuses.
         word = "fits " if explained.fits else "room "
         print_line(f"{word}   {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
         print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")

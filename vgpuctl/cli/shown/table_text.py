@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A table as lines of text. Where a terminal is too narrow, texts are shortened and columns left out; no cell breaks.
 
-What a column may lose is the column's own: an address or a name is shown whole or not at all.
+Each column says if it may be shortened: an address or a name is shown whole or not at all.
 """
 
 from collections.abc import Sequence

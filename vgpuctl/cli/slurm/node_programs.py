@@ -24,7 +24,7 @@ class JsonNodeError(TypedDict):
 
 
 class JsonNodeOutcome(TypedDict):
-    """What was done with a node. error: null where all went well."""
+    """The result for one node. error: null where all went well."""
 
     node: str
     outcome: str

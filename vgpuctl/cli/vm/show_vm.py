@@ -237,7 +237,7 @@ def _print_shares(shown: "ShownVm") -> None:
 
 
 def _way_back(shown: "ShownVm", lease: "Lease", reason: str | None) -> str:
-    """What to do about a share that its host has lost. reason: why its device cannot be made again."""
+    """The remedy for a share that its host has lost. reason: why its device cannot be made again."""
     if reason is None and lease.problem is None:
         return "`vgpuctl repair` or start-vm makes it again"
     if reason is None:

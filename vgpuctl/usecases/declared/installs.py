@@ -75,7 +75,7 @@ class PlannedInstall:
 def certificate_of(services: Services, host: str, layout: HostLayout, fleet: FleetValues) -> Iterator[Install]:
     """The host's certificate for OVN's databases, if they are reached over TLS and we are the authority.
 
-    It is installed before the host is planned. If another host has the name, there is none, and the plan says so.
+    It is installed before the host is planned. If another host has the name, none is issued: the plan has an obstacle.
     Raises UsageError for a name that no chassis may have.
     """
     network, authority = layout.network, services.authority

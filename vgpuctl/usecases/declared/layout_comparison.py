@@ -36,7 +36,7 @@ class ComparedFiles:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What differs, what stands in the way, and the files to be installed, in words."""
+        """The differences, the obstacles, and the files to be installed, in words."""
         return tuple(map(str, (*self.plan.differences, *self.plan.obstacles, *self.installs)))
 
 

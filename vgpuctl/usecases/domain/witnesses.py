@@ -91,7 +91,7 @@ def has_ports(promised: Promised) -> bool:
 
 
 def ask_nvml(read: Callable[[], HostReadings], promised: Promised) -> Sequence[MeasuredShare] | NotLookedAt:
-    """What the host's driver measures of each vGPU. read: reads the host, or has read it."""
+    """The driver's measurements of each vGPU. read: reads the host, or returns an earlier reading."""
     return _asked(lambda: join_leases(promised.leases, {promised.vm.host: read()}))
 
 

@@ -20,7 +20,7 @@ Found = tuple[Vm, tuple[Lease, ...]]
 
 @dataclass(frozen=True)
 class VmSelection:
-    """What a command line says of its VMs.
+    """The VMs that a command line selects.
 
     names: `NAME` or `TENANT/NAME`; each part may be a glob with `*`, `?` and `[…]`. tenant: of names without one, and
     of is_all. is_every_tenant: globs without a tenant, and is_all, are of every tenant. selector: of the VMs that globs

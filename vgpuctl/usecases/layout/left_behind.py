@@ -30,7 +30,7 @@ class SeenHost:
 
 
 def seen_host(services: Services, host: str, facts: HostFacts) -> SeenHost:
-    """What was read of a host just now, with its VMs in the store."""
+    """The facts that were read of a host just now, with its VMs in the store."""
     with services.store.reading() as session:
         vms, leases = session.vms(host=host), session.leases(host=host)
     found = []

@@ -77,7 +77,7 @@ def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Dra
 
 
 def as_planned(done: Sequence[Drained]) -> list[Drained]:
-    """What a rehearsed drain or evacuation has done, as what one would do. What is left would be left."""
+    """Mark the results of a rehearsed drain or evacuation as planned, except VMs that are left, and failures."""
     return [one if one.outcome == "left" or one.has_failed else replace(one, outcome="planned") for one in done]
 
 

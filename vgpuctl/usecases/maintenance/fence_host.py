@@ -53,7 +53,7 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
 
 
 def _refuse_unseen(services: Services, host: str, error: HostError) -> None:
-    """Raise StateError where silence is no sign of death: this command looks elsewhere, or another sees the host."""
+    """Raise StateError if the host may live: this command uses a wrong way to it, or a controller has just read it."""
     with services.store.reading() as session:
         is_seen = is_seen_by_controller(session, host)
         if not is_seen and is_of_host(read_record(session, host), error, services.way_to(host)):

@@ -124,7 +124,7 @@ class FleetReader:
             try:
                 self._tell(snapshot)
             except Exception:
-                # What one host sends must not end its thread: it would look like a host that is silent.
+                # An answer of a host must not end its thread: the host would seem silent.
                 _LOGGER.error("unexpected error", extra={"fields": {"host": name}}, exc_info=True)
             self._stop.wait(max(self._interval_s - (time.monotonic() - began), self._interval_s / 2))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The record of one host's observations: the last state of the host, its GPUs, shares and VMs, each with its time.
 
-Values and functions without a store: observations.py reads and writes the record, observation_events.py tells what
-changed between two of them. Times are the store's, in seconds since the epoch, UTC.
+Values and functions without a store: observations.py reads and writes the record, observation_events.py finds
+the changes between two of them. Times are the store's, in seconds since the epoch, UTC.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -215,9 +215,9 @@ def with_way(record: Record, way: Way) -> Record:
 def is_of_host(record: Record, error: VgpuctlError, way: Way | None) -> bool:
     """True if a failure says something of the host, and not only of the command that met it.
 
-    way: how the command went, None if its settings lead nowhere. A host that does not answer says so on a way by which
-    a login has worked before; a mistyped inventory or ssh_config leads elsewhere. A host whose key is the one that it
-    had at its last login has not changed: the command's known_hosts is wrong.
+    way: how the command went, None if its settings lead nowhere. Silence counts only on a way by which a login has
+    worked before; a mistyped inventory or ssh_config leads elsewhere. If the host has the key of its last login, the
+    command's known_hosts is wrong.
     """
     if way is None or isinstance(error, _OF_THE_COMMAND) or not isinstance(error, HostError | GuestError):
         return False

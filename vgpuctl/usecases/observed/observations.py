@@ -290,7 +290,7 @@ def describe_state(vm: Vm, seen: Observation, now: float) -> str:
 
 
 def describe_wrong_share(seen: Observation, now: float) -> str | None:
-    """What is wrong with the device of a share: `lost`, `taken`, or that it was so before its host fell silent."""
+    """The fault of a share's device: `lost` or `taken`; with its age if the host has not answered since."""
     if seen.state not in (LOST, TAKEN):
         return None
     return seen.state if seen.unknown_since is None else describe_age(seen, now)

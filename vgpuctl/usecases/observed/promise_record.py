@@ -46,7 +46,7 @@ def known_kept(found: Sequence[LastFinding]) -> frozenset[tuple[PromiseRow, str,
 def note_findings(session: Session, vms: Sequence[tuple[Vm, Sequence[PromiseFinding]]], moment: Moment) -> None:
     """Record, in the caller's transaction, the findings of VMs of one host, with an event for each that has changed.
 
-    A look at the creation or start of a VM begins its record anew.
+    A look at the creation or start of a VM replaces its record.
     """
     if not vms:
         return

@@ -257,7 +257,7 @@ def _of_vms(stored: _Stored) -> _Rows:
 
 
 def _promises(stored: _Stored, vm: Vm, labels: tuple[str, ...]) -> _Rows:
-    """The rows of what a VM's owner was promised. What is old, or of a host that does not answer, says nothing."""
+    """The rows of a VM's promises. An old finding, or one of a host that does not answer, counts as not looked at."""
     is_silent = stored.record(vm.host).silence is not None
     verdicts = Counter[PromiseVerdict]()
     broken: dict[str, LastFinding] = {}
@@ -317,7 +317,7 @@ def _of_licences(session: Session) -> _Rows:
 
 
 def _of_capacity(session: Session, inventory: "Inventory | None", leases: Sequence[Lease]) -> _Rows:
-    """What each GPU can still give by the rules of placing, from cached facts; profiles with neither have no row."""
+    """Free and leased shares by profile, by the rules of placing, from cached facts; no row for 0 of both."""
     free: Counter[tuple[str, str]] = Counter()
     for gpu in map_gpus(cached_capacities(session, inventory), leases):
         for one in gpu.creatable if gpu.closed is None else ():
@@ -396,7 +396,7 @@ def _mismatches(stored: _Stored) -> Iterator[tuple[str, TruthMismatch, str]]:
 
 
 def _unknown_to_the_store(stored: _Stored) -> Iterator[tuple[str, TruthMismatch, str]]:
-    """What runs on a host as ours, and is not in the store there. What is somebody else's is nobody's mismatch."""
+    """Domains and vGPUs of vgpuctl on a host that the store does not have there. Foreign domains are ignored."""
     vms = {(vm.host, vm.uuid) for vm in stored.vms}
     leased = {(lease.host, lease.vm_uuid, lease.share.gpu) for lease in stored.leases}
     for host, strays in stored.strays.items():

@@ -70,7 +70,7 @@ def note_strays(session: Session, host: str, domains: Mapping[str, NamedState], 
 
 
 def strays_by_host(session: Session) -> dict[str, dict[str, Stray]]:
-    """What the last looks have seen, by host and UUID."""
+    """The stray VMs of the last looks, by host and UUID."""
     return {one.host: _decode(one.content) for one in session.host_records(_KIND)}
 
 
@@ -108,7 +108,7 @@ def refuse_second_start(services: Services, vm: Vm) -> None:
 
 
 def way_out(host: str, domain: str) -> str:
-    """What ends a VM that runs on a host that is not the store's."""
+    """The commands that end a VM that runs on a host that is not the store's."""
     return (
         f"end the old one with `virsh shutdown {domain}` on {host}; "
         "if it is the right one, begin with `vgpuctl reconcile-store --begin`"

@@ -27,7 +27,7 @@ def forget_unlisted(session: Session, listed: Collection[str]) -> list[str]:
 
 
 def has_objects(session: Session, host: str) -> bool:
-    """True if VMs, shares, disks, networks, reservations, restrictions or services to be started are on a host."""
+    """True if the store has rows of a host, such as VMs, shares, disks or reservations."""
     return bool(
         session.vms(host=host)
         or session.leases(host=host)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of a support bundle: versions, settings, the inventory and the store, field by field.
 
-What is taken is known to be harmless: numbers, states, versions, devices and names. Free text, such as the detail of an
-event or the reason of a cordon, goes to the texts, which the user is shown before they go in.
+It takes data that is known to be harmless: numbers, states, versions, devices and names. Free text, such as the detail
+of an event or the reason of a cordon, goes to the texts, which the user is shown before they go in.
 """
 
 import importlib.metadata

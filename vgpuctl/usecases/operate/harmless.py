@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which texts of a structured record are known to be harmless: forms, closed sets and names; every other is free text.
+"""Texts of a structured record that are known to be harmless: forms, closed sets and names; every other is free text.
 
 Nothing is searched for secrets here: a text that is not of a known form stays out of a support bundle's records, and
 goes to the texts that the user is shown first.

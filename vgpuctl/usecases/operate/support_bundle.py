@@ -219,7 +219,7 @@ def _secrets_of(environment: Mapping[str, str]) -> set[str]:
 
 
 def _passwords_in(url: str) -> set[str]:
-    """What may be the password of a URL: all up to each `@`, as one that is not quoted may contain the sign."""
+    """Texts that may be the password of a URL: each one up to an `@`, since an unquoted password may contain it."""
     userinfo, at, _ = url.partition("://")[2].rpartition("@")
     password = userinfo.partition(":")[2] if at else ""
     return {one for one in (password, unquote(password), *password.split("@")) if one}

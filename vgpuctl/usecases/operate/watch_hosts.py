@@ -360,7 +360,7 @@ class _HostWatch:
     def _promises(
         self, facts: HostFacts, domains: Mapping[str, NamedState], readings: HostReadings | None
     ) -> Sequence[tuple[Vm, Findings]]:
-        """What is found of each promise. readings: of this look, where NVML was read already."""
+        """The findings of each VM's promises. readings: of this look, where NVML was read already."""
         host = self._open()
         return look_at_promises(
             self._services, host, facts, domains, lambda: host.agent.readings() if readings is None else readings

@@ -93,7 +93,7 @@ class ExplainedVm:
 
 
 def find_explained(services: Services, tenant: str, name: str) -> tuple[VmRequest, Vm | None, QueueEntry | None]:
-    """What is to be explained under a name: a VM, or one that the queue is to create. Raises NotFound.
+    """The request under a name, of a VM or of one that waits in the queue. Raises NotFound.
 
     The entry is that of a VM that waits, also of one that exists and waits to start again.
     """

@@ -44,7 +44,7 @@ def look_up(services: Services, request: VmRequest) -> tuple[VmRequest, tuple[st
 
 
 def only_hosts_know(session: Session, request: VmRequest) -> Iterator[str]:
-    """What `create-vm` asks the host that it chose, and nobody asks before: networks of hosts, and storage pools."""
+    """Objects that `create-vm` checks on the chosen host only: networks of hosts, and storage pools."""
     for interface in interfaces_of(request):
         if not request.tenant or session.find_network(request.tenant, interface.network) is None:
             yield f"network {interface.network}"

@@ -121,7 +121,7 @@ def _with_hours(
     asked: Mapping[str, int],
     shares: Sequence[tuple[str, Share]],
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """What the tenant uses and what is asked, with GPU-hours where they are limited. shares: with their hosts."""
+    """The tenant's use and the requested amounts, with GPU-hours where they are limited. shares: with their hosts."""
     used = session.used(request.tenant)
     if not request.gpus or not any(one.resource == Resource.GPU_HOURS and one.limit is not None for one in quotas):
         return used, asked

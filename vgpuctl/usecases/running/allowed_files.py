@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which configuration files of folders the user has allowed, as direnv and mise ask for theirs.
+"""Configuration files in folders that the user has allowed, as with direnv and mise.
 
-A folder may come from somebody else: a checkout, an unpacked archive, a share. What its file says can run programs and
-send passwords, so entering the folder is no consent. An allowed file is remembered by its place, by what that leads to
-and by the content, in the user's data folder: one file for each place, so that a changed content is told from one that
-nobody has seen.
+A folder may come from somebody else: a checkout, an unpacked archive, a share. Its file can run programs and
+send passwords, so the user must agree to it; entering the folder is not enough. An allowed file is remembered by its
+path, by the target of that path and by its content, in the user's data folder. There is one record for each path, so
+that a changed file is told from a new one.
 """
 
 import hashlib

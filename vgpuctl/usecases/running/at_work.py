@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that is under way in several threads, so that an interrupted run ends each of them in order."""
+"""Work in several threads, which an interrupted run ends in order."""
 
 import contextlib
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 class AtWork:
-    """What is under way. stop: set when no further work is to be begun. noun: of one piece of work, for people."""
+    """The pieces of work that run now. stop: set when no further one is to begin. noun: of one piece, for people."""
 
     def __init__(self, noun: str, until: str) -> None:
         self.stop = threading.Event()

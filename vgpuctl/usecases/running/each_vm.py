@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 class VmResult(Generic[Value]):
     """The result of the work on one VM: `value`, or `error`.
 
-    steps: the changes that a dry run has noted. is_cut: True if one of them ended the run, so that there is no value.
+    steps: the changes that a dry run has noted. is_cut: True if one of them ended the run before a value.
     """
 
     vm: Vm

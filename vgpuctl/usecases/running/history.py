@@ -50,7 +50,7 @@ def history_path(named: Path | None, database: str | None) -> Path:
 
 
 def beside_store(database: str | None, ending: str) -> Path:
-    """The file of this ending beside the store's file; in the user's data folder for a store that is no file.
+    """The file of this ending beside the store's file; in the user's data folder if the store is not a file.
 
     Raises UsageError for a URL that cannot be read.
     """

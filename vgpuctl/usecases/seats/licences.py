@@ -328,7 +328,7 @@ def waits_for_seat(session: Session, entry: QueueEntry) -> bool:
 
 
 def shortages(session: Session) -> list[str]:
-    """What the licence pools lack for the VMs that there are: a sentence each, none where all may start again."""
+    """A sentence for each licence pool with too few seats for its VMs; none where all may start again."""
     pools = session.licence_pools()
     held = Counter(one.pool for one in session.licence_seats() if one.released_at is None)
     found = [

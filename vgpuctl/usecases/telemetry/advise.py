@@ -30,7 +30,7 @@ class Advised:
 def advise(
     services: Services, *, since_s: float, replay_s: float, tenant: str | None = None, host: str | None = None
 ) -> Advised:
-    """Look at the past of the whole fleet, and tell what concerns a tenant or a host. No host is contacted.
+    """Look at the past readings of the whole fleet, and return the advice for a tenant or a host. No host is contacted.
 
     since_s: how far back sizes are looked at. replay_s: how many seconds of minutes are replayed.
     Raises NotFound without past readings, or for the tenant or host, StoreUnusable, PrometheusUnusable.

@@ -133,7 +133,7 @@ def _is_told(store: Store, one: MeasuredFault) -> bool:
 
 
 def _last_state(session: Session, one: MeasuredFault) -> Value:
-    """What the last event about the same says; `over` where there is none."""
+    """The state in the last event about the same fault; `over` without one."""
     kind, subject = _KINDS[one.fault], printed_name(one.tenant, one.vm)
     told = session.events(1, EventFilter(subjects=(subject,), kinds=(kind.value,), host=one.host))
     return told[-1].after.get("state") if told and told[-1].evidence.get("gpu") == one.gpu else _OVER

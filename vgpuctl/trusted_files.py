@@ -67,7 +67,7 @@ def read_whole(descriptor: int, most_bytes: int, *, longest_s: float) -> bytes:
 
 @dataclass(frozen=True)
 class Trust:
-    """Whom a reader trusts beside root and the user. is_secret: others may not read the file either.
+    """Owners that a reader trusts beside root and the user. is_secret: others may not read the file either.
 
     takes_owner: the file's owner, because the user named the file, or a file that is trusted names it.
     users: more of them by number, such as the owner of the inventory that a file of variables lies beside.
@@ -262,7 +262,7 @@ class _Walk:
         return self._last(os.open(".", self._flags, dir_fd=self._folder), _shown(at))
 
     def _link_target(self, name: str, shown: str) -> str | None:
-        """Where a name leads, None for one that is no symbolic link. Raises OSError."""
+        """The target of a symbolic link, None for any other file. Raises OSError."""
         found = os.open(name, _FLAGS | os.O_PATH, dir_fd=self._folder)
         try:
             if not stat.S_ISLNK(os.fstat(found).st_mode):
@@ -324,7 +324,7 @@ def _judge(steps: list[_Step], trust: Trust) -> frozenset[int]:
 
 
 def _refusal(steps: Sequence[_Step], users: frozenset[int], file: _Step | None, bits: int) -> FileRefusal | None:
-    """The first right of anybody else. file: the step that is no way; bits: of reading and writing it."""
+    """The first right of anybody else. file: the last step, the file itself; bits: of reading and writing it."""
     for step in steps:
         right = _too_wide(step, users, bits if step is file else _WRITE)
         if right is not None:
@@ -334,7 +334,7 @@ def _refusal(steps: Sequence[_Step], users: frozenset[int], file: _Step | None, 
 
 
 def _hint(step: _Step, right: _Right, *, is_read: bool) -> str:
-    """What this user can do. The folder of somebody else stays theirs: it may be a home, or where a service writes."""
+    """The remedy for this user. It never takes over a folder of others, which may be a home or a service's folder."""
     of_root = os.geteuid() == 0
     path = shlex.quote(step.path)
     if right.remedy is not None:

@@ -11,8 +11,8 @@ from vgpuctl.trusted_files import Trust, judge
 def judge_tree(path: str | os.PathLike[str], trust: Trust) -> frozenset[int]:
     """Judge a path as `judge` does, and all that a folder has below it, but for hidden files.
 
-    What lies there belongs to those who are trusted, and links are followed. Raises as `judge`; what cannot be opened
-    below the folder is left out, as for the program that will open it.
+    The files there must belong to trusted users, and links are followed. Raises as `judge`. A file that cannot be
+    opened is left out, since the program that reads the folder cannot open it either.
     """
     users = judge(path, trust)
     below = Trust(takes_owner=False, users=users)
@@ -30,7 +30,7 @@ def judge_tree(path: str | os.PathLike[str], trust: Trust) -> frozenset[int]:
 
 
 def _entries(folder: str, entered: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
-    """What a folder has by name, without hidden files; nothing for a file, and for a folder that was entered before."""
+    """Entries of a folder, ordered by name, without hidden files; empty for a file and for a folder entered before."""
     try:
         found = os.stat(folder)  # noqa: PTH116
         place = (found.st_dev, found.st_ino)

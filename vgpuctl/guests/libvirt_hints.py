@@ -162,7 +162,7 @@ def _hints_of(line: str) -> tuple[str | None, str | None]:
 
 
 def _subjects(line: str) -> Iterator[About]:
-    """What a line is about, the most particular first: QEMU's option, the paths, then the words."""
+    """The subjects of a line, the most specific first: QEMU's option, the paths, then the words."""
     option = _OPTION.search(line)
     if option is not None:
         argument = line[option.end() :].lstrip()

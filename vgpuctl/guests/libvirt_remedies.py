@@ -8,7 +8,7 @@ from vgpuctl.model.libvirt_units import hint_of
 
 
 class About(StrEnum):
-    """What a message is about."""
+    """The subject of a message."""
 
     GPU = "gpu"
     TPM = "tpm"

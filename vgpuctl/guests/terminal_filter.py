@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets of a guest's output through what draws in its window: text, colours, cursor movements, a few modes.
 
-It is the parser that terminals have, and what it lets through it writes anew: whole characters, single controls, whole
-sequences. So what a terminal makes of the output does not depend on how it treats what was left out. Titles, clipboard,
+It parses as terminals do and writes again what it lets through: whole characters, single controls, whole sequences.
+So the effect of the output does not depend on how a terminal treats the parts that were left out. Titles, clipboard,
 printing, answers of the terminal, programmed keys, mouse reports and files are in no row of the tables below.
 Sources: Paul Williams, "A parser for DEC's ANSI-compatible video terminals" (the states); ECMA-48; xterm's ctlseqs.
 """
@@ -30,7 +30,7 @@ _FINALS = {
 """Of control sequences (CSI), by what stands before the parameters or behind them."""
 _MODES = {
     "": frozenset({4, 20}),  # insert, new line
-    # Cursor keys, origin, wrapping, blinking and shown cursor, the other screen in its three forms, bracketed paste.
+    # In order: cursor keys, origin, wrapping, cursor (2), alternate screen (3), bracketed paste.
     "?": frozenset({1, 6, 7, 12, 25, 47, 1047, 1048, 1049, 2004}),
 }
 """Those that `h` sets and `l` resets."""

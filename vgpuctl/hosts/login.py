@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens the stream to a host (TCP, jump hosts, ProxyCommand), speaks SSH, checks the host key and logs in."""
+"""Opens the stream to a host (TCP, jump hosts or ProxyCommand), checks the host key and logs in by SSH."""
 
 import errno
 import logging
@@ -133,7 +133,7 @@ def _start(
         pauses_s = PAUSES_S if said else PAUSES_S[:_SILENT_TRIES]
         if tried == len(pauses_s):
             where = f"{endpoint.host} port {endpoint.port}"
-            # What it says is of our own logins; its silence may be a host that is not well.
+            # A message concerns our own logins (MaxStartups); silence may mean that the host is faulty.
             raise (WayFailed if said else HostUnreachable)(
                 f"{endpoint.name}: {where} accepted the connection but closed it at once, {tried + 1} times: "
                 f"{said or 'it said nothing'}",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that ansible opens by itself, by their names: they are judged before it is started.
 
-A source may be a script, variables lie beside it, and ansible.cfg names plugins and scripts for passwords. Which
-settings name files differs from version to version, and plugins have some of their own. So whatever a setting names
-that is there is judged, but for the few that a listing does not read. Source: ansible-core 2.19,
+A source may be a script with variable files in its folder, and ansible.cfg names plugins and scripts for passwords.
+The settings that name files differ between versions, and plugins add their own. So every existing file that a setting
+names is judged, except the few that a listing does not read. Source: ansible-core 2.19,
 lib/ansible/config/manager.py (find_ini_config_file, resolve_path) and base.yml.
 """
 

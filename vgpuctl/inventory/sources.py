@@ -83,7 +83,7 @@ def is_comma_list(source: str) -> bool:
 
 
 def add_source(source: str, tree: InventoryTree) -> frozenset[int]:
-    """Read one resolved source into the tree. Returns the users by number whose files beside it are trusted.
+    """Read one resolved source into the tree. Returns the uids whose files in its folder are trusted.
 
     Raises FileNotTrusted, and InventoryError with file, line and what is wrong.
     """

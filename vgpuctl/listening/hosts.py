@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names a server answers to: a page of another site has its own name in Host and Origin (DNS rebinding)."""
+"""Names that a server answers to: a page of another site has its own name in Host and Origin (DNS rebinding)."""
 
 import ipaddress
 import re
@@ -18,7 +18,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True)
 class AskedHost:
-    """What a Host header says. name: in lower case without the last dot, or an address in its short form."""
+    """A parsed Host header. name: in lower case without the last dot, or an address in its short form."""
 
     name: str
     port: int | None = None

@@ -81,8 +81,8 @@ class RequestHead:
 
 @dataclass(frozen=True)
 class Rules:
-    """What one server takes. names: hosts that it is asked for beside its address. content_types: of bodies; no body
-    where there are none."""
+    """Requests that one server accepts. names: hosts that it is asked for beside its address. content_types: of bodies;
+    no body where there are none."""
 
     names: Callable[[], Collection[str]] = tuple
     content_types: frozenset[str] = frozenset()

@@ -97,7 +97,7 @@ def _files(pool: NodePool) -> dict[str, list[tuple[str, int]]]:
 
 
 def _vendor_of(gpu: GpuRequest) -> str | None:
-    """Whose driver the GPU has in the guest; None where the request leaves it open."""
+    """The vendor of the GPU's driver in the guest; None where the request leaves it open."""
     if gpu.profile is not None:
         boards = boards_with_type(gpu.profile)
     elif gpu.board is not None:

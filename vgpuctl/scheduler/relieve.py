@@ -41,7 +41,7 @@ def with_guests_off(facts: HostFacts, vm_uuids: Collection[str], freed: Collecti
 
 
 def _without_holders(gpu: Gpu, vm_uuids: Collection[str]) -> Gpu:
-    """The card when none of these VMs has it open, nor a function or vGPU of it."""
+    """The card without these VMs as holders of it and of its functions and vGPUs."""
 
     def others(holders: Sequence[Holder]) -> tuple[Holder, ...]:
         return tuple(one for one in holders if one.vm_uuid not in vm_uuids)

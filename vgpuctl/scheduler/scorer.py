@@ -290,7 +290,7 @@ def isolation_of(share: Share, gpu: Gpu) -> str | None:
 
 
 def used_part(state: GpuState) -> float:
-    """The used part of a GPU, 0 to 1, by framebuffer or, where that is unknown, by functions."""
+    """The used part of a GPU, 0 to 1, by framebuffer; by functions where the framebuffer is unknown."""
     if state.whole is not None:
         return 1.0
     memory = memory_of(state)

@@ -27,7 +27,7 @@ class UnmeasuredLoad:
     kinds: Mapping[str, float]
 
     def percent(self, leases: Collection[Lease], gpu: Gpu) -> float:
-        """What the shares of a GPU add to its measured utilisation, in percent of the GPU."""
+        """Load of a GPU's shares that its measured utilisation lacks, in percent of the GPU."""
         return sum(
             (1 - self.seen.get(one.id, 0.0)) * self._of_kind(one.share, gpu)
             for one in leases

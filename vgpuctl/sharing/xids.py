@@ -19,7 +19,7 @@ def classify(code: int, text: str) -> HealthCode:
 
 
 def asks_itself(xid: Xid) -> bool:
-    """True for an Xid 154 that asks for an action. The catalogue ranks it above the Xids beside it."""
+    """True for an Xid 154 that asks for an action. The catalogue ranks it above other Xids of the same time."""
     return xid.code == GPU_RECOVERY_ACTION_CHANGED and classify(xid.code, xid.text) is not HealthCode.XID_IGNORE
 
 

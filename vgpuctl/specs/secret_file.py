@@ -35,7 +35,7 @@ class SecretFiles:
         """
         if "\0" in name or ".." in Path(name).parts:
             raise UsageError(f"the secret {name!a} cannot be named so", hint="give a path without `..`")
-        # A file elsewhere is not touched. Whether it was exchanged since then shows when it is open.
+        # A file elsewhere is not opened. The second check finds one that was exchanged in between.
         self._check_place((self._beside / name).resolve(), name)
         try:
             with opened(self._beside / name, self._trust) as judged:

@@ -4,8 +4,8 @@
 An operator may add events and has no right to change or delete one, and none to say which role wrote it: the default of
 the column does. Of the ledger it may only end what has begun.
 
-Whose rows a tenant's role sees (vgpuctl.store.row_policies) stands in the table `role_tenants`, so that its rights end
-with the row, which operators may delete: a tenant of the same name that comes later is another one.
+The table `role_tenants` names the tenant whose rows a role sees (vgpuctl.store.row_policies). The role's rights end
+when operators delete the row, so a later tenant of the same name is not visible to it.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ class DatabaseRoleRows(EventRows):
         return [row.role for row in self._find("role_tenants", order="role", tenant=tenant)]
 
     def end_roles_of(self, tenant: str) -> None:
-        """Let the roles that see a tenant's rows see none any more. What they were granted shows them nothing then."""
+        """End the access of a tenant's roles. Their grants stay, but show them no rows."""
         self._delete("role_tenants", tenant=tenant)
 
     def _check(self, role: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the store that the database itself keeps: events are only added, and what the ledger has ended stays.
 
-They are made anew after each upgrade, since a table that a migration copies loses its triggers.
+They are made again after each upgrade, since a table that a migration copies loses its triggers.
 """
 
 from collections.abc import Iterator

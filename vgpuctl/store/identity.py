@@ -3,12 +3,11 @@
 
 A process that lives on may find another store in the place of its own: the file was moved and a backup restored, the
 database was dropped and made again, a copy that went on by itself took the place, or the server was set back to an
-earlier state. What it knows of VMs is then not true any more, and what it would write belongs to another store. So it
-ends.
+earlier state. Its knowledge of VMs is then wrong, and its rows would go to another store. So it ends.
 
-A store has the setting INSTANCE, which is made anew by each restore. Its place is device and inode of an SQLite file,
-and the numbers of the database and of a table on PostgreSQL. What happened in it is known by the newest commit that
-this process has seen or made: the store must still have it, under the same number.
+A store has the setting INSTANCE, which each restore changes. Its place is device and inode of an SQLite file, and the
+numbers of the database and of a table on PostgreSQL. Its history is checked by the newest commit that this process has
+seen or made: the store must still have it, under the same number.
 """
 
 import os
@@ -41,7 +40,7 @@ _HINT = "start this again: it then opens the store that is there now, and looks 
 
 
 class StoreIdentity:
-    """What this process knows the store by. Nothing is known, and nothing refused, before `learn`.
+    """Instance, place and newest commit of the opened store. Nothing is known, and nothing refused, before `learn`.
 
     file: of SQLite. store_name: for errors.
     """

@@ -80,7 +80,7 @@ def _find(file: _LibpqFile, parameters: Mapping[str, str]) -> tuple[str, Trust]:
 
 
 def _of_service(parameters: Mapping[str, str]) -> Mapping[str, str]:
-    """What service files say about the service of a connection. Each file that libpq might open is judged."""
+    """The parameters of a connection's service, from service files. Each file that libpq might open is judged."""
     service = parameters.get("service", os.environ.get("PGSERVICE"))
     if service is None:
         return {}

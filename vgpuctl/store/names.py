@@ -19,7 +19,7 @@ _MOST = 1000
 
 
 class CompletedKind(StrEnum):
-    """What a name is of. The kinds with a query of tenant and name can be of one tenant."""
+    """The kind of object that a name belongs to. Kinds with a query of tenant and name can be of one tenant."""
 
     TENANT = "tenant"
     VM = "VM"

@@ -41,7 +41,7 @@ def columns_of_tables() -> dict[str, list[str]]:
 
 
 def policy_statements() -> Iterator[str]:
-    """Make the policies of all tables anew."""
+    """Replace the policies of all tables."""
     for name, columns in columns_of_tables().items():
         yield f"DROP POLICY IF EXISTS {POLICY} ON {name}"
         yield f"CREATE POLICY {POLICY} ON {name} USING ({_SEES_EVERY_ROW} OR {_rule(name, columns)})"

@@ -179,7 +179,7 @@ def check_file(path: Path) -> None:
 
 
 def read_without_log(path: Path, sql: str, **values: object) -> Row | None:
-    """The row of a query on the file without its write-ahead log; None where there is no log, or no such row.
+    """The row of a query on the file without its write-ahead log; None if the log or the row does not exist.
 
     SQLite opens it: closing a descriptor of our own would drop the locks of this process.
     """

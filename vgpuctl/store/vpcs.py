@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of tenants' networks (groups, gateways, balancers, peerings), and the external networks."""
+"""External networks, and the parts of tenants' networks, such as security groups and load balancers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar

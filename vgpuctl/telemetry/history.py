@@ -59,7 +59,7 @@ _WHAT = "the history of readings"
 
 @dataclass(frozen=True)
 class Subject:
-    """What was measured. kind: as in agent/wire/measures.py. object: a GPU's UUID or address, a vGPU's device, a VM's
+    """The measured object. kind: as in agent/wire/measures.py. object: a GPU's UUID or address, a vGPU's device, a VM's
     UUID. tenant, vm, profile: empty where it has none."""
 
     kind: str

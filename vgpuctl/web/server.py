@@ -41,7 +41,7 @@ _STOP_S = 1
 
 @dataclass(frozen=True)
 class ApplicationRules:
-    """What an application takes beside requests without a body, which is everything that it does not say.
+    """Requests that an application accepts. By default it accepts only requests without a body.
 
     content_types: of bodies. has_own_login: it asks the users of the web-config for their passwords itself.
     knows_tenants: it keeps users who are bound to tenants to these (`basic_auth.TENANTS`).

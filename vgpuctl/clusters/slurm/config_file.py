@@ -34,8 +34,8 @@ class SlurmConfig:
     def checked(self) -> Path:
         """The path of the file, after it and its folders were found to be the operator's alone.
 
-        Raises ClusterUnreachable where there is none, FileNotTrusted for one that others may change, ClusterRefused
-        for one that is no regular file, UsageError for a name that is none.
+        Raises ClusterUnreachable without such a file, FileNotTrusted if others may change it, ClusterRefused if it is
+        not a regular file, UsageError for an invalid name of the cluster.
         """
         parse_pool_name(self.cluster, what="cluster")
         if "/" in self.tenant or self.tenant in ("", ".", ".."):

@@ -82,9 +82,9 @@ def find(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
 
 
 def find_full(vgpu: MeasuredVgpu, now: float) -> MeasuredFault | None:
-    """Name a VM whose framebuffer is full: what a prediction becomes when it comes true and the use grows no more.
+    """Name a VM whose framebuffer is full: the state after a prediction that came true.
 
-    Many programs take all framebuffer as they begin, so this alone, without a prediction before, is no fault.
+    Many programs take all framebuffer as they begin, so only a VM with a prediction before has a fault.
     """
     size, recent = vgpu.size_bytes, _recent(vgpu, now)
     if not size or not recent or recent[-1].mean < FULL_RATIO * size:

@@ -47,7 +47,7 @@ def suggest_type(name: str, hosts: Sequence[HostFacts]) -> Suggestion | None:
         hint = "run `vgpuctl list-profiles` to see the types of your hosts"
         if elsewhere:
             hint = f"the catalogue knows {', '.join(elsewhere)}, which your hosts do not have; {hint}"
-    message = f"no host has a vGPU type {name!r}, and the catalogue knows none of this name"
+    message = f"no host has a vGPU type {name!r}, and the catalogue has none"
     return Suggestion(message, hint, is_known=False)
 
 
@@ -68,7 +68,7 @@ def suggest_board(name: str, hosts: Sequence[HostFacts]) -> Suggestion | None:
     has = f"your hosts have {', '.join(sorted(present))}" if present else "your hosts have no GPU"
     if known:
         return Suggestion(f"no host has a GPU {name}", has, is_known=True)
-    return Suggestion(f"no host has a GPU {name!r}, and the catalogue knows none of this name", has, is_known=False)
+    return Suggestion(f"no host has a GPU {name!r}, and the catalogue has none", has, is_known=False)
 
 
 def near_names(name: str, names: Sequence[str] | set[str]) -> list[str]:

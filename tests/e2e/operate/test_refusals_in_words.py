@@ -17,7 +17,7 @@ VM = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "non
     [
         (("--gpu", "A40-8Q", "--host", "sim-01"), "did you mean sim-001"),
         (("--gpu", "passthrough:H100"), "no host has a GPU H100"),
-        (("--gpu", "passthrough:H1000"), "catalogue knows none"),
+        (("--gpu", "passthrough:H1000"), "catalogue has none"),
         (("--gpu", "A40-8Q", "--require-label", "rack=r1"), "gpu-labels"),
         (("--gpu", "A40-8Q", "--memory", "4096GiB"), "host-too-small"),
     ],

@@ -100,7 +100,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Text that roff shows as it is: a leading dot or quote is no request, and hyphens can be copied."""
+    """Escape text for roff: a leading dot or quote is not read as a request, and hyphens can be copied."""
     shown = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("`", r"\(ga")
     shown = "".join(one if one.isascii() else rf"\[u{ord(one):04X}]" for one in shown)
     return rf"\&{shown}" if shown.startswith(".") else shown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all scripts that make pages of the documentation share."""
+"""Shared functions of the scripts that make pages of the documentation."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -73,7 +73,7 @@ def _with_profile(share: ManifestStep, profiles: Dict[str, str]) -> ManifestStep
 
 
 def _unnamed(host: Host) -> Tuple[str, ...]:
-    """Return the devices of shares whose type has no name. For an unreadable file, one text that says so."""
+    """Return the devices of shares whose type has no name; none if the file cannot be read."""
     try:
         content = json.loads(host.read_optional(wire.SHARES) or "{}")
         devices = {step.get("uuid") or step["address"] for step in (one["step"] for one in content.get("steps", ()))}

@@ -73,7 +73,7 @@ class Drivers:
                 return
 
     def _fails_to_probe(self, driver: str, function: str) -> bool:
-        """True if the card's own driver does not take it. Linux says so (drivers/base/dd.c)."""
+        """True if the probe of the card's own driver fails. The log line is that of Linux's drivers/base/dd.c."""
         card = self.card_of(function)
         if card is None or driver != card.driver or not self._state.fault(card, "driver-lost"):
             return False

@@ -85,7 +85,7 @@ def test_every_host_reaches_its_layout_and_the_second_run_writes_nothing(layouts
 
 def test_what_people_see_is_a_line_per_step_and_a_recap(layouts: LayoutFleet) -> None:
     layouts.declare(sim_001=EQUAL, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
-    plan = layouts.operator.does("plan-hosts", "--diff", "--limit", "sim-001").out
+    plan = layouts.operator.does("plan-hosts", "--diff", "--steps", "--limit", "sim-001").out
     assert "virtual functions: enable 32 VFs of 0000:41:00.0" in plan
     assert "    - 0\n    + 32" in plan and "     have 0 VFs on 0000:41:00.0\n" in plan
     out = layouts.operator.does("apply-hosts", "--diff").out
@@ -225,6 +225,29 @@ def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: Layou
     ]
     assert [line["text"] for line in checked["lines"] if line["outcome"] == "changed"] == changed
     assert len(layouts.machine("sim-001").state().domains) == 1
+
+
+def test_the_fleet_is_summed_up_and_asked_about_before_vms_of_two_hosts_stop(layouts: LayoutFleet) -> None:
+    operator, hosts = layouts.operator, ("sim-001", "sim-002")
+    layouts.declare(sim_001=EQUAL, sim_002=EQUAL)
+    assert "sim-001  1 difference" not in operator.does("apply-hosts").out
+    operator.does("create-tenant", "acme")
+    for host in hosts:
+        operator.does("create-vm", host, "--tenant", "acme", "--gpu", "A40-8Q", "--limit", host)
+    assert operator.does("plan-hosts").out == "2 hosts: 2 as declared\n"
+    layouts.declare(sim_001=MIXED, sim_002=MIXED)
+    held = layouts.states()
+    summed, steps = operator.does("plan-hosts"), operator.does("plan-hosts", "--steps").out
+    rows = [line.split() for line in summed.out.splitlines()]
+    assert ["sim-002", "2", "differences", "2", "1", "VM", "-"] in rows
+    assert ["mixed", "sizes", "2", "2", "2", "VMs"] in rows
+    assert summed.out.endswith("2 hosts: 0 as declared, 2 with differences, 4 steps that disturb 2 VMs\n")
+    assert "vgpuctl plan-hosts -l sim-001" in summed.err and steps.count("rolled back by:") == 2
+    assert "rolled back by 1 step (--steps shows them)" in operator.does("plan-hosts", "-l", "sim-001").out
+    asked = operator.run("apply-hosts", "--disrupt")
+    assert asked.code == 2 and "Stop 2 VMs on 2 hosts?" in asked.err and "sim-002: stops 1 VM\n" in asked.err
+    assert layouts.states() == held
+    assert [one["error"] for one in applied(layouts, "--disrupt", "--yes").values()] == [None, None]
 
 
 def test_a_vm_that_could_not_come_back_is_a_refusal_before_anything_stops(layouts: LayoutFleet) -> None:

@@ -2,9 +2,11 @@
 """Commands on one or several VMs: how they are named, the question before, and the answer of all of them."""
 
 import functools
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
@@ -17,6 +19,7 @@ from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import confirm, plain, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.labels import is_label_change, parse_label_change
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.placement.queued_vms import QueuedVm
     from vgpuctl.usecases.running.each_vm import VmResult
     from vgpuctl.usecases.running.services import Services
+
+_MOST_LISTED = 10
+"""VMs that are named one by one before a question, and in a dry run."""
+
+_NAMES_OF_THINGS = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+"""UUIDs and addresses of devices."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
@@ -63,8 +72,7 @@ class VmChoice:
 
         found = find_vms(opened, self.selection, if_exists=if_exists)
         if found and asks and self.verb is not None and not (self.selection.is_by_name or self.yes):
-            for vm, _leases in found:
-                say(f"{vm.printed_name}: {vm.state} on {vm.host}")
+            _list_found([vm for vm, _leases in found])
             confirm(f"{self.verb} {counted(len(found), 'VM')}?")
         return found
 
@@ -82,9 +90,17 @@ class VmChoice:
 
     def each(self, opened: "Services", work: "Callable[[Vm], Value]") -> "list[VmResult[Value]]":
         """Find the VMs and do the work on each of them; see `on_each_vm`."""
+        return self.on(opened, [vm for vm, _leases in self.find(opened)], work)
+
+    def on(
+        self, opened: "Services", vms: "Sequence[Vm]", work: "Callable[[Vm], Value]", *, is_in_turn: bool = False
+    ) -> "list[VmResult[Value]]":
+        """Do the work on each of these VMs; a dry run of many says nothing before `finish`, which sums it up."""
         from vgpuctl.usecases.running.each_vm import on_each_vm
 
-        return on_each_vm(opened, [vm for vm, _leases in self.find(opened)], work)
+        is_summed_up = opened.rehearsal is not None and len(vms) > _MOST_LISTED
+        with _quiet() if is_summed_up else nullcontext():
+            return on_each_vm(opened, vms, work, is_in_turn=is_in_turn)
 
     def answer(
         self,
@@ -113,12 +129,51 @@ class VmChoice:
         """
         fine = [one for one in results if one.error is None]
         failures = [(one.vm.printed_name, one.error) for one in results if one.error is not None]
+        if len(results) > _MOST_LISTED:
+            _sum_up(fine)
         if not self.is_one:
             words = Counter("would change" if one.is_cut else outcome(cast("Value", one.value)) for one in fine)
             words.update({"failed": len(failures)} if failures else {})
             parts = ", ".join(f"{count} {word}" for word, count in words.items()) or "none"
             say(f"{counted(len(results), 'VM')}: {parts}, {time.monotonic() - self.begun_at:.1f} s")
         report_hosts(failures, fine=len(fine), what="failed", noun="VM")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Print no remarks within the block."""
+    state = running()
+    before, state.is_quiet = state.is_quiet, True
+    try:
+        yield
+    finally:
+        state.is_quiet = before
+
+
+def _list_found(vms: "Sequence[Vm]") -> None:
+    """Name the VMs before a question; of many, their number on each host."""
+    if len(vms) <= _MOST_LISTED:
+        for vm in vms:
+            say(f"{vm.printed_name}: {vm.state} on {vm.host}")
+        return
+    by_host: dict[str, Counter[str]] = {}
+    for vm in vms:
+        by_host.setdefault(vm.host, Counter())[str(vm.state)] += 1
+    for host, states in sorted(by_host.items(), key=lambda one: natural(one[0])):
+        say(f"{host}: {', '.join(f'{count} {state}' for state, count in states.items())}")
+
+
+def _sum_up(results: "Sequence[VmResult[Any]]") -> None:
+    """One line for the steps of a dry run that are alike on a host but for the names in them; nothing after a run."""
+    alike: Counter[tuple[str, str]] = Counter()
+    for one in results:
+        names = (one.vm.domain_name, one.vm.uuid, one.vm.printed_name)
+        own = re.compile("|".join([*map(re.escape, names), _NAMES_OF_THINGS]))
+        alike.update({(step.host, own.sub("*", step.text)) for step in one.steps})
+    for (host, text), number in sorted(alike.items(), key=lambda found: (natural(found[0][0]), found[0][1])):
+        say(f"{host}: would {text} (of {counted(number, 'VM')})")
+    if alike:
+        say("-o json has the steps of each VM")
 
 
 def _answer(result: "VmResult[Value]", json: "Callable[[Value], Item]") -> Item:

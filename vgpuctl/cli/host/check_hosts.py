@@ -126,7 +126,7 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     elif checked.is_in_layout:
         state = "as declared"
     else:
-        state = f"not as declared ({counted(len(plan.differences) + len(checked.installs), 'difference')})"
+        state = counted(len(plan.differences) + len(checked.installs), "difference")
     health = "" if checked.findings else ", healthy"
     print_line(f"{checked.host}: {state}{health}")
     for difference in plan.differences if plan else ():

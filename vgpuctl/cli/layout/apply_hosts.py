@@ -9,11 +9,13 @@ import click
 from vgpuctl.cli.options import options
 from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput
-from vgpuctl.cli.shown.output import print_line, say
+from vgpuctl.cli.shown.output import confirm, print_line, say
 
 if TYPE_CHECKING:
     from vgpuctl.cli.shown.layout_output import JsonAppliedHost
+    from vgpuctl.hosts.fleet import HostResult
     from vgpuctl.usecases.layout.layout_lines import Line
+    from vgpuctl.usecases.layout.plan_hosts import PlannedHost
 
 
 class JsonApplied(TypedDict):
@@ -51,6 +53,7 @@ _JSON: "JsonOutput[JsonApplied]" = JsonOutput()
 @click.option("--reset", is_flag=True, help="Reset GPUs to activate a pending MIG mode.")
 @click.option("--undo", is_flag=True, help="Roll back the changes on a host where a step fails.")
 @click.option("--no-boot", is_flag=True, help="Do not install the unit that restores the layout at boot.")
+@options.yes
 @options.database
 @options.ssh
 @options.as_json
@@ -63,6 +66,7 @@ def command(
     reset: bool,
     undo: bool,
     no_boot: bool,
+    yes: bool,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -71,12 +75,14 @@ def command(
     Prints a line per step and a recap per host. A failed step ends the run on its host; the other hosts go on.
     A failed run names the differences that it leaves. Steps that would disturb a VM are skipped without --disrupt,
     and with it if the VM could not start again. A second run changes nothing.
+
+    With --disrupt on several hosts it reads them first, and asks if VMs would be stopped on more than one.
     """
     from vgpuctl.cli.forms.services import report_hosts, services
     from vgpuctl.cli.shown.layout_output import applied_object, event_lines, longest, recap_text
     from vgpuctl.planner.layout.step_words import describe_step
     from vgpuctl.usecases.layout.apply_hosts import apply_hosts
-    from vgpuctl.usecases.layout.plan_hosts import declared_layouts
+    from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
     from vgpuctl.usecases.layout.rollout import parse_serial
     from vgpuctl.usecases.layout.run_options import RunOptions
 
@@ -89,6 +95,8 @@ def command(
 
     with services(**where) as opened:
         layouts = declared_layouts(opened)
+        if disrupt and not check and not yes:
+            _ask(plan_hosts(opened, layouts, boot=not no_boot) if len(layouts) > 1 else [])
         done = apply_hosts(opened, layouts, run, serial=sizes, most_failures=max_failures, tell=tell)
     if as_json:
         _JSON.print({"check": check, "hosts": [applied_object(one) for one in done]})
@@ -115,3 +123,19 @@ def command(
     failures = [(one.host, one.error) for one in done if one.error is not None]
     fine = len(done) - len(failures) - len(left)
     report_hosts(failures, fine=fine, what="are not in their declared layout", left=left)
+
+
+def _ask(found: "Sequence[HostResult[PlannedHost]]") -> None:
+    """Ask before VMs of several hosts are stopped. Hosts that cannot be read are left to the run."""
+    from vgpuctl.cli.shown.layout_output import disturbed_in_words
+
+    by_host = {
+        one.name: {each for step in one.value.plan.steps for each in step.disturbs}
+        for one in found
+        if one.value is not None
+    }
+    disturbed = [(host, everyone) for host, everyone in by_host.items() if everyone]
+    if len(disturbed) > 1:
+        for host, everyone in disturbed:
+            say(f"{host}: stops {disturbed_in_words(everyone)}")
+        confirm(f"Stop {disturbed_in_words({one for _, ones in disturbed for one in ones})} on {len(disturbed)} hosts?")

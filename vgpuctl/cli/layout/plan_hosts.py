@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-hosts: what would bring every host into its declared layout."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonError, JsonOutput, error_json
-from vgpuctl.cli.shown.output import print_line
+from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.cli.shown.layout_output import JsonWholePlan
+    from vgpuctl.planner.layout.result import Disturbed, Phase
     from vgpuctl.usecases.layout.plan_hosts import PlannedHost
 
 
@@ -30,14 +33,16 @@ _JSON: "JsonOutput[list[JsonPlannedHost]]" = JsonOutput()
 @options.inventory
 @options.limit
 @options.forks
+@click.option("--steps", is_flag=True, help="Show each step of every host, and the steps that roll them back.")
 @click.option("--diff", is_flag=True, help="Show the declared and the found value of each difference.")
 @click.option("--no-boot", is_flag=True, help="Plan for `apply-hosts --no-boot`.")
 @options.database
 @options.ssh
 @options.as_json
-def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
-    """Show the steps that bring hosts into their declared layout. Also the VMs that they disturb, and the steps that
-    undo them.
+def command(steps: bool, diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
+    """Show the steps that bring hosts into their declared layout, and the VMs that they disturb.
+
+    The steps of one host are listed one by one, those of several are counted by host and by kind.
 
     These are all steps of `apply-hosts`, with the files that it installs. Every host is read now; nothing is written.
     It ends as `apply-hosts --check --disrupt --reset` does: with 0 where a run that may do all reaches the layout.
@@ -61,35 +66,92 @@ def command(diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
             ]
         )
     else:
-        for result in found:
-            if result.value is not None:
-                _print_plan(result.value, diff=diff)
-            elif result.error is not None:
-                print_line(result.error.line_of(result.name))
+        planned = [result.value for result in found if result.value is not None]
+        if steps or diff or len(found) == 1:
+            for one in planned:
+                _print_plan(one, diff=diff, with_undo=steps)
+        else:
+            _print_summary(planned)
     ends = [(one.name, one.error if one.value is None else one.value.dead_end) for one in found]
     failures = [(name, error) for name, error in ends if error is not None]
     report_hosts(failures, fine=len(found) - len(failures), what="cannot come into their declared layout")
 
 
-def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
-    from vgpuctl.cli.shown.layout_output import difference_lines
-    from vgpuctl.planner.layout.step_words import describe_step
+_FURTHER = ("start again", "install")
+"""Kinds of steps after those of a plan."""
+
+
+def _further(planned_host: "PlannedHost") -> list[tuple[str, str]]:
+    """The steps of a run after those of the plan: their kind, and what they do in words."""
     from vgpuctl.usecases.declared.layout_records import restarts_in_words
 
-    host, plan = planned_host.host, planned_host.plan
-    further = [("start again", text) for text in restarts_in_words(planned_host.restarts)]
-    further += [("install", one.summary) for one in planned_host.installs]
+    further = (restarts_in_words(planned_host.restarts), [one.summary for one in planned_host.installs])
+    return [(kind, text) for kind, texts in zip(_FURTHER, further, strict=True) for text in texts]
+
+
+def _kind_of(phase: "Phase") -> str:
+    return phase.name.lower().replace("_", " ")
+
+
+def _differences(planned_host: "PlannedHost") -> str:
+    return counted(len(planned_host.plan.differences) + len(planned_host.installs), "difference")
+
+
+def _print_summary(planned: "Sequence[PlannedHost]") -> None:
+    """Hosts that differ with what is to be done there, the same by kind of step, and the sums."""
+    from vgpuctl.cli.shown.layout_output import disturbed_in_words
+    from vgpuctl.planner.layout.result import Phase
+
+    order = [*map(_kind_of, Phase), *_FURTHER]
+    differing = [one for one in planned if not one.is_done]
+    rows = []
+    steps: Counter[str] = Counter()
+    hosts: Counter[str] = Counter()
+    disturbed: dict[str, set[Disturbed]] = {}
+    for one in differing:
+        own = Counter([*(_kind_of(step.phase) for step in one.plan.steps), *(kind for kind, _ in _further(one))])
+        steps += own
+        hosts.update(own.keys())
+        for step in one.plan.steps:
+            disturbed.setdefault(_kind_of(step.phase), set()).update(step.disturbs)
+        on_host = {each for step in one.plan.steps for each in step.disturbs}
+        obstacles = Counter(obstacle.code for obstacle in one.plan.obstacles)
+        in_the_way = ", ".join(f"{code} ({number})" if number > 1 else code for code, number in obstacles.items())
+        rows.append((one.host, _differences(one), own.total(), disturbed_in_words(on_host), in_the_way or None))
+    if differing:
+        print_table(("HOST", "LAYOUT", "STEPS", "DISTURBS", "IN THE WAY"), rows, empty="")
+        print_line()
+    if steps:
+        kinds = sorted(steps, key=order.index)
+        by_kind = [(kind, steps[kind], hosts[kind], disturbed_in_words(disturbed.get(kind, ()))) for kind in kinds]
+        print_table(("KIND OF STEP", "STEPS", "HOSTS", "DISTURBS"), by_kind, empty="")
+        print_line()
+    parts = [f"{len(planned) - len(differing)} as declared"]
+    parts += [f"{len(differing)} with differences"] if differing else []
+    parts += [counted(steps.total(), "step")] if steps else []
+    everyone = disturbed_in_words({one for ones in disturbed.values() for one in ones})
+    print_line(
+        f"{counted(len(planned), 'host')}: {', '.join(parts)}" + (f" that disturb {everyone}" if everyone else "")
+    )
+    if rows:
+        host = max(rows, key=lambda row: row[2])[0]
+        say(f"each step of one host: `vgpuctl plan-hosts -l {host}`; of all: `--steps`")
+
+
+def _print_plan(planned_host: "PlannedHost", *, diff: bool, with_undo: bool) -> None:
+    from vgpuctl.cli.shown.layout_output import difference_lines
+    from vgpuctl.planner.layout.step_words import describe_step
+
+    host, plan, further = planned_host.host, planned_host.plan, _further(planned_host)
     if planned_host.is_done:
         print_line(f"{host}: as declared")
     else:
-        differences = counted(len(plan.differences) + len(planned_host.installs), "difference")
-        print_line(f"{host}: {differences}, {counted(len(plan.steps) + len(further), 'step')}")
+        print_line(f"{host}: {_differences(planned_host)}, {counted(len(plan.steps) + len(further), 'step')}")
     for difference in plan.differences if diff else ():
         for line in difference_lines(difference):
             print_line(line)
     for number, planned in enumerate(plan.steps, 1):
-        phase = planned.phase.name.lower().replace("_", " ")
-        print_line(f"  {number:2} {phase}: {planned.summary}")
+        print_line(f"  {number:2} {_kind_of(planned.phase)}: {planned.summary}")
         for one in planned.disturbs:
             print_line(f"     disturbs {one}")
         for process in planned.processes:
@@ -108,7 +170,9 @@ def _print_plan(planned_host: "PlannedHost", *, diff: bool) -> None:
             print_line(f"   ~ {difference}; {difference.remedy}")
     for note in plan.notes:
         print_line(f"   ~ {note}")
-    if plan.undo:
+    if plan.undo and with_undo:
         print_line("  rolled back by:")
         for step in plan.undo:
             print_line(f"     {describe_step(step)}")
+    elif plan.undo:
+        print_line(f"  rolled back by {counted(len(plan.undo), 'step')} (--steps shows them)")

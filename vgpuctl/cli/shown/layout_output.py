@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How runs over the fleet are shown: a line per step, a recap per host, and differences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from vgpuctl.agent.wire.decode import step_to_json
 from vgpuctl.cli.shown.json_output import JsonError, JsonStep, error_json
 from vgpuctl.cli.shown.output import Styled
+from vgpuctl.model.plural import counted
 from vgpuctl.planner.layout.result import Difference, HostPlan
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
 
@@ -57,6 +58,15 @@ def difference_lines(difference: Difference) -> list[str]:
     head = f"  {difference.gpu or 'host'}: {difference.subject}"
     remedy = [f"    remedy: {difference.remedy}"] if difference.remedy else []
     return [head, f"    - {difference.found}", f"    + {difference.declared}", *remedy]
+
+
+def disturbed_in_words(disturbed: "Iterable[Disturbed]") -> str | None:
+    """`2 VMs, 1 vGPU of no VM that vgpuctl knows`; None when there is nobody."""
+    vms = {(one.tenant, one.vm) for one in disturbed if one.vm is not None}
+    others = {one.device for one in disturbed if one.vm is None}
+    parts = [counted(len(vms), "VM")] if vms else []
+    parts += [f"{counted(len(others), 'vGPU')} of no VM that vgpuctl knows"] if others else []
+    return ", ".join(parts) or None
 
 
 class JsonPlannedStep(TypedDict):

@@ -22,7 +22,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "map": (
         Example("map -l gpu1", "each GPU of a host to scale"),
-        Example("map --compact", "one line for each GPU"),
+        Example("map --full", "a drawing of each GPU of all hosts"),
     ),
     "advise": (
         Example("advise", "changes that are worth it"),

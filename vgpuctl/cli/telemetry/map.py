@@ -41,11 +41,16 @@ _JSON: "JsonOutput[JsonMap]" = JsonOutput()
 
 
 @click.command("map")
-@click.option("--compact", is_flag=True, help="One line for each GPU.")
+@click.option(
+    "--full/--compact",
+    "is_full",
+    default=None,
+    help="A drawing of each GPU, or one line.  [default: --full for one host]",
+)
 @options.many_hosts
 @options.refresh
 @options.as_json
-def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
+def command(is_full: bool | None, refresh: bool, as_json: bool, **where: Any) -> None:
     """Draw each GPU with its shares and what is left. It is to scale, with MIG geometry and what is free, usable,
     closed or in quarantine.
 
@@ -66,7 +71,7 @@ def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
         say("no GPU found")
     else:
         width = terminal_width()
-        if compact:
+        if not (len({one.map.host for one in gpus}) == 1 if is_full is None else is_full):
             _print_compact(gpus, width)
         else:
             host = None

@@ -54,7 +54,6 @@ def command(
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.cluster.leave_cluster import leaving_together
     from vgpuctl.usecases.placement.queued_vms import leave_each
-    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.delete_vm import check_keeping, delete_vm, refuse_kept_below
 
     keep_s = None if keep is None else parse_duration(keep, what="--keep-disk")
@@ -82,7 +81,7 @@ def command(
             delete_vm(opened, vm, timeout_s=timeout_s, drain_s=drain_s, keep_s=keep_s)
 
         with leaving_together(opened, doomed if len(doomed) > 1 else [], "its VM is deleted"):
-            done = on_each_vm(opened, doomed, delete)
+            done = chosen.on(opened, doomed, delete)
     if as_json:
         gone = [one.vm.printed_name for one in done if one.error is None]
         gone += [one.printed_name for one in queued]

@@ -53,7 +53,6 @@ def command(
     Several VMs are moved one after the other.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm
 
     with services(rehearses=dry_run, **where) as opened:
@@ -77,7 +76,7 @@ def command(
             return {"changed": True, "from": vm.host, "to": target, "storage": plan.storage, "plan": plan}
 
         found = chosen.find(opened, asks=not dry_run)
-        done = on_each_vm(opened, [vm for vm, _leases in found], move, is_in_turn=True)
+        done = chosen.on(opened, [vm for vm, _leases in found], move, is_in_turn=True)
     word = "to be moved" if dry_run else "moved"
     chosen.answer(
         done,

@@ -40,7 +40,6 @@ def command(
     With several VMs, each starts by itself, and nobody is asked about preemption.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.start_vm import start_vm
 
     with services(**where) as opened:
@@ -56,7 +55,7 @@ def command(
 
         found = [vm for vm, _leases in chosen.find(opened)]
         with telling_exposed(opened, *dict.fromkeys(vm.request.tenant for vm in found)):
-            done = on_each_vm(opened, found, start)
+            done = chosen.on(opened, found, start)
     chosen.answer(
         done,
         outcome=lambda one: "started" if one[1] else "unchanged",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs in the store. A VM's row exists from before its first side effect until after the last one is undone."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -52,9 +52,10 @@ class VmRows(QueueRows, LicenceRows):
         """One VM by its UUID, None when there is none."""
         return next(map(_vm, self._find("vms", uuid=uuid)), None)
 
-    def vms(self, tenant: str | None = None, host: str | None = None) -> list[Vm]:
-        """VMs of a tenant, a host, both, or all; by tenant and name."""
-        return _in_order(self._find("vms", **given(tenant=tenant, host=host)))
+    def vms(self, tenant: str | None = None, host: str | Collection[str] | None = None) -> list[Vm]:
+        """VMs of a tenant, of one host or several, both, or all; by tenant and name."""
+        on = host if host is None or isinstance(host, str) else sorted(host)
+        return _in_order(self._find("vms", **given(tenant=tenant, host=on)))
 
     def vm_created_at(self, uuid: str) -> float | None:
         """When a VM was created, in seconds since the epoch, UTC; None when it is not there any more."""

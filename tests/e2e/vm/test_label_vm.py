@@ -33,13 +33,21 @@ def test_lists_and_commands_find_vms_by_labels(labelled: Operator) -> None:
     assert _selected(labelled, "app=web") == ["waits", "web-2", "web-10"]
     assert _selected(labelled, "app=web,env notin (dev)") == ["web-2", "web-10"]
     assert _selected(labelled, "!app") == ["db"]
-    (row,) = labelled.json("list-vms", "-A", "-l", "env=prod")
+    (row,) = labelled.json("list-vms", "-A", "--selector", "env=prod")
     assert row["labels"] == {"app": "web", "env": "prod"} and row["vm"]["request"]["labels"]
     wide = labelled.does("list-vms", "-o", "wide").out
     assert "LABELS" in wide and "env=prod" in wide
     assert "LABELS" not in labelled.does("list-vms").out
+    on = {one["name"]: one["host"] for one in labelled.json("list-vms")}
+    assert [one["name"] for one in labelled.json("list-vms", "-l", on["db"])] == [
+        name for name, host in on.items() if host == on["db"]
+    ]
+    assert "--limit names hosts" in labelled.is_refused("list-vms", "-l", "app=web")["hint"]
+    would = labelled.json("stop-vm", *ACME, "-l", "simulated_hosts", "--selector", "env", "--dry-run")
+    assert [one["vm"]["request"]["name"] for one in would] == ["web-2"]
+    assert labelled.is_refused("stop-vm", "acme/db", "-l", on["db"])["exit_code"] == 2
     assert labelled.does("list-vms", "--filter", "labels=env=dev", "-o", "name").out == "acme/waits\n"
-    shown = labelled.json("show-vm", *ACME, "-l", "env")
+    shown = labelled.json("show-vm", *ACME, "--selector", "env")
     assert [(one["labels"], "holders" in one) for one in shown] == [
         ({"app": "web", "env": "dev"}, False),
         ({"app": "web", "env": "prod"}, True),
@@ -47,15 +55,15 @@ def test_lists_and_commands_find_vms_by_labels(labelled: Operator) -> None:
     assert "labels    app=web, env=prod" in labelled.does("show-vm", "acme/web-2").out
     assert "labels    app=web, env=dev" in labelled.does("show-vm", "acme/waits").out
 
-    refused = labelled.is_refused("stop-vm", *ACME, "-l", "app=web,env!=dev")
+    refused = labelled.is_refused("stop-vm", *ACME, "--selector", "app=web,env!=dev")
     assert (refused["exit_code"], refused["reference"]) == (2, "usage"), "it asks before it acts"
-    done = labelled.does("stop-vm", *ACME, "-l", "app=web,env!=dev", *OFF)
+    done = labelled.does("stop-vm", *ACME, "--selector", "app=web,env!=dev", *OFF)
     assert "2 VMs: 2 stopped, " in done.err
-    assert "1 VM: 1 started, " in labelled.does("start-vm", "acme/web-*", "-l", "env", "--yes").err
-    nothing = labelled.does("stop-vm", *ACME, "-l", "app=none", *OFF).err
+    assert "1 VM: 1 started, " in labelled.does("start-vm", "acme/web-*", "--selector", "env", "--yes").err
+    nothing = labelled.does("stop-vm", *ACME, "--selector", "app=none", *OFF).err
     assert "acme/* with --selector 'app=none': no VM fits, nothing to do" in nothing
-    assert labelled.is_refused("stop-vm", "acme/web-2", "-l", "env")["exit_code"] == 2
-    assert "KEY notin (A,B)" in labelled.is_refused("list-vms", "-l", "app in web")["hint"]
+    assert labelled.is_refused("stop-vm", "acme/web-2", "--selector", "env")["exit_code"] == 2
+    assert "KEY notin (A,B)" in labelled.is_refused("list-vms", "--selector", "app in web")["hint"]
 
 
 def test_labels_are_set_and_removed(labelled: Operator) -> None:
@@ -68,7 +76,9 @@ def test_labels_are_set_and_removed(labelled: Operator) -> None:
     refused = labelled.is_refused("label-vm", "acme/*", "app=all", "--yes")
     assert refused["reference"] == "state" and "--overwrite" in refused["hint"]
     assert _selected(labelled, "app=all") == [], "none of them was changed"
-    done = labelled.does("label-vm", "-l", "app=db", *ACME, "app=store", "example.com/spot-", "--overwrite", "--yes")
+    done = labelled.does(
+        "label-vm", "--selector", "app=db", *ACME, "app=store", "example.com/spot-", "--overwrite", "--yes"
+    )
     assert "acme/db: labels app=store" in done.err and "1 VM: 1 changed" in done.err
     queued = labelled.json("label-vm", "acme/waits", "acme/db", "team=ml")
     assert [one["name"] for one in queued["vms"]] == ["db", "waits"]
@@ -101,7 +111,7 @@ def test_labels_outlive_what_changes_a_vm(labelled: Operator) -> None:
     labelled.does("delete-vm", "acme/kept", "--keep-disk", *OFF)
     labelled.does("restore-vm", "acme/kept")
     assert labelled.json("show-vm", "acme/kept")["labels"] == {"app": "keeps", "more": "yes"}
-    labelled.does("delete-vm", "-l", "app=keeps", *ACME, *OFF)
+    labelled.does("delete-vm", "--selector", "app=keeps", *ACME, *OFF)
     assert _selected(labelled, "app=keeps") == []
 
 
@@ -124,6 +134,6 @@ def test_files_give_labels_and_onboard_changes_them(labelled: Operator, tmp_path
 
 
 def test_a_queued_vm_is_deleted_by_its_labels(labelled: Operator) -> None:
-    done = labelled.does("delete-vm", "-l", "team=ml,env=dev", *ACME, "--yes")
+    done = labelled.does("delete-vm", "--selector", "team=ml,env=dev", *ACME, "--yes")
     assert "acme/waits: queued" in done.err
     assert _selected(labelled, "env=dev") == []

@@ -102,6 +102,7 @@ BY_PARAMETER: dict[str, Source] = {
     "neighbour": TENANT,
     "host": HOST,
     "hosts": HOST,
+    "vms_limit": HOST,
     "to": HOST,
     "gpu": _GPU,
     "address": _GPU,

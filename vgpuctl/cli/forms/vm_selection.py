@@ -201,25 +201,28 @@ def _selection(
     names: tuple[str, ...],
     tenant: str | None,
     selector: "Selector | None",
+    limit: str | None,
     *,
     is_all: bool,
     is_every_tenant: bool,
 ) -> "VmSelection":
-    """The VMs that the command line names. A selector alone is of all VMs. Raises UsageError."""
+    """The VMs that the command line names. A selector or hosts alone are of all VMs. Raises UsageError."""
     from vgpuctl.usecases.found.deletion import is_glob
     from vgpuctl.usecases.found.find_vms import VmSelection
 
-    if bool(names) == is_all and (is_all or selector is None):
+    narrowing = "--selector" if selector is not None else "--limit" if limit is not None else None
+    if bool(names) == is_all and (is_all or narrowing is None):
         raise UsageError(
             "NAME and --all exclude each other" if is_all else "no VM is named",
-            hint="name VMs, or give --all or --selector with -t TENANT, or with -A for all tenants",
+            hint="name VMs, or give --all, --selector or --limit with -t TENANT, or with -A for all tenants",
         )
     plain = next((one for one in names if not is_glob(one)), None)
-    if selector is not None and plain is not None:
+    if narrowing is not None and plain is not None:
         raise UsageError(
-            f"{plain} and --selector exclude each other", hint="give globs such as 'web-*' with --selector, or no name"
+            f"{plain} and {narrowing} exclude each other",
+            hint=f"give globs such as 'web-*' with {narrowing}, or no name",
         )
-    return VmSelection(names, tenant, is_all or not names, is_every_tenant, selector)
+    return VmSelection(names, tenant, is_all or not names, is_every_tenant, selector, limit)
 
 
 def vms(verb: str | None = None, *, yes: bool = True, changes_labels: bool = False) -> Callable[[Command], Command]:
@@ -232,13 +235,20 @@ def vms(verb: str | None = None, *, yes: bool = True, changes_labels: bool = Fal
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
         def command(
-            vm_names: tuple[str, ...], tenant: str | None, is_all: bool, selector: "Selector | None", **given: Any
+            vm_names: tuple[str, ...],
+            tenant: str | None,
+            is_all: bool,
+            selector: "Selector | None",
+            vms_limit: str | None,
+            **given: Any,
         ) -> Any:
             if changes_labels:
                 given["change"] = parse_label_change(one for one in vm_names if is_label_change(one))
                 vm_names = tuple(one for one in vm_names if not is_label_change(one))
             is_every_tenant = options.has_all_tenants(click.get_current_context())
-            selection = _selection(vm_names, tenant, selector, is_all=is_all, is_every_tenant=is_every_tenant)
+            selection = _selection(
+                vm_names, tenant, selector, vms_limit, is_all=is_all, is_every_tenant=is_every_tenant
+            )
             is_sure = given.pop("yes") if verb is not None and yes else True
             return function(chosen=VmChoice(selection, verb, is_sure, time.monotonic()), **given)
 
@@ -246,8 +256,8 @@ def vms(verb: str | None = None, *, yes: bool = True, changes_labels: bool = Fal
         if verb is not None and yes:
             made = options.yes(made)
         every = click.option("--all", "is_all", is_flag=True, help="All VMs of the tenant, or with -A of all tenants.")
-        made = options.tenant_filter_of("The tenant of names without one, of --all and of --selector.")(
-            every(options.selector(made))
+        made = options.tenant_filter_of("The tenant of names without one, of --all, --selector and --limit.")(
+            every(options.selector(options.vms_limit()(made)))
         )
         return click.argument("vm_names", nargs=-1, metavar="NAME..." + " KEY=VALUE... KEY-..." * changes_labels)(made)
 

@@ -5,7 +5,7 @@ from vgpuctl.cli.frame.examples import Example
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "plan-hosts": (
-        Example("plan-hosts", "how many steps to the declared layout, of which kind and on which hosts"),
+        Example("plan-hosts", "steps to the declared layout, by host and by kind"),
         Example("plan-hosts -l gpu1 --diff", "of one host, with each difference"),
     ),
     "apply-hosts": (

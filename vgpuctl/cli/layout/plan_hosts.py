@@ -40,7 +40,7 @@ _JSON: "JsonOutput[list[JsonPlannedHost]]" = JsonOutput()
 @options.ssh
 @options.as_json
 def command(steps: bool, diff: bool, no_boot: bool, as_json: bool, **where: Any) -> None:
-    """Show the steps that bring hosts into their declared layout, and the VMs that they disturb.
+    """Show the steps that bring hosts into their declared layout. Also the VMs that they disturb.
 
     The steps of one host are listed one by one, those of several are counted by host and by kind.
 

@@ -31,7 +31,7 @@ _COMPARES: dict[str, Callable[[float, float], bool]] = {
     ">": lambda one, other: one > other,
     ">=": lambda one, other: one >= other,
 }
-_NARROWING = ("host", "node_pool", "selector", "kind", "limit", "free", "creatable")
+_NARROWING = ("host", "vms_limit", "node_pool", "selector", "kind", "limit", "free", "creatable")
 """Parameters of commands that leave rows out before they are read."""
 _INTERVAL_S = 2.0
 _AGE = re.compile(r"(?:[0-9]{1,9}[smhdw]){1,5} ago")

@@ -136,13 +136,24 @@ def _read_selector(_context: click.Context, _parameter: click.Parameter, given: 
 
 
 selector = click.option(
-    "-l",
     "--selector",
     metavar="SELECTOR",
     callback=_read_selector,
     help="Only VMs with such labels: KEY=VALUE, KEY!=VALUE, KEY, !KEY, KEY in (A,B), KEY notin (A,B); `,` is and.",
 )
-"""Of commands without --limit, whose short flag is the same."""
+
+
+def vms_limit(*more: str) -> Callable[[Command], Command]:
+    """--limit of commands on VMs: the VMs on which hosts. more: further names of the option."""
+    return click.option(
+        "-l",
+        "--limit",
+        *more,
+        "vms_limit",
+        metavar="PATTERN",
+        help="Only VMs on matching hosts: names, groups, globs, !not, &and, @file.",
+    )
+
 
 _HISTORY: dict[str, Any] = {
     "envvar": "VGPUCTL_HISTORY",

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -32,9 +32,9 @@ _JSON: "JsonOutput[JsonLabels]" = JsonOutput()
 @click.command("label-vm")
 @vms("Label", changes_labels=True)
 @click.option("--overwrite", is_flag=True, help="Replace the value of a label that a VM has.")
-@options.database
+@options.one_host
 @options.as_json
-def command(chosen: VmChoice, change: "LabelChange", overwrite: bool, database: str | None, as_json: bool) -> None:
+def command(chosen: VmChoice, change: "LabelChange", overwrite: bool, as_json: bool, **where: Any) -> None:
     """Set or remove labels of VMs. KEY=VALUE sets one, KEY- removes it.
 
     Labels follow the rules of Kubernetes. `--selector` finds VMs by their labels, in list-vms and in every command that
@@ -46,7 +46,7 @@ def command(chosen: VmChoice, change: "LabelChange", overwrite: bool, database: 
     if not change.set and not change.removed:
         raise UsageError("no label is named", hint="write KEY=VALUE to set a label, KEY- to remove it")
     is_one = chosen.is_one
-    with services(database=database) as opened:
+    with services(**where) as opened:
         queued, chosen = chosen.queued(opened)
         found = [] if chosen.is_empty else [vm for vm, _leases in chosen.find(opened)]
         done = label_vms(opened, found, queued, change, overwrites=overwrite)

@@ -141,7 +141,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
 
 @click.command("list-vms")
 @options.tenant_filter
-@click.option("--host", metavar="NAME", help="Only VMs on this host.")
+@options.vms_limit("--host")
 @click.option("--node-pool", metavar="NAME", help="Only nodes of this pool; needs --tenant.")
 @click.option("--refresh", is_flag=True, help="Ask their hosts for the present states first.")
 @options.selector
@@ -150,7 +150,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
 @_LISTING.options
 def command(
     tenant: str | None,
-    host: str | None,
+    vms_limit: str | None,
     node_pool: str | None,
     refresh: bool,
     selector: "Selector | None",
@@ -164,9 +164,11 @@ def command(
     its device, and `taken` when something else holds it; of a host that gives no answer, neither is known.
     """
     from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.found.find_vms import hosts_fitting
     from vgpuctl.usecases.vm.list_vms import list_with_queued, refresh_vms
 
     with services(**where) as opened:
+        host = None if vms_limit is None else hosts_fitting(opened, vms_limit)
         failures = refresh_vms(opened, tenant=tenant, host=host, node_pool=node_pool) if refresh else {}
         wanted = functools.partial(
             list_with_queued, opened, tenant=tenant, host=host, node_pool=node_pool, selector=selector

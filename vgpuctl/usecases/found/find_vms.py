@@ -3,9 +3,9 @@
 
 import fnmatch
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import InventoryError, NotFound
 from vgpuctl.model.labels import Selector
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural_path
@@ -24,7 +24,8 @@ class VmSelection:
 
     names: `NAME` or `TENANT/NAME`; each part may be a glob with `*`, `?` and `[…]`. tenant: of names without one, and
     of is_all. is_every_tenant: globs without a tenant, and is_all, are of every tenant. selector: of the VMs that globs
-    and is_all fit, only those with such labels.
+    and is_all fit, only those with such labels. limit: of those, only the VMs on hosts that this pattern of --limit
+    fits; hosts: their names, once `located` knows them.
     """
 
     names: tuple[str, ...] = ()
@@ -32,6 +33,8 @@ class VmSelection:
     is_all: bool = False
     is_every_tenant: bool = False
     selector: Selector | None = None
+    limit: str | None = None
+    hosts: frozenset[str] | None = None
 
     @property
     def is_one(self) -> bool:
@@ -52,15 +55,18 @@ class VmSelection:
         written = [one for one in self.names if is_glob(one)] + ["*"] * self.is_all
         return [self._split(one, every="*" if self.is_every_tenant else None) for one in written]
 
-    def fits(self, request: VmRequest, glob: tuple[str, str]) -> bool:
-        """True if a VM fits one of `globs`, and the selector."""
+    def fits(self, request: VmRequest, glob: tuple[str, str], host: str | None = None) -> bool:
+        """True if a VM fits one of `globs`, the selector and the hosts. host: None for one that waits for a place."""
+        if self.hosts is not None and host not in self.hosts:
+            return False
         is_named = fnmatch.fnmatchcase(request.tenant, glob[0]) and fnmatch.fnmatchcase(request.name, glob[1])
         return is_named and (self.selector is None or self.selector.fits(request.labels))
 
     @property
     def words(self) -> str:
-        """The selector for a message, behind a glob."""
-        return "" if self.selector is None else f" with --selector {self.selector.text!r}"
+        """Selector and hosts for a message, behind a glob."""
+        labels = "" if self.selector is None else f" with --selector {self.selector.text!r}"
+        return labels + ("" if self.limit is None else f" on hosts of --limit {self.limit!r}")
 
     def _split(self, written: str, *, every: str | None) -> tuple[str, str]:
         whose, name = split_name(written)
@@ -76,6 +82,7 @@ def find_vms(services: Services, selection: VmSelection, *, if_exists: bool = Fa
 
     if_exists: report a name or glob that fits no VM, instead of raising NotFound. is_all fits none or more.
     """
+    selection = located(services, selection)
     found = {vm.uuid: (vm, leases) for vm, leases in _named(services, selection, if_exists=if_exists)}
     if globs := selection.globs():
         with services.store.reading() as session:
@@ -83,13 +90,36 @@ def find_vms(services: Services, selection: VmSelection, *, if_exists: bool = Fa
             for tenant, name in globs:
                 if not is_glob(tenant):
                     session.tenant(tenant)
-                fitting = [vm for vm in every if selection.fits(vm.request, (tenant, name))]
+                fitting = [vm for vm in every if selection.fits(vm.request, (tenant, name), vm.host)]
                 if not fitting and not (if_exists or selection.is_all):
                     raise NotFound(f"no VM fits {tenant}/{name}{selection.words}", hint=_see(tenant))
                 if not fitting:
                     services.say(f"{tenant}/{name}{selection.words}: no VM fits, nothing to do")
                 found |= {vm.uuid: (vm, tuple(session.leases(vm_uuid=vm.uuid))) for vm in fitting}
     return sorted(found.values(), key=lambda one: natural_path(one[0].printed_name))
+
+
+def located(services: Services, selection: VmSelection) -> VmSelection:
+    """The selection with the names of its hosts."""
+    if selection.limit is None or selection.hosts is not None:
+        return selection
+    return replace(selection, hosts=hosts_fitting(services, selection.limit))
+
+
+def hosts_fitting(services: Services, limit: str) -> frozenset[str]:
+    """The hosts that a pattern of --limit fits; also one whose VMs the store has and that no inventory lists.
+
+    Raises InventoryError for a pattern that fits no host.
+    """
+    with services.store.reading() as session:
+        if limit in {vm.host for vm in session.vms()}:
+            return frozenset({limit})
+    try:
+        return frozenset(services.inventory.select(limit))
+    except InventoryError as error:
+        if "=" in limit:
+            error.hint = f"VMs with labels are `--selector {limit!r}`; --limit names hosts"
+        raise
 
 
 def _named(services: Services, selection: VmSelection, *, if_exists: bool) -> Iterator[Found]:

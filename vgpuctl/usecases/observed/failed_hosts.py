@@ -38,13 +38,15 @@ class FailedHosts:
 
         Raises the first host's error when none is left.
         """
-        others = [name for name in names if name not in self._errors]
-        seen = survey(self._services, others, refresh=refresh)
-        for name, error in seen.failures:
-            self._leave_out(name, error)
-        if not seen.capacities and self._errors:
+        others = self._survey([name for name in names if name not in self._errors], refresh=refresh)
+        if not others and self._errors:
             raise next(iter(self._errors.values()))
-        return list(seen.capacities)
+        return others
+
+    def read_again(self, names: Sequence[str], again: Collection[str]) -> list[HostCapacity]:
+        """Read some of these hosts again; of the others what is cached, with the promises of now. As `read_others`."""
+        read = {one.name: one for one in self._survey([name for name in names if name in again], refresh=True)}
+        return [read.get(one.name, one) for one in self.read_others(names, refresh=False)]
 
     def after(
         self, error: HostError, requests: Sequence[VmRequest], capacities: Sequence[HostCapacity]
@@ -79,6 +81,12 @@ class FailedHosts:
             short=full.short,
             stays=full.stays,
         )
+
+    def _survey(self, names: Sequence[str], *, refresh: bool) -> list[HostCapacity]:
+        seen = survey(self._services, names, refresh=refresh)
+        for name, error in seen.failures:
+            self._leave_out(name, error)
+        return list(seen.capacities)
 
     def _leave_out(self, name: str, error: VgpuctlError) -> None:
         self._errors[name] = error

@@ -8,7 +8,7 @@ from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.found.find_vms import VmSelection
+from vgpuctl.usecases.found.find_vms import VmSelection, located
 from vgpuctl.usecases.placement.queue import leave_queue
 from vgpuctl.usecases.running.services import Services
 
@@ -52,6 +52,7 @@ def find_queued(services: Services, selection: VmSelection) -> tuple[list[Queued
 
     A glob that fits queued VMs alone is taken from the selection too.
     """
+    selection = located(services, selection)
     names, globs = selection.plain_names(), selection.globs()
     with services.store.reading() as session:
         waiting = queued_vms(session)
@@ -64,7 +65,7 @@ def find_queued(services: Services, selection: VmSelection) -> tuple[list[Queued
     ]
     rest = [printed_name(tenant, name) for tenant, name in names if (tenant, name) not in named]
     for glob in () if selection.is_all else globs:
-        has_vms = any(selection.fits(vm.request, glob) for vm in vms)
+        has_vms = any(selection.fits(vm.request, glob, vm.host) for vm in vms)
         if has_vms or not any(selection.fits(one.request, glob) for one in waiting):
             rest.append("/".join(glob))
     return found, replace(selection, names=tuple(rest))

@@ -2,7 +2,7 @@
 """list-vms: the VMs of the store with their last observation, after asking their hosts where that is wanted."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ def list_with_queued(
     services: "Services",
     *,
     tenant: str | None,
-    host: str | None,
+    host: str | Collection[str] | None,
     node_pool: str | None = None,
     selector: "Selector | None" = None,
 ) -> Sequence[VmRow]:
@@ -95,7 +95,7 @@ def list_with_queued(
 
 
 def refresh_vms(
-    services: "Services", *, tenant: str | None, host: str | None, node_pool: str | None = None
+    services: "Services", *, tenant: str | None, host: str | Collection[str] | None, node_pool: str | None = None
 ) -> dict[str, VgpuctlError]:
     """Ask the libvirt of every host that has such VMs, and its agent where one is off and keeps shares.
 
@@ -118,7 +118,7 @@ def refresh_vms(
 
 
 def list_vms(
-    services: "Services", *, tenant: str | None, host: str | None, node_pool: str | None = None
+    services: "Services", *, tenant: str | None, host: str | Collection[str] | None, node_pool: str | None = None
 ) -> Sequence[ListedVm]:
     """All VMs of the store in natural order of names. node_pool: only its nodes. No host is contacted.
 

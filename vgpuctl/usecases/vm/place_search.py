@@ -15,9 +15,10 @@ from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.place import place_all
 from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
+from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.measured.measured_view import PlacingMeasurements, last_view, read_measurements
 from vgpuctl.usecases.observed.failed_hosts import FailedHosts
-from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.observed.observations import is_seen_by_controller
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import (
     explain_by_reservation,
@@ -28,6 +29,9 @@ from vgpuctl.usecases.placement.reservations import (
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.created_vm import PlacementReason
+
+FRESH_S = 30.0
+"""A host that was read within this time is not read again before VMs are refused."""
 
 
 class PlaceSearch:
@@ -64,7 +68,7 @@ class PlaceSearch:
         return {one.name: one.generation for one in self._capacities}
 
     def place(self) -> list[Placement]:
-        """Where all the VMs fit, in their order. Every host is read again, once, when they do not fit what is cached.
+        """Where all the VMs fit, in their order. When they do not fit what is cached, hosts are read again, once.
 
         Raises NoCapacity, and UsageError for a type that nobody knows.
         """
@@ -73,9 +77,12 @@ class PlaceSearch:
         except NoCapacity as full:
             if self._is_fresh or full.stays:
                 raise
-        self._is_fresh = True
-        self._services.say("nothing fits what was read of the hosts before: reading them again")
-        self._capacities = self._failed.read_others(self._names, refresh=True)
+            self._is_fresh = True
+            again = self._worth_reading()
+            if not again:
+                raise
+        self._services.say("nothing fits what was read of the hosts before")
+        self.look_again(again)
         return self._place()
 
     def find_eviction(self, full: NoCapacity) -> Eviction:
@@ -94,13 +101,8 @@ class PlaceSearch:
         self._capacities = self._failed.after(error, self._requests, self._capacities)
 
     def look_again(self, hosts: Collection[str]) -> None:
-        """Read these hosts again, and what the store promises on all of them."""
-        names = [one.name for one in self._capacities]
-        read = survey(self._services, [name for name in names if name in hosts], refresh=True)
-        silent = {name for name, _ in read.failures}
-        cached = self._failed.read_others([name for name in names if name not in silent], refresh=False)
-        fresh = {one.name: one for one in read.capacities}
-        self._capacities = [fresh.get(one.name, one) for one in cached]
+        """Read these hosts again, and what the store promises on all of them. One that does not answer is left out."""
+        self._capacities = self._failed.read_again([one.name for one in self._capacities], hosts)
 
     def fleet(self) -> Fleet:
         """The hosts as they were last read, with what the store promises on them. It is changed by the next call."""
@@ -120,6 +122,27 @@ class PlaceSearch:
         network = request.host.network if isinstance(request.host, HostOfNetwork) else None
         hosts, refusing = len({name for name, _ in takers}), len(every) - len(takers)
         return PlacementReason(policy, len(takers), hosts, refusing, network=network)
+
+    def _worth_reading(self) -> list[str]:
+        """The hosts whose facts may be old, and whose answer could admit the VMs.
+
+        A host that a controller watches is read by it all the time. Of a host that the request itself rules out, as by
+        its cards' model or a cordon, nothing that it answers matters.
+        """
+        ruled_out: set[str] = set()
+        if len(self._requests) == 1 and self._reservation is None:
+            codes: dict[str, list[Code]] = {}
+            for one in rejections_of(self.fleet(), self._requests[0]):
+                codes.setdefault(one.host, []).append(Code(one.code))
+            ruled_out = {host for host, own in codes.items() if all(one.follows_from_the_request() for one in own)}
+        with self._services.store.reading() as session:
+            old = session.now() - FRESH_S
+            read_at = {name: cached.read_at for name, cached in session.all_facts().items()}
+            return [
+                name
+                for name in (one.name for one in self._capacities)
+                if name not in ruled_out and read_at.get(name, 0.0) < old and not is_seen_by_controller(session, name)
+            ]
 
     def _place(self) -> list[Placement]:
         together = as_one(self._requests)

@@ -237,7 +237,7 @@ class KillTest:
             if one.reason.removeprefix("draining: ") != REASON[1]:
                 self._blame(f"after {after}: {one.host} {one.device} is in {one.kind}: {one.reason}")
             if one.kind is RestrictionKind.QUARANTINE:
-                self._fleet.operator.does("release-gpu", one.host, one.device, *REASON)
+                self._fleet.operator.does("unquarantine-gpu", one.host, one.device, *REASON)
             else:
                 self._fleet.operator.does("uncordon-host", one.host, *REASON)
                 self.counts[f"{one.kind} opened"] += 1

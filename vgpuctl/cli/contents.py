@@ -256,7 +256,7 @@ SECTIONS = (
             "forget-host": "Remove all that the store has of a dead host.",
             "plan-upgrade": "Plan the upgrade of hosts to another driver or kernel.",
             "quarantine-gpu": "Put a GPU or VF in quarantine; no VM starts on it.",
-            "release-gpu": "Release a GPU or VF from quarantine.",
+            "unquarantine-gpu": "End the quarantine of a GPU or VF.",
             "gc": "Remove leftovers on hosts and in OVN that the store does not know.",
         },
         "maintenance",

@@ -23,7 +23,7 @@ def _in_range(at: float) -> float:
 
 
 def parse_time(text: str, *, what: str) -> float:
-    """Read `2026-11-01`, `2026-11-01T14:00`, `2026-11-01T14:00+01:00` or `2026-11` (its first moment).
+    """Read `2026-11-01`, `2026-11-01T14:00`, `2026-11-01T14:00+01:00`, or `2026-11` (its first moment).
 
     what: the option, for the error. Raises UsageError.
     """
@@ -61,6 +61,23 @@ def parse_moment(text: str, *, what: str, now: float) -> float:
         return parse_time(text, what=what)
     except UsageError as error:
         raise UsageError(error.message, hint=f"{error.hint}, or 2h for 2 hours ago") from None
+
+
+def parse_period(begin: str, until: str, *, now: float) -> tuple[float, float]:
+    """Read --from and --until. `now` begins in this minute; a duration such as `2h` is counted from the begin.
+
+    Raises UsageError.
+    """
+    try:
+        first = now // 60 * 60 if begin.strip().lower() == "now" else parse_time(begin, what="--from")
+    except UsageError as error:
+        raise UsageError(error.message, hint=f"{error.hint}, or now") from None
+    if _DURATION.fullmatch(until.strip().lower()):
+        return first, first + parse_duration(until, what="--until")
+    try:
+        return first, parse_time(until, what="--until")
+    except UsageError as error:
+        raise UsageError(error.message, hint=f"{error.hint}, or 2h for 2 hours after the begin") from None
 
 
 def format_time(at: float) -> str:

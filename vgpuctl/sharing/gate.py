@@ -70,7 +70,7 @@ def refuse_closed_gpu(gpu: Gpu, rules: HostRules) -> Refusal | None:
     found = restrictions_on(rules.restrictions, rules.host, gpu.address, gpu.uuid)
     for one in found:
         if one.kind is RestrictionKind.QUARANTINE:
-            remedy = f'when it is healthy, run `vgpuctl release-gpu {rules.host} {gpu.address} --reason "…"`'
+            remedy = f'when it is healthy, run `vgpuctl unquarantine-gpu {rules.host} {gpu.address} --reason "…"`'
             return Refusal(Code.GPU_QUARANTINE, f"in quarantine: {_told(one)}", remedy)
     quarantine = constraints_of(gpu, rules.constraints).quarantine
     if quarantine is not None:

@@ -115,7 +115,7 @@ SCENES: dict[str, Scene] = {
     ),
     "plan-upgrade": scene(Run("gpu1"), Run("gpu1"), first=(WEB_1,)),
     "quarantine-gpu": scene(Run("gpu1", then={"list-gpus": "in quarantine: smells"}), Run("gpu1")),
-    "release-gpu": scene(
+    "unquarantine-gpu": scene(
         Run("gpu1", then={"list-gpus": "!quarantine"}),
         Run("gpu1"),
         first=(f"quarantine-gpu gpu1 {GPU} --reason smells",),

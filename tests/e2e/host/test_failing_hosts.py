@@ -129,7 +129,7 @@ def test_a_vf_that_no_vm_can_use_is_put_aside_named_and_lifted(operator: Operato
     assert listed["closed_vfs"][wedged[0]] in operator.run("list-gpus", "--limit", first).out
     (event,) = [one for one in operator.json("list-events") if one["kind"] == "gpu-quarantined"]
     assert event["subject"] == f"{first} {wedged[0]}"
-    assert operator.json("release-gpu", first, wedged[0], "--reason", "VFs recreated")["changed"]
+    assert operator.json("unquarantine-gpu", first, wedged[0], "--reason", "VFs recreated")["changed"]
     assert not any(one["closed_vfs"] for one in operator.json("list-gpus", "--limit", first))
 
 

@@ -89,7 +89,7 @@ def test_a_card_with_an_xid_is_sick_in_every_answer_until_it_is_released(
     assert "nothing found" not in shown and "health    xid-restart-bm: Xid 79" in shown
     (listed,) = [one for one in operator.json("list-gpus") if one["gpu"]["address"] == CARD]
     assert [one["code"] for one in listed["health"]] == ["xid-restart-bm"]
-    operator.does("release-gpu", HOST, CARD, "--reason", "the card was reseated")
+    operator.does("unquarantine-gpu", HOST, CARD, "--reason", "the card was reseated")
     assert operator.does("check-hosts").out == f"{HOST}: no layout declared, healthy\n"
     assert "health    nothing found" in operator.does("show-gpu", HOST, CARD).out
 

@@ -38,7 +38,7 @@ def with_vm(fleet_operator: Operator, fleet: lab.LabFolder) -> Operator:
 def test_a_gpu_is_shown_with_readings_shares_and_events(with_vm: Operator) -> None:
     with_vm.does("quarantine-gpu", "sim-001", GPU, "--reason", "fans rattle")
     out = with_vm.does("show-gpu", "sim-001", "41:00.0").out
-    with_vm.does("release-gpu", "sim-001", GPU, "--reason", "fixed")
+    with_vm.does("unquarantine-gpu", "sim-001", GPU, "--reason", "fixed")
     assert out.startswith(f"sim-001 {GPU} NVIDIA A40 48 GiB, equal-size vGPUs")
     assert "  [web-1======]" + "!" * 65 in out
     assert "287 W of 300, 83 C" in out and "health    nothing found" in out
@@ -53,6 +53,8 @@ def test_a_gpu_is_found_by_its_uuid_and_by_a_vf(with_vm: Operator) -> None:
     assert found["gpu"]["address"] == GPU and found["readings"]["measured"]["values"]
     for name in (found["gpu"]["uuid"], found["gpu"]["uuid"].upper(), f"{GPU[:-1]}4"):
         assert with_vm.json("show-gpu", "sim-001", name)["gpu"]["address"] == GPU
+    listed = with_vm.does("list-gpus", "--limit", "sim-001", "-o", "name").out.split()
+    assert [with_vm.json("show-gpu", name)["gpu"]["address"] for name in listed] == [GPU]
     assert found["map"]["segments"][0]["vm"] == "web-1" and found["health"] == []
     assert found["topology"]["nearness"][GPU] == {GPU: "same"}
 
@@ -64,6 +66,10 @@ def test_a_gpu_is_found_by_its_uuid_and_by_a_vf(with_vm: Operator) -> None:
         (("sim-001", "\x1b[31m"), "not-found"),
         (("sim-001", ""), "not-found"),
         (("nowhere", GPU), "inventory"),
+        ((f"nowhere/{GPU}",), "inventory"),
+        (("sim-001",), "usage"),
+        (("sim-001/",), "usage"),
+        ((f"sim-001/{GPU}", GPU), "usage"),
         (("sim-001", GPU, "--prometheus", "nonsense"), "usage"),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_vm_that_cannot_move_names_the_gpus_and_hosts_that_are_closed(operator
         partial = operator.is_refused("drain-host", HOST, "--reason", "new disks", *NOW)
         moved = operator.is_refused("move-vm", "web", *ACME, "--to", "sim-002")
     finally:
-        operator.does("release-gpu", "sim-002", "0000:41:00.0", "--reason", "the test is over")
+        operator.does("unquarantine-gpu", "sim-002", "0000:41:00.0", "--reason", "the test is over")
     for told in (planned["reason"], str(partial["context"]), str(moved["context"])):
         assert "sim-002 0000:41:00.0" in told and "in quarantine: smells of smoke" in told
         assert "--all" not in told

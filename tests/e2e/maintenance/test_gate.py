@@ -38,7 +38,7 @@ def nothing_runs(operator: Operator) -> Iterator[None]:
     yield
     operator.does("uncordon-host", HOST)
     operator.does("uncordon-host", HOST, "--gpu", GPU)
-    operator.does("release-gpu", HOST, GPU, "--reason", "the test is over")
+    operator.does("unquarantine-gpu", HOST, GPU, "--reason", "the test is over")
     for waiting in operator.json("list-queue")["queue"]:
         operator.does("leave-queue", "--yes", waiting["entry"]["request"]["name"], *ACME)
     for vm in operator.json("list-vms"):
@@ -93,10 +93,10 @@ def test_a_gpu_in_quarantine_is_given_to_nobody_until_it_is_released(operator: O
     assert shown["closed"] == ["in quarantine: smells of smoke"]
     assert "closed: in quarantine: smells of smoke" in operator.does("show-vm", "kept", *ACME).out
 
-    assert operator.json("release-gpu", HOST, GPU, "--reason", "it was the rack", "--dry-run")["changed"]
-    (lifted,) = operator.json("release-gpu", HOST, GPU, "--reason", "it was the rack")["lifted"]
+    assert operator.json("unquarantine-gpu", HOST, GPU, "--reason", "it was the rack", "--dry-run")["changed"]
+    (lifted,) = operator.json("unquarantine-gpu", HOST, GPU, "--reason", "it was the rack")["lifted"]
     assert (lifted["kind"], lifted["reason"]) == ("quarantine", "smells of smoke")
-    assert not operator.json("release-gpu", HOST, GPU, "--reason", "again")["changed"]
+    assert not operator.json("unquarantine-gpu", HOST, GPU, "--reason", "again")["changed"]
     for name in ("kept", "freed"):
         operator.does("start-vm", name, *ACME)
     operator.does("create-vm", "new", *ACME, *SMALL)
@@ -127,7 +127,7 @@ def test_a_cordoned_gpu_takes_no_new_vm(operator: Operator) -> None:
 
 def test_the_events_say_who_closed_what_and_why(operator: Operator) -> None:
     operator.does("quarantine-gpu", HOST, GPU, "--reason", "one")
-    operator.does("release-gpu", HOST, GPU, "--reason", "two")
+    operator.does("unquarantine-gpu", HOST, GPU, "--reason", "two")
     told = [one for one in operator.json("list-events", "--host", HOST) if one["kind"].startswith("gpu-")][-2:]
     assert [(one["kind"], one["detail"]) for one in told] == [("gpu-quarantined", "one"), ("gpu-released", "two")]
     assert told[1]["before"]["quarantine"] == "one"
@@ -137,7 +137,7 @@ def test_the_events_say_who_closed_what_and_why(operator: Operator) -> None:
     "command",
     [
         ("quarantine-gpu", HOST, GPU),
-        ("release-gpu", HOST, GPU),
+        ("unquarantine-gpu", HOST, GPU),
         ("cordon-host", HOST),
         ("drain-host", HOST, "--plan"),
         ("evacuate-host", HOST, "--plan"),
@@ -155,4 +155,4 @@ def test_a_blank_reason_is_refused(command: tuple[str, ...], operator: Operator)
 def test_names_that_are_not_there_are_refused(operator: Operator) -> None:
     assert "sim-001" in operator.is_refused("cordon-host", "sim-01", "--reason", "x")["hint"]
     assert operator.is_refused("quarantine-gpu", HOST, "0000:99:00.0", "--reason", "x")["reference"] == "not-found"
-    assert operator.is_refused("release-gpu", HOST, "0000:99:00.0", "--reason", "x")["reference"] == "not-found"
+    assert operator.is_refused("unquarantine-gpu", HOST, "0000:99:00.0", "--reason", "x")["reference"] == "not-found"

@@ -222,11 +222,11 @@ def test_a_node_on_a_gpu_in_quarantine_is_cordoned_and_works_on(
     assert reason(api) == "its GPU is in quarantine"
     round_of(operator)
     assert api.requests == [CORDON], "and evicts nothing"
-    operator.does("release-gpu", *sick)
+    operator.does("unquarantine-gpu", *sick)
     round_of(operator)
     assert not is_cordoned(api)
     operator.does("quarantine-gpu", *sick)
     assert is_cordoned(api), "at once where the cluster answers"
-    operator.does("release-gpu", *sick)
+    operator.does("unquarantine-gpu", *sick)
     assert kinds(operator)[:3] == ["node-not-told", "node-cordoned", "node-uncordoned"]
     assert vms(operator)["gpu-001"]["state"] == "running"

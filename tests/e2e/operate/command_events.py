@@ -168,7 +168,7 @@ SCENARIO = (
     Step("drain-host sim-002 --reason fans --yes", EventKind.HOST_DRAINED, "sim-002"),
     Step("uncordon-host sim-002", EventKind.HOST_UNCORDONED, "sim-002"),
     Step("quarantine-gpu sim-002 0000:41:00.0 --reason hot", EventKind.GPU_QUARANTINED, "sim-002 0000:41:00.0"),
-    Step("release-gpu sim-002 0000:41:00.0 --reason cooled", EventKind.GPU_RELEASED, "sim-002 0000:41:00.0"),
+    Step("unquarantine-gpu sim-002 0000:41:00.0 --reason cooled", EventKind.GPU_RELEASED, "sim-002 0000:41:00.0"),
     Step("evacuate-host sim-002 --fenced --reason power --yes", EventKind.HOST_FENCED, "sim-002", _cut_off),
     Step("forget-host sim-002 --fenced --reason power --yes", EventKind.HOST_FORGOTTEN, "sim-002"),
     Step("uncordon-host sim-002 --force", EventKind.HOST_TRUSTED, "sim-002", _connect_again),

@@ -55,7 +55,7 @@ def test_a_hosts_clock_that_jumps_ahead_and_back_changes_nothing(operator: Opera
     operator.does(*DELETE)
     assert "gpu-quarantined" in {one["kind"] for one in operator.json("list-events", "--limit", "20")}
     lab.faults.clear(HOST, folder=fleet)
-    operator.does("release-gpu", HOST, "0000:41:00.0", "--reason", "replaced")
+    operator.does("unquarantine-gpu", HOST, "0000:41:00.0", "--reason", "replaced")
     assert operator.json("repair") == []
 
 

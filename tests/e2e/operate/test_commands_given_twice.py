@@ -21,7 +21,7 @@ TWICE = (
     "cordon-host sim-002 --reason fans",
     "uncordon-host sim-002",
     "quarantine-gpu sim-002 0000:41:00.0 --reason hot",
-    "release-gpu sim-002 0000:41:00.0 --reason cooled",
+    "unquarantine-gpu sim-002 0000:41:00.0 --reason cooled",
     "set-queue priority",
     f"create-vm web {ACME} --gpu A40-8Q --host sim-001 " + " ".join(SIZE),
     f"set-console web none {ACME}",

@@ -245,9 +245,9 @@ def test_restrictions(operator: Operator) -> None:
         ("uncordon-host", "sim-001"),
         ("quarantine-gpu", "sim-001", gpu, *because),
         ("quarantine-gpu", "sim-001", "0000:ff:00.0", *because),
-        ("release-gpu", "sim-001", gpu, *because),
-        ("release-gpu", "sim-001", gpu, *because),
-        ("release-gpu", "sim-001", "0000:ff:00.0", *because),
+        ("unquarantine-gpu", "sim-001", gpu, *because),
+        ("unquarantine-gpu", "sim-001", gpu, *because),
+        ("unquarantine-gpu", "sim-001", "0000:ff:00.0", *because),
     ):
         tried, done = _pair(operator, *command)
         assert tried == done, command

@@ -130,7 +130,7 @@ def test_a_vm_that_could_not_start_after_the_boot_starts_when_it_can(operator: O
         soon(lambda: vms(operator)["boots"]["unknown_since"] is not None)
     soon(lambda: "acme/boots" in [one["subject"] for one in events(operator, "vm-not-restarted")])
     assert states(operator)["boots"] == "shut-off"
-    operator.does("release-gpu", HOST, "0000:41:00.0", "--reason", "it was powered off and on")
+    operator.does("unquarantine-gpu", HOST, "0000:41:00.0", "--reason", "it was powered off and on")
     soon(lambda: states(operator)["boots"] == "running")
 
 

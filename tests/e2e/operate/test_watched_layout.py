@@ -80,7 +80,7 @@ def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet
     operator, machine = layouts.operator, layouts.machine(HOST)
     before = layouts.vfs(HOST)
     # A reading in the middle of what somebody does with a shell may have found the GPU sick.
-    operator.run("release-gpu", HOST, CARD, "--reason", "its VFs are back")
+    operator.run("unquarantine-gpu", HOST, CARD, "--reason", "its VFs are back")
     size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
     operator.does("create-vm", "boots", *ACME, "--gpu", "A40-8Q", "--autostart", *size)
     operator.does("create-vm", "stays", *ACME, "--gpu", "A40-8Q", *size)

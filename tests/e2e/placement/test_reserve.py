@@ -59,7 +59,7 @@ def test_what_is_reserved_is_backfilled_with_short_vms_only_and_given_to_its_ten
     )
     operator.does("delete-vm", "short", "--tenant", "acme", "--yes", "--timeout", "0")
 
-    operator.does("reserve", "now", *WHERE, "--from", _at(-60), "--until", _at(3600), "--every", "1d")
+    operator.does("reserve", "now", *WHERE, "--from", "now", "--until", "1h", "--every", "1d")
     assert operator.is_refused("create-vm", "endless", "--gpu", "A40-24Q", *SMALL)["reference"] == "no-capacity"
     used = ("create-vm", "mine", "--tenant", "umbrella", "--reservation", "now", *SMALL[2:])
     (created,) = operator.json(*used)
@@ -78,6 +78,8 @@ def test_what_is_reserved_is_backfilled_with_short_vms_only_and_given_to_its_ten
         (("--from", "2091-01-02", "--until", "2091-01-01"), "before it begins"),
         (("--from", "2091-01-01", "--until", "2091-01-03", "--every", "1d"), "before it ended"),
         (("--from", "soon", "--until", "2091-01-03"), "no time"),
+        (("--from", "now", "--until", "soon"), "no time"),
+        (("--from", "now", "--until", "0h"), ""),
     ],
 )
 def test_times_that_make_no_sense_are_refused(operator: Operator, arguments: tuple[str, ...], said: str) -> None:

@@ -64,7 +64,7 @@ def test_a_quarantine_is_a_state(fleet_operator: Operator, exporter: RunningExpo
         "the quarantine is seen",
         lambda series: values(series, "vgpuctl_gpu_restriction", host="sim-002", state="quarantine") == [1],
     )
-    fleet_operator.does("release-gpu", "sim-002", "0000:41:00.0", "--reason", "fixed")
+    fleet_operator.does("unquarantine-gpu", "sim-002", "0000:41:00.0", "--reason", "fixed")
     exporter.wait_for(
         "the release is seen",
         lambda series: values(series, "vgpuctl_gpu_restriction", host="sim-002", state="quarantine") == [0],

@@ -162,11 +162,11 @@ def test_a_gpu_that_is_not_proven_is_in_quarantine_and_refused(
     refused = operator.is_refused(*create(card, "web-2"))
     assert any(card in line and "quarantine" in line for line in refused["context"]), refused
     if finding in STAYING:
-        sick = operator.is_refused("release-gpu", HOST, card, "--reason", "it looks fine")
+        sick = operator.is_refused("unquarantine-gpu", HOST, card, "--reason", "it looks fine")
         assert (sick["reference"], finding in sick["message"]) == ("state", True)
     lab.faults.clear(HOST, folder=hosts)
     operator.does("list-gpus", "--refresh")
-    operator.does("release-gpu", HOST, card, "--reason", "replaced")
+    operator.does("unquarantine-gpu", HOST, card, "--reason", "replaced")
     operator.does(*create(card, "web-2"))
     operator.does("delete-vm", "web-2", "--tenant", "acme", "--yes", "--timeout", "0")
 
@@ -256,7 +256,7 @@ def test_a_vf_whose_reset_fails_is_in_quarantine_by_itself(operator: Operator, h
     operator.does(*create(PLAIN, "web-2"))
     assert leases(operator) != [function]
     operator.does("delete-vm", "web-2", "--tenant", "acme", "--yes", "--timeout", "0")
-    assert operator.json("release-gpu", HOST, function, "--reason", "power-cycled")["changed"]
+    assert operator.json("unquarantine-gpu", HOST, function, "--reason", "power-cycled")["changed"]
     assert quarantined(operator) == {}
 
 

@@ -91,7 +91,7 @@ def healed(faulty: Scene) -> Scene:
     for host in ("sim-001", "sim-002", SICK):
         faulty.clear(host)
     faulty.play("sim-001", {})
-    faulty.operator.does("release-gpu", "sim-002", CARD, "--reason", "reset")
+    faulty.operator.does("unquarantine-gpu", "sim-002", CARD, "--reason", "reset")
     faulty.operator.does("set-quota", "acme", "vms=10")
     faulty.operator.does("delete-vm", "train-2", "--tenant", "globex", "--yes", "--timeout", "0")
     return faulty

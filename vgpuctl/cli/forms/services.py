@@ -2,6 +2,7 @@
 """From a command's options to services and back: the few lines that every command would otherwise repeat."""
 
 import inspect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +21,10 @@ from vgpuctl.model.plural import counted
 if TYPE_CHECKING:
     from vgpuctl.model.rehearsal import Rehearsal
     from vgpuctl.usecases.running.services import Services
+
+
+_MOST_ALIKE, _MOST_NAMED = 3, 8
+"""Failures that are alike and still have a line each; and those of a group that are named."""
 
 
 def services(
@@ -152,5 +157,22 @@ def _raise_together(
         kind = HostError
     raise kind(
         f"{len(failures)} of {counted(len(failures) + others, noun)} {what}",
-        context=[error.line_of(name) + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures],
+        context=_grouped(failures, noun),
     )
+
+
+def _grouped(failures: Sequence[tuple[str, VgpuctlError]], noun: str) -> list[str]:
+    """A line for each failure; one, with an example, for more than three that differ in names and numbers alone."""
+    alike: dict[tuple[str, str], list[tuple[str, VgpuctlError]]] = {}
+    for name, error in failures:
+        said = re.sub(r"[0-9]+", "#", error.line_of("").replace(name, ""))
+        alike.setdefault((said, re.sub(r"[0-9]+", "#", (error.hint or "").replace(name, ""))), []).append((name, error))
+    lines = []
+    for group in alike.values():
+        told = group[:1] if len(group) > _MOST_ALIKE else group
+        texts = [error.line_of(name) + (f" (hint: {error.hint})" if error.hint else "") for name, error in told]
+        if len(told) < len(group):
+            names = ", ".join(name for name, _ in group[:_MOST_NAMED]) + " …" * (len(group) > _MOST_NAMED)
+            texts = [f"{counted(len(group), noun)} ({names}), for example {texts[0]}"]
+        lines += texts
+    return lines

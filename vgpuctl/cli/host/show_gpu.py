@@ -26,8 +26,7 @@ _JSON: "JsonOutput[WithFields[ShownGpu, JsonOfGpu]]" = JsonOutput()
 
 
 @click.command("show-gpu")
-@click.argument("host")
-@click.argument("gpu")
+@options.gpu_of_host("gpu")
 @options.history
 @options.prometheus
 @options.one_host

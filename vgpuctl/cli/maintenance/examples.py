@@ -32,9 +32,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("quarantine-gpu gpu1 0000:41:00.0 --reason 'smells'", "no VM starts on it"),
         Example("quarantine-gpu gpu1 0000:41:00.0 --reason 'smells' --dry-run", "what would change"),
     ),
-    "release-gpu": (
-        Example("release-gpu gpu1 0000:41:00.0 --reason 'fan replaced'", "it takes VMs again"),
-        Example("release-gpu gpu1 0000:41:00.0 --reason 'fan replaced' --dry-run", "what would change"),
+    "unquarantine-gpu": (
+        Example("unquarantine-gpu gpu1 0000:41:00.0 --reason 'fan replaced'", "it takes VMs again"),
+        Example("unquarantine-gpu gpu1 0000:41:00.0 --reason 'fan replaced' --dry-run", "what would change"),
     ),
     "gc": (
         Example("gc --dry-run", "leftovers that the store does not know"),

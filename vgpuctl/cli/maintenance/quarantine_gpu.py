@@ -14,15 +14,14 @@ _JSON: "JsonOutput[JsonRestricted]" = JsonOutput()
 
 
 @click.command("quarantine-gpu")
-@click.argument("host")
-@click.argument("address")
+@options.gpu_of_host("address")
 @options.reason("Reason, shown wherever a VM is refused.")
 @options.dry_run
 @options.one_host
 @options.as_json
 def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
     """Put a GPU or VF in quarantine; no VM starts on it. It is named by its PCI address, and stays there until
-    `release-gpu`.
+    `unquarantine-gpu`.
 
     VMs that run on it go on. The quarantine of a GPU follows its UUID to another slot or host.
     """

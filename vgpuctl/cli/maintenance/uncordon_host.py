@@ -52,7 +52,7 @@ def command(
     at boot is not looked at. On a fenced host, VMs that are elsewhere by now are ended, and `gc` must have deleted what
     is left of others.
 
-    A GPU in quarantine stays there until `release-gpu`.
+    A GPU in quarantine stays there until `unquarantine-gpu`.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.uncordon_host import start_drained, uncordon_host

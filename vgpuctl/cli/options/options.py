@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that several commands share, with one help text each."""
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -11,6 +12,7 @@ from click.core import ParameterSource
 from vgpuctl.cli.options import output_format
 from vgpuctl.cli.options.database_url import database_url
 from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
+from vgpuctl.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -287,6 +289,26 @@ def ssh(function: Command) -> Command:
     ):
         function = option(function)
     return function
+
+
+def gpu_of_host(parameter: str) -> Callable[[Command], Command]:
+    """HOST and a GPU of it, also as one word `HOST/GPU`, which lists print. parameter: of the GPU."""
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(host: str, **given: Any) -> Any:
+            on, _, gpu = host.partition("/")
+            if bool(gpu) == (given[parameter] is not None):
+                raise UsageError(
+                    f"{host} names a GPU already" if gpu else f"no GPU of {on} is named",
+                    hint="write HOST GPU or HOST/GPU; see `vgpuctl list-gpus -o name`",
+                )
+            return function(host=on, **{**given, parameter: gpu or given[parameter]})
+
+        made = click.argument(parameter, required=False)(cast(Command, command))
+        return click.argument("host")(made)
+
+    return decorate
 
 
 def one_host(function: Command) -> Command:

@@ -43,9 +43,13 @@ _CHANGE: "JsonOutput[JsonReservationChange]" = JsonOutput(("reserve",))
     help="GPUs to reserve, as for create-vm: A40-8Q, 2*L40S-48Q; several times.",
 )
 @click.option(
-    "--from", "begin", required=True, metavar="TIME", help="Begin, as 2026-11-01T14:00; UTC unless it names a zone."
+    "--from",
+    "begin",
+    required=True,
+    metavar="TIME",
+    help="Begin: now, or as 2026-11-01T14:00; UTC unless it names a zone.",
 )
-@click.option("--until", required=True, metavar="TIME", help="End, in the form of --from.")
+@click.option("--until", required=True, metavar="TIME", help="End, in the form of --from, or how long: 2h, 1d12h.")
 @click.option("--every", metavar="DURATION", help="Repeat after this period, from one begin to the next: 1d, 1w.")
 @options.every_refusal
 @options.many_hosts
@@ -69,18 +73,19 @@ def reserve(
     """
     from vgpuctl.catalog import read_gpu_request
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.model.times import parse_duration, parse_time
+    from vgpuctl.model.times import parse_duration, parse_period
     from vgpuctl.usecases.placement.reservations import describe
     from vgpuctl.usecases.placement.reserve import reserve
 
     with services(**where) as opened:
+        first, end = parse_period(begin, until, now=opened.store.now())
         made, changed = reserve(
             opened,
             tenant,
             name,
             tuple(map(read_gpu_request, gpus)),
-            begin=parse_time(begin, what="--from"),
-            end=parse_time(until, what="--until"),
+            begin=first,
+            end=end,
             every_s=None if every is None else parse_duration(every, what="--every"),
         )
     if as_json:

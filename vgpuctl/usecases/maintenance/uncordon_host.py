@@ -34,8 +34,8 @@ def uncordon_host(
     A drained or fenced host is read first, and must be as it is declared: StateError names the differences. force: lift
     it nevertheless. On a fenced host, VMs that are elsewhere by now are ended first, and no other remains of VMs may be
     left, whatever `force` says, but for volumes that gc leaves alone; a VM that was lost, and whose data is there, may
-    start again. A quarantine stays: `release-gpu` lifts it. Raises InventoryError for an unknown host, NotFound for an
-    unknown GPU.
+    start again. A quarantine stays: `unquarantine-gpu` lifts it. Raises InventoryError for an unknown host, NotFound
+    for an unknown GPU.
     """
     card = None if gpu is None else find_gpu(services, host, gpu)
     services.inventory.require(host)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""release-gpu: a GPU leaves quarantine."""
+"""unquarantine-gpu: a GPU leaves quarantine."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -24,29 +24,28 @@ class JsonLifted(TypedDict):
 _JSON: "JsonOutput[JsonLifted]" = JsonOutput()
 
 
-@click.command("release-gpu")
-@click.argument("host")
-@click.argument("address")
+@click.command("unquarantine-gpu")
+@options.gpu_of_host("address")
 @options.reason("Reason why the GPU is trusted again, for the event.")
 @click.option("--force", is_flag=True, help="Release it although it is not healthy.")
 @options.dry_run
 @options.one_host
 @options.as_json
 def command(host: str, address: str, reason: str, force: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Release a GPU or VF from quarantine. It is named by its PCI address.
+    """End the quarantine of a GPU or VF. It is named by its PCI address.
 
     Its health is read first: a GPU that is still not healthy stays in quarantine. `list-gpus` shows GPUs in quarantine
     with the finding that caused it.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.maintenance.release_gpu import release_gpu
+    from vgpuctl.usecases.maintenance.unquarantine_gpu import unquarantine_gpu
 
     with services(rehearses=dry_run, **where) as opened:
-        lifted = release_gpu(opened, host, address, reason=reason, force=force)
+        lifted = unquarantine_gpu(opened, host, address, reason=reason, force=force)
     if as_json:
         _JSON.print({"changed": bool(lifted), "lifted": lifted})
     else:
         for one in lifted:
-            say(f"{host} {address}: {'would be released' if dry_run else 'released'} from quarantine: {one.reason}")
+            say(f"{host} {address}: {'would leave' if dry_run else 'left'} quarantine: {one.reason}")
         if not lifted:
             say(f"{host} {address}: no change, it is in no quarantine")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""release-gpu: a quarantined GPU or VF takes VMs again."""
+"""unquarantine-gpu: a quarantined GPU or VF takes VMs again."""
 
 from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.restriction import Restriction, RestrictionKind, restrictions_on
@@ -9,7 +9,9 @@ from vgpuctl.usecases.observed.gpu_health import describe_findings
 from vgpuctl.usecases.running.services import Services
 
 
-def release_gpu(services: Services, host: str, address: str, *, reason: str, force: bool = False) -> list[Restriction]:
+def unquarantine_gpu(
+    services: Services, host: str, address: str, *, reason: str, force: bool = False
+) -> list[Restriction]:
     """Lift the quarantines of a GPU or VF. Returns what was lifted, none when it is in no quarantine.
 
     The health of its GPU is read first, and a state that would put it into quarantine again is a StateError. force:

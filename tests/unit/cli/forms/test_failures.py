@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a run over many hosts: failures that are alike are one line with an example."""
+
+import pytest
+
+from vgpuctl.cli.forms.services import report_hosts
+from vgpuctl.errors import HostError, HostUnreachable, VgpuctlError
+
+
+def refused(name: str, port: int) -> HostUnreachable:
+    return HostUnreachable(f"{name}: connect to host 192.0.2.{port} port {port}: refused", hint=f"ping {name}")
+
+
+def lines_of(failures: list[tuple[str, VgpuctlError]], fine: int = 0) -> tuple[str, ...]:
+    with pytest.raises(VgpuctlError) as caught:
+        report_hosts(failures, fine=fine, what="did not answer")
+    return tuple(caught.value.context)
+
+
+def test_forty_equal_sentences_are_one() -> None:
+    failures: list[tuple[str, VgpuctlError]] = [(f"gpu{at}", refused(f"gpu{at}", at)) for at in range(40)]
+    failures.insert(7, ("gpu99", HostError("the disk is full")))
+    assert lines_of(failures) == (
+        "40 hosts (gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7 …), for example"
+        " gpu0: connect to host 192.0.2.0 port 0: refused (hint: ping gpu0)",
+        "gpu99: the disk is full",
+    )
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_few_have_a_line_each(number: int) -> None:
+    failures: list[tuple[str, VgpuctlError]] = [(f"gpu{at}", refused(f"gpu{at}", at)) for at in range(number)]
+    assert len(lines_of(failures, fine=3)) == number
+
+
+def test_the_same_sentence_with_another_hint_stands_apart() -> None:
+    failures: list[tuple[str, VgpuctlError]] = [(f"gpu{at}", HostError("full", hint="a")) for at in range(5)]
+    failures += [("gpu8", HostError("full", hint="b"))]
+    assert lines_of(failures)[1] == "gpu8: full (hint: b)"

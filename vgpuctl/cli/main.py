@@ -33,6 +33,14 @@ _NEW_OBJECTS = 20_000
 """How many new objects let Python look for circles among them: by default 700, which is a tenth of a short command."""
 
 
+_INVENTORIES = "vgpuctl.inventories"
+"""Inventories that are named before the command, in the context's `meta`."""
+
+
+def _keep_inventories(context: click.Context, _parameter: click.Parameter, paths: tuple[str, ...]) -> None:
+    context.meta[_INVENTORIES] = paths
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are modules, imported only when run or asked for help."""
 
@@ -65,7 +73,7 @@ class _LazyGroup(click.Group):
         if not context.resilient_parsing:  # as where a shell completes
             _prepare_command()
         try:
-            return super().resolve_command(context, args)
+            name, found, rest = super().resolve_command(context, args)
         except click.UsageError as error:
             import difflib
 
@@ -77,6 +85,9 @@ class _LazyGroup(click.Group):
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", context) from None
+        if found is not None and any(one.name == "inventories" for one in found.params):
+            rest = [*(word for path in context.meta.get(_INVENTORIES, ()) for word in ("--inventory", path)), *rest]
+        return name, found, rest
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """The commands that begin so, with their lines of the table of contents: none is imported for it."""
@@ -133,6 +144,15 @@ class _EveryDefaults(dict[str, Any]):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="vgpuctl")
+@click.option(
+    "-i",
+    "--inventory",
+    multiple=True,
+    metavar="PATH",
+    expose_value=False,
+    callback=_keep_inventories,
+    help="Inventory of the command, as its own -i; several times.",
+)
 @click.pass_context
 def command(context: click.Context) -> None:
     """Share GPUs of KVM hosts among tenants' VMs.

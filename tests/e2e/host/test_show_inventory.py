@@ -145,6 +145,19 @@ def test_a_name_that_is_group_and_host_is_told_by_every_command(reader: Operator
         assert reader.run(*words, "-i", str(path)).err.count(warning) == 1, words
 
 
+def test_the_inventory_is_named_before_the_command_too(reader: Operator, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"[gpus]\n{name} ansible_host=192.0.2.1\n")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    asked = replace(reader, variables={"VGPUCTL_INVENTORY": two})
+    for words in (("-i", one, "show-inventory"), ("--inventory", one, "show-inventory")):
+        assert asked.json(*words)["gpus"] == {"hosts": ["one"]}
+    both = asked.json("-i", one, "show-inventory", "-i", two)
+    assert sorted(both["gpus"]["hosts"]) == ["one", "two"]
+    assert asked.json("-i", one, "list-events") == []
+    assert "no-such" in asked.is_refused("-i", str(tmp_path / "no-such"), "show-inventory")["message"]
+
+
 def test_ansible_core_reads_a_script_when_asked_for(reader: Operator, tmp_path: Path) -> None:
     """By option, by variable, and by a configuration file; a layout from a script is a layout."""
     script = tmp_path / "hosts.py"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain-vm and capacity as an operator meets them, on simulated hosts."""
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 
@@ -52,6 +53,28 @@ def test_what_fits_nowhere_is_told_what_would_help(operator: Operator) -> None:
     assert "it would fit on" in operator.does("explain-vm", "big", *VM, "--memory", "4000GiB").out
     assert operator.is_refused("explain-vm", "nobody", "--tenant", "explained")["reference"] == "not-found"
     assert operator.is_refused("capacity", "--gpu", "A40-8Q,")["exit_code"] == 2
+
+
+def test_a_refusal_reads_only_hosts_that_could_change_it(operator: Operator) -> None:
+    (made,) = operator.json("create-vm", "early", *VM)
+    taken = made["vm"]["host"]
+    operator.does("list-gpus", "--refresh")
+    wanted = ("create-vm", "late", "--tenant", "explained", "--gpu", "A40-48Q", *SMALL, "--host", taken)
+
+    def read_for_refusal(*options: str, age_s: float = 0) -> list[str]:
+        with sqlite3.connect(operator.database.removeprefix("sqlite:///")) as store:
+            store.execute("UPDATE hosts SET read_at = read_at - ?", (age_s,))
+        done = operator.run(*wanted, *options)
+        assert done.code == 5, done
+        return [line for line in done.err.splitlines() if line.startswith("reading ")]
+
+    assert read_for_refusal() == []
+    assert read_for_refusal("--refresh")[0].startswith("reading 4 hosts: ")
+    assert read_for_refusal(age_s=11) == [f"reading 1 host: {taken}"]
+    assert read_for_refusal("--require-label", "rack=r9", age_s=11) == []
+    operator.does("cordon-host", taken, "--reason", "late")
+    assert read_for_refusal(age_s=11) == []
+    operator.does("uncordon-host", taken)
 
 
 def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> None:

@@ -30,7 +30,7 @@ from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.created_vm import PlacementReason
 
-FRESH_S = 30.0
+FRESH_S = 10.0
 """A host that was read within this time is not read again before VMs are refused."""
 
 
@@ -80,6 +80,7 @@ class PlaceSearch:
             self._is_fresh = True
             again = self._worth_reading()
             if not again:
+                self._services.say("nothing fits, and no host is worth reading again; --refresh reads all of them")
                 raise
         self._services.say("nothing fits what was read of the hosts before")
         self.look_again(again)

@@ -49,6 +49,7 @@ from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.find_existing import find_existing
 from vgpuctl.usecases.vm.label_vm import declare_labels, describe_labels
+from vgpuctl.usecases.vm.side_by_side import Turn, in_turns
 
 SETTLED = (VmState.RUNNING, VmState.STOPPED)
 
@@ -83,7 +84,7 @@ def onboard(
         pruned = [*_prune_nodes_and_vms(services, wanted, timeout_s=timeout_s)] if prune else []
         outcomes.extend(_networks(services, wanted))
         outcomes += _objects(services, wanted, prune=prune)
-        outcomes.extend(_vms(services, wanted))
+        _vms(services, wanted, outcomes)
         outcomes.extend(declare_pool(services, pool) for pool in wanted.node_pools)
         outcomes += [] if prune else _other_pools(services, wanted)
         outcomes += pruned
@@ -209,29 +210,34 @@ def _objects(services: Services, wanted: TenantFile, *, prune: bool) -> list[Obj
     return outcomes if prune else [*outcomes, *(ObjectOutcome(spec.kind, spec.key, KEPT) for spec in reversed(others))]
 
 
-def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
-    fleet = KeptFleet()
-    for request in wanted.vms:
-        with services.store.reading() as session:
-            vm = session.vm(request.tenant, request.name)
-        repaired = None
-        if vm is not None and vm.state not in SETTLED:
-            refuse_while_busy(services, vm)
-            if services.goes_on:
-                yield ObjectOutcome("vm", request.name, CHANGED, (f"it is {vm.state}, and is repaired first",))
-                continue
-            repaired = repair_vm(services, vm)
-        wanted_vm = request if vm is None else _unlabelled(request)
-        (created,) = create_together(services, [wanted_vm], fleet=fleet)
-        other = _other_labels(created.vm, request)
-        if other:
-            declare_labels(services, created.vm, request.labels)
-        word = CREATED if created.changed else CHANGED if repaired or other else UNCHANGED
-        yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else other)
+def _vms(services: Services, wanted: TenantFile, outcomes: list[ObjectOutcome]) -> None:
+    fleet, done = KeptFleet(), list[ObjectOutcome]()
+    try:
+        in_turns(services, wanted.vms, lambda request, turn: _vm(services, request, fleet, turn), done)
+    finally:
+        outcomes += done
     with services.store.reading() as session:
         others = {vm.request.name for vm in _own_vms(session, wanted.tenant)}
-    for name in sorted(others - {request.name for request in wanted.vms}):
-        yield ObjectOutcome("vm", name, KEPT)
+    outcomes += [ObjectOutcome("vm", name, KEPT) for name in sorted(others - {one.name for one in wanted.vms})]
+
+
+def _vm(services: Services, request: VmRequest, fleet: KeptFleet, turn: Turn) -> ObjectOutcome:
+    with services.store.reading() as session:
+        vm = session.vm(request.tenant, request.name)
+    repaired = None
+    if vm is not None and vm.state not in SETTLED:
+        refuse_while_busy(services, vm)
+        if services.goes_on:
+            return ObjectOutcome("vm", request.name, CHANGED, (f"it is {vm.state}, and is repaired first",))
+        with turn.on(vm.host):
+            repaired = repair_vm(services, vm)
+    wanted_vm = request if vm is None else _unlabelled(request)
+    (created,) = create_together(services, [wanted_vm], fleet=fleet, turn=turn)
+    other = _other_labels(created.vm, request)
+    if other:
+        declare_labels(services, created.vm, request.labels)
+    word = CREATED if created.changed else CHANGED if repaired or other else UNCHANGED
+    return ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else other)
 
 
 def _unlabelled(request: VmRequest) -> VmRequest:

@@ -44,6 +44,7 @@ from vgpuctl.usecases.vm.find_existing import find_existing
 from vgpuctl.usecases.vm.place_search import PlaceSearch
 from vgpuctl.usecases.vm.preempt_vms import claims_end, make_room
 from vgpuctl.usecases.vm.preemption_consent import NO_CONSENT, Consent
+from vgpuctl.usecases.vm.side_by_side import Turn, in_turns, only_turn
 from vgpuctl.usecases.vm.unfinished_gangs import CREATE_GANG
 
 PLACEMENTS_TRIED = 6
@@ -98,15 +99,24 @@ def create_vm(
     for request in requests:
         for line in list_warnings(request):
             services.say(f"warning: {line}")
-    for together in [requests] if options.is_gang else [[request] for request in requests]:
-        if options.may_queue:
-            answers += _create_or_queue(services, together, options, fleet)
-            continue
-        created = create_together(services, together, options, fleet)
+
+    def create(together: Sequence[VmRequest], turn: Turn) -> tuple[CreatedVm, ...]:
+        created = create_together(services, together, options, fleet, turn)
         if options.waits_for_console and not services.goes_on:
             for one in created:
                 wait_for_console(services, one.vm)
-        answers += created
+        return created
+
+    if options.may_queue:
+        for together in [requests] if options.is_gang else [[request] for request in requests]:
+            answers += _create_or_queue(services, together, options, fleet)
+    elif options.is_gang or options.consent.ask is not None:  # a question is one thread's
+        for together in [requests] if options.is_gang else [[request] for request in requests]:
+            answers += create(together, only_turn())
+    else:
+        made: list[tuple[CreatedVm, ...]] = []
+        in_turns(services, [[request] for request in requests], create, made)
+        answers += [one for created in made for one in created]
     return answers
 
 
@@ -153,10 +163,11 @@ def create_together(
     requests: Sequence[VmRequest],
     options: CreateOptions = USUAL,
     fleet: KeptFleet | None = None,
+    turn: Turn | None = None,
 ) -> tuple[CreatedVm, ...]:
     """Create and start all of these VMs of one tenant, or none; one VM is the usual case.
 
-    fleet: the one of the VMs that the same command created before.
+    fleet: the one of the VMs that the same command created before. turn: where it creates others beside them.
 
     When they fit only if other VMs are preempted, they are, provided that there is consent (preempt_vms.make_room);
     the first VM of the answer names them all. A host that fails is left out, and the VMs are placed on others, unless
@@ -166,52 +177,52 @@ def create_together(
     HostError, GuestError; after any of them nothing is left behind, or the VM is `broken` and says why (several:
     `deleting`), and `repair` rolls it back.
     """
+    turn = turn or only_turn()
     if len({request.tenant for request in requests}) > 1:
         raise UsageError("VMs of several tenants cannot be created together", hint="create each tenant's on its own")
-    reserved, requests = _with_reservation(services, requests, options.reservation)
-    existing = find_existing(services, requests, is_reserved=reserved is not None)
-    if existing is not None:
-        return existing
-    refuse_early(services, *requests)
-    requests = with_kept_disks(services, requests)
-    with services.store.reading() as session:
-        decided = [with_image_driver(session, request) for request in requests]
-    members = [_member(services, request, reserved) for request in decided]
-    search = PlaceSearch(
-        services,
-        [one.wanted for one in members],
-        reserved,
-        fleet or KeptFleet(),
-        refresh=options.refresh,
-    )
-    surprise: VgpuctlError | None = None
-    victims: tuple[Candidate, ...] = ()
-    with claims_end(services, requests):
-        for attempt in range(PLACEMENTS_TRIED):
-            if attempt:
-                existing = find_existing(services, requests, is_reserved=reserved is not None)
-                if existing is not None:
-                    return existing
-            try:
-                placements = search.place()
-            except NoCapacity as full:
-                eviction = search.find_eviction(full)
-                surprise, preempted = _preempt(services, requests, eviction, search, options.consent)
-                surprise, victims = surprise or full, (*victims, *preempted)
-                continue
-            try:
-                reasons = [search.why(one.wanted) for one in members] if services.goes_on else []
-                created = _create(services, members, placements, search.generations, reserved)
-                first, *others = _with_reasons(created, reasons)
-                return (replace(first, victims=victims), *others)
-            except HostError as error:
-                surprise = error
-                search.leave_out(error)
-            except ConcurrentChange as error:
-                hosts = sorted({one.host for one in placements})
-                services.say(f"{', '.join(hosts)}: {error.message}; placing again")
-                surprise = error
-                search.look_again(hosts)
+    with turn:
+        reserved, requests = _with_reservation(services, requests, options.reservation)
+        existing = find_existing(services, requests, is_reserved=reserved is not None)
+        if existing is not None:
+            return existing
+        refuse_early(services, *requests)
+        requests = with_kept_disks(services, requests)
+        with services.store.reading() as session:
+            decided = [with_image_driver(session, request) for request in requests]
+        members = [_member(services, request, reserved) for request in decided]
+        wanted = [one.wanted for one in members]
+        search = PlaceSearch(services, wanted, reserved, fleet or KeptFleet(), refresh=options.refresh)
+        surprise: VgpuctlError | None = None
+        victims: tuple[Candidate, ...] = ()
+        with claims_end(services, requests):
+            for attempt in range(PLACEMENTS_TRIED):
+                turn.begin()
+                if attempt:
+                    existing = find_existing(services, requests, is_reserved=reserved is not None)
+                    if existing is not None:
+                        return existing
+                try:
+                    placements = search.place()
+                except NoCapacity as full:
+                    eviction = search.find_eviction(full)
+                    surprise, preempted = _preempt(services, requests, eviction, search, options.consent)
+                    surprise, victims = surprise or full, (*victims, *preempted)
+                    continue
+                try:
+                    reasons = [search.why(one.wanted) for one in members] if services.goes_on else []
+                    created = _create(services, members, placements, search.generations, reserved, turn)
+                    first, *others = _with_reasons(created, reasons)
+                    return (replace(first, victims=victims), *others)
+                except HostError as error:
+                    surprise = error
+                    turn.begin()
+                    search.leave_out(error)
+                except ConcurrentChange as error:
+                    hosts = sorted({one.host for one in placements})
+                    services.say(f"{', '.join(hosts)}: {error.message}; placing again")
+                    surprise = error
+                    turn.begin()
+                    search.look_again(hosts)
     raise _not_placed(requests, surprise)
 
 
@@ -279,8 +290,12 @@ def _create(
     placements: Sequence[Placement],
     generations: dict[str, int],
     reserved: Reservation | None,
+    turn: Turn,
 ) -> tuple[CreatedVm, ...]:
-    """Reserve for all, build one after another, and record all as running. generations: of the hosts when placed."""
+    """Reserve for all, build one after another, and record all as running. generations: of the hosts when placed.
+
+    turn: ends when all is reserved.
+    """
     gang = str(uuid.uuid4()) if len(members) > 1 else None
     names = [one.request.name for one in members]
     with services.store.reading() as session:
@@ -295,12 +310,13 @@ def _create(
             for one in begun:
                 blocks.enter_context(one.undoing)
             begun = _reserve(services, begun, members, placements, generations, reserved)
+            turn.end()
             for one in begun:
                 shares = ", ".join(map(describe_share, one.leases)) or "no GPU"
                 services.say(f"{one.vm.printed_name}: placed on {one.vm.host}, {shares}")
             created = []
             for one in begun:
-                with on_host(one.vm.host):
+                with on_host(one.vm.host), turn.on(one.vm.host):
                     created.append(build_vm(services, one.vm, one.leases, one.attachments, one.undoing))
             with services.store.transaction() as session:
                 for made in created:

@@ -31,6 +31,7 @@ async def run_program(lab: SimulatedFolder, machine: MachineFolder, argv: list[s
     environment = {
         **os.environ,
         interpreter.HOST_VARIABLE: str(machine.folder),
+        interpreter.BOOT_VARIABLE: "yes",
         "PATH": f"{lab.programs}:{os.environ.get('PATH', '')}",
     }
     journal = machine.root / "var/log/journal.txt"

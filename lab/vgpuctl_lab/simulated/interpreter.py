@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
+BOOT_VARIABLE = "VGPUCTL_SIMULATED_BOOT"
+"""In the environment of what a host runs while it boots."""
 CAPTURE = "capture.json"
 """In the folder of a host that replays a capture."""
 _ADAPTERS = {

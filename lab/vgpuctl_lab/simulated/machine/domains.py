@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The effects of starting and ending a VM: its QEMU holds devices, libvirt binds functions to vfio-pci."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -84,7 +83,7 @@ def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> 
                 _wedge(machine, state, domain)
             for vgpu in state.vgpus:
                 if vgpu.uuid in domain.mdevs if vgpu.uuid is not None else vgpu.function in domain.functions:
-                    vgpu.closed_at = time.time()
+                    vgpu.closed_at = state.now()
             drivers = Drivers(machine, state)
             for function in domain.bound:
                 if state.drivers.get(function) == VFIO:

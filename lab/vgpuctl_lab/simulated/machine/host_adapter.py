@@ -13,6 +13,7 @@ from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import PROBE_PACKETS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl_lab.simulated.interpreter import BOOT_VARIABLE
 from vgpuctl_lab.simulated.machine import ovn, scenario_xids, systemd_analyze
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.kernel import SimulatedKernel
@@ -30,6 +31,8 @@ HIDDEN_PROGRAMS = "/run/lab-hidden-programs"
 class SimulatedHost(Host):
     """One simulated machine in a folder; several agents may have it open at once."""
 
+    _skipped_s = 0.0
+
     def __init__(self, folder: str) -> None:
         self.machine = MachineFolder(Path(folder))
         super().__init__(str(self.machine.root))
@@ -37,6 +40,7 @@ class SimulatedHost(Host):
         self._tree: Tree = {}
         self._children: dict[str, set[str]] = {}
         self._real: dict[str, str] = {}
+        self._is_booting = BOOT_VARIABLE in os.environ
 
     def read_optional(self, path: str) -> str | None:
         """Return a file's text, None for a missing file. Raises Problem, as ENXIO where the driver does."""
@@ -124,6 +128,23 @@ class SimulatedHost(Host):
     def uptime(self) -> float:
         """The seconds since the machine's start."""
         return self.machine.state().now() - self.machine.state().booted_at
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that also goes on in `wait`."""
+        return super().monotonic() + self._skipped_s
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass: at once where nobody else uses the machine or would notice.
+
+        That is while it boots, and while a driver ignores removals.
+        """
+        faults = self.machine.state().faults.values()
+        if not (self._is_booting or any("removal-ignored" in kinds for kinds in faults)):
+            super().wait(seconds)
+            return
+        self._skipped_s += seconds
+        with self.machine.change() as state:
+            state.skipped_s += seconds
 
     def finish_log(self) -> None:
         """Log the Xids of a scenario that are due."""

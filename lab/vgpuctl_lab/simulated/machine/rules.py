@@ -2,7 +2,6 @@
 """NVIDIA's resource manager: which vGPUs a card can still take, and where (reference 2.2, 3.3, 5.3)."""
 
 import errno
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -194,7 +193,7 @@ def removal_errno(shape: Shape, state: State, card: CardShape, vgpu: Vgpu) -> in
     delay_s = max(shape.removal_delay_s, state.fault(card, "removal-delay") / 1000)
     if vgpu.closed_at is None or delay_s <= 0:
         return 0
-    stage = int((time.time() - vgpu.closed_at) * 3 // delay_s)
+    stage = int((state.now() - vgpu.closed_at) * 3 // delay_s)
     return (errno.EPERM, errno.EBUSY, errno.EIO)[max(stage, 0)] if stage < 3 else 0
 
 

@@ -214,7 +214,9 @@ class State:
         The kernel's own order of resets counts as if nobody had written it.
         """
         orders = {function: order for function, order in self.reset_orders.items() if order != DEFAULT_ORDER}
-        return dataclasses.replace(self, next_group=0, next_pid=0, opened=[], played_xids={}, reset_orders=orders)
+        return dataclasses.replace(
+            self, next_group=0, next_pid=0, skipped_s=0.0, opened=[], played_xids={}, reset_orders=orders
+        )
 
     def running(self) -> list[Process]:
         """The processes that have not ended."""
@@ -364,7 +366,8 @@ class MachineFolder:
         """Let the kernel say something."""
         path = self.root / "dev/kmsg"
         number = path.read_bytes().count(b"\n")
-        since_boot_us = int((time.time() - self.state().booted_at) * 1_000_000)
+        state = self.state()
+        since_boot_us = int((state.now() - state.booted_at) * 1_000_000)
         text = "".join(f"3,{number + place},{since_boot_us},-;{line}\n" for place, line in enumerate(lines))
         with path.open("a") as file:
             file.write(text)

@@ -226,7 +226,8 @@ class FailingHosts:
     def _cut(self, scenario: Scenario, number: int | str) -> Done:
         operator = self._fleet.with_faults(*scenario.hosts)
         if self._fault == "network":
-            operator = replace(operator, variables={**operator.variables, "VGPUCTL_COMMAND_TIMEOUT": "2"})
+            limits = {"VGPUCTL_CONNECT_TIMEOUT": "2", "VGPUCTL_COMMAND_TIMEOUT": "2"}
+            operator = replace(operator, variables={**operator.variables, **limits})
         done = operator.run(f"{self._fault}:{number}", *self._words(scenario.command), program=KILLED_RUN)
         self._fleet.end_faults()
         return done

@@ -30,6 +30,8 @@ SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
 KEPT = {"on-profiles": "A40-8Q", "on-mdev-vfs": "A40-24Q", "on-mdevs": "T4-4Q"}
 WHOLE = {"whole": "passthrough:A40"}
 ALL = {*KEPT, *WHOLE}
+IMPATIENT = {"VGPUCTL_CONNECT_TIMEOUT": "2", "VGPUCTL_COMMAND_TIMEOUT": "2"}
+"""For a host whose network is cut."""
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +170,7 @@ def test_of_a_host_without_an_answer_nobody_says_that_a_share_is_lost(
     """The output gives the last known state and its age."""
     assert lost(operator, "--refresh") == set(KEPT)
     with failing(folder, "network"):
-        cut = Operator(operator.home, operator.inventory, operator.database, {"VGPUCTL_COMMAND_TIMEOUT": "2"})
+        cut = Operator(operator.home, operator.inventory, operator.database, IMPATIENT)
         listed = cut.run("list-vms", "--refresh")
         shown = cut.run("show-vm", "on-mdevs", *ACME).out
     for said in (listed.out, operator.does("list-vms").out):
@@ -231,7 +233,7 @@ def put(machine: MachineFolder, before: Vgpu, after: Vgpu | None) -> None:
 def test_a_network_cut_during_repair_is_found_by_the_next(
     point: int, operator: Operator, folder: lab.LabFolder, machine: MachineFolder
 ) -> None:
-    variables = {"VGPUCTL_TESTS_LAB": str(folder.path), "VGPUCTL_TESTS_HOSTS": HOST, "VGPUCTL_COMMAND_TIMEOUT": "2"}
+    variables = {"VGPUCTL_TESTS_LAB": str(folder.path), "VGPUCTL_TESTS_HOSTS": HOST, **IMPATIENT}
     cut = Operator(operator.home, operator.inventory, operator.database, variables)
     cut.run(f"network:{point}", "repair", program=KILLED_RUN)
     lab.faults.clear(HOST, folder=folder)

@@ -44,10 +44,12 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 @pytest.mark.parametrize("command", ["list-hosts", "check-hosts"])
 def test_a_file_gets_a_line_with_the_hosts_that_are_awaited(command: str, operator: Operator) -> None:
-    done = operator.run(command)
+    with operator.start(command, "-q") as quiet:  # beside the other: both wait for the silent host
+        done = operator.run(command)
+        quiet_err = quiet.communicate(timeout=120)[1]
     assert _LINE.search(done.err), done.err
     assert any(line.startswith("3 of 3 hosts, 1 failed, ") for line in done.err.splitlines()), "and one at the end"
-    assert "hosts, 5 s" not in operator.run(command, "-q").err
+    assert quiet.returncode == done.code and "hosts, 5 s" not in quiet_err, quiet_err
 
 
 def test_a_terminal_shows_the_line_in_place_and_erases_it(operator: Operator) -> None:

@@ -20,7 +20,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,18 @@ class FailingHosts:
         _say(f"FAULT: {fault}")
 
 
+@contextmanager
+def prepared_fleet(home: Path, *, restores: bool) -> Iterator[ProofFleet]:
+    """A fleet with what the scenarios need, until the block ends."""
+    fleet = ProofFleet(home, restores=restores)
+    try:
+        fleet.operator.does("create-tenant", "acme")
+        prepare(fleet, home, seats=10)
+        yield fleet
+    finally:
+        fleet.down()
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -339,18 +352,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     told: dict[str, Any] = {}
     chosen = {name: one for name, one in SCENARIOS.items() if given.only is None or name.startswith(tuple(given.only))}
-    with tempfile.TemporaryDirectory(prefix="failing-", dir="/tmp") as name:
-        fleet = ProofFleet(Path(name), restores=not given.without_units)
-        try:
-            fleet.operator.does("create-tenant", "acme")
-            prepare(fleet, Path(name), seats=10)
-            for fault in given.fault or FAULTS:
-                test = FailingHosts(fleet, Path(name), fault, restores=not given.without_units)
-                for title, scenario in chosen.items():
-                    test.run(title, scenario, given.points, given.after)
-                told[fault] = {"points": test.points, "faults": test.faults}
-        finally:
-            fleet.down()
+    with (
+        tempfile.TemporaryDirectory(prefix="failing-", dir="/tmp") as name,
+        prepared_fleet(Path(name), restores=not given.without_units) as fleet,
+    ):
+        for fault in given.fault or FAULTS:
+            test = FailingHosts(fleet, Path(name), fault, restores=not given.without_units)
+            for title, scenario in chosen.items():
+                test.run(title, scenario, given.points, given.after)
+            told[fault] = {"points": test.points, "faults": test.faults}
     print(json.dumps({**told, "load": round(os.getloadavg()[0], 1)}))
     return 1 if any(one["faults"] for one in told.values()) else 0
 

@@ -36,8 +36,8 @@ _VM_COMMANDS = ("create-vm", "capacity", "explain-vm", "render-vm", "create-node
 OPTIONS = {
     **{(name, key): _OF_TABLE for name in _VM_COMMANDS for key in ("gpus", "memory", "hugepages", "disk_size")},
     ("attach-gpu", "what"): "read_gpu_request in cli/vm/attach_gpu.py:command",
-    ("create-tenant", "guaranteed"): "read_amounts in cli/tenant/create_tenant.py:command",
-    ("create-tenant", "limits"): "read_amounts in cli/tenant/create_tenant.py:command",
+    ("create-tenant", "guaranteed"): "read_amounts in cli/tenant/tenants.py:create_tenant",
+    ("create-tenant", "limits"): "read_amounts in cli/tenant/tenants.py:create_tenant",
     **{
         (f"export-{tool}", "profile"): "profile_name in usecases/layout/tool_exports.py:export_for"
         for tool in ("kubevirt", "nova", "proxmox")

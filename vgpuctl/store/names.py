@@ -34,7 +34,7 @@ class CompletedKind(StrEnum):
     LOAD_BALANCER = "load balancer"
     IMAGE = "image"
     DISK = "disk"
-    POOL = "pool of hosts"
+    POOL = "host pool"
     NODE_POOL = "node pool"
     RESERVATION = "reservation"
     LICENCE_POOL = "licence pool"

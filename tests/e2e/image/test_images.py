@@ -50,7 +50,7 @@ def _create(name: str, image: str = "debian-12") -> tuple[str, ...]:
 def test_a_vm_names_an_image_whose_copy_is_verified_once(operator: Operator, images: Path) -> None:
     checksum = _qcow2(images / "debian.qcow2")
     register = ("register-image", "debian-12", "--path", f"{IMAGES}/debian.qcow2", "--format", "qcow2")
-    assert operator.json(*register, "--checksum", checksum, "--dry-run")["changed"] is False
+    assert operator.json(*register, "--checksum", checksum, "--dry-run")["dry_run"] is True
     assert operator.json("list-images") == []
     assert operator.json(*register, "--checksum", checksum)["changed"] is True
     assert operator.json(*register, "--host", "sim-001")["changed"] is False

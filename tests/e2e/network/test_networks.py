@@ -52,7 +52,8 @@ def test_a_backend_that_does_not_answer_leaves_no_network(operator: Operator, fl
 def test_a_network_is_made_once_and_its_vms_get_addresses_that_come_back(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
-    assert not operator.json(*FRONT, "--dry-run")["changed"]
+    dry = operator.json(*FRONT, "--dry-run")
+    assert (dry["changed"], dry["dry_run"], dry["network"]["request"]["host"]) == (True, True, "sim-001")
     assert operator.json("list-networks") == []
     assert operator.json(*FRONT)["changed"]
     assert not operator.json(*FRONT)["changed"]

@@ -101,7 +101,7 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
     for command, other, difference, _delete in OBJECTS:
         if command[0] == "create-floating-ip":
             told = operator.json(*command, *tenant, "--dry-run")
-            assert (told["changed"], told["object"]["spec"]["address"]) == (False, "203.0.113.11")
+            assert (told["dry_run"], told["object"]["spec"]["address"]) == (True, "203.0.113.11")
             assert "floating-ip web-1" not in _names(operator), "a dry run writes nothing"
         assert operator.json(*command, *tenant)["changed"], command
         assert not operator.json(*command, *tenant)["changed"], command
@@ -191,7 +191,7 @@ def test_a_balancer_gets_other_vms_and_checks_and_keeps_its_address(operator: Op
     before = operator.json("list-vpc-objects", *tenant)[0]["spec"]
     change = (*balancer, "--add-vm", "web-2", "--add-vm", "web-1", "--remove-vm", "gone", "--interval", "9")
     rehearsed = operator.json(*change, "--dry-run")
-    assert (rehearsed["changed"], rehearsed["object"]["spec"]["vms"]) == (False, ["web-1", "web-2"])
+    assert (rehearsed["dry_run"], rehearsed["object"]["spec"]["vms"]) == (True, ["web-1", "web-2"])
     assert operator.json("list-vpc-objects", *tenant)[0]["spec"] == before, "a dry run writes nothing"
     for is_changed in (True, False):
         told = operator.json(*change)

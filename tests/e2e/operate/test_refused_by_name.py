@@ -37,7 +37,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
 
 @pytest.mark.parametrize("what", ONLY_WITH_OVN)
 def test_what_only_ovn_can_make_is_refused_by_name_without_ovn(what: str, operator: Operator) -> None:
-    for more in ((), ("--dry-run",)) if what != "external network internet" else ((),):
+    for more in ((), ("--dry-run",)):
         refused = operator.is_refused(*ONLY_WITH_OVN[what], *more)
         assert refused["reference"] == "usage"
         assert refused["message"].startswith(f"{what} needs OVN")

@@ -29,7 +29,7 @@ from vgpuctl.usecases.disk.disks import delete_disk
 from vgpuctl.usecases.disk.eject_iso import eject_iso
 from vgpuctl.usecases.disk.resize_disk import resize_disk
 from vgpuctl.usecases.disk.snapshots import delete_snapshot, list_snapshots, revert_snapshot
-from vgpuctl.usecases.disk.tenant_disks import named_disk
+from vgpuctl.usecases.disk.tenant_disks import TenantDisk, named_disk
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import parts_again
 from vgpuctl.usecases.found.find_vm import find_vm
@@ -149,6 +149,11 @@ def _stop(services: Services, vm: Vm) -> Vm:
     return _now(services, vm)
 
 
+def _data(services: Services) -> TenantDisk:
+    with services.store.reading() as session:
+        return named_disk(session, "acme", "data")
+
+
 def _start(services: Services, vm: Vm) -> Vm:
     host = services.host("gpu1")
     guest.define(host, parts_again(services, host, _now(services, vm)))
@@ -165,13 +170,13 @@ def test_a_running_guest_gets_a_disk_and_gives_it_back(services: Services, runni
     assert attach_disk(services, running, scsi).changed is False
     assert _serials(services, running) == _serials(services, running, defined=True) == [None, "data"]
     with pytest.raises(StateError, match="disk data: it is attached to VM web-1 of tenant acme on gpu1"):
-        delete_disk(services, named_disk(services, "acme", "data"))
+        delete_disk(services, _data(services))
     done = detach_disk(services, running, "data", timeout_s=20)
     assert (done.changed, done.outcome) == (True, LiveChange.DONE)
     assert _serials(services, running) == _serials(services, running, defined=True) == [None]
     assert attach_disk(services, _now(services, running), DataDisk("data")).outcome is LiveChange.DONE
     detach_disk(services, running, "data", timeout_s=20)
-    delete_disk(services, named_disk(services, "acme", "data"))
+    delete_disk(services, _data(services))
     assert "data" not in str(Storage(services.host("gpu1").hypervisor).volumes("default"))
 
 
@@ -183,7 +188,7 @@ def test_a_guest_that_does_not_let_go_keeps_the_disk_from_everybody(services: Se
     with pytest.raises(StateError, match="has not released it yet"):
         attach_disk(services, _now(services, running), DataDisk("data"))
     with pytest.raises(StateError, match="has not released it yet"):
-        delete_disk(services, named_disk(services, "acme", "data"))
+        delete_disk(services, _data(services))
     assert [one.name for one in Storage(services.host("gpu1").hypervisor).volumes("default") if "data" in one.name]
     stopped = _stop(services, running)
     assert attach_disk(services, stopped, DataDisk("data")).outcome is LiveChange.NEXT_START

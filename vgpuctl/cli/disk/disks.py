@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-disks, delete-disk: data disks that tenants keep."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from vgpuctl.cli.forms.deletion import deletion_command
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.stored_kind import StoredKind
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.state_colours import colour_of_state
 from vgpuctl.model.times import format_time
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.disk.list_disks import ListedDisk
     from vgpuctl.usecases.disk.tenant_disks import TenantDisk
     from vgpuctl.usecases.found.deletion import Deletion
+    from vgpuctl.usecases.running.services import Services
 
-
+_DISKS: "StoredKind[TenantDisk]" = StoredKind("disk", "list-disks", tenant=options.tenant)
 _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.tenant),
@@ -48,37 +48,22 @@ _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
 )
 
 
-@click.command("list-disks")
-@options.tenant_filter
-@options.database
-@_LISTING.options
-def list_disks(tenant: str | None, database: str | None, output: ListOutput) -> None:
+@_DISKS.lists(_LISTING)
+def list_disks(opened: "Services", tenant: str | None) -> "Sequence[ListedDisk]":
     """List the data disks of tenants and the VMs that have them. A disk is attached, detaching, free for a VM on its
     host, or kept of a deleted VM.
     """
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.disk.list_disks import list_disks
 
-    with services(database=database) as opened:
-        _LISTING.show(output, lambda: list_disks(opened, tenant))
+    return list_disks(opened, tenant)
 
 
-def _deletion() -> "Deletion[TenantDisk | KeptVm]":
-    from vgpuctl.usecases.disk.disks import DELETION
-
-    return DELETION
-
-
-delete_disk = deletion_command(
-    "delete-disk",
+@_DISKS.deletes(whose=" of tenant {tenant} with all data", where=options.one_host)
+def delete_disk() -> "Deletion[TenantDisk | KeptVm]":
     """Delete data disks that no VM has, with their content. The name of a deleted VM stands for its kept disks.
 
     Refused for a disk that a VM has, which is named.
-    """,
-    _deletion,
-    word="disk",
-    listed_by="list-disks",
-    whose=" of tenant {tenant} with all data",
-    tenant=options.tenant,
-    where=options.one_host,
-)
+    """
+    from vgpuctl.usecases.disk.disks import DELETION
+
+    return DELETION

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.deletion import JsonDeletions, if_exists
+from vgpuctl.cli.forms.stored_kind import JsonDeletions, if_exists
 from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput

@@ -92,8 +92,8 @@ def _selectors(context: click.Context, incomplete: str) -> Sequence[str]:
 VM, HOST, TENANT = _of_store("VM"), _of_store("host"), _of_store("tenant")
 _NETWORK, _IMAGE, _PROFILE = _of_store("network"), _of_store("image"), _of_store("profile")
 _EXTERNAL, _GROUP, _BALANCER = _of_store("external network"), _of_store("security group"), _of_store("load balancer")
-_HOST_POOL, _NODE_POOL, _DISK = _of_store("pool of hosts"), _of_store("node pool"), _of_store("disk")
-_RESERVATION, _LICENCES, _QUEUED = _of_store("reservation"), _of_store("licence pool"), _of_store("queued VM")
+_HOST_POOL, _NODE_POOL, _DISK = _of_store("host pool"), _of_store("node pool"), _of_store("disk")
+_RESERVATION, _LICENCES = _of_store("reservation"), _of_store("licence pool")
 _GPU, _DELETED, _LABEL = _of_store("GPU"), _of_store("deleted VM"), _of_store("label")
 
 BY_PARAMETER: dict[str, Source] = {
@@ -152,23 +152,18 @@ _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (
             *("create-snapshot", "list-snapshots", "revert-snapshot", "delete-snapshot", "delete-floating-ip"),
         ),
     ),
-    (_QUEUED, ("leave-queue",)),
-    (_DISK, ("delete-disk",)),
     (_DELETED, ("restore-vm",)),
-    (_NETWORK, ("show-network", "delete-network", "delete-direct-connect")),
-    (_EXTERNAL, ("delete-external-network",)),
+    (_NETWORK, ("delete-direct-connect",)),
     (_GROUP, ("create-security-rule", "delete-security-rule", "delete-security-group")),
     (_BALANCER, ("set-load-balancer", "delete-load-balancer")),
-    (TENANT, ("show-tenant", "offboard-tenant", "delete-peering")),
-    (_IMAGE, ("delete-image",)),
-    (_HOST_POOL, ("show-pool", "delete-pool", "grant-pool")),
-    (_RESERVATION, ("show-reservation", "cancel-reservation")),
-    (_LICENCES, ("set-licence-pool", "delete-licence-pool", "list-licence-pools")),
-    (_NODE_POOL, ("set-node-pool", "scale-node-pool", "delete-node-pool", "list-node-pools", "render-node")),
+    (TENANT, ("offboard-tenant", "delete-peering")),
+    (_HOST_POOL, ("show-pool",)),
+    (_LICENCES, ("list-licence-pools",)),
+    (_NODE_POOL, ("scale-node-pool", "list-node-pools", "render-node")),
     (_contexts, ("use-context",)),
 )
 OF_NAME = {command: source for source, commands in _NAMES for command in commands}
-"""What NAME of a command is of: its argument `name`, `names` or `pool`."""
+"""What NAME of a command is of: its argument `name` or `names`, where no row of a kind says so."""
 
 
 class _Named(click.types.StringParamType):
@@ -183,6 +178,11 @@ class _Named(click.types.StringParamType):
             return [CompletionItem(one) for one in self._source(ctx, incomplete) if one.startswith(incomplete)]
         except VgpuctlError:
             return []
+
+
+def named(kind: str) -> click.types.StringParamType:
+    """The type of a name of a thing in the store. kind: its word in vgpuctl/store/names.py."""
+    return _Named(_of_store(kind))
 
 
 def source_of(command: str, parameter: click.Parameter) -> Source | None:

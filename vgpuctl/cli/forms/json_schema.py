@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.frame.rehearsal import REHEARSED, JsonRehearsal
+from vgpuctl.cli.frame.rehearsal import JsonRehearsal, is_rehearsed
 from vgpuctl.cli.lists.listing import Listing
 from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
 
@@ -39,7 +39,7 @@ def output_schema(command: click.Command) -> Schema | None:
         return None
     definitions = _Definitions()
     parts = [definitions.inlined(one) for one in declared]
-    if command.name in REHEARSED:
+    if is_rehearsed(command):
         parts = [*(definitions.rehearsed(part) for part in parts), definitions.inlined(JsonRehearsal)]
     body = parts[0] if len(parts) == 1 else {"anyOf": parts}
     schema: Schema = {"$schema": DRAFT, "title": f"Output of vgpuctl {command.name} --json", **body}
@@ -49,8 +49,11 @@ def output_schema(command: click.Command) -> Schema | None:
 
 
 def _declared(command: click.Command) -> list[Any]:
-    """The types of the command's documents, by the annotations of its module."""
+    """The types of the command's documents, by the annotations of its function or its module."""
     module = sys.modules[getattr(command.callback, "__module__", "")]
+    prints = getattr(command.callback, "prints", None)
+    if prints is not None:
+        return [prints(_resolved(command.callback.__annotations__["return"], module))]
     outputs: list[Any] = []
     lists: list[Any] = []
     for name, written in vars(module).get("__annotations__", {}).items():

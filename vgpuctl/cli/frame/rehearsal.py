@@ -17,20 +17,25 @@ if TYPE_CHECKING:
     from vgpuctl.model.rehearsal import RehearsedStep
 
 REHEARSED = frozenset(
-    {"create-licence-pool", "set-licence-pool"}
-    | {"create-tenant", "create-pool", "grant-pool"}
-    | {"reserve", "set-queue"}
-    | {"create-external-network"}
-    | {"set-node-pool", "delete-node-pool", "slurm-resume", "slurm-suspend", "slurm-fail"}
+    {"set-queue", "delete-node-pool", "slurm-resume", "slurm-suspend", "slurm-fail"}
     | {"start-vm", "stop-vm", "restart-vm", "reset-vm", "force-off", "rename-vm"}
     | {"attach-nic", "detach-nic", "attach-disk", "detach-disk", "resize-disk", "eject-iso"}
     | {"create-snapshot", "revert-snapshot", "delete-snapshot", "reconcile-store"}
     | {"label-vm"}
 )
-"""Commands whose dry run is a run that changes nothing."""
+"""Commands whose dry run is a run that changes nothing, beside those that are made by StoredKind.changes."""
 
 GOES_ON = frozenset({"start-vm"})
 """Those of them that leave changes of hosts out and go on: the next VM finds what this one would take."""
+
+
+def is_rehearsed(command: click.Command) -> bool:
+    """True for a command whose dry run is a run that changes nothing."""
+    return command.name in REHEARSED or _is_change(command)
+
+
+def _is_change(command: click.Command) -> bool:
+    return getattr(command.callback, "is_change", False)
 
 
 OWN_DRY_RUN = {
@@ -79,18 +84,19 @@ class JsonRehearsal(TypedDict):
 
 
 def offer_rehearsal(command: click.Command, *, say: Callable[[str], None], finish: Callable[[], None]) -> None:
-    """Give a command of REHEARSED its --dry-run.
+    """Give a command its --dry-run, if that is a run.
 
     say: for lines to people. finish: prints the data of a command that ended at a change of a host.
     """
-    if command.name not in REHEARSED or command.callback is None:
+    if not is_rehearsed(command) or command.callback is None:
         return
+    goes_on = command.name in GOES_ON or _is_change(command)
 
     def note(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
         if given and not context.resilient_parsing:
             from vgpuctl.model.rehearsal import Rehearsal
 
-            running().rehearsal = Rehearsal(say, goes_on=command.name in GOES_ON)
+            running().rehearsal = Rehearsal(say, goes_on=goes_on)
 
     command.params.append(
         click.Option(

@@ -1,35 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """register-image, list-images, delete-image: the catalogue of images."""
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.forms.deletion import deletion_command
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.stored_kind import StoredKind
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
-from vgpuctl.cli.shown.json_output import JsonOutput
-from vgpuctl.cli.shown.output import say
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.model.image import Image
     from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.image.list_images import ListedImage
+    from vgpuctl.usecases.running.services import Services
+
+_IMAGES: "StoredKind[Image]" = StoredKind("image", "list-images", "image")
 
 
-class JsonImageChange(TypedDict):
-    """An image of the catalogue; changed: false if it was there already."""
-
-    changed: bool
-    image: "Image"
-
-
-_CHANGE: "JsonOutput[JsonImageChange]" = JsonOutput(("register-",))
-
-
-@click.command("register-image")
-@click.argument("name")
+@_IMAGES.changes(
+    lambda image: f"registered, {image.location.shown}, sha256:{image.sha256}", where=options.one_host, is_new=True
+)
 @click.option("--path", metavar="PATH", help="Absolute path of the image, the same on every host that has it.")
 @click.option("--volume", metavar="NAME", help="Volume of a libvirt storage pool, in place of --path.")
 @click.option("--pool", default="default", show_default=True, metavar="NAME", help="The pool of --volume.")
@@ -51,10 +44,8 @@ _CHANGE: "JsonOutput[JsonImageChange]" = JsonOutput(("register-",))
 @click.option("--host", metavar="NAME", help="Verify the copy of this host now; without --checksum, take its checksum.")
 @click.option("--os", "os_name", metavar="TEXT", help="Operating system, for people: debian-12.")
 @click.option("--guest-driver", metavar="VERSION", help="Version or branch of the NVIDIA driver in it: 580.105.06.")
-@options.dry_run
-@options.one_host
-@options.as_json
 def register_image(
+    opened: "Services",
     name: str,
     path: str | None,
     volume: str | None,
@@ -65,16 +56,12 @@ def register_image(
     host: str | None,
     os_name: str | None,
     guest_driver: str | None,
-    dry_run: bool,
-    as_json: bool,
-    **where: Any,
-) -> None:
+) -> "tuple[Image, bool]":
     """Add a base image, kernel or initrd to the catalogue. VMs choose them from it by name.
 
     The same command again changes nothing; another place, format or checksum under this name is refused.
     Each host's copy is verified by its checksum when a VM there uses it for the first time, and again when it changed.
     """
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.image import ImageFormat, ImageKind, ImageLocation, check_image_path, parse_checksum
     from vgpuctl.model.vm import check_name
     from vgpuctl.usecases.image.images import ImageRequest, register_image
@@ -91,13 +78,7 @@ def register_image(
         os_name,
         guest_driver,
     )
-    with services(rehearses=dry_run, **where) as opened:
-        image, changed = register_image(opened, wanted, host=host)
-    if as_json:
-        _CHANGE.print({"changed": changed and not dry_run, "image": image})
-    else:
-        done = "would be registered" if dry_run and changed else "registered" if changed else "no change"
-        say(f"image {name}: {done}, {image.location.shown}, sha256:{image.sha256}")
+    return register_image(opened, wanted, host=host)
 
 
 _LISTING: "Listing[ListedImage, ListedImage]" = Listing(
@@ -117,29 +98,17 @@ _LISTING: "Listing[ListedImage, ListedImage]" = Listing(
 )
 
 
-@click.command("list-images")
-@options.database
-@_LISTING.options
-def list_images(database: str | None, output: ListOutput) -> None:
+@_IMAGES.lists(_LISTING)
+def list_images(opened: "Services") -> "Sequence[ListedImage]":
     """List the images that VMs can name, and the hosts with verified copies."""
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.image.list_images import list_images
 
-    with services(database=database) as opened:
-        _LISTING.show(output, lambda: list_images(opened))
+    return list_images(opened)
 
 
-def _deletion() -> "Deletion[Image]":
+@_IMAGES.deletes(whose=" from the catalogue")
+def delete_image() -> "Deletion[Image]":
+    """Remove images from the catalogue; their files on the hosts stay. Refused while a VM uses one."""
     from vgpuctl.usecases.image.images import DELETION
 
     return DELETION
-
-
-delete_image = deletion_command(
-    "delete-image",
-    "Remove images from the catalogue; their files on the hosts stay. Refused while a VM uses one.",
-    _deletion,
-    word="image",
-    listed_by="list-images",
-    whose=" from the catalogue",
-)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-, set-, list- and delete-licence-pool: pools of vGPU licences."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.forms.stored_kind import StoredKind
 from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
-from vgpuctl.cli.options import options
 from vgpuctl.cli.options.numbers import WholeRange
-from vgpuctl.cli.shown.json_output import JsonOutput
-from vgpuctl.cli.shown.output import print_line, say
+from vgpuctl.cli.shown.output import print_line
 from vgpuctl.model.plural import counted
 from vgpuctl.model.times import format_duration, format_time_to_second
 
@@ -19,23 +18,16 @@ if TYPE_CHECKING:
     from vgpuctl.model.licence import LicencePool
     from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.licence.list_licence_pools import LicencePoolState
+    from vgpuctl.usecases.running.services import Services
 
 
 TOKEN_HELP = "File with the server's client configuration token, mode 0600; VMs get it in their seed."
 
 
-class JsonLicencePool(TypedDict):
-    """The licence pool; changed: false if it was there already."""
-
-    changed: bool
-    pool: "LicencePool"
+_POOLS: "StoredKind[LicencePool]" = StoredKind("licence pool", "list-licence-pools", "pool")
 
 
-_CHANGE: "JsonOutput[JsonLicencePool]" = JsonOutput(("create-", "set-"))
-
-
-@click.command("create-licence-pool")
-@click.argument("name")
+@_POOLS.changes(lambda pool: f"{counted(pool.seats, 'seat')} of {pool.edition}", is_new=True)
 @click.option(
     "--edition",
     required=True,
@@ -52,41 +44,21 @@ _CHANGE: "JsonOutput[JsonLicencePool]" = JsonOutput(("create-", "set-"))
 )
 @click.option("--server", metavar="HOST", help="Licence server.  [default: the first one that the token names]")
 @click.option("--token", "token_file", metavar="FILE", type=click.Path(path_type=Path), help=TOKEN_HELP)
-@options.database
-@options.as_json
 def create_licence_pool(
-    name: str,
-    edition: str,
-    seats: int,
-    lease: str,
-    server: str | None,
-    token_file: Path | None,
-    database: str | None,
-    as_json: bool,
-) -> None:
+    opened: "Services", name: str, edition: str, seats: int, lease: str, server: str | None, token_file: Path | None
+) -> "tuple[LicencePool, bool]":
     """Create a pool of vGPU licences, of which VMs take seats. From the first pool on, every VM with vGPUs needs a seat
     to run.
     """
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.licence import Edition, LicencePool
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.licence.licence_pools import create_licence_pool
 
     wanted = LicencePool(name, Edition(edition), seats, parse_duration(lease, what="--lease"), server)
-    with services(database=database) as opened:
-        pool, changed = create_licence_pool(opened, wanted, token_file)
-    if as_json:
-        _CHANGE.print({"changed": changed, "pool": pool})
-    else:
-        say(
-            f"licence pool {name}: {counted(pool.seats, 'seat')} of {pool.edition}"
-            if changed
-            else f"licence pool {name}: no change"
-        )
+    return create_licence_pool(opened, wanted, token_file)
 
 
-@click.command("set-licence-pool")
-@click.argument("name")
+@_POOLS.changes(lambda _pool: "changed")
 @click.option("--seats", type=WholeRange(1, 1_000_000), help="Number of licences.  [default: unchanged]")
 @click.option(
     "--lease", metavar="DURATION", help="Lease of the server, as for create-licence-pool.  [default: unchanged]"
@@ -94,33 +66,23 @@ def create_licence_pool(
 @click.option("--server", metavar="HOST", help="Licence server.  [default: unchanged]")
 @click.option("--token", "token_file", metavar="FILE", type=click.Path(path_type=Path), help=TOKEN_HELP)
 @click.option("--no-token", "forgets_token", is_flag=True, help="Forget the token; new VMs get none.")
-@options.database
-@options.as_json
 def set_licence_pool(
+    opened: "Services",
     name: str,
     seats: int | None,
     lease: str | None,
     server: str | None,
     token_file: Path | None,
     forgets_token: bool,
-    database: str | None,
-    as_json: bool,
-) -> None:
+) -> "tuple[LicencePool, bool]":
     """Change the seats, lease, server or token of a licence pool. VMs that hold a seat keep it, also when there are
     fewer seats now.
     """
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.licence.licence_pools import PoolChanges, set_licence_pool
 
     lease_s = None if lease is None else parse_duration(lease, what="--lease")
-    changes = PoolChanges(seats, lease_s, server, token_file, forgets_token)
-    with services(database=database) as opened:
-        pool, changed = set_licence_pool(opened, name, changes)
-    if as_json:
-        _CHANGE.print({"changed": changed, "pool": pool})
-    else:
-        say(f"licence pool {name}: {'changed' if changed else 'no change'}")
+    return set_licence_pool(opened, name, PoolChanges(seats, lease_s, server, token_file, forgets_token))
 
 
 def _tenants(one: "LicencePoolState") -> tuple[str, ...] | None:
@@ -149,38 +111,29 @@ _LISTING: "Listing[LicencePoolState, LicencePoolState]" = Listing(
 )
 
 
-@click.command("list-licence-pools")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
-@options.database
-@_LISTING.options
-def list_licence_pools(names: tuple[str, ...], database: str | None, output: ListOutput) -> None:
-    """List licence pools: seats, who holds them, who waits. Also seats that come back later, and the tenants.
-
-    With names, also each taken seat with its VM.
-    """
-    from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.licence.list_licence_pools import list_licence_pools
-
-    with services(database=database) as opened:
-        states = _LISTING.show(output, lambda: list_licence_pools(opened, names))
-    for one in states if names and output.is_for_people() else ():
+def _print_seats(states: "Sequence[LicencePoolState]", _output: ListOutput) -> None:
+    for one in states:
         for seat in one.seats:
             back = seat.released_at
             until = "held" if back is None else f"comes back at {format_time_to_second(back)}"
             print_line(f"{one.pool.name}: {seat.tenant}/{seat.vm_name}: {until}")
 
 
-def _deletion() -> "Deletion[LicencePool]":
+@_POOLS.lists(_LISTING, _print_seats)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def list_licence_pools(opened: "Services", names: tuple[str, ...]) -> "Sequence[LicencePoolState]":
+    """List licence pools: seats, who holds them, who waits. Also seats that come back later, and the tenants.
+
+    With names, also each taken seat with its VM.
+    """
+    from vgpuctl.usecases.licence.list_licence_pools import list_licence_pools
+
+    return list_licence_pools(opened, names)
+
+
+@_POOLS.deletes(whose=", with the tokens")
+def delete_licence_pool() -> "Deletion[LicencePool]":
+    """Delete licence pools with their tokens. VMs that hold seats of them run on."""
     from vgpuctl.usecases.licence.licence_pools import DELETION
 
     return DELETION
-
-
-delete_licence_pool = deletion_command(
-    "delete-licence-pool",
-    "Delete licence pools with their tokens. VMs that hold seats of them run on.",
-    _deletion,
-    word="licence pool",
-    listed_by="list-licence-pools",
-    whose=", with the tokens",
-)

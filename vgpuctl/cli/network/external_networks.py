@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-, list- and delete-external-network: networks outside."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-import click
-
-from vgpuctl.cli.forms.deletion import deletion_command
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
-from vgpuctl.cli.options import options
+from vgpuctl.cli.forms.stored_kind import StoredKind
+from vgpuctl.cli.lists.listing import Column, Listing
 
 if TYPE_CHECKING:
     from vgpuctl.model.vpc import ExternalNetwork
     from vgpuctl.usecases.found.deletion import Deletion
+    from vgpuctl.usecases.running.services import Services
 
     Row = tuple[ExternalNetwork, dict[str, str]]
 
@@ -23,6 +22,9 @@ class JsonExternalNetwork(TypedDict):
     held: dict[str, str]
 
 
+EXTERNAL_NETWORKS: "StoredKind[ExternalNetwork]" = StoredKind(
+    "external network", "list-external-networks", "external_network"
+)
 _LISTING: "Listing[Row, JsonExternalNetwork]" = Listing(
     columns=(
         Column("EXTERNAL NETWORK", lambda one: one[0].name),
@@ -38,28 +40,17 @@ _LISTING: "Listing[Row, JsonExternalNetwork]" = Listing(
 )
 
 
-@click.command("list-external-networks")
-@options.database
-@_LISTING.options
-def list_external_networks(database: str | None, output: ListOutput) -> None:
+@EXTERNAL_NETWORKS.lists(_LISTING)
+def list_external_networks(opened: "Services") -> "Sequence[Row]":
     """List the external networks and the tenants with addresses of them."""
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.network.list_external_networks import list_external_networks
 
-    with services(database=database) as opened:
-        _LISTING.show(output, lambda: list_external_networks(opened))
+    return list_external_networks(opened)
 
 
-def _deletion() -> "Deletion[ExternalNetwork]":
+@EXTERNAL_NETWORKS.deletes()
+def delete_external_network() -> "Deletion[ExternalNetwork]":
+    """Delete external networks. Refused while tenants hold addresses of one."""
     from vgpuctl.usecases.network.delete_external_network import DELETION
 
     return DELETION
-
-
-delete_external_network = deletion_command(
-    "delete-external-network",
-    "Delete external networks. Refused while tenants hold addresses of one.",
-    _deletion,
-    word="external network",
-    listed_by="list-external-networks",
-)

@@ -2,21 +2,23 @@
 """create-, list-, show- and delete-network: tenants' networks."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from vgpuctl.cli.forms.deletion import deletion_command
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.stored_kind import StoredKind
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
-from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_line, print_table
 from vgpuctl.cli.shown.state_colours import colour_of_state
 
 if TYPE_CHECKING:
+    from vgpuctl.model.network import Network
     from vgpuctl.model.promise import LastFinding
     from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.network.list_networks import ShownNetwork
+    from vgpuctl.usecases.running.services import Services
+
+NETWORKS: "StoredKind[Network]" = StoredKind("network", "list-networks", "network", options.network_tenant)
 
 
 def _cidr(one: "ShownNetwork") -> str:
@@ -49,40 +51,15 @@ _LISTING: "Listing[ShownNetwork, ShownNetwork]" = Listing(
 )
 
 
-@click.command("list-networks")
-@options.tenant_filter
-@options.database
-@_LISTING.options
-def list_networks(tenant: str | None, database: str | None, output: ListOutput) -> None:
+@NETWORKS.lists(_LISTING)
+def list_networks(opened: "Services", tenant: str | None) -> "Sequence[ShownNetwork]":
     """List the tenants' networks with the number of VMs and free addresses."""
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.network.list_networks import list_networks
 
-    with services(database=database) as opened:
-        _LISTING.show(output, lambda: list_networks(opened, tenant=tenant))
+    return list_networks(opened, tenant=tenant)
 
 
-_SHOWN: "JsonOutput[ShownNetwork]" = JsonOutput(("show-",))
-
-
-@click.command("show-network")
-@click.argument("name")
-@options.network_tenant
-@options.database
-@options.as_json
-def show_network(name: str, tenant: str, database: str | None, as_json: bool) -> None:
-    """Show one network: its addresses and who has them. Also what was last seen of their interfaces.
-
-    No host is contacted. `vgpuctl controller` and `check-vm` look at the interfaces of VMs that run.
-    """
-    from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.network.list_networks import show_network
-
-    with services(database=database) as opened:
-        shown = show_network(opened, tenant, name)
-    if as_json:
-        _SHOWN.print(shown)
-        return
+def _print(shown: "ShownNetwork") -> None:
     network = shown.network
     request = network.request
     print_line(f"network   {request.name} of tenant {request.tenant}, {network.state}")
@@ -111,19 +88,20 @@ def _interface(found: "LastFinding | None") -> str:
     return f"{str(finding.verdict).replace('-', ' ')}{said}, {format_time_to_second(found.at)}"
 
 
-def _deletion() -> "Deletion[ShownNetwork]":
+@NETWORKS.shows(_print)
+def show_network(opened: "Services", tenant: str, name: str) -> "ShownNetwork":
+    """Show one network: its addresses and who has them. Also what was last seen of their interfaces.
+
+    No host is contacted. `vgpuctl controller` and `check-vm` look at the interfaces of VMs that run.
+    """
+    from vgpuctl.usecases.network.list_networks import show_network
+
+    return show_network(opened, tenant, name)
+
+
+@NETWORKS.deletes(whose=" of tenant {tenant}", where=options.one_host)
+def delete_network() -> "Deletion[ShownNetwork]":
+    """Delete a tenant's networks. Refused while VMs are in them."""
     from vgpuctl.usecases.network.delete_network import DELETION
 
     return DELETION
-
-
-delete_network = deletion_command(
-    "delete-network",
-    "Delete a tenant's networks. Refused while VMs are in them.",
-    _deletion,
-    word="network",
-    listed_by="list-networks",
-    whose=" of tenant {tenant}",
-    tenant=options.network_tenant,
-    where=options.one_host,
-)

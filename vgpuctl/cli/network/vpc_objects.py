@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands create-, delete- and set-KIND of objects in tenants' VPCs, made from vgpuctl/specs/vpc_objects.py."""
+"""list-vpc-objects; create-, delete- and set-KIND of objects in tenants' VPCs, from vgpuctl/specs/vpc_objects.py."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.forms import deletion
+from vgpuctl.cli.forms.stored_kind import StoredKind
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.options.field_options import field_option
 from vgpuctl.cli.shown.json_output import JsonOutput
@@ -16,9 +17,10 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.vpc import VpcKind
 from vgpuctl.specs.field import Field
 from vgpuctl.specs.flags import read_flags
-from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, ObjectKind
+from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, ObjectKind, describe
 
 if TYPE_CHECKING:
+    from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.network.vpc_objects import CreatedObject, ShownObject
     from vgpuctl.usecases.running.services import Services
 
@@ -35,18 +37,34 @@ class JsonObjectChange(TypedDict):
 
 
 _CHANGE: "JsonOutput[JsonObjectChange]" = JsonOutput(("create-", "set-", "delete-security-rule"))
-_DELETIONS: "JsonOutput[deletion.JsonDeletions]" = JsonOutput(
-    (
-        *("delete-gateway", "delete-floating-ip", "delete-port-forward", "delete-security-group"),
-        *("delete-load-balancer", "delete-peering", "delete-direct-connect"),
-    )
+_LISTING: "Listing[ShownObject, ShownObject]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.tenant),
+        Column("KIND", lambda one: one.kind),
+        Column("NAME", lambda one: one.name),
+        Column("SPECIFICATION", lambda one: describe(one.spec), drops=1),
+    ),
+    name=lambda one: f"{one.tenant}/{one.kind}/{one.name}",
+    json=lambda one: one,
+    empty="no objects: create one, for example with `vgpuctl create-gateway`, or run `vgpuctl onboard`",
 )
 _TENANT = options.tenant_of("Tenant whose networks it belongs to.")
+
+
+@StoredKind[Any]("VPC object", "list-vpc-objects", tenant=_TENANT).lists(_LISTING)
+@click.option("--kind", type=click.Choice([str(kind) for kind in LISTED]), help="Only objects of this kind.")
+def list_vpc_objects(opened: "Services", tenant: str | None, kind: str | None) -> "Sequence[ShownObject]":
+    """List gateways, floating IPs, security groups and other VPC objects. They are in the networks of tenants."""
+    from vgpuctl.usecases.network.list_vpc_objects import list_vpc_objects
+
+    return list_vpc_objects(opened, tenant=tenant, kind=VpcKind(kind) if kind else None)
 
 
 def make(name: str, text: str) -> click.Command:
     """Make one command of the table. text: the first line of its help."""
     verb, _, noun = name.partition("-")
+    if verb == "list":
+        return list_vpc_objects
     for kind in KINDS:
         if kind.item_name == noun:
             return _change_items(name, text, kind, is_added=verb == "create")
@@ -55,11 +73,11 @@ def make(name: str, text: str) -> click.Command:
 
 
 def _create(name: str, text: str, kind: ObjectKind) -> click.Command:
-    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
+    def run(tenant: str, database: str | None, as_json: bool, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import create_object
 
         wanted = kind.read(given)
-        _change(lambda opened: create_object(opened, tenant, wanted), dry_run, database, as_json)
+        _change(lambda opened: create_object(opened, tenant, wanted), database, as_json)
 
     flags = [
         field_option(one, default=kind.table.written_default(one), is_required=one.is_required)
@@ -75,7 +93,7 @@ def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
     added, removed = _items("add", items), _items("remove", items)
     changed = [kind.table.field(key) for key in kind.changed]
 
-    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
+    def run(tenant: str, database: str | None, as_json: bool, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
 
         key = kind.name_in(given.pop(kind.named_by.parameter))
@@ -85,7 +103,7 @@ def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
         change = ObjectChange(values.pop(added.path, ()), values.pop(removed.path, ()), values)
         _change(
             lambda opened: change_object(opened, tenant, kind, key, change),
-            *(dry_run, database, as_json),
+            *(database, as_json),
             verb="changed",
         )
 
@@ -103,17 +121,17 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
     assert kind.changed_list is not None
     items = kind.table.field(kind.changed_list)
 
-    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, *, yes: bool = True, **given: Any) -> None:
+    def run(tenant: str, database: str | None, as_json: bool, *, yes: bool = True, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
 
         key = kind.name_in(given.pop(kind.named_by.parameter))
         values = read_flags((items,), given)[items.path]
-        if not (yes or dry_run):
+        if not yes:
             confirm(f"Delete {len(values)} of {kind.kind} {key} of tenant {tenant}?")
         change = ObjectChange(add=values) if is_added else ObjectChange(remove=values)
         _change(
             lambda opened: change_object(opened, tenant, kind, key, change),
-            *(dry_run, database, as_json),
+            *(database, as_json),
             verb="changed",
         )
 
@@ -127,45 +145,22 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
 
 
 def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
-    def run(
-        tenant: str,
-        yes: bool,
-        if_exists: bool,
-        dry_run: bool,
-        database: str | None,
-        as_json: bool,
-        names: tuple[str, ...] = (),
-    ) -> None:
-        from vgpuctl.cli.forms.services import services
-        from vgpuctl.usecases.network.vpc_objects import delete_objects, find_objects
+    def load() -> "Deletion[ShownObject]":
+        from vgpuctl.usecases.network.vpc_objects import deletion_of
 
-        keys = [kind.name_in(one) for one in names] or [str(kind.kind)]
-        with services(rehearses=dry_run, database=database) as opened:
-            found = find_objects(opened, tenant, kind.kind, keys, if_exists=if_exists)
-            if found and not (dry_run or yes):
-                listed = ", ".join(one.name for one in found)
-                confirm(f"Delete {kind.kind} {listed} of tenant {tenant}?")
-            if found:
-                delete_objects(opened, found)
-        if as_json:
-            _DELETIONS.print(
-                {"deleted": [] if dry_run else [f"{one.tenant}/{one.name}" for one in found], "dry_run": dry_run}
-            )
+        return deletion_of(kind)
 
+    load.__name__, load.__doc__ = name, f"{text}\n\n{kind.delete_help}"
     metavar = kind.named_by.metavar or kind.named_by.parameter.upper()
-    arguments: list[Decorator] = (
-        [] if kind.is_single else [click.argument("names", nargs=-1, required=True, metavar=f"{metavar}...")]
-    )
-    own: list[Decorator] = [
-        options.yes,
-        deletion.if_exists,
-    ]
-    return _command(name, (text, kind.delete_help), run, [*arguments, *own])
+    return StoredKind[Any](kind.name, "list-vpc-objects", tenant=_TENANT, completes=False).deletes(
+        whose=" of tenant {tenant}", metavar=f"{metavar}...", only=str(kind.kind) if kind.is_single else ""
+    )(load)
 
 
 def _command(name: str, help_texts: tuple[str, ...], run: Run, own: Sequence[Decorator]) -> click.Command:
     """Make a command with its own arguments and options, then those that all of the table have."""
-    every: list[Decorator] = [*own, _TENANT, options.dry_run, options.database, options.as_json]
+    every: list[Decorator] = [*own, _TENANT, options.database, options.as_json]
+    run.is_change = True  # type: ignore[attr-defined]  # mypy knows no attributes of functions
     for add in reversed(every):
         run = add(run)
     first, *rest = help_texts
@@ -193,7 +188,6 @@ def _items(verb: str, items: Field) -> Field:
 
 def _change(
     do: "Callable[[Services], CreatedObject]",
-    dry_run: bool,
     database: str | None,
     as_json: bool,
     *,
@@ -202,13 +196,13 @@ def _change(
     """Create or change one object and print the outcome."""
     from vgpuctl.cli.forms.services import services
 
-    with services(rehearses=dry_run, database=database) as opened:
+    with services(database=database) as opened:
         created = do(opened)
     shown = created.object
     if as_json:
-        _CHANGE.print({"changed": created.changed and not dry_run, "object": shown, "remarks": created.remarks})
+        _CHANGE.print({"changed": created.changed, "object": shown, "remarks": created.remarks})
         return
-    outcome = "no change" if not created.changed else f"would be {verb}" if dry_run else verb
+    outcome = verb if created.changed else "no change"
     address = getattr(shown.spec, "address", "")
     say(f"{shown.kind} {shown.tenant}/{shown.name}: {outcome}{f', {address}' * bool(address)}")
     for remark in created.remarks:

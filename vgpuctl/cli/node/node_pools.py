@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-, set-, list-, scale- and delete-node-pool: node pools of tenants' clusters."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.forms.stored_kind import StoredKind
 from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.options.numbers import WholeRange
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.node.list_node_pools import PoolStatus
     from vgpuctl.usecases.observed.node_states import NodeStatus
+    from vgpuctl.usecases.running.services import Services
+
+NODE_POOLS: "StoredKind[NodePool]" = StoredKind("node pool", "list-node-pools", "pool", options.tenant)
 
 
 class JsonScaled(TypedDict):
@@ -140,59 +144,41 @@ _NODES: "Listing[NodeStatus, str]" = Listing(
 )
 
 
-@click.command("list-node-pools")
+def _print_nodes(pools: "Sequence[PoolStatus]", output: ListOutput) -> None:
+    for one in pools:
+        if one.nodes:
+            print_line()
+            _NODES.show(ListOutput(output.form), functools.partial(tuple, one.nodes))
+        else:
+            say(f"{one.pool.printed_name}: no node")
+
+
+@NODE_POOLS.lists(
+    _LISTING, _print_nodes, tenant=options.tenant_filter_of("Only the pools of this tenant; needed with names.")
+)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@options.tenant_filter_of("Only the pools of this tenant; needed with names.")
-@options.database
-@_LISTING.options
-def list_node_pools(names: tuple[str, ...], tenant: str | None, database: str | None, output: ListOutput) -> None:
+def list_node_pools(opened: "Services", names: tuple[str, ...], tenant: str | None) -> "Sequence[PoolStatus]":
     """List node pools with their sizes, bounds and states of their nodes. With names, also each node and why it is not
     ready.
     """
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.usecases.node.list_node_pools import list_node_pools
 
     if names and tenant is None:
         raise UsageError("names of pools need their tenant", hint="give --tenant NAME")
-    with services(database=database) as opened:
-        pools = _LISTING.show(output, lambda: list_node_pools(opened, tenant, names))
-    for one in pools if names and output.is_for_people() else ():
-        _print_nodes(one, output)
+    return list_node_pools(opened, tenant, names)
 
 
-def _print_nodes(pool: "PoolStatus", output: ListOutput) -> None:
-    if not pool.nodes:
-        say(f"{pool.pool.printed_name}: no node")
-        return
-    print_line()
-    _NODES.show(ListOutput(output.form), lambda: pool.nodes)
-
-
-def _deletion() -> "Deletion[PoolStatus]":
+@NODE_POOLS.deletes(whose=" of tenant {tenant} with all nodes", where=options.one_host)
+@click.option(
+    "--drained",
+    "is_drained",
+    is_flag=True,
+    help="Wait neither for the work on the nodes nor for a cluster that does not answer.",
+)
+@options.shutdown_timeout("Seconds for a guest to shut down before it is forced off.", name="timeout", default_s=30.0)
+def delete_node_pool() -> "Deletion[PoolStatus]":
+    """Drain and delete all nodes of pools, and the pools. Their cluster forgets them."""
     from vgpuctl.usecases.node.delete_node_pool import DELETION
 
     return DELETION
-
-
-delete_node_pool = deletion_command(
-    "delete-node-pool",
-    "Drain and delete all nodes of pools, and the pools. Their cluster forgets them.",
-    _deletion,
-    word="node pool",
-    listed_by="list-node-pools",
-    whose=" of tenant {tenant} with all nodes",
-    tenant=options.tenant,
-    where=options.one_host,
-    own=(
-        click.option(
-            "--drained",
-            "is_drained",
-            is_flag=True,
-            help="Wait neither for the work on the nodes nor for a cluster that does not answer.",
-        ),
-        options.shutdown_timeout(
-            "Seconds for a guest to shut down before it is forced off.", name="timeout", default_s=30.0
-        ),
-    ),
-)

@@ -3,11 +3,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.forms.deletion import deletion_command
+from vgpuctl.cli.forms.stored_kind import StoredKind
 from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
@@ -147,20 +147,11 @@ def set_queue(policy: str, ageing: str, database: str | None, as_json: bool) -> 
         say(f"queue: {settings.policy if changed else 'no change'}")
 
 
-def _deletion() -> "Deletion[QueueEntry]":
+@StoredKind[Any]("queued VM", "list-queue", tenant=options.tenant).deletes(
+    verb="Remove", whose=" of tenant {tenant} from the queue, with the gangs", outcome="out of the queue"
+)
+def leave_queue() -> "Deletion[QueueEntry]":
+    """Remove VMs from the queue with the other VMs of their gangs. A preempted VM stays stopped."""
     from vgpuctl.usecases.placement.queue import DELETION
 
     return DELETION
-
-
-leave_queue = deletion_command(
-    "leave-queue",
-    "Remove VMs from the queue with the other VMs of their gangs. A preempted VM stays stopped.",
-    _deletion,
-    word="queued VM",
-    listed_by="list-queue",
-    verb="Remove",
-    whose=" of tenant {tenant} from the queue, with the gangs",
-    outcome="out of the queue",
-    tenant=options.tenant,
-)

@@ -3,37 +3,34 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli.forms.deletion import deletion_command
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.stored_kind import StoredKind
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
-from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.labelled import print_labelled
-from vgpuctl.cli.shown.output import say
 from vgpuctl.model.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from vgpuctl.model.reservation import Reservation
     from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.placement.show_reservation import ShownReservation
+    from vgpuctl.usecases.running.services import Services
+
+_RESERVATIONS: "StoredKind[Reservation]" = StoredKind(
+    "reservation", "list-reservations", "reservation", options.tenant_of("Tenant of the reservation.")
+)
 
 
-class JsonReservationChange(TypedDict):
-    """A reservation; changed: false if it was there already."""
+def _outcome(made: "Reservation") -> str:
+    from vgpuctl.usecases.placement.reservations import describe
 
-    changed: bool
-    reservation: "Reservation"
-
-
-_CHANGE: "JsonOutput[JsonReservationChange]" = JsonOutput(("reserve",))
+    return f"{describe(made)} on {made.host}"
 
 
-@click.command("reserve")
-@click.argument("name")
-@options.tenant_of("Tenant of the reservation.")
+@_RESERVATIONS.changes(_outcome, where=options.many_hosts, is_new=True)
 @click.option(
     "--gpu",
     "gpus",
@@ -52,18 +49,9 @@ _CHANGE: "JsonOutput[JsonReservationChange]" = JsonOutput(("reserve",))
 @click.option("--until", required=True, metavar="TIME", help="End, in the form of --from, or how long: 2h, 1d12h.")
 @click.option("--every", metavar="DURATION", help="Repeat after this period, from one begin to the next: 1d, 1w.")
 @options.every_refusal
-@options.many_hosts
-@options.as_json
 def reserve(
-    name: str,
-    tenant: str,
-    gpus: tuple[str, ...],
-    begin: str,
-    until: str,
-    every: str | None,
-    as_json: bool,
-    **where: Any,
-) -> None:
+    opened: "Services", name: str, tenant: str, gpus: tuple[str, ...], begin: str, until: str, every: str | None
+) -> "tuple[Reservation, bool]":
     """Reserve GPU shares for a tenant for a period, once or repeatedly.
 
     Before the period only VMs whose declared time (--for) ends earlier may use them. A reservation that does not fit
@@ -72,26 +60,19 @@ def reserve(
     A reservation holds GPUs only: CPUs and memory must be free on the host when it is used.
     """
     from vgpuctl.catalog import read_gpu_request
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration, parse_period
-    from vgpuctl.usecases.placement.reservations import describe
     from vgpuctl.usecases.placement.reserve import reserve
 
-    with services(**where) as opened:
-        first, end = parse_period(begin, until, now=opened.store.now())
-        made, changed = reserve(
-            opened,
-            tenant,
-            name,
-            tuple(map(read_gpu_request, gpus)),
-            begin=first,
-            end=end,
-            every_s=None if every is None else parse_duration(every, what="--every"),
-        )
-    if as_json:
-        _CHANGE.print({"changed": changed, "reservation": made})
-    else:
-        say(f"reservation {name}: {describe(made) if changed else 'no change'} on {made.host}")
+    first, end = parse_period(begin, until, now=opened.store.now())
+    return reserve(
+        opened,
+        tenant,
+        name,
+        tuple(map(read_gpu_request, gpus)),
+        begin=first,
+        end=end,
+        every_s=None if every is None else parse_duration(every, what="--every"),
+    )
 
 
 @dataclass(frozen=True)
@@ -125,45 +106,15 @@ _LISTING: "Listing[_CalendarRow, Reservation]" = Listing(
 )
 
 
-@click.command("list-reservations")
-@options.tenant_filter
+@_RESERVATIONS.lists(_LISTING)
 @click.option("--all", "past", is_flag=True, help="Also show reservations that are over.")
-@options.database
-@_LISTING.options
-def list_reservations(tenant: str | None, past: bool, database: str | None, output: ListOutput) -> None:
+def list_reservations(opened: "Services", tenant: str | None, past: bool) -> Sequence[_CalendarRow]:
     """List the reservations by their next window."""
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.placement.list_reservations import list_reservations
 
-    with services(database=database) as opened:
-
-        def read() -> Sequence[_CalendarRow]:
-            now = opened.store.now()
-            found = list_reservations(opened, tenant=tenant, past=past)
-            return [_CalendarRow(one, one.window_after(now) or (one.begin, one.end)) for one in found]
-
-        _LISTING.show(output, read)
-
-
-_SHOWN: "JsonOutput[ShownReservation]" = JsonOutput(("show-",))
-
-
-@click.command("show-reservation")
-@click.argument("name")
-@options.tenant
-@options.database
-@options.as_json
-def show_reservation(name: str, tenant: str, database: str | None, as_json: bool) -> None:
-    """Show one reservation: GPU shares, host, time, and the VM that uses it. No host is contacted."""
-    from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.placement.show_reservation import show_reservation
-
-    with services(database=database) as opened:
-        shown = show_reservation(opened, tenant, name)
-    if as_json:
-        _SHOWN.print(shown)
-    else:
-        _print(shown)
+    now = opened.store.now()
+    found = list_reservations(opened, tenant=tenant, past=past)
+    return [_CalendarRow(one, one.window_after(now) or (one.begin, one.end)) for one in found]
 
 
 def _print(shown: "ShownReservation") -> None:
@@ -185,20 +136,17 @@ def _print(shown: "ShownReservation") -> None:
     print_labelled("event", [f"{format_time_to_second(each.at)} {each.kind} by {each.who}" for each in shown.events])
 
 
-def _deletion() -> "Deletion[Reservation]":
+@_RESERVATIONS.shows(_print)
+def show_reservation(opened: "Services", name: str, tenant: str) -> "ShownReservation":
+    """Show one reservation: GPU shares, host, time, and the VM that uses it. No host is contacted."""
+    from vgpuctl.usecases.placement.show_reservation import show_reservation
+
+    return show_reservation(opened, tenant, name)
+
+
+@_RESERVATIONS.deletes(verb="Cancel", whose=" of tenant {tenant} with all repetitions", outcome="cancelled")
+def cancel_reservation() -> "Deletion[Reservation]":
+    """Cancel reservations with all their repetitions. A VM that uses one runs on until its time is over."""
     from vgpuctl.usecases.placement.reservations import DELETION
 
     return DELETION
-
-
-cancel_reservation = deletion_command(
-    "cancel-reservation",
-    "Cancel reservations with all their repetitions. A VM that uses one runs on until its time is over.",
-    _deletion,
-    word="reservation",
-    listed_by="list-reservations",
-    verb="Cancel",
-    whose=" of tenant {tenant} with all repetitions",
-    outcome="cancelled",
-    tenant=options.tenant_of("Tenant of the reservation."),
-)

@@ -1,37 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-pool, grant-pool, list-pools, show-pool, delete-pool: pools of hosts."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.deletion import deletion_command
 from vgpuctl.cli.forms.services import report_failures
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.stored_kind import StoredKind
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.labelled import print_labelled
-from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
     from vgpuctl.quota.pools import Pool
     from vgpuctl.usecases.found.deletion import Deletion
+    from vgpuctl.usecases.running.services import Services
     from vgpuctl.usecases.tenant.show_pool import GpuOfPool, HostOfPool, ShownPool
 
-
-class JsonPoolChange(TypedDict):
-    """A pool of hosts; changed: false if nothing had to change."""
-
-    changed: bool
-    pool: "Pool"
+_POOLS: "StoredKind[Pool]" = StoredKind("host pool", "list-pools", "pool")
 
 
-_CHANGE: "JsonOutput[JsonPoolChange]" = JsonOutput(("create-", "grant-"))
-
-
-@click.command("create-pool")
-@click.argument("name")
+@_POOLS.changes(lambda pool: ", ".join(pool.hosts), is_new=True)
 @click.option(
     "--hosts",
     "pattern",
@@ -40,41 +31,24 @@ _CHANGE: "JsonOutput[JsonPoolChange]" = JsonOutput(("create-", "grant-"))
     help="Hosts of the pool, as for --limit: names, groups, globs, !not, &and.",
 )
 @options.inventory
-@options.database
-@options.as_json
-def create_pool(name: str, pattern: str, inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
+def create_pool(opened: "Services", name: str, pattern: str) -> "tuple[Pool, bool]":
     """Create a pool of hosts that only tenants with a grant may use. A pool that exists gets these hosts.
 
     A host outside all pools serves every tenant. Running VMs stay where they are.
     """
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.pools import create_pool
 
-    with services(inventories=inventories, database=database) as opened:
-        pool, changed = create_pool(opened, name, pattern)
-    if as_json:
-        _CHANGE.print({"changed": changed, "pool": pool})
-    else:
-        say(f"host pool {name}: {', '.join(pool.hosts) if changed else 'no change'}")
+    return create_pool(opened, name, pattern)
 
 
-@click.command("grant-pool")
-@click.argument("pool")
+@_POOLS.changes(lambda pool: f"for {', '.join(pool.tenants) or 'no tenant'}", metavar="POOL")
 @click.argument("tenants", nargs=-1, required=True, metavar="TENANT...")
 @click.option("--revoke", is_flag=True, help="Revoke the grants; running VMs stay.")
-@options.database
-@options.as_json
-def grant_pool(pool: str, tenants: tuple[str, ...], revoke: bool, database: str | None, as_json: bool) -> None:
+def grant_pool(opened: "Services", name: str, tenants: tuple[str, ...], revoke: bool) -> "tuple[Pool, bool]":
     """Let tenants use the hosts of a pool, or revoke that."""
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.pools import grant_pool
 
-    with services(database=database) as opened:
-        there, changed = grant_pool(opened, pool, tenants, revoke=revoke)
-    if as_json:
-        _CHANGE.print({"changed": changed, "pool": there})
-    else:
-        say(f"host pool {pool}: {'for ' + (', '.join(there.tenants) or 'no tenant') if changed else 'no change'}")
+    return grant_pool(opened, name, tenants, revoke=revoke)
 
 
 _LISTING: "Listing[Pool, Pool]" = Listing(
@@ -89,16 +63,12 @@ _LISTING: "Listing[Pool, Pool]" = Listing(
 )
 
 
-@click.command("list-pools")
-@options.database
-@_LISTING.options
-def list_pools(database: str | None, output: ListOutput) -> None:
+@_POOLS.lists(_LISTING)
+def list_pools(opened: "Services") -> "Sequence[Pool]":
     """List the pools with their hosts and the tenants that may use them."""
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.tenant.pools import list_pools
 
-    with services(database=database) as opened:
-        _LISTING.show(output, lambda: list_pools(opened))
+    return list_pools(opened)
 
 
 _SHOWN: "JsonOutput[ShownPool]" = JsonOutput(("show-",))
@@ -167,17 +137,9 @@ def _use(one: "GpuOfPool") -> str:
     return f"{free}, {counted(one.shares, 'share')}" + ("" if one.closed is None else f", closed: {one.closed}")
 
 
-def _deletion() -> "Deletion[Pool]":
+@_POOLS.deletes(whose=" and open the hosts to every tenant")
+def delete_pool() -> "Deletion[Pool]":
+    """Delete pools and their grants; their hosts then serve every tenant. VMs stay where they are."""
     from vgpuctl.usecases.tenant.pools import DELETION
 
     return DELETION
-
-
-delete_pool = deletion_command(
-    "delete-pool",
-    "Delete pools and their grants; their hosts then serve every tenant. VMs stay where they are.",
-    _deletion,
-    word="host pool",
-    listed_by="list-pools",
-    whose=" and open the hosts to every tenant",
-)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms import deletion
+from vgpuctl.cli.forms import stored_kind
 from vgpuctl.cli.forms.vm_selection import VmChoice, vms
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _USUAL_TIME = "7d"
 
 
-_JSON: "JsonOutput[deletion.JsonDeletions]" = deletion.DELETIONS
+_JSON: "JsonOutput[stored_kind.JsonDeletions]" = JsonOutput()
 
 
 @click.command("delete-vm")
 @vms()
 @options.yes
-@deletion.if_exists
+@stored_kind.if_exists
 @click.option(
     "--keep-disk",
     "keep",

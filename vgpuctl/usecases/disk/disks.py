@@ -8,6 +8,7 @@ from vgpuctl.model.kept_vm import KeptVm
 from vgpuctl.model.times import format_time
 from vgpuctl.model.vm import printed_name
 from vgpuctl.model.volume import Volume
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_vms import delete_kept
 from vgpuctl.usecases.disk.tenant_disks import (
     TenantDisk,
@@ -23,20 +24,19 @@ from vgpuctl.usecases.image.volumes import remove_recorded
 from vgpuctl.usecases.running.services import Services
 
 
-def deletable_disk(services: Services, tenant: str, name: str) -> TenantDisk | KeptVm:
+def deletable_disk(session: Session, tenant: str, name: str) -> TenantDisk | KeptVm:
     """The data disk of a tenant with this name, or the deleted VM of this name whose disks are kept.
 
     The disks of a VM are not kept while its tenant has a data disk of its name. Raises NotFound with near names.
     """
-    with services.store.reading() as session:
-        kept = session.kept_vm(tenant, name)
-        disk = find_disk(session, tenant, name)
+    kept = session.kept_vm(tenant, name)
+    disk = find_disk(session, tenant, name)
     if kept is not None and disk is not None:
         raise UsageError(
             f"{tenant}/{name} is a data disk on {disk.volume.host}, and also a deleted VM whose disks are kept",
             hint=f"restore that VM first: `vgpuctl restore-vm {tenant}/{name} --no-start`",
         )
-    return kept if kept is not None else named_disk(services, tenant, name)
+    return kept if kept is not None else named_disk(session, tenant, name)
 
 
 def delete_disk(services: Services, disk: TenantDisk) -> Volume:
@@ -49,11 +49,9 @@ def delete_disk(services: Services, disk: TenantDisk) -> Volume:
     return free.volume
 
 
-def _names(services: Services, tenant: str) -> Sequence[str]:
-    with services.store.reading() as session:
-        session.tenant(tenant)
-        kept = [one.request.name for one in session.kept_vms() if one.request.tenant == tenant]
-        return [*dict.fromkeys([*kept, *(one.volume.label for one in tenant_disks(session, tenant))])]
+def _names(session: Session, tenant: str) -> Sequence[str]:
+    kept = [one.request.name for one in session.kept_vms() if one.request.tenant == tenant]
+    return [*dict.fromkeys([*kept, *(one.volume.label for one in tenant_disks(session, tenant))])]
 
 
 def _printed(found: TenantDisk | KeptVm) -> str:

@@ -56,12 +56,11 @@ def find_disk(session: Session, tenant: str, name: str) -> TenantDisk | None:
     return next((disk for disk in tenant_disks(session, tenant) if disk.volume.label == name), None)
 
 
-def named_disk(services: Services, tenant: str, name: str) -> TenantDisk:
+def named_disk(session: Session, tenant: str, name: str) -> TenantDisk:
     """The data disk of a tenant with this name. Raises NotFound with near names."""
-    with services.store.reading() as session:
-        found = find_disk(session, tenant, name)
-        names = [disk.volume.label for disk in tenant_disks(session, tenant)]
+    found = find_disk(session, tenant, name)
     if found is None:
+        names = [disk.volume.label for disk in tenant_disks(session, tenant)]
         raise no_such_disk(f"tenant {tenant}", tenant, name, names)
     return found
 

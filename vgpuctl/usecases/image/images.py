@@ -11,7 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import Image, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.found.deletion import rules_of_named
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.found.registered_images import named_images
 from vgpuctl.usecases.image.image_gate import check_digest, inspect, path_on, refuse_used_volume
 from vgpuctl.usecases.running.services import Services
@@ -131,9 +131,10 @@ def _requests(session: Session) -> Iterator[VmRequest]:
         yield from entry.requests
 
 
-DELETION = rules_of_named(
-    lambda session, name: session.image(name),
-    lambda session: session.images(),
+DELETION = Deletion(
+    find=lambda session, _tenant, name: session.image(name),
+    names=lambda session, _tenant: [one.name for one in session.images()],
+    printed=lambda one: one.name,
     describe=lambda image: f"image {image.name}: {image.kind}, {image.location.shown}",
     delete=delete_image,
     left=lambda image: f"{image.location.shown} stays on the hosts",

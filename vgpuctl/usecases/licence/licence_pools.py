@@ -15,7 +15,7 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import check_name
 from vgpuctl.specs.secret_file import SecretFiles
-from vgpuctl.usecases.found.deletion import rules_of_named
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licences import settle_seats, shortages, token_claims
 
@@ -169,9 +169,10 @@ def delete_licence_pool(services: Services, pool: LicencePool) -> None:
         services.say(f"warning: {line}")
 
 
-DELETION = rules_of_named(
-    lambda session, name: session.licence_pool(name),
-    lambda session: session.licence_pools(),
+DELETION = Deletion(
+    find=lambda session, _tenant, name: session.licence_pool(name),
+    names=lambda session, _tenant: [one.name for one in session.licence_pools()],
+    printed=lambda one: one.name,
     describe=lambda pool: f"licence pool {pool.name}: {counted(pool.seats, 'seat')} of {pool.edition}",
     delete=delete_licence_pool,
 )

@@ -2,7 +2,7 @@
 """create-network: a row with the network's addresses, then the network itself in its backend."""
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
 from vgpuctl.model.event import Values
@@ -18,30 +18,22 @@ from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_peers
 from vgpuctl.usecases.running.services import Services
 
 
-@dataclass(frozen=True)
-class CreatedNetwork:
-    """The answer of create-network. changed: False when the network was there already."""
-
-    network: Network
-    changed: bool
-
-
-def create_network(services: Services, request: NetworkRequest) -> CreatedNetwork:
-    """Create a tenant's network, finish one that an earlier run began, or find that it is there.
+def create_network(services: Services, request: NetworkRequest) -> tuple[Network, bool]:
+    """Create a tenant's network, finish one that an earlier run began, or find that it is there. Returns if it changed.
 
     Raises NotFound (tenant), NetworkDiffers, NetworkInUse when addresses overlap, NetworkRejected.
     """
     request = complete_request(services, request)
     existing = find_existing(services, request)
     if existing is not None and existing.state is NetworkState.CREATED:
-        return CreatedNetwork(existing, changed=False)
+        return existing, False
     network = existing or Network(str(uuid.uuid4()), request, NetworkState.CREATING)
     if existing is None:
         _require_backend(services, request)
         with services.store.transaction() as session:
             refuse_overlap(network, session)
             session.add_network(network)
-    return CreatedNetwork(finish_creation(services, network), changed=True)
+    return finish_creation(services, network), True
 
 
 def _require_backend(services: Services, request: NetworkRequest) -> None:
@@ -63,7 +55,6 @@ def finish_creation(services: Services, network: Network) -> Network:
         with services.store.transaction() as session:
             session.set_network_state(network.id, NetworkState.CREATED)
             note_network(session, EventKind.NETWORK_CREATED, network, after=values_of(network))
-    services.say(f"{network.printed_name}: {network.request.cidr} is created")
     return replace(network, state=NetworkState.CREATED)
 
 

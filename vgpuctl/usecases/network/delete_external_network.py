@@ -4,7 +4,7 @@
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.ovn.topology import external_owner
-from vgpuctl.usecases.found.deletion import rules_of_named
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.network.create_external_network import values_of
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.running.services import Services
@@ -24,9 +24,10 @@ def delete_external_network(services: Services, network: ExternalNetwork) -> Non
         northbound.apply({external_owner(network.name): []})
 
 
-DELETION = rules_of_named(
-    lambda session, name: session.external_network(name),
-    lambda session: session.external_networks(),
+DELETION = Deletion(
+    find=lambda session, _tenant, name: session.external_network(name),
+    names=lambda session, _tenant: [one.name for one in session.external_networks()],
+    printed=lambda one: one.name,
     describe=lambda network: f"external network {network.name}: {network.cidr}",
     delete=delete_external_network,
 )

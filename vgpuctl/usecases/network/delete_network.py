@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-network: refused while VMs are in it; then the network itself, its addresses and its row."""
 
-from collections.abc import Sequence
-
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network, NetworkState
@@ -10,7 +8,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.vpc import DirectConnect, LoadBalancer
 from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.network.create_network import note_network, values_of
-from vgpuctl.usecases.network.list_networks import show_network
+from vgpuctl.usecases.network.list_networks import shown_network
 from vgpuctl.usecases.network.network_backends import locked, remove_network, subject_of
 from vgpuctl.usecases.running.services import Services
 
@@ -49,15 +47,9 @@ def finish_deletion(services: Services, network: Network) -> None:
     services.say_done(network.printed_name, "deleted")
 
 
-def _names(services: Services, tenant: str) -> Sequence[str]:
-    with services.store.reading() as session:
-        session.tenant(tenant)
-        return [one.request.name for one in session.networks(tenant=tenant)]
-
-
 DELETION = Deletion(
-    find=show_network,
-    names=_names,
+    find=shown_network,
+    names=lambda session, tenant: [one.request.name for one in session.networks(tenant=tenant)],
     printed=lambda shown: shown.network.printed_name,
     describe=lambda shown: (
         f"{shown.network.printed_name}: {shown.network.request.cidr}, {counted(len(shown.ports), 'VM')}"

@@ -91,6 +91,11 @@ def shown_with_ports(network: Network, ports: Sequence[Port], vms: VmsOfNetworks
 def show_network(services: Services, tenant: str, name: str) -> ShownNetwork:
     """One network. Raises NotFound with similar names."""
     with services.store.reading() as session:
-        network = session.network(tenant, name)
-        vms = VmsOfNetworks.of(session, tenant)
-        return shown_with_ports(network, session.ports(network_id=network.id), vms, len(session.addresses(network.id)))
+        return shown_network(session, tenant, name)
+
+
+def shown_network(session: Session, tenant: str, name: str) -> ShownNetwork:
+    """The same in a transaction."""
+    network = session.network(tenant, name)
+    vms = VmsOfNetworks.of(session, tenant)
+    return shown_with_ports(network, session.ports(network_id=network.id), vms, len(session.addresses(network.id)))

@@ -8,8 +8,9 @@ from typing import Any
 
 from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
 from vgpuctl.model.vpc import PeeringSpec, VpcKind, VpcSpec
-from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, is_same, list_differences
+from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, describe, is_same, list_differences
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Changed, Decision, change_objects
@@ -73,26 +74,29 @@ def change_object(services: Services, tenant: str, kind: ObjectKind, key: str, c
         raise UsageError(f"{', '.join(map(str, both))} cannot be added and removed at once")
 
     def decide(session: Session) -> Decision:
-        (there,) = _find(session, tenant, kind.kind, (key,))
-        return Decision((_changed(kind, there, change),))
+        return Decision((_changed(kind, _find(session, tenant, kind.kind, key), change),))
 
     return _created(services, tenant, change_objects(services, tenant, decide))
 
 
-def find_objects(
-    services: Services, tenant: str, kind: VpcKind, keys: Sequence[str], *, if_exists: bool = False
-) -> list[ShownObject]:
-    """Find objects of one kind. Raises NotFound with similar names. if_exists: prints a remark instead."""
-    with services.store.reading() as session:
-        session.tenant(tenant)
-        found = {spec.key: spec for spec in _find(session, tenant, kind, keys, if_exists=if_exists)}
-    for key in dict.fromkeys(keys):
-        if key not in found:
-            services.say(f"{kind} {tenant}/{key}: not there, nothing to delete")
-    return [ShownObject(tenant, kind, key, spec) for key, spec in found.items()]
+def deletion_of(kind: ObjectKind) -> Deletion[ShownObject]:
+    """The rules for deleting objects of one kind."""
+
+    def find(session: Session, tenant: str, name: str) -> ShownObject:
+        spec = _find(session, tenant, kind.kind, name if kind.is_single else kind.name_in(name))
+        return ShownObject(tenant, kind.kind, spec.key, spec)
+
+    return Deletion(
+        find=find,
+        names=lambda session, tenant: [one.key for one in session.vpc_objects(tenant, kind.model)],
+        printed=lambda one: f"{one.tenant}/{one.name}",
+        describe=lambda one: f"{kind.name} {one.tenant}/{one.name}: {describe(one.spec)}",
+        delete=_delete_objects,
+        is_joint=True,
+    )
 
 
-def delete_objects(services: Services, objects: Sequence[ShownObject]) -> None:
+def _delete_objects(services: Services, objects: Sequence[ShownObject]) -> None:
     """Delete objects of one tenant, all or none. Objects that another run has deleted meanwhile are ignored.
 
     Raises NetworkInUse when something that stays needs one of them.
@@ -104,8 +108,6 @@ def delete_objects(services: Services, objects: Sequence[ShownObject]) -> None:
         return Decision(gone=[spec for spec in all_objects(session, tenant) if (spec.kind, spec.key) in places])
 
     change_objects(services, tenant, decide)
-    for one in objects:
-        services.say_done(f"{one.kind} {tenant}/{one.name}", "deleted")
 
 
 def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:
@@ -130,21 +132,15 @@ def _created(services: Services, tenant: str, changed: Changed) -> CreatedObject
     return CreatedObject(ShownObject(tenant, spec.kind, spec.key, spec), changed.is_change, remarks)
 
 
-def _find(
-    session: Session, tenant: str, kind: VpcKind, keys: Sequence[str], *, if_exists: bool = False
-) -> Iterator[VpcSpec]:
+def _find(session: Session, tenant: str, kind: VpcKind, key: str) -> VpcSpec:
     there = {spec.key: spec for spec in all_objects(session, tenant) if spec.kind is kind}
-    for key in dict.fromkeys(keys):
-        if key in there:
-            yield there[key]
-        elif not if_exists:
-            near = difflib.get_close_matches(key, there, n=3)
-            raise NotFound(
-                f"tenant {tenant} has no {kind} {key}",
-                hint=f"did you mean {', '.join(near)}?"
-                if near
-                else f"see `vgpuctl list-vpc-objects --tenant {tenant}`",
-            )
+    if key in there:
+        return there[key]
+    near = difflib.get_close_matches(key, there, n=3)
+    raise NotFound(
+        f"tenant {tenant} has no {kind} {key}",
+        hint=f"did you mean {', '.join(near)}?" if near else f"see `vgpuctl list-vpc-objects --tenant {tenant}`",
+    )
 
 
 def _remarks(session: Session, tenant: str, spec: VpcSpec) -> Iterator[str]:

@@ -8,7 +8,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.plural import counted
 from vgpuctl.usecases.found.deletion import Deletion
-from vgpuctl.usecases.node.list_node_pools import PoolStatus, list_node_pools
+from vgpuctl.usecases.node.list_node_pools import PoolStatus, pool_status
 from vgpuctl.usecases.node.node_pools import values_of_pool
 from vgpuctl.usecases.node.settle_nodes import settle_pool
 from vgpuctl.usecases.node.wanted_nodes import let_go_in
@@ -48,19 +48,14 @@ def delete_node_pool(
     return pool
 
 
-def _find(services: Services, tenant: str, name: str) -> PoolStatus:
-    (found,) = list_node_pools(services, tenant, [name])
-    return found
-
-
 def _delete(services: Services, found: PoolStatus, *, timeout_s: float, is_drained: bool) -> None:
     pool = found.pool
     delete_node_pool(services, pool.tenant, pool.name, shutdown_timeout_s=timeout_s, is_drained=is_drained)
 
 
 DELETION = Deletion(
-    find=_find,
-    names=lambda services, tenant: [one.pool.name for one in list_node_pools(services, tenant, [])],
+    find=lambda session, tenant, name: pool_status(session, session.node_pool(tenant, name)),
+    names=lambda session, tenant: [one.name for one in session.node_pools(tenant)],
     printed=lambda found: found.pool.printed_name,
     describe=lambda found: f"node pool {found.pool.printed_name}: {counted(len(found.nodes), 'node')}",
     delete=_delete,

@@ -17,6 +17,7 @@ from vgpuctl.usecases.running.services import Services
 if TYPE_CHECKING:
     from vgpuctl.model.licence import LicenceSeat
     from vgpuctl.scheduler.calendar import Start
+    from vgpuctl.store.store import Session
     from vgpuctl.usecases.seats.licences import SeatsToCome
 
 
@@ -126,31 +127,23 @@ def leave_queue(services: Services, tenant: str, name: str) -> QueueEntry:
     """
     with services.store.transaction() as session:
         session.tenant(tenant)
-        entry = session.queued(tenant, name)
-        if entry is None:
-            raise NotFound(f"VM {name} of tenant {tenant} does not wait in the queue", hint="see `vgpuctl list-queue`")
+        entry = _find(session, tenant, name)
         record_leaving(session, entry)
     return entry
 
 
-def _find(services: Services, tenant: str, name: str) -> QueueEntry:
-    with services.store.reading() as session:
-        session.tenant(tenant)
-        entry = session.queued(tenant, name)
+def _find(session: "Session", tenant: str, name: str) -> QueueEntry:
+    entry = session.queued(tenant, name)
     if entry is None:
         raise NotFound(f"VM {name} of tenant {tenant} does not wait in the queue", hint="see `vgpuctl list-queue`")
     return entry
 
 
-def _names(services: Services, tenant: str) -> Sequence[str]:
-    with services.store.reading() as session:
-        session.tenant(tenant)
-        return [one.name for entry in session.queue() for one in entry.requests if one.tenant == tenant]
-
-
 DELETION = Deletion(
     find=_find,
-    names=_names,
+    names=lambda session, tenant: [
+        one.name for each in session.queue() for one in each.requests if one.tenant == tenant
+    ],
     printed=lambda entry: f"{entry.request.tenant}/{entry.vm_names}",
     describe=lambda entry: f"{entry.request.tenant}/{entry.vm_names}: {entry.kind}, waits",
     delete=lambda services, entry: leave_queue(services, entry.request.tenant, entry.request.name),

@@ -249,19 +249,9 @@ def cancel_reservation(services: Services, tenant: str, name: str) -> Reservatio
     return there
 
 
-def _find(services: Services, tenant: str, name: str) -> Reservation:
-    with services.store.reading() as session:
-        return find_reservation(session, tenant, name)
-
-
-def _names(services: Services, tenant: str) -> Sequence[str]:
-    with services.store.reading() as session:
-        return [one.name for one in session.reservations() if one.tenant == session.tenant(tenant).name]
-
-
 DELETION = Deletion(
-    find=_find,
-    names=_names,
+    find=find_reservation,
+    names=lambda session, tenant: [one.name for one in session.reservations() if one.tenant == tenant],
     printed=lambda one: printed_name(one.tenant, one.name),
     describe=lambda one: f"reservation {printed_name(one.tenant, one.name)}: {describe(one)} on {one.host}",
     delete=lambda services, one: cancel_reservation(services, one.tenant, one.name),

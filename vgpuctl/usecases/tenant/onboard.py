@@ -188,9 +188,9 @@ def _networks(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]
     for request in wanted.networks:
         with services.store.reading() as session:
             existed = session.find_network(request.tenant, request.name) is not None
-        created = networks.create_network(services, request)
-        word = UNCHANGED if not created.changed else CHANGED if existed else CREATED
-        yield ObjectOutcome("network", request.name, word, (created.network.request.cidr,) if created.changed else ())
+        network, is_changed = networks.create_network(services, request)
+        word = UNCHANGED if not is_changed else CHANGED if existed else CREATED
+        yield ObjectOutcome("network", request.name, word, (network.request.cidr,) if is_changed else ())
     with services.store.reading() as session:
         others = {network.request.name for network in session.networks(tenant=wanted.tenant)}
     for name in sorted(others - {request.name for request in wanted.networks}):

@@ -8,7 +8,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import check_name
 from vgpuctl.quota.pools import Pool
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.found.deletion import rules_of_named
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.running.services import Services
 
 
@@ -71,9 +71,10 @@ def delete_pool(services: Services, pool: Pool) -> None:
         session.add_event(EventKind.POOL_DELETED, there.name, before=before)
 
 
-DELETION = rules_of_named(
-    lambda session, name: session.pool(name),
-    lambda session: session.pools(),
+DELETION = Deletion(
+    find=lambda session, _tenant, name: session.pool(name),
+    names=lambda session, _tenant: [one.name for one in session.pools()],
+    printed=lambda one: one.name,
     describe=lambda pool: (
         f"host pool {pool.name}: {', '.join(pool.hosts)}, for {', '.join(pool.tenants) or 'no tenant'}"
     ),

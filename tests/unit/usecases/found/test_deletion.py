@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Things are found by names and globs, each once; one that cannot be deleted keeps no other."""
 
+import contextlib
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from vgpuctl.errors import NotFound, StateError, UsageError
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion, delete_all, find_all
 from vgpuctl.usecases.running.services import Services
 
@@ -15,7 +17,7 @@ THERE = ["b-10", "b-2", "a-1"]
 ABOUT = {"word": "disk", "listed_by": "list-disks"}
 
 
-def _find(_services: Services, tenant: str, name: str) -> str:
+def _find(_session: Session, tenant: str, name: str) -> str:
     if name not in THERE:
         raise NotFound(f"{tenant} has no {name}")
     return name
@@ -28,7 +30,7 @@ class Rules:
         self.deleted: list[str] = []
         self.rules: Deletion[str] = Deletion(
             find=_find,
-            names=lambda _services, _tenant: THERE,
+            names=lambda _session, _tenant: THERE,
             printed=lambda one: one,
             describe=lambda one: one,
             delete=self._delete,
@@ -41,7 +43,9 @@ class Rules:
 
 
 def _services(said: list[str]) -> Services:
-    return cast(Services, SimpleNamespace(say=said.append))
+    session = SimpleNamespace(tenant=lambda _name: None)
+    store = SimpleNamespace(reading=lambda: contextlib.nullcontext(session))
+    return cast(Services, SimpleNamespace(say=said.append, store=store))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +86,14 @@ def test_one_that_cannot_be_deleted_keeps_no_other() -> None:
     assert rules.deleted == ["a-1", "b-10"]
 
 
+def test_things_that_go_together_are_all_deleted_or_none() -> None:
+    gone: list[list[str]] = []
+    rules = replace(Rules().rules, delete=lambda _services, things: gone.append(things), is_joint=True)
+    assert delete_all(_services([]), rules, ["a-1", "b-2"]) == [None, None]
+    assert delete_all(_services([]), rules, []) == []
+    assert gone == [["a-1", "b-2"]]
+
+
 def test_a_glob_of_tenants_is_refused_whether_or_not_things_may_be_missing() -> None:
     for if_exists in (False, True):
         with pytest.raises(UsageError, match=r"\*/a-1 stands for several tenants"):
@@ -94,7 +106,7 @@ def test_a_glob_of_tenants_is_refused_whether_or_not_things_may_be_missing() -> 
     + [(near, near) for near in ("did you mean a?", "there are a, b")],
 )
 def test_a_hint_never_says_to_create_what_was_to_be_deleted(hint: str | None, shown: str) -> None:
-    def find(_services: Services, _tenant: str, name: str) -> str:
+    def find(_session: Session, _tenant: str, name: str) -> str:
         raise NotFound(f"no {name}", hint=hint)
 
     with pytest.raises(NotFound) as caught:

@@ -18,7 +18,7 @@ from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import Hold, Preemption, Vm, VmRequest, VmState
 from vgpuctl.usecases.disk.kept_vms import delete_kept
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, as_planned, drain_host
-from vgpuctl.usecases.network.delete_network import delete_network
+from vgpuctl.usecases.network.networks import delete_network
 from vgpuctl.usecases.network.vpc_changes import ObjectOutcome
 from vgpuctl.usecases.placement.queue import leave_queue
 from vgpuctl.usecases.placement.reservations import cancel_reservation

@@ -22,7 +22,7 @@ NETWORKS = [
         "refuse_without_ovn",
         "usecases/network/network_backends.py",
         "usecases/network/vpc_changes.py:_keep",
-        "usecases/network/create_external_network.py:create_external_network",
+        "usecases/network/external_networks.py:create_external_network",
         "usecases/tenant/onboard.py:onboard",
     ),
 ]

@@ -10,8 +10,8 @@ from vgpuctl.agent.wire.measures import GPU, HOST, MEASURES, VGPU, VM
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.states import StateKind, StateRow
 from vgpuctl.scheduler.refusals import summarise
-from vgpuctl.usecases.placement.list_reservations import list_reservations
 from vgpuctl.usecases.placement.queue import list_queue
+from vgpuctl.usecases.placement.shown_reservations import list_reservations
 from vgpuctl.usecases.telemetry.count_more import count_more, form_fields, read_request
 from vgpuctl.usecases.telemetry.event_page import read_event_page, read_filter
 from vgpuctl.usecases.telemetry.fleet_view import free_profiles, read_fleet_view

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every list of the command line: its columns and what a terminal of 80 columns shows of them."""
+"""Every list of the command line: its columns, what a terminal of 80 columns shows of them, and unknown tenants."""
 
 import importlib
+from pathlib import Path
 
+import click
 import pytest
 
 from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
 from vgpuctl.cli.lists.listing import Listing
+from vgpuctl.cli.main import command as vgpuctl
+from vgpuctl.cli.main import run
 from vgpuctl.cli.shown.table_text import TableColumn, table_text
+from vgpuctl.errors import NotFound
+from vgpuctl.store.store import open_store
 
 LISTS = [*sorted(name for name in COMMANDS if name.startswith("list-")), "show-usage"]
 _NAMED = ("HOST", "VM", "GPU", "TENANT", "POOL", "NETWORK", "CIDR", "PROFILE", "ADDRESS", "TARGET", "NODE", "IMAGE")
@@ -55,3 +61,26 @@ def test_no_two_columns_of_a_list_have_the_same_name(name: str) -> None:
         names = [one.name for one in listing.columns]
         assert len(set(names)) == len(names)
         assert all(names)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an empty store."""
+    file = tmp_path_factory.mktemp("store") / "store.db"
+    open_store(f"sqlite:///{file}").close()
+    return file
+
+
+def _of_tenants() -> list[str]:
+    """The lists that can be of one tenant, without the events: they outlive their tenant."""
+    found = {name: vgpuctl.get_command(click.Context(vgpuctl), name) for name in COMMANDS if name.startswith("list-")}
+    has_tenant = {name for name, one in found.items() if one and any(each.name == "tenant" for each in one.params)}
+    return sorted(has_tenant - {"list-events", "list-snapshots"})
+
+
+@pytest.mark.parametrize("name", _of_tenants())
+def test_a_tenant_that_is_not_there_is_told_and_no_empty_list(
+    name: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([name, "--tenant", "nobody", "--database", f"sqlite:///{store}"]) == NotFound.exit_code
+    assert "nobody" in capsys.readouterr().err

@@ -13,8 +13,7 @@ from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from vgpuctl.model.kept_vm import KeptVm
-    from vgpuctl.usecases.disk.list_disks import ListedDisk
-    from vgpuctl.usecases.disk.tenant_disks import TenantDisk
+    from vgpuctl.usecases.disk.tenant_disks import ListedDisk, TenantDisk
     from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.running.services import Services
 
@@ -53,7 +52,7 @@ def list_disks(opened: "Services", tenant: str | None) -> "Sequence[ListedDisk]"
     """List the data disks of tenants and the VMs that have them. A disk is attached, detaching, free for a VM on its
     host, or kept of a deleted VM.
     """
-    from vgpuctl.usecases.disk.list_disks import list_disks
+    from vgpuctl.usecases.disk.tenant_disks import list_disks
 
     return list_disks(opened, tenant)
 

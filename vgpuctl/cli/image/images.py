@@ -14,7 +14,7 @@ from vgpuctl.errors import UsageError
 if TYPE_CHECKING:
     from vgpuctl.model.image import Image
     from vgpuctl.usecases.found.deletion import Deletion
-    from vgpuctl.usecases.image.list_images import ListedImage
+    from vgpuctl.usecases.image.images import ListedImage
     from vgpuctl.usecases.running.services import Services
 
 _IMAGES: "StoredKind[Image]" = StoredKind("image", "list-images", "image")
@@ -101,7 +101,7 @@ _LISTING: "Listing[ListedImage, ListedImage]" = Listing(
 @_IMAGES.lists(_LISTING)
 def list_images(opened: "Services") -> "Sequence[ListedImage]":
     """List the images that VMs can name, and the hosts with verified copies."""
-    from vgpuctl.usecases.image.list_images import list_images
+    from vgpuctl.usecases.image.images import list_images
 
     return list_images(opened)
 

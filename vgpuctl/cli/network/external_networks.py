@@ -43,7 +43,7 @@ _LISTING: "Listing[Row, JsonExternalNetwork]" = Listing(
 @EXTERNAL_NETWORKS.lists(_LISTING)
 def list_external_networks(opened: "Services") -> "Sequence[Row]":
     """List the external networks and the tenants with addresses of them."""
-    from vgpuctl.usecases.network.list_external_networks import list_external_networks
+    from vgpuctl.usecases.network.external_networks import list_external_networks
 
     return list_external_networks(opened)
 
@@ -51,6 +51,6 @@ def list_external_networks(opened: "Services") -> "Sequence[Row]":
 @EXTERNAL_NETWORKS.deletes()
 def delete_external_network() -> "Deletion[ExternalNetwork]":
     """Delete external networks. Refused while tenants hold addresses of one."""
-    from vgpuctl.usecases.network.delete_external_network import DELETION
+    from vgpuctl.usecases.network.external_networks import DELETION
 
     return DELETION

@@ -102,6 +102,6 @@ def show_network(opened: "Services", tenant: str, name: str) -> "ShownNetwork":
 @NETWORKS.deletes(whose=" of tenant {tenant}", where=options.one_host)
 def delete_network() -> "Deletion[ShownNetwork]":
     """Delete a tenant's networks. Refused while VMs are in them."""
-    from vgpuctl.usecases.network.delete_network import DELETION
+    from vgpuctl.usecases.network.networks import DELETION
 
     return DELETION

@@ -28,7 +28,7 @@ def create_network(opened: "Services", name: str, tenant: str, **given: Any) -> 
     Run the command again to finish an interrupted run; otherwise it changes nothing.
     """
     from vgpuctl.model.network import Backend
-    from vgpuctl.usecases.network.create_network import create_network
+    from vgpuctl.usecases.network.networks import create_network
 
     default = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
     return create_network(opened, read_network_flags(name, tenant, given, default_backend=default))
@@ -41,7 +41,7 @@ def create_external_network(opened: "Services", name: str, **given: Any) -> "tup
 
     Gateways of tenants lead to it (`create-gateway`).
     """
-    from vgpuctl.usecases.network.create_external_network import create_external_network
+    from vgpuctl.usecases.network.external_networks import create_external_network
 
     network = read_external_network_flags(name, given)
     return network, create_external_network(opened, network) != "unchanged"

@@ -55,7 +55,7 @@ _TENANT = options.tenant_of("Tenant whose networks it belongs to.")
 @click.option("--kind", type=click.Choice([str(kind) for kind in LISTED]), help="Only objects of this kind.")
 def list_vpc_objects(opened: "Services", tenant: str | None, kind: str | None) -> "Sequence[ShownObject]":
     """List gateways, floating IPs, security groups and other VPC objects. They are in the networks of tenants."""
-    from vgpuctl.usecases.network.list_vpc_objects import list_vpc_objects
+    from vgpuctl.usecases.network.vpc_objects import list_vpc_objects
 
     return list_vpc_objects(opened, tenant=tenant, kind=VpcKind(kind) if kind else None)
 

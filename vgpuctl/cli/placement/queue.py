@@ -93,12 +93,10 @@ def list_queue(tenant: str | None, inventories: tuple[str, ...], database: str |
 
         def read() -> Sequence[_QueueRow]:
             nonlocal policy, ageing_s
-            settings, queue = list_queue(opened, has_inventory=bool(inventories))
+            settings, queue = list_queue(opened, has_inventory=bool(inventories), tenant=tenant)
             policy, ageing_s = settings.policy, settings.ageing_s
             now = opened.store.now()
-            return [
-                _QueueRow(one, now - one.entry.queued_at) for one in queue if tenant in (None, one.entry.request.tenant)
-            ]
+            return [_QueueRow(one, now - one.entry.queued_at) for one in queue]
 
         _LISTING.show(output, read, lambda rows: _QUEUE.print({"policy": policy, "ageing_s": ageing_s, "queue": rows}))
     if not output.form.is_for_programs():

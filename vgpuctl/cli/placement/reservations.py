@@ -16,7 +16,7 @@ from vgpuctl.model.times import format_duration, format_time
 if TYPE_CHECKING:
     from vgpuctl.model.reservation import Reservation
     from vgpuctl.usecases.found.deletion import Deletion
-    from vgpuctl.usecases.placement.show_reservation import ShownReservation
+    from vgpuctl.usecases.placement.shown_reservations import ShownReservation
     from vgpuctl.usecases.running.services import Services
 
 _RESERVATIONS: "StoredKind[Reservation]" = StoredKind(
@@ -110,7 +110,7 @@ _LISTING: "Listing[_CalendarRow, Reservation]" = Listing(
 @click.option("--all", "past", is_flag=True, help="Also show reservations that are over.")
 def list_reservations(opened: "Services", tenant: str | None, past: bool) -> Sequence[_CalendarRow]:
     """List the reservations by their next window."""
-    from vgpuctl.usecases.placement.list_reservations import list_reservations
+    from vgpuctl.usecases.placement.shown_reservations import list_reservations
 
     now = opened.store.now()
     found = list_reservations(opened, tenant=tenant, past=past)
@@ -139,7 +139,7 @@ def _print(shown: "ShownReservation") -> None:
 @_RESERVATIONS.shows(_print)
 def show_reservation(opened: "Services", name: str, tenant: str) -> "ShownReservation":
     """Show one reservation: GPU shares, host, time, and the VM that uses it. No host is contacted."""
-    from vgpuctl.usecases.placement.show_reservation import show_reservation
+    from vgpuctl.usecases.placement.shown_reservations import show_reservation
 
     return show_reservation(opened, tenant, name)
 

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue of images that VMs can name."""
+"""The catalogue of images that VMs can name; no list of them loads what looks at copies."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vgpuctl.catalog.vgpu_versions import parse_driver
 from vgpuctl.errors import ImageDiffers, ImageInUse, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.image import Image, ImageFormat, ImageKind, ImageLocation
+from vgpuctl.model.image import Image, ImageCopy, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.found.registered_images import named_images
-from vgpuctl.usecases.image.image_gate import check_digest, inspect, path_on, refuse_used_volume
 from vgpuctl.usecases.running.services import Services
 
 
@@ -36,6 +34,8 @@ def register_image(services: Services, wanted: ImageRequest, *, host: str | None
     host: read the copy of this host now; its checksum is compared with the given one, or taken where none is given.
     Raises ImageDiffers for another image of this name, ImageRejected for a copy that cannot be used.
     """
+    from vgpuctl.catalog.vgpu_versions import parse_driver
+
     if wanted.sha256 is None and host is None:
         raise UsageError(
             f"image {wanted.name} has no checksum",
@@ -72,6 +72,8 @@ def values_of(image: Image) -> Values:
 
 
 def _digest_on(services: Services, wanted: ImageRequest, name: str | None, image: Image | None = None) -> str:
+    from vgpuctl.usecases.image.image_gate import check_digest, inspect, path_on, refuse_used_volume
+
     assert name is not None
     host = services.host(name)
     known = image or Image(wanted.name, wanted.kind, wanted.format, "", wanted.location, wanted.os)
@@ -103,6 +105,22 @@ def _refuse_other(there: Image, wanted: Image) -> None:
             context=differences,
             hint="register the other content under another name; VMs keep the image they were made from",
         )
+
+
+@dataclass(frozen=True)
+class ListedImage:
+    """An image, and the hosts where its copy was verified."""
+
+    image: Image
+    copies: tuple[ImageCopy, ...]
+
+
+def list_images(services: Services) -> list[ListedImage]:
+    """Every image by name, with its verified copies. No host is contacted."""
+    with services.store.reading() as session:
+        copies = session.image_copies()
+        images = session.images()
+    return [ListedImage(image, tuple(copy for copy in copies if copy.image == image.name)) for image in images]
 
 
 def delete_image(services: Services, image: Image) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Backend, Network, NetworkState
-from vgpuctl.usecases.network.create_network import finish_creation, note_network
-from vgpuctl.usecases.network.delete_network import finish_deletion
 from vgpuctl.usecases.network.network_backends import apply_network, locked, require_backend, subject_of
+from vgpuctl.usecases.network.networks import finish_creation, finish_deletion, note_network
 from vgpuctl.usecases.running.services import Services
 
 Finding = tuple[str, str, str, str]

@@ -79,6 +79,22 @@ def change_object(services: Services, tenant: str, kind: ObjectKind, key: str, c
     return _created(services, tenant, change_objects(services, tenant, decide))
 
 
+def list_vpc_objects(
+    services: Services, *, tenant: str | None = None, kind: VpcKind | None = None
+) -> list[ShownObject]:
+    """List the objects of a tenant or of all, of one kind or of all. Raises NotFound (tenant)."""
+    with services.store.reading() as session:
+        if tenant is not None:
+            session.tenant(tenant)
+        names = [one.name for one in session.tenants()] if tenant is None else [tenant]
+        return [
+            ShownObject(name, spec.kind, spec.key, spec)
+            for name in names
+            for spec in all_objects(session, name)
+            if spec.kind is not VpcKind.CONTACT and kind in (None, spec.kind)
+        ]
+
+
 def deletion_of(kind: ObjectKind) -> Deletion[ShownObject]:
     """The rules for deleting objects of one kind."""
 

@@ -38,12 +38,17 @@ class Waiting:
     cluster: str | None = None
 
 
-def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSettings, Sequence[Waiting]]:
+def list_queue(
+    services: Services, *, has_inventory: bool, tenant: str | None = None
+) -> tuple[QueueSettings, Sequence[Waiting]]:
     """The queue in the order in which it is served now, with the expected start of each. No host is contacted.
 
-    has_inventory: whether labels and maintenance of the inventory count for the expected start.
+    has_inventory: whether labels and maintenance of the inventory count for the expected start. tenant: only its
+    entries, at their positions among all. Raises NotFound for an unknown tenant.
     """
     with services.store.reading() as session:
+        if tenant is not None:
+            session.tenant(tenant)
         now = session.now()
         settings = session.queue_settings()
         if not session.queue():
@@ -83,7 +88,7 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
                 name = f"{one.tenant}/{one.name}"
                 taken = footprint_of(one, placement)
                 bookings.append(Booking(name, placement.host, placement.shares, start.at, end, footprint=taken))
-    return settings, waiting
+    return settings, [one for one in waiting if tenant in (None, one.entry.request.tenant)]
 
 
 def _allowed(

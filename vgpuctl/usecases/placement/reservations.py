@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgpuctl.errors import NoCapacity, NotFound, StateError, UsageError
+from vgpuctl.errors import NoCapacity, StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_request import GpuRequest
@@ -26,6 +26,7 @@ from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.placement.shown_reservations import find_reservation
 from vgpuctl.usecases.running.services import Services
 
 
@@ -226,15 +227,6 @@ def _promises(session: Session, reservations: Sequence[Reservation], now: float)
 
 def _booking_name(reservation: Reservation) -> str:
     return f"{reservation.tenant}/reservation {reservation.name}"
-
-
-def find_reservation(session: Session, tenant: str, name: str) -> Reservation:
-    """One reservation. Raises NotFound."""
-    session.tenant(tenant)
-    there = session.reservation(tenant, name)
-    if there is None:
-        raise NotFound(f"tenant {tenant} has no reservation {name!r}", hint="see `vgpuctl list-reservations`")
-    return there
 
 
 def _text(gpus: Sequence[GpuRequest]) -> str:

@@ -8,8 +8,8 @@ from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.quota.limits import month_of
 from vgpuctl.quota.usage import UsageLine
-from vgpuctl.usecases.placement.list_reservations import list_reservations
 from vgpuctl.usecases.placement.queue import Waiting, list_queue
+from vgpuctl.usecases.placement.shown_reservations import list_reservations
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.vm_view import last_events
 from vgpuctl.usecases.tenant.list_tenants import ListedTenant, list_tenants
@@ -39,11 +39,11 @@ def read_tenant_view(services: Services, name: str) -> TenantView | None:
         return None
     begin, _end = month_of(services.store.now())
     usage = show_usage(services, since=begin, until=None, tenant=name)
-    _settings, waiting = list_queue(services, has_inventory=True)
+    _settings, waiting = list_queue(services, has_inventory=True, tenant=name)
     return TenantView(
         tenant,
         tuple(list_vms(services, tenant=name, host=None)),
-        tuple(one for one in waiting if one.entry.request.tenant == name),
+        tuple(waiting),
         tuple(list_reservations(services, tenant=name, past=False)),
         usage.lines,
         usage.since,

@@ -23,8 +23,8 @@ from vgpuctl.usecases.disk.kept_disks import kept_disks
 from vgpuctl.usecases.disk.kept_vms import delete_kept
 from vgpuctl.usecases.image.gc_volumes import OLD_ENDINGS
 from vgpuctl.usecases.image.volumes import remove_volumes
-from vgpuctl.usecases.network.delete_network import delete_network
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.network.networks import delete_network
 from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Decision, change_objects

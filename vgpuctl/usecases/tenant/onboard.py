@@ -17,9 +17,9 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_disks import refuse_shared_disks
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
 from vgpuctl.usecases.found.registered_images import refuse_unregistered
-from vgpuctl.usecases.network import create_network as networks
-from vgpuctl.usecases.network.delete_network import delete_network
+from vgpuctl.usecases.network import networks
 from vgpuctl.usecases.network.network_backends import refuse_without_ovn
+from vgpuctl.usecases.network.networks import delete_network
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import (
     CHANGED,

@@ -14,8 +14,8 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.usecases.licence.list_licence_pools import list_licence_pools
 from vgpuctl.usecases.network.list_networks import list_networks
 from vgpuctl.usecases.node.list_node_pools import list_node_pools
-from vgpuctl.usecases.placement.list_reservations import list_reservations
 from vgpuctl.usecases.placement.queue import Waiting, list_queue
+from vgpuctl.usecases.placement.shown_reservations import list_reservations
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.list_tenants import ListedTenant, list_tenants
 from vgpuctl.usecases.vm.list_vms import list_with_queued
@@ -78,11 +78,11 @@ def show_tenant(services: Services, name: str, *, has_inventory: bool) -> ShownT
     """
     (listed,) = list_tenants(services, [name])
     vms = list_with_queued(services, tenant=name, host=None)
-    _settings, queue = list_queue(services, has_inventory=has_inventory)
+    _settings, queue = list_queue(services, has_inventory=has_inventory, tenant=name)
     return ShownTenant(
         listed,
         dict(sorted(Counter(one.word for one in vms).items())),
-        tuple(one for one in queue if one.entry.request.tenant == name),
+        tuple(queue),
         tuple(list_reservations(services, tenant=name, past=False)),
         _networks(services, name),
         _node_pools(services, name),

@@ -7,7 +7,7 @@ import pytest
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.vpc import ExternalNetwork
-from vgpuctl.usecases.network.create_external_network import refuse_shared_addresses
+from vgpuctl.usecases.network.external_networks import refuse_shared_addresses
 
 INTERNET = ExternalNetwork(
     "internet", "203.0.113.0/24", "203.0.113.1", "203.0.113.10", "203.0.113.99", "provider", chassis=("gpu1",)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-external-network: the network that tenants' gateways lead to."""
+"""The external networks that tenants' gateways lead to: declared, listed, deleted while nobody holds an address."""
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
 from vgpuctl.errors import StateError, UsageError
@@ -11,7 +11,7 @@ from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import parse_address
 from vgpuctl.model.vpc import ExternalNetwork
-from vgpuctl.usecases.network.network_backends import refuse_without_ovn
+from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.running.services import Services
 
 _LARGEST_POOL = 65536
@@ -22,6 +22,8 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
 
     Returns `created`, `changed` or `unchanged`. Raises UsageError, and StateError when held addresses would go.
     """
+    from vgpuctl.usecases.network.network_backends import refuse_without_ovn  # a list needs no backends
+
     network = _checked(network)
     refuse_without_ovn(services, network)
     with services.store.transaction() as session:
@@ -100,3 +102,35 @@ def _network(text: str, *, what: str) -> ipaddress.IPv4Network:
         return ipaddress.IPv4Network(text)
     except ValueError as error:
         raise UsageError(f"{what} {text!a} is not an IPv4 network: {error}") from error
+
+
+def list_external_networks(services: Services) -> Sequence[tuple[ExternalNetwork, dict[str, str]]]:
+    """Every external network with its held addresses, address → tenant/holder."""
+    with services.store.reading() as session:
+        return [(network, session.external_addresses(network.name)) for network in session.external_networks()]
+
+
+def delete_external_network(services: Services, network: ExternalNetwork) -> None:
+    """Delete an external network. Raises StateError while tenants hold addresses.
+
+    OVN is connected before anything is deleted: UsageError where it was not named, OvnError where it does not answer.
+    Where the connection is lost after that, the rows of OVN stay, and `gc` removes them.
+    """
+    from vgpuctl.ovn.topology import external_owner
+    from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+
+    northbound = services.require_northbound()
+    with services.store.transaction() as session:
+        if session.delete_external_network(network.name):
+            session.add_event(EventKind.EXTERNAL_NETWORK_DELETED, network.name, before=values_of(network))
+    with locked(services, OVN_SUBJECT):
+        northbound.apply({external_owner(network.name): []})
+
+
+DELETION = Deletion(
+    find=lambda session, _tenant, name: session.external_network(name),
+    names=lambda session, _tenant: [one.name for one in session.external_networks()],
+    printed=lambda one: one.name,
+    describe=lambda network: f"external network {network.name}: {network.cidr}",
+    delete=delete_external_network,
+)

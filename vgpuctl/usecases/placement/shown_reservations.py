@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""show-reservation: one reservation, its windows, its place and the VM that uses it."""
+"""list-reservations, show-reservation: the calendar, and one reservation with the VM that uses it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vgpuctl.errors import NotFound
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.reservation import Reservation, Window
 from vgpuctl.model.vm import VmState, printed_name
-from vgpuctl.usecases.placement.reservations import find_reservation
+from vgpuctl.store.session import Session
 from vgpuctl.usecases.running.services import Services
 
 _EVENTS = 10
@@ -61,3 +63,25 @@ def _state(window: Window | None, now: float) -> ReservationState:
     if window is None:
         return ReservationState.OVER
     return ReservationState.CURRENT if window[0] <= now else ReservationState.UPCOMING
+
+
+def find_reservation(session: Session, tenant: str, name: str) -> Reservation:
+    """One reservation. Raises NotFound."""
+    session.tenant(tenant)
+    there = session.reservation(tenant, name)
+    if there is None:
+        raise NotFound(f"tenant {tenant} has no reservation {name!r}", hint="see `vgpuctl list-reservations`")
+    return there
+
+
+def list_reservations(services: Services, *, tenant: str | None, past: bool) -> Sequence[Reservation]:
+    """The reservations that are not over, or all; by their next begin. Raises NotFound for an unknown tenant."""
+    now = services.store.now()
+    with services.store.reading() as session:
+        if tenant is not None:
+            session.tenant(tenant)
+        found = [one for one in session.reservations() if tenant in (None, one.tenant)]
+    return sorted(
+        (one for one in found if past or not one.is_over(now)),
+        key=lambda one: (one.window_after(now) or (one.begin, one.end), one.tenant, one.name),
+    )

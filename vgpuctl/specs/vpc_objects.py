@@ -100,7 +100,7 @@ class ObjectKind:
     @property
     def name(self) -> str:
         """Its name in sentences."""
-        return self.kind.replace("-", " ")
+        return self.kind.replace("-", " ").replace(" ip", " IP")
 
     @cached_property
     def table(self) -> Table[Any]:

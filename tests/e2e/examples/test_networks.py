@@ -71,11 +71,11 @@ SCENES: dict[str, Scene] = {
     ),
     "create-security-rule": scene(
         Run("acme/web: changed", then={OBJECTS: "tcp:443"}),
-        Run("dry run: security-group acme/web: changed", then={OBJECTS: "!tcp:22"}),
+        Run("dry run: security group acme/web: changed", then={OBJECTS: "!tcp:22"}),
         first=(WEB,),
     ),
     "delete-security-rule": scene(
-        Run("dry run: security-group acme/web: changed", then={OBJECTS: "tcp:443"}),
+        Run("dry run: security group acme/web: changed", then={OBJECTS: "tcp:443"}),
         Run("acme/web: changed", then={OBJECTS: "!tcp:443"}),
         first=(WEB, "create-security-rule acme/web tcp:443"),
     ),

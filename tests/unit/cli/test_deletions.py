@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that delete things of the store are alike: several names, globs, the same options, the same JSON."""
+"""Commands on things of the store are alike: those that delete, and those that create or change one thing."""
 
 import click
 import pytest
 
 from vgpuctl.cli.contents import COMMANDS
 from vgpuctl.cli.forms.json_schema import output_schema
+from vgpuctl.cli.frame.rehearsal import is_rehearsed
 from vgpuctl.cli.main import command as vgpuctl
 
 _OTHERWISE = {
@@ -39,3 +40,25 @@ def test_a_command_that_deletes_answers_with_the_names(name: str) -> None:
     for one in schema.get("anyOf", [schema])[:1]:
         assert one["properties"]["deleted"] == {"type": "array", "items": {"type": "string"}}
         assert one["properties"]["dry_run"] == {"type": "boolean"}
+
+
+CREATING = sorted(
+    {one for one in COMMANDS if one.startswith(("create-", "register-"))} | {"reserve", "set-node-pool", "grant-pool"}
+)
+_CREATING_OTHERWISE = {
+    "create-certificate": "writes files of this machine",
+    "create-snapshot": "names a VM, and answers with the disks that it took",
+    "create-vm": "creates several, and answers with each",
+}
+
+
+@pytest.mark.parametrize("name", [one for one in CREATING if one not in _CREATING_OTHERWISE])
+def test_a_command_that_creates_one_thing_answers_with_it_and_rehearses(name: str) -> None:
+    command = _command(name)
+    assert is_rehearsed(command) and "--dry-run" in {text for one in command.params for text in one.opts}
+    schema = output_schema(command)
+    assert schema is not None
+    (run, _ended) = schema["anyOf"]
+    assert run["properties"].keys() >= {"changed", "dry_run", "steps"}
+    things = run["properties"].keys() - {"changed", "dry_run", "steps", "remarks"}
+    assert len(things) == 1

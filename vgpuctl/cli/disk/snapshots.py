@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-, list-, revert- and delete-snapshot: snapshots of a VM's disks."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.stored_kind import JsonDeletions, if_exists
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.forms.stored_kind import JsonDeletions, StoredKind, if_exists
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import confirm, say
@@ -14,6 +15,7 @@ from vgpuctl.cli.shown.state_colours import colour_of_state
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.disk.snapshots import ListedSnapshot, SnapshotChange
+    from vgpuctl.usecases.running.services import Services
 
 
 _CHANGE: "JsonOutput[SnapshotChange]" = JsonOutput(("create-", "revert-"))
@@ -64,20 +66,16 @@ _LISTING: "Listing[ListedSnapshot, ListedSnapshot]" = Listing(
 )
 
 
-@click.command("list-snapshots")
+@StoredKind[Any]("snapshot", "list-snapshots").lists(_LISTING)
 @click.argument("name")
 @options.tenant
-@options.database
-@_LISTING.options
-def list_snapshots(name: str, tenant: str, database: str | None, output: ListOutput) -> None:
+def list_snapshots(opened: "Services", name: str, tenant: str) -> "Sequence[ListedSnapshot]":
     """List the snapshots of a VM's disks, oldest first. The first disk is shown as `-`."""
-    from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.disk.snapshots import list_snapshots
     from vgpuctl.usecases.found.find_vm import find_vm
 
-    with services(database=database) as opened:
-        vm, _ = find_vm(opened, tenant, name)
-        _LISTING.show(output, lambda: list_snapshots(opened, vm))
+    vm, _ = find_vm(opened, tenant, name)
+    return list_snapshots(opened, vm)
 
 
 @click.command("revert-snapshot")

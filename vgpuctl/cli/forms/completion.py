@@ -157,9 +157,7 @@ _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (
     (_GROUP, ("create-security-rule", "delete-security-rule", "delete-security-group")),
     (_BALANCER, ("set-load-balancer", "delete-load-balancer")),
     (TENANT, ("offboard-tenant", "delete-peering")),
-    (_HOST_POOL, ("show-pool",)),
-    (_LICENCES, ("list-licence-pools",)),
-    (_NODE_POOL, ("scale-node-pool", "list-node-pools", "render-node")),
+    (_NODE_POOL, ("render-node",)),
     (_contexts, ("use-context",)),
 )
 OF_NAME = {command: source for source, commands in _NAMES for command in commands}

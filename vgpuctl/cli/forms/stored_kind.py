@@ -91,7 +91,7 @@ class StoredKind(Generic[Thing]):
                 else:
                     tell(shown)
 
-            first = [self._name("name"), *self._of_tenant()]
+            first = [self.argument("name"), *self._of_tenant()]
             return _command(read, run, first, [where, options.as_json], lambda returned: returned)
 
         return make
@@ -120,7 +120,7 @@ class StoredKind(Generic[Thing]):
                 else:
                     say(f"{self.word} {label}: {outcome(thing) if is_changed else 'no change'}")
 
-            name = click.argument("name", metavar=metavar) if is_new else self._name("name", metavar=metavar)
+            name = click.argument("name", metavar=metavar) if is_new else self.argument("name", metavar=metavar)
             run.is_change = True  # type: ignore[attr-defined]  # mypy knows no attributes of functions
             return _command(change, run, [name, *self._of_tenant()], [where, options.as_json], self._json_of_change)
 
@@ -178,13 +178,14 @@ class StoredKind(Generic[Thing]):
                 report_hosts(failures, fine=len(gone), what=f"were not {outcome}", noun=self.word)
 
             dry_run = [] if load.__name__.replace("_", "-") in REHEARSED else [options.dry_run]
-            names = [] if only else [self._name("names", nargs=-1, required=True, metavar=metavar)]
+            names = [] if only else [self.argument("names", nargs=-1, required=True, metavar=metavar)]
             first = [*names, *self._of_tenant(), options.yes, if_exists]
             return _command(load, run, first, [*dry_run, where, options.as_json], lambda _rules: JsonDeletions)
 
         return make
 
-    def _name(self, name: str, **how: Any) -> Decorator:
+    def argument(self, name: str, **how: Any) -> Decorator:
+        """The argument that names one or several of them. how: as for `click.argument`."""
         return click.argument(name, type=named(self.word) if self.completes else None, **how)
 
     def _of_tenant(self) -> Sequence[Decorator]:

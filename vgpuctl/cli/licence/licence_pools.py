@@ -120,7 +120,7 @@ def _print_seats(states: "Sequence[LicencePoolState]", _output: ListOutput) -> N
 
 
 @_POOLS.lists(_LISTING, _print_seats)
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_POOLS.argument("names", metavar="[NAME]...", nargs=-1)
 def list_licence_pools(opened: "Services", names: tuple[str, ...]) -> "Sequence[LicencePoolState]":
     """List licence pools: seats, who holds them, who waits. Also seats that come back later, and the tenants.
 

@@ -199,11 +199,12 @@ def _change(
     with services(database=database) as opened:
         created = do(opened)
     shown = created.object
+    label = f"{KIND_OF[shown.kind].name} {shown.tenant}/{shown.name}"
     if as_json:
         _CHANGE.print({"changed": created.changed, "object": shown, "remarks": created.remarks})
         return
     outcome = verb if created.changed else "no change"
     address = getattr(shown.spec, "address", "")
-    say(f"{shown.kind} {shown.tenant}/{shown.name}: {outcome}{f', {address}' * bool(address)}")
+    say(f"{label}: {outcome}{f', {address}' * bool(address)}")
     for remark in created.remarks:
-        say(f"{shown.kind} {shown.tenant}/{shown.name}: {remark}")
+        say(f"{label}: {remark}")

@@ -39,7 +39,7 @@ _SCALED: "JsonOutput[JsonScaled]" = JsonOutput(("scale-",))
 
 
 @click.command("scale-node-pool")
-@click.argument("name")
+@NODE_POOLS.argument("name")
 @click.argument("size", type=WholeRange(0, MOST_NODES))
 @options.tenant
 @options.dry_run
@@ -156,7 +156,7 @@ def _print_nodes(pools: "Sequence[PoolStatus]", output: ListOutput) -> None:
 @NODE_POOLS.lists(
     _LISTING, _print_nodes, tenant=options.tenant_filter_of("Only the pools of this tenant; needed with names.")
 )
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@NODE_POOLS.argument("names", metavar="[NAME]...", nargs=-1)
 def list_node_pools(opened: "Services", names: tuple[str, ...], tenant: str | None) -> "Sequence[PoolStatus]":
     """List node pools with their sizes, bounds and states of their nodes. With names, also each node and why it is not
     ready.

@@ -75,7 +75,7 @@ _SHOWN: "JsonOutput[ShownPool]" = JsonOutput(("show-",))
 
 
 @click.command("show-pool")
-@click.argument("name")
+@_POOLS.argument("name")
 @options.many_hosts
 @options.refresh
 @options.as_json

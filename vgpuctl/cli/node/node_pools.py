@@ -179,6 +179,6 @@ def list_node_pools(opened: "Services", names: tuple[str, ...], tenant: str | No
 @options.shutdown_timeout("Seconds for a guest to shut down before it is forced off.", name="timeout", default_s=30.0)
 def delete_node_pool() -> "Deletion[PoolStatus]":
     """Drain and delete all nodes of pools, and the pools. Their cluster forgets them."""
-    from vgpuctl.usecases.node.delete_node_pool import DELETION
+    from vgpuctl.usecases.node.node_pools import DELETION
 
     return DELETION

@@ -19,8 +19,13 @@ from vgpuctl.usecases.network.vpc_changes import (
     UNCHANGED,
     ObjectOutcome,
 )
-from vgpuctl.usecases.node.delete_node_pool import delete_node_pool
-from vgpuctl.usecases.node.node_pools import create_node_pool, find_pool, refuse_taken_names, replace_pool
+from vgpuctl.usecases.node.node_pools import (
+    create_node_pool,
+    delete_node_pool,
+    find_pool,
+    refuse_taken_names,
+    replace_pool,
+)
 from vgpuctl.usecases.running.services import Services
 
 _KIND = "node-pool"

@@ -28,7 +28,7 @@ from vgpuctl.usecases.network.networks import delete_network
 from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
-from vgpuctl.usecases.node.delete_node_pool import delete_node_pool
+from vgpuctl.usecases.node.node_pools import delete_node_pool
 from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.placement.reservations import describe, record_cancellation
 from vgpuctl.usecases.running.services import Services

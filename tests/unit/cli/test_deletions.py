@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on things of the store are alike: those that delete, and those that create or change one thing."""
 
+import importlib
+from typing import Any
+
 import click
 import pytest
 
-from vgpuctl.cli.contents import COMMANDS
+from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
 from vgpuctl.cli.forms.json_schema import output_schema
+from vgpuctl.cli.forms.stored_kind import StoredKind
 from vgpuctl.cli.frame.rehearsal import is_rehearsed
 from vgpuctl.cli.main import command as vgpuctl
+from vgpuctl.store.names import CompletedKind
 
 _OTHERWISE = {
     "delete-security-rule": "takes rules out of a group, which stays",
@@ -40,6 +45,18 @@ def test_a_command_that_deletes_answers_with_the_names(name: str) -> None:
     for one in schema.get("anyOf", [schema])[:1]:
         assert one["properties"]["deleted"] == {"type": "array", "items": {"type": "string"}}
         assert one["properties"]["dry_run"] == {"type": "boolean"}
+
+
+def _rows() -> list[StoredKind[Any]]:
+    modules = {f"vgpuctl.cli.{FOLDERS[name]}.{module}" for name, module in MADE_BY.items()}
+    found = [value for one in sorted(modules) for value in vars(importlib.import_module(one)).values()]
+    return [one for one in found if isinstance(one, StoredKind)]
+
+
+@pytest.mark.parametrize("row", _rows(), ids=lambda row: row.word)
+def test_a_row_names_a_list_and_completes_by_a_query_of_the_store(row: StoredKind[Any]) -> None:
+    assert row.listed_by in COMMANDS
+    assert row.word in tuple(CompletedKind) and row.completes
 
 
 CREATING = sorted(

@@ -74,7 +74,7 @@ def change_object(services: Services, tenant: str, kind: ObjectKind, key: str, c
         raise UsageError(f"{', '.join(map(str, both))} cannot be added and removed at once")
 
     def decide(session: Session) -> Decision:
-        return Decision((_changed(kind, _find(session, tenant, kind.kind, key), change),))
+        return Decision((_changed(kind, _find(session, tenant, kind, key), change),))
 
     return _created(services, tenant, change_objects(services, tenant, decide))
 
@@ -99,7 +99,7 @@ def deletion_of(kind: ObjectKind) -> Deletion[ShownObject]:
     """The rules for deleting objects of one kind."""
 
     def find(session: Session, tenant: str, name: str) -> ShownObject:
-        spec = _find(session, tenant, kind.kind, name if kind.is_single else kind.name_in(name))
+        spec = _find(session, tenant, kind, name if kind.is_single else kind.name_in(name))
         return ShownObject(tenant, kind.kind, spec.key, spec)
 
     return Deletion(
@@ -148,13 +148,13 @@ def _created(services: Services, tenant: str, changed: Changed) -> CreatedObject
     return CreatedObject(ShownObject(tenant, spec.kind, spec.key, spec), changed.is_change, remarks)
 
 
-def _find(session: Session, tenant: str, kind: VpcKind, key: str) -> VpcSpec:
-    there = {spec.key: spec for spec in all_objects(session, tenant) if spec.kind is kind}
+def _find(session: Session, tenant: str, kind: ObjectKind, key: str) -> VpcSpec:
+    there: dict[str, VpcSpec] = {spec.key: spec for spec in session.vpc_objects(tenant, kind.model)}
     if key in there:
         return there[key]
     near = difflib.get_close_matches(key, there, n=3)
     raise NotFound(
-        f"tenant {tenant} has no {kind} {key}",
+        f"tenant {tenant} has no {kind.name}" + ("" if kind.is_single else f" {key}"),
         hint=f"did you mean {', '.join(near)}?" if near else f"see `vgpuctl list-vpc-objects --tenant {tenant}`",
     )
 

@@ -18,8 +18,8 @@ from vgpuctl.model.node_pool import Node, NodePool
 from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.quota.host_pools import HostPool
 from vgpuctl.quota.limits import Quota
-from vgpuctl.quota.pools import Pool
 from vgpuctl.quota.usage import Interval
 from vgpuctl.store.store import Store
 from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
@@ -39,7 +39,7 @@ class Seen:
     quotas: Mapping[str, Sequence[Quota]]
     reservations: Sequence[Reservation]
     queue: Sequence[QueueEntry]
-    pools: Sequence[Pool]
+    pools: Sequence[HostPool]
     open_operations: int
     node_pools: Sequence[NodePool] = ()
     nodes: Sequence[Node] = ()
@@ -63,7 +63,7 @@ def look(store: Store) -> Seen:
             {one.name: session.quotas(one.name) for one in session.tenants()},
             session.reservations(),
             session.queue(),
-            session.pools(),
+            session.host_pools(),
             len(session.open_operations()),
             session.node_pools(),
             session.nodes(),

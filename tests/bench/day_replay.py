@@ -112,8 +112,8 @@ class Replay:
         for tenant in day.tenants:
             self._does("create-tenant", tenant.name, *tenant.quotas)
         if day.pool:
-            self._does("create-pool", POOL, "--hosts", ",".join(day.pool))
-            self._does("grant-pool", POOL, *day.granted)
+            self._does("create-host-pool", POOL, "--hosts", ",".join(day.pool))
+            self._does("grant-host-pool", POOL, *day.granted)
         self._does("list-gpus", "--refresh")
 
     def _step(self, services: Services, step: Step, before: Seen, number: int) -> Seen:

@@ -228,7 +228,7 @@ _TENANT_FILE = """version: 1
 tenant: acme
 contact: ops@example.com
 quotas: {vms: 4, memory: 96GiB}
-pools: [fast]
+host_pools: [fast]
 networks: {front: {cidr: 10.0.0.0/24, dns: [192.0.2.53], isolated: true}}
 security_groups: {web: [{protocol: tcp, ports: 80-443, from: 0.0.0.0/0}, {}]}
 load_balancers: {lb: {network: front, port: 80, vms: [web-1], vm_port: 8080}}

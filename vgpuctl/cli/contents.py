@@ -147,11 +147,11 @@ SECTIONS = (
             "set-quota": "Change the quotas and the preemption policy of a tenant.",
             "show-usage": "Show what tenants used, in hours by profile.",
             "report": "Report a month of tenants: use, promises, queue waits, incidents.",
-            "create-pool": "Create a pool of hosts that only tenants with a grant may use.",
-            "grant-pool": "Let tenants use the hosts of a pool, or revoke that.",
-            "list-pools": "List the pools with their hosts and the tenants that may use them.",
-            "show-pool": "Show one pool of hosts: its tenants, their VMs, its GPUs and memory.",
-            "delete-pool": "Delete pools and their grants; their hosts then serve every tenant.",
+            "create-host-pool": "Create a pool of hosts that only tenants with a grant may use.",
+            "grant-host-pool": "Let tenants use the hosts of a pool, or revoke that.",
+            "list-host-pools": "List the pools with their hosts and the tenants that may use them.",
+            "show-host-pool": "Show one pool of hosts: its tenants, their VMs, its GPUs and memory.",
+            "delete-host-pool": "Delete pools and their grants; their hosts then serve every tenant.",
         },
         "tenants",
         "A tenant owns VMs, networks and disks under quotas; pools keep hosts for some tenants.",
@@ -345,7 +345,7 @@ _BY_SUBJECT = {
     "node_pools": {"list-node-pools", "scale-node-pool", "delete-node-pool"},
     "queue": {"list-queue", "set-queue", "leave-queue"},
     "reservations": {"reserve", "list-reservations", "show-reservation", "cancel-reservation"},
-    "pools": {"create-pool", "grant-pool", "list-pools", "show-pool", "delete-pool"},
+    "host_pools": {"create-host-pool", "grant-host-pool", "list-host-pools", "show-host-pool", "delete-host-pool"},
 }
 MADE_BY = {name: module for module, names in _BY_SUBJECT.items() for name in names}
 """Commands that share the module of their subject → that module of their folder. It has each command by its name, or

@@ -21,7 +21,7 @@ class TenantFile:
     tenant: str
     limits: Mapping[str, int | None] = field(default_factory=dict)
     guaranteed: Mapping[str, int | None] = field(default_factory=dict)
-    pools: tuple[str, ...] = ()
+    host_pools: tuple[str, ...] = ()
     networks: tuple[NetworkRequest, ...] = ()
     objects: tuple[VpcSpec, ...] = ()
     vms: tuple[VmRequest, ...] = ()

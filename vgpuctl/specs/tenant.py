@@ -45,7 +45,7 @@ class Head:
 
     version: int
     tenant: str
-    pools: tuple[str, ...] = ()
+    host_pools: tuple[str, ...] = ()
     priority: int | None = None
     ssh_keys: tuple[str, ...] = ()
     guest_probe: bool = False
@@ -58,7 +58,7 @@ HEAD = Table(
     (
         Field("version", Whole(VERSION, VERSION), "Version of this schema", is_required=True),
         Field("tenant", Text(check_name), "Name of the tenant", is_required=True),
-        Field("pools", Text(check_name), "Pool of hosts that the tenant may use", is_list=True),
+        Field("host_pools", Text(check_name), "HostPool of hosts that the tenant may use", is_list=True),
         Field("priority", VM.field("priority").type, "Priority of VMs that name none"),
         Field("ssh_keys", Text(), "SSH public key of VMs that name none", is_list=True),
         Field("guest_probe", Truth(), "Allow `check-vm` to run its probe in the tenant's guests"),
@@ -110,7 +110,7 @@ def _read_tenant(root: Value, files: SecretFiles, *, default_backend: Backend) -
         head.tenant,
         _amounts(entries.get("quotas")),
         _amounts(entries.get("guaranteed")),
-        head.pools,
+        head.host_pools,
         tuple(
             _network(value, name, head.tenant, default_backend=default_backend)
             for name, value in _mapping(entries.get("networks"))

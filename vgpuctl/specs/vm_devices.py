@@ -89,7 +89,7 @@ DEVICE_FIELDS = (
         metavar="IMAGE",
         example="debian-12",
     ),
-    Field("disk.pool", Text(), "libvirt storage pool of the disk", flag="--pool", metavar="NAME"),
+    Field("disk.pool", Text(), "libvirt storage pool of the disk", flag="--storage-pool", metavar="NAME"),
     *_disk_fields("disk.", "--disk"),
     Field(
         "data_disks",

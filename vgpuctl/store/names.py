@@ -57,7 +57,7 @@ _PLAIN = {
     CompletedKind.HOST: "SELECT name FROM hosts",
     CompletedKind.EXTERNAL_NETWORK: "SELECT name FROM external_networks",
     CompletedKind.IMAGE: "SELECT name FROM images",
-    CompletedKind.POOL: "SELECT name FROM pools",
+    CompletedKind.POOL: "SELECT name FROM host_pools",
     CompletedKind.LICENCE_POOL: "SELECT name FROM licence_pools",
 }
 _FACTS = "SELECT name, facts FROM hosts WHERE facts IS NOT NULL"

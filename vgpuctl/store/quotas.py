@@ -15,8 +15,8 @@ from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
 if TYPE_CHECKING:
+    from vgpuctl.quota.host_pools import HostPool
     from vgpuctl.quota.limits import Quota
-    from vgpuctl.quota.pools import Pool
 
 _HELD = "SELECT * FROM leases WHERE tenant = :tenant AND state <> 'gone'"
 
@@ -90,54 +90,56 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
             parts += charge.part_of_card(held, cached.facts.gpus if cached is not None else ())
         return math.ceil(parts * seconds)
 
-    def pools(self) -> "list[Pool]":
+    def host_pools(self) -> "list[HostPool]":
         """Every pool with its hosts and the tenants that may use it, by name."""
-        from vgpuctl.quota.pools import Pool
+        from vgpuctl.quota.host_pools import HostPool
 
-        hosts = self._find("pool_hosts")
-        grants = self._find("pool_grants")
+        hosts = self._find("host_pool_hosts")
+        grants = self._find("host_pool_grants")
         return [
-            Pool(
+            HostPool(
                 name,
                 tuple(sorted((row.host for row in hosts if row.pool == name), key=natural)),
                 tuple(sorted((row.tenant for row in grants if row.pool == name), key=natural)),
             )
-            for name in sorted((row.name for row in self._find("pools")), key=natural)
+            for name in sorted((row.name for row in self._find("host_pools")), key=natural)
         ]
 
-    def pool(self, name: str) -> "Pool":
+    def host_pool(self, name: str) -> "HostPool":
         """One pool. Raises NotFound with the names there are."""
-        pools = self.pools()
+        pools = self.host_pools()
         for pool in pools:
             if pool.name == name:
                 return pool
         known = ", ".join(pool.name for pool in pools)
         raise NotFound(
-            f"there is no pool {name!r} in the store {self._store_name}",
-            hint=f"there are {known}" if known else f"run `vgpuctl create-pool {name} --hosts PATTERN` first",
+            f"there is no host pool {name!r} in the store {self._store_name}",
+            hint=f"there are {known}" if known else f"run `vgpuctl create-host-pool {name} --hosts PATTERN` first",
         )
 
-    def set_pool(self, name: str, hosts: Sequence[str]) -> None:
+    def set_host_pool(self, name: str, hosts: Sequence[str]) -> None:
         """Add a pool, or give one other hosts. A host of another pool raises ConcurrentChange."""
-        self._insert_if_absent("pools", name=name, created_at=self._clock())
-        self._delete("pool_hosts", pool=name)
+        self._insert_if_absent("host_pools", name=name, created_at=self._clock())
+        self._delete("host_pool_hosts", pool=name)
         for host in sorted(set(hosts)):
-            self._insert("pool_hosts", host=host, pool=name, conflict=f"host {host} is in another pool already")
+            self._insert(
+                "host_pool_hosts", host=host, pool=name, conflict=f"host {host} is in another host pool already"
+            )
 
-    def delete_pool(self, name: str) -> bool:
+    def delete_host_pool(self, name: str) -> bool:
         """Delete a pool with its grants; its hosts then serve every tenant. Returns False when there was none."""
-        self._delete("pool_hosts", pool=name)
-        self._delete("pool_grants", pool=name)
-        return self._delete("pools", name=name) == 1
+        self._delete("host_pool_hosts", pool=name)
+        self._delete("host_pool_grants", pool=name)
+        return self._delete("host_pools", name=name) == 1
 
-    def grant_pool(self, name: str, tenant: str) -> bool:
+    def grant_host_pool(self, name: str, tenant: str) -> bool:
         """Let a tenant use a pool. Returns False when it could already. Raises NotFound."""
-        self.pool(name)
+        self.host_pool(name)
         self.tenant(tenant)
-        return self._insert_if_absent("pool_grants", pool=name, tenant=tenant)
+        return self._insert_if_absent("host_pool_grants", pool=name, tenant=tenant)
 
-    def revoke_pool(self, name: str, tenant: str) -> bool:
+    def revoke_host_pool(self, name: str, tenant: str) -> bool:
         """Revoke a grant; VMs that run there stay. Returns False when there was none. Raises NotFound."""
-        self.pool(name)
+        self.host_pool(name)
         self.tenant(tenant)
-        return self._delete("pool_grants", pool=name, tenant=tenant) == 1
+        return self._delete("host_pool_grants", pool=name, tenant=tenant) == 1

@@ -95,7 +95,7 @@ def test_a_tenant_file_names_each_disk_once(operator: Operator) -> None:
 
 
 def test_the_creation_that_fails_gives_the_disk_back(operator: Operator) -> None:
-    refusal = operator.is_refused("create-vm", "fails", *SIZE, *AGAIN, "--pool", "nowhere", "--disk", "64MiB")
+    refusal = operator.is_refused("create-vm", "fails", *SIZE, *AGAIN, "--storage-pool", "nowhere", "--disk", "64MiB")
     assert "nowhere" in refusal["message"]
     assert _volumes(operator) == {"data": ("kept:acme", "sim-002")}
 

@@ -31,7 +31,7 @@ CLASS = "reserve acme/class --gpu A40-8Q --from 2031-02-03T08:00 --until 2031-02
 HPC = f"create-node-pool acme/hpc --role slurm --cluster hpc --max 4 --gpu A40-8Q {SMALL}"
 PODS = f"create-node-pool acme/pods --role k3s --cluster k8s --max 4 --gpu A40-8Q {SMALL}"
 POOLS = "list-node-pools acme/hpc"
-RESEARCH = "create-pool research --hosts gpu3"
+RESEARCH = "create-host-pool research --hosts gpu3"
 
 
 def make_certificates(stage: Stage) -> None:
@@ -80,18 +80,22 @@ SCENES: dict[str, Scene] = {
     ),
     "list-tenants": scene(Run("acme"), Run("umbrella")),
     "show-tenant": scene(Run("1 running"), Run('"acme"'), first=USED),
-    "show-pool": scene(Run("research"), Run("gpu3"), first=(RESEARCH,)),
+    "show-host-pool": scene(Run("research"), Run("gpu3"), first=(RESEARCH,)),
     "set-quota": scene(Run("acme", then={"list-tenants": "20"}), Run("acme", then={"list-tenants -o json": "65536"})),
     "show-usage": scene(Run("acme"), Run("tenant"), first=USED),
     "report": scene(Run("acme"), Run("acme.html"), first=USED),
-    "create-pool": scene(Run("research", then={"list-pools": "research"}), Run("films", then={"list-pools": "!films"})),
-    "grant-pool": scene(
-        Run("acme", then={"list-pools": "acme"}), Run("for no tenant", then={"list-pools": "!acme"}), first=(RESEARCH,)
+    "create-host-pool": scene(
+        Run("research", then={"list-host-pools": "research"}), Run("films", then={"list-host-pools": "!films"})
     ),
-    "list-pools": scene(Run("research"), Run('"research"'), first=(RESEARCH,)),
-    "delete-pool": scene(
-        Run("research", then={"list-pools": "research"}),
-        Run("research", then={"list-pools": "!research"}),
+    "grant-host-pool": scene(
+        Run("acme", then={"list-host-pools": "acme"}),
+        Run("for no tenant", then={"list-host-pools": "!acme"}),
+        first=(RESEARCH,),
+    ),
+    "list-host-pools": scene(Run("research"), Run('"research"'), first=(RESEARCH,)),
+    "delete-host-pool": scene(
+        Run("research", then={"list-host-pools": "research"}),
+        Run("research", then={"list-host-pools": "!research"}),
         first=(RESEARCH,),
     ),
     "create-node-pool": scene(

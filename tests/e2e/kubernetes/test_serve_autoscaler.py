@@ -23,7 +23,7 @@ GROUP = "acme/main/gpu/default"
 _PORT = re.compile(r"serving the autoscaler of \S+ on \S+:([0-9]+), ")
 
 
-def create_pool(operator: Operator, name: str, gpu: str, *options: str, maximum: int = 4) -> None:
+def create_host_pool(operator: Operator, name: str, gpu: str, *options: str, maximum: int = 4) -> None:
     operator.does(
         *("create-node-pool", name, *ACME, "--role", "k3s", "--max", str(maximum), "--gpu", gpu, *SIZE, *options)
     )
@@ -63,7 +63,7 @@ def join(operator: Operator, autoscaler: Autoscaler) -> None:
 
 
 def test_pending_pods_make_nodes_from_zero_and_idle_ones_are_deleted(operator: Operator) -> None:
-    create_pool(operator, "gpu", "A40-24Q", "--label", "team=vision")
+    create_host_pool(operator, "gpu", "A40-24Q", "--label", "team=vision")
     with provider_of(operator) as provider:
         autoscaler = Autoscaler(provider)
         template = provider.template(GROUP)
@@ -90,8 +90,8 @@ def test_pending_pods_make_nodes_from_zero_and_idle_ones_are_deleted(operator: O
 
 
 def test_a_full_fleet_sends_the_autoscaler_to_another_group(operator: Operator) -> None:
-    create_pool(operator, "big", "A40-48Q")
-    create_pool(operator, "other", "A40-48Q", maximum=1)
+    create_host_pool(operator, "big", "A40-48Q")
+    create_host_pool(operator, "other", "A40-48Q", maximum=1)
     with provider_of(operator) as provider:
         autoscaler = Autoscaler(provider)
         autoscaler.loop(pending=3)
@@ -108,7 +108,7 @@ def test_a_full_fleet_sends_the_autoscaler_to_another_group(operator: Operator) 
 
 
 def test_a_tenant_at_its_quota_hears_so(operator: Operator) -> None:
-    create_pool(operator, "gpu", "A40-24Q")
+    create_host_pool(operator, "gpu", "A40-24Q")
     operator.does("set-quota", "acme", "vms=1")
     try:
         with provider_of(operator) as provider:
@@ -126,7 +126,7 @@ def test_a_tenant_at_its_quota_hears_so(operator: Operator) -> None:
 
 @pytest.mark.parametrize("effect", ["1", "4"])
 def test_a_controller_killed_in_between_changes_nothing_for_the_autoscaler(operator: Operator, effect: str) -> None:
-    create_pool(operator, "gpu", "A40-24Q")
+    create_host_pool(operator, "gpu", "A40-24Q")
     with provider_of(operator) as provider:
         autoscaler = Autoscaler(provider)
         autoscaler.loop(pending=2)
@@ -142,7 +142,7 @@ def test_a_controller_killed_in_between_changes_nothing_for_the_autoscaler(opera
 
 
 def test_a_restarted_endpoint_knows_what_was_asked_before(operator: Operator) -> None:
-    create_pool(operator, "gpu", "A40-24Q")
+    create_host_pool(operator, "gpu", "A40-24Q")
     with provider_of(operator) as provider:
         Autoscaler(provider).loop(pending=3)
         before = provider.instances(GROUP)
@@ -152,7 +152,7 @@ def test_a_restarted_endpoint_knows_what_was_asked_before(operator: Operator) ->
 
 
 def test_no_call_waits_for_a_host(operator: Operator, fleet: lab.LabFolder) -> None:
-    create_pool(operator, "gpu", "A40-24Q")
+    create_host_pool(operator, "gpu", "A40-24Q")
     with provider_of(operator) as provider:
         autoscaler = Autoscaler(provider)
         autoscaler.loop(pending=2)
@@ -177,8 +177,8 @@ def test_no_call_waits_for_a_host(operator: Operator, fleet: lab.LabFolder) -> N
 
 
 def test_clusters_and_tenants_are_apart_and_certificates_decide(operator: Operator, tmp_path: Path) -> None:
-    create_pool(operator, "gpu", "A40-24Q")
-    create_pool(operator, "lab", "A40-24Q", "--cluster", "lab")
+    create_host_pool(operator, "gpu", "A40-24Q")
+    create_host_pool(operator, "lab", "A40-24Q", "--cluster", "lab")
     authority = make_authority(tmp_path)
     key, certificate = authority.issue("server", "vgpuctl")
     client_key, client_certificate = authority.issue("client", "acme")
@@ -197,7 +197,7 @@ def test_clusters_and_tenants_are_apart_and_certificates_decide(operator: Operat
 
 
 def test_the_autoscalers_configuration_is_printed(operator: Operator) -> None:
-    create_pool(operator, "gpu", "A40-24Q", "--join-timeout", "20m")
+    create_host_pool(operator, "gpu", "A40-24Q", "--join-timeout", "20m")
     printed = operator.json("serve-autoscaler", *ACME, "--print", "--advertise", "vgpuctl.example:8086")
     assert printed["cloud_config"] == "address: vgpuctl.example:8086\n"
     assert printed["flags"] == [

@@ -107,7 +107,7 @@ def test_a_store_that_cannot_be_written_is_named_and_still_listed(operator: Oper
         assert (refused["reference"], refused["exit_code"]) == ("store-unusable", 6)
         assert str(sealed) in refused["message"]
         (listed,) = reader.json("list-tenants")
-        assert (listed["tenant"], listed["vms"], listed["pools"], listed["quotas"]) == ("acme", 0, [], [])
+        assert (listed["tenant"], listed["vms"], listed["host_pools"], listed["quotas"]) == ("acme", 0, [], [])
     finally:
         subprocess.run(["umount", str(sealed)], check=True)
 

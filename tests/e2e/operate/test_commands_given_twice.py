@@ -11,8 +11,8 @@ ACME = "--tenant acme"
 TWICE = (
     "create-tenant acme",
     "set-quota acme vms=20",
-    "create-pool fast --hosts sim-002",
-    "grant-pool fast acme",
+    "create-host-pool fast --hosts sim-002",
+    "grant-host-pool fast acme",
     f"register-image debian --path /img --format raw --checksum sha256:{'0' * 64}",
     f"create-node-pool gpu {ACME} --role k3s --max 3 --memory 96MiB --vcpus 1 --network none",
     f"set-node-pool gpu {ACME} --max 4",
@@ -41,7 +41,7 @@ TWICE = (
 )
 """Commands that succeed a second time, and change nothing then."""
 GONE = (
-    "delete-pool fast --yes",
+    "delete-host-pool fast --yes",
     "delete-image debian --yes",
     f"delete-node-pool gpu {ACME} --yes",
     f"delete-network front {ACME} --yes",

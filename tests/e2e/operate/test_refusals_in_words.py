@@ -64,7 +64,7 @@ def test_when_all_hosts_failed_the_exit_code_is_theirs_and_names_stand_once(
 
 
 def test_a_question_that_nobody_can_answer_is_a_usage_error(operator: Operator) -> None:
-    operator.does("create-pool", "fast", "--hosts", "sim-001")
-    done = operator.run("delete-pool", "fast")
+    operator.does("create-host-pool", "fast", "--hosts", "sim-001")
+    done = operator.run("delete-host-pool", "fast")
     assert (done.code, "--yes" in done.err) == (2, True), done.err
-    operator.does("delete-pool", "fast", "--yes")
+    operator.does("delete-host-pool", "fast", "--yes")

@@ -14,8 +14,8 @@ from tests.bench.day_replay import Replay
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.model.reservation import Reservation
+from vgpuctl.quota.host_pools import HostPool
 from vgpuctl.quota.limits import Quota
-from vgpuctl.quota.pools import Pool
 from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine.state import MachineFolder
@@ -89,7 +89,7 @@ def test_the_checks_find_what_does_not_hold(one_vm: tuple[Seen, Mapping[str, Mac
     assert "after 1.00 of 0.02 GPU-hours" in found(
         replace(seen, quotas=hours), replace(nothing, intervals=[replace(worn, ended_at=BEGIN)])
     )
-    assert "which is not granted" in found(replace(seen, pools=[Pool("gold", (vm.host,), ())]), nothing)
+    assert "which is not granted" in found(replace(seen, pools=[HostPool("gold", (vm.host,), ())]), nothing)
     promised = Reservation("umbrella", "mine", vm.request.gpus, vm.host, (lease.share,), BEGIN - 1, BEGIN + 1)
     assert "holds what is reserved as umbrella/mine" in found(replace(seen, reservations=[promised]))
     assert "dead runs" in found(replace(seen, open_operations=1))

@@ -181,10 +181,10 @@ def test_a_question_needs_neither_name_nor_tenant(operator: Operator) -> None:
     assert "vms" in operator.json("explain-vm", *VM)[0]["quota"]
     assert operator.json("explain-vm", "--gpu", "A40-8Q", *SMALL)[0]["fits"], "nobody's quota is asked"
     operator.does("set-quota", "explained", "vms=none")
-    operator.does("create-pool", "closed", "--hosts", "all")
+    operator.does("create-host-pool", "closed", "--hosts", "all")
     assert not operator.json("explain-vm", *VM)[0]["fits"]
     assert operator.json("explain-vm", "--gpu", "A40-8Q", *SMALL)[0]["fits"], "hosts of every pool count"
-    operator.does("delete-pool", "closed", "--yes")
+    operator.does("delete-host-pool", "closed", "--yes")
     refused = operator.is_refused("explain-vm")
     assert (refused["exit_code"], refused["message"]) == (2, "no VM is described")
     assert operator.is_refused("explain-vm", "web-9")["exit_code"] == 2, "a name alone is of a VM that exists"

@@ -70,7 +70,7 @@ def test_a_reader_reads_and_a_change_is_refused_before_anything_is_done(owner: O
 
 def test_a_tenant_reads_its_own(owner: Operator, person: Operator) -> None:
     owner.does("grant-store", "--role", _role(person), "--as", "tenant:acme")
-    for command in ("list-vms", "list-queue", "show-usage", "list-networks", "list-reservations", "list-pools"):
+    for command in ("list-vms", "list-queue", "show-usage", "list-networks", "list-reservations", "list-host-pools"):
         person.does(command)
     assert [one["tenant"] for one in person.json("list-tenants")] == ["acme"]
     assert {one["tenant"] for one in person.json("list-events")} == {"acme"}

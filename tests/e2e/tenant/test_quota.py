@@ -88,20 +88,22 @@ def test_usage_survives_the_vm_in_every_form_of_output(operator: Operator) -> No
 
 def test_a_pool_serves_only_tenants_with_a_grant(operator: Operator) -> None:
     operator.does("create-tenant", "umbrella")
-    assert operator.json("create-pool", "gold", "--hosts", "sim-001,sim-002")["changed"]
-    assert not operator.json("create-pool", "gold", "--hosts", "sim-002,sim-001")["changed"]
-    operator.does("grant-pool", "gold", "umbrella")
+    assert operator.json("create-host-pool", "gold", "--hosts", "sim-001,sim-002")["changed"]
+    assert not operator.json("create-host-pool", "gold", "--hosts", "sim-002,sim-001")["changed"]
+    operator.does("grant-host-pool", "gold", "umbrella")
     refused = operator.is_refused("create-vm", "other", *VM, "--host", "sim-001")
     assert refused["context"] == ["sim-001: in pool gold, which is not granted to acme"]
-    assert "grant-pool gold acme" in refused["hint"]
+    assert "grant-host-pool gold acme" in refused["hint"]
     assert operator.is_refused("create-vm", "other", *VM)["reference"] == "no-capacity"
     umbrella = ("--tenant", "umbrella", "--gpu", "A40-8Q", *SMALL)
     assert operator.json("create-vm", "mine", *umbrella)[0]["vm"]["host"] in ("sim-001", "sim-002")
-    assert operator.json("list-pools") == [{"name": "gold", "hosts": ["sim-001", "sim-002"], "tenants": ["umbrella"]}]
-    assert operator.is_refused("create-pool", "silver", "--hosts", "sim-002")["reference"] == "state"
-    operator.does("grant-pool", "gold", "umbrella", "--revoke")
+    assert operator.json("list-host-pools") == [
+        {"name": "gold", "hosts": ["sim-001", "sim-002"], "tenants": ["umbrella"]}
+    ]
+    assert operator.is_refused("create-host-pool", "silver", "--hosts", "sim-002")["reference"] == "state"
+    operator.does("grant-host-pool", "gold", "umbrella", "--revoke")
     assert operator.is_refused("create-vm", "next", *umbrella)["reference"] == "no-capacity"
-    operator.does("delete-pool", "gold", "--yes")
+    operator.does("delete-host-pool", "gold", "--yes")
     operator.does("create-vm", "next", *umbrella)
 
 
@@ -135,8 +137,8 @@ def test_a_vm_that_gave_everything_back_starts_only_where_its_memory_and_its_lab
         (["set-quota", "acme", "vms=1", "vms=2"], "twice"),
         (["set-quota", "acme", "gpus=1"], "nothing that a quota"),
         (["set-quota", "acme", "vms=1", "--guaranteed", "vms=2"], "more than the limit"),
-        (["grant-pool", "none", "acme"], "no pool"),
-        (["create-pool", "x", "--hosts", "nowhere"], "nowhere"),
+        (["grant-host-pool", "none", "acme"], "no pool"),
+        (["create-host-pool", "x", "--hosts", "nowhere"], "nowhere"),
         (["create-tenant", "third", "--pool", "none"], "no pool"),
     ],
 )

@@ -11,8 +11,8 @@ def test_a_tenant_is_shown_with_all_that_it_may_use_and_has(fleet_operator: Oper
     fleet.does("list-gpus", "--refresh")
     fleet.does("create-tenant", "acme", "--quota", "framebuffer=16GiB", "--guaranteed", "framebuffer=8GiB")
     fleet.does("create-tenant", "other")
-    fleet.does("create-pool", "closed", "--hosts", "sim-002")
-    fleet.does("grant-pool", "closed", "acme")
+    fleet.does("create-host-pool", "closed", "--hosts", "sim-002")
+    fleet.does("grant-host-pool", "closed", "acme")
     fleet.does("create-network", "front", "-t", "acme", "--cidr", "10.20.0.0/29", "--host", "sim-001")
     fleet.does("create-network", "back-10", "-t", "acme", "--cidr", "10.20.1.0/29", "--host", "sim-001")
     fleet.does("create-network", "back-9", "-t", "acme", "--cidr", "10.20.2.0/29", "--host", "sim-001")
@@ -25,7 +25,7 @@ def test_a_tenant_is_shown_with_all_that_it_may_use_and_has(fleet_operator: Oper
 
     shown = fleet.json("show-tenant", "acme")
     assert shown["tenant"] == next(one for one in fleet.json("list-tenants") if one["tenant"] == "acme")
-    assert shown["tenant"]["pools"] == ["closed"]
+    assert shown["tenant"]["host_pools"] == ["closed"]
     assert shown["vm_states"] == {"queued": 1, "running": 1, "stopped": 1}
     assert shown["queue"] == fleet.json("list-queue", "-t", "acme")["queue"]
     assert shown["reservations"] == fleet.json("list-reservations", "-t", "acme")

@@ -95,16 +95,16 @@ def test_a_host_in_a_pool_of_others_is_told_by_its_pool(operator: Operator) -> N
     operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
     source = operator.json("list-vms")[0]["vm"]["host"]
     others = sorted({"sim-001", "sim-002", "sim-003"} - {source})
-    operator.does("create-pool", "theirs", "--hosts", ",".join(others))
+    operator.does("create-host-pool", "theirs", "--hosts", ",".join(others))
     try:
         refused = operator.is_refused("move-vm", "web", *ACME, "--to", others[0], "--dry-run")
         assert refused["message"] == f"tenant acme may not use {others[0]}"
         assert refused["context"] == [f"{others[0]}: in pool theirs, which is not granted to acme"]
-        assert "grant-pool theirs acme" in refused["hint"]
+        assert "grant-host-pool theirs acme" in refused["hint"]
         refused = operator.is_refused("move-vm", "web", *ACME, "--dry-run")
         assert refused["context"] == [f"{one}: in pool theirs, which is not granted to acme" for one in others]
     finally:
-        operator.does("delete-pool", "theirs", "--yes")
+        operator.does("delete-host-pool", "theirs", "--yes")
         operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
 

@@ -13,7 +13,7 @@ from vgpuctl.model.node_pool import ClusterJoin, Node, NodePool, NodeRole, NodeS
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest, VmState
 from vgpuctl.store.store import Session, Store, open_store
-from vgpuctl.usecases.observed.pool_states import pool_rows
+from vgpuctl.usecases.observed.node_pool_states import pool_rows
 
 TOKEN, USER_DATA = "K10abc::node:secret", "#cloud-config\npassword: x\n"
 POOL = NodePool(

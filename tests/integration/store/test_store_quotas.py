@@ -11,8 +11,8 @@ from vgpuctl.errors import ConcurrentChange, NotFound, QuotaExceeded
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import VmRequest, VmState
+from vgpuctl.quota.host_pools import HostPool
 from vgpuctl.quota.limits import Quota, month_of
-from vgpuctl.quota.pools import Pool
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 
@@ -181,20 +181,20 @@ def test_a_ledger_that_does_not_agree_with_the_leases_is_fixed(filled: Store, cl
 
 def test_pools_have_hosts_and_grants_and_can_be_taken_away(filled: Store) -> None:
     with filled.transaction() as session:
-        session.set_pool("gold", ["gpu2", "gpu1"])
-        assert session.grant_pool("gold", "acme")
-        assert not session.grant_pool("gold", "acme")
-        session.set_pool("gold", ["gpu1"])
-        session.set_pool("silver", ["gpu2"])
-        assert session.pools() == [Pool("gold", ("gpu1",), ("acme",)), Pool("silver", ("gpu2",), ())]
+        session.set_host_pool("gold", ["gpu2", "gpu1"])
+        assert session.grant_host_pool("gold", "acme")
+        assert not session.grant_host_pool("gold", "acme")
+        session.set_host_pool("gold", ["gpu1"])
+        session.set_host_pool("silver", ["gpu2"])
+        assert session.host_pools() == [HostPool("gold", ("gpu1",), ("acme",)), HostPool("silver", ("gpu2",), ())]
         for name, tenant in (("bronze", "acme"), ("gold", "nobody")):
             with pytest.raises(NotFound):
-                session.grant_pool(name, tenant)
-        assert session.revoke_pool("gold", "acme")
-        assert not session.revoke_pool("gold", "acme")
-        assert session.delete_pool("gold")
-        assert not session.delete_pool("gold")
-    with pytest.raises(ConcurrentChange, match="gpu2 is in another pool"), filled.transaction() as session:
-        session.set_pool("bronze", ["gpu2"])
+                session.grant_host_pool(name, tenant)
+        assert session.revoke_host_pool("gold", "acme")
+        assert not session.revoke_host_pool("gold", "acme")
+        assert session.delete_host_pool("gold")
+        assert not session.delete_host_pool("gold")
+    with pytest.raises(ConcurrentChange, match="gpu2 is in another host pool"), filled.transaction() as session:
+        session.set_host_pool("bronze", ["gpu2"])
     with filled.reading() as session:
-        assert [pool.name for pool in session.pools()] == ["silver"]
+        assert [pool.name for pool in session.host_pools()] == ["silver"]

@@ -60,7 +60,8 @@ def test_a_row_names_a_list_and_completes_by_a_query_of_the_store(row: StoredKin
 
 
 CREATING = sorted(
-    {one for one in COMMANDS if one.startswith(("create-", "register-"))} | {"reserve", "set-node-pool", "grant-pool"}
+    {one for one in COMMANDS if one.startswith(("create-", "register-"))}
+    | {"reserve", "set-node-pool", "grant-host-pool"}
 )
 _CREATING_OTHERWISE = {
     "create-certificate": "writes files of this machine",

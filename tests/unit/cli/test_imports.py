@@ -51,7 +51,7 @@ LISTS: dict[str, frozenset[str]] = {
     "list-licence-pools": frozenset({"catalog", "quota"}),
     "list-networks": frozenset(),
     "list-node-pools": frozenset(),
-    "list-pools": frozenset({"quota"}),
+    "list-host-pools": frozenset({"quota"}),
     "list-queue": frozenset(),
     "list-reservations": frozenset(),
     "list-tenants": frozenset({"quota"}),
@@ -60,7 +60,7 @@ LISTS: dict[str, frozenset[str]] = {
     "show-usage": frozenset({"catalog", "quota"}),
 }
 """Commands that only read the store, with the rooms that each may import beside ROOMS_OF_LISTS."""
-SHOWS = ("show-pool", "show-tenant", "show-vm")
+SHOWS = ("show-host-pool", "show-tenant", "show-vm")
 """Commands that read the store first."""
 ROOMS_OF_LISTS = frozenset(
     {"actor", "agent", "cli", "errors", "local_files", "logs", "model", "store", "typed_json", "usecases"}

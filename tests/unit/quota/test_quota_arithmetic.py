@@ -15,8 +15,8 @@ from vgpuctl.model.lease import Share
 from vgpuctl.model.times import format_duration, format_time, format_time_left, parse_duration, parse_time
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
+from vgpuctl.quota.host_pools import HostPool, closed_hosts
 from vgpuctl.quota.limits import Quota, borrowed, changed, excesses, month_of
-from vgpuctl.quota.pools import Pool, closed_hosts
 from vgpuctl.quota.resources import format_amount, parse_assignment
 
 GIB = 1024
@@ -110,7 +110,7 @@ def test_a_month_begins_and_ends_at_midnight_utc_also_in_december() -> None:
 
 
 def test_a_host_of_a_pool_is_closed_to_those_without_a_grant() -> None:
-    pools = [Pool("gold", ("gpu1", "gpu2"), ("acme",)), Pool("silver", ("gpu3",), ())]
+    pools = [HostPool("gold", ("gpu1", "gpu2"), ("acme",)), HostPool("silver", ("gpu3",), ())]
     assert closed_hosts("acme", pools) == {"gpu3": "silver"}
     assert closed_hosts("umbrella", pools) == {"gpu1": "gold", "gpu2": "gold", "gpu3": "silver"}
 

@@ -131,7 +131,7 @@ BY_PARAMETER: dict[str, Source] = {
     "as_json": lambda _context, _incomplete: OF_ONE,
     "reservation": _RESERVATION,
     "licence_pool": _LICENCES,
-    "pools": _HOST_POOL,
+    "host_pools": _HOST_POOL,
     "context_name": _contexts,
     "selector": _selectors,
     "policy": _policies,

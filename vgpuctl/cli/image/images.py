@@ -25,7 +25,9 @@ _IMAGES: "StoredKind[Image]" = StoredKind("image", "list-images", "image")
 )
 @click.option("--path", metavar="PATH", help="Absolute path of the image, the same on every host that has it.")
 @click.option("--volume", metavar="NAME", help="Volume of a libvirt storage pool, in place of --path.")
-@click.option("--pool", default="default", show_default=True, metavar="NAME", help="The pool of --volume.")
+@click.option(
+    "--storage-pool", "pool", default="default", show_default=True, metavar="NAME", help="The storage pool of --volume."
+)
 @click.option(
     "--format",
     "image_format",

@@ -20,9 +20,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("show-tenant acme", "all that it may use and has"),
         Example("show-tenant acme -o json", "for a program"),
     ),
-    "show-pool": (
-        Example("show-pool research", "who may use it, and what is free"),
-        Example("show-pool research --refresh", "after reading its hosts"),
+    "show-host-pool": (
+        Example("show-host-pool research", "who may use it, and what is free"),
+        Example("show-host-pool research --refresh", "after reading its hosts"),
     ),
     "list-tenants": (
         Example("list-tenants", "quotas and what is used"),
@@ -40,20 +40,20 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("report", "this month of all tenants"),
         Example("report -t acme --html acme.html", "as a page"),
     ),
-    "create-pool": (
-        Example("create-pool research --hosts gpu3", "a pool of one host"),
-        Example("create-pool films --hosts 'gpu4' --dry-run", "what would change"),
+    "create-host-pool": (
+        Example("create-host-pool research --hosts gpu3", "a pool of one host"),
+        Example("create-host-pool films --hosts 'gpu4' --dry-run", "what would change"),
     ),
-    "grant-pool": (
-        Example("grant-pool research acme", "let a tenant use it"),
-        Example("grant-pool research acme --revoke", "and no longer"),
+    "grant-host-pool": (
+        Example("grant-host-pool research acme", "let a tenant use it"),
+        Example("grant-host-pool research acme --revoke", "and no longer"),
     ),
-    "list-pools": (
-        Example("list-pools", "pools, hosts, tenants"),
-        Example("list-pools -o json", "for a program"),
+    "list-host-pools": (
+        Example("list-host-pools", "pools, hosts, tenants"),
+        Example("list-host-pools -o json", "for a program"),
     ),
-    "delete-pool": (
-        Example("delete-pool research --dry-run", "what would change"),
-        Example("delete-pool research --yes", "its hosts serve every tenant again"),
+    "delete-host-pool": (
+        Example("delete-host-pool research --dry-run", "what would change"),
+        Example("delete-host-pool research --yes", "its hosts serve every tenant again"),
     ),
 }

@@ -32,7 +32,11 @@ _TENANTS: StoredKind[str] = StoredKind("tenant", "list-tenants", "tenant")
 @quota_options.guaranteed
 @preempt_options.policy_flags
 @click.option(
-    "--pool", "pools", multiple=True, metavar="NAME", help="Grant a pool of hosts to the tenant; several times."
+    "--host-pool",
+    "host_pools",
+    multiple=True,
+    metavar="NAME",
+    help="Grant a pool of hosts to the tenant; several times.",
 )
 def create_tenant(
     opened: "Services",
@@ -42,7 +46,7 @@ def create_tenant(
     reclaim: str | None,
     preempt_mode: str | None,
     grace_s: int | None,
-    pools: tuple[str, ...],
+    host_pools: tuple[str, ...],
 ) -> tuple[str, bool]:
     """Add a tenant with its quotas, preemption policy and pools.
 
@@ -55,7 +59,7 @@ def create_tenant(
         name,
         limits=quota_options.read_amounts(limits, what="--quota"),
         guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
-        pools=pools,
+        host_pools=host_pools,
         policy=preempt_options.read_policy(reclaim, preempt_mode, grace_s),
     )
     return name, changed
@@ -83,7 +87,7 @@ _LISTING: "Listing[ListedTenant, ListedTenant]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.tenant),
         Column("VMS", lambda one: one.vms),
-        Column("POOLS", lambda one: one.pools or None, drops=3),
+        Column("HOST POOLS", lambda one: one.host_pools or None, drops=3),
         Column("USED / LIMIT", lambda one: tuple(map(quota_text, one.quotas)) or None, drops=1),
         Column("PREEMPTION", _policy, is_text=True, drops=4),
         Column("CONTACT", lambda one: one.contact, drops=2),
@@ -109,7 +113,7 @@ def _print(shown: "ShownTenant") -> None:
     one = shown.tenant
     print_labelled("tenant", [one.tenant + (f", contact {one.contact}" if one.contact else "")])
     print_labelled("preempt", [describe_policy(one.policy)])
-    print_labelled("pools", [", ".join(one.pools) or "none granted"])
+    print_labelled("host pools", [", ".join(one.host_pools) or "none granted"])
     print_labelled("quota", [quota_text(use) for use in one.quotas] or ["no limit"])
     print_labelled("VMs", [_counts(shown.vm_states) or "none"])
     print_labelled("queue", [_waiting(waiting) for waiting in shown.queue])

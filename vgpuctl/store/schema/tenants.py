@@ -25,24 +25,24 @@ quotas = Table(
     Column("guaranteed", BIG),
 )
 
-pools = Table(
-    "pools",
+host_pools = Table(
+    "host_pools",
     metadata,
     Column("name", Text, primary_key=True),
     Column("created_at", Double, nullable=False),
 )
 
-pool_hosts = Table(
-    "pool_hosts",
+host_pool_hosts = Table(
+    "host_pool_hosts",
     metadata,
     Column("host", Text, primary_key=True),
-    Column("pool", Text, ForeignKey("pools.name"), nullable=False),
+    Column("pool", Text, ForeignKey("host_pools.name"), nullable=False),
 )
 
-pool_grants = Table(
-    "pool_grants",
+host_pool_grants = Table(
+    "host_pool_grants",
     metadata,
-    Column("pool", Text, ForeignKey("pools.name"), primary_key=True),
+    Column("pool", Text, ForeignKey("host_pools.name"), primary_key=True),
     Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
 )
 

@@ -19,6 +19,7 @@ from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.attempts import Attempts, attempts_by_host
 from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.usecases.observed.node_pool_states import pool_rows
 from vgpuctl.usecases.observed.observation_record import (
     ABSENT,
     FREE,
@@ -33,7 +34,6 @@ from vgpuctl.usecases.observed.observation_record import (
     answered_at,
 )
 from vgpuctl.usecases.observed.observations import observation_records
-from vgpuctl.usecases.observed.pool_states import pool_rows
 from vgpuctl.usecases.observed.promise_record import recorded_of_hosts
 from vgpuctl.usecases.observed.strays import Stray, strays_by_host
 from vgpuctl.usecases.running.operations import may_run

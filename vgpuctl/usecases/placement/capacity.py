@@ -11,7 +11,7 @@ from vgpuctl.model.network import Backend
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import Rejection
 from vgpuctl.model.vm import OvnVmRequest, VmRequest, VmState
-from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.capacity import Move, PlacedVm, count_more, defragment
 from vgpuctl.scheduler.explain import rejections_of
@@ -92,7 +92,7 @@ def capacity(
     if request.tenant:
         with services.store.reading() as session:
             session.tenant(request.tenant)
-            closed = dict(closed_hosts(request.tenant, session.pools()))
+            closed = dict(closed_hosts(request.tenant, session.host_pools()))
     with services.store.reading() as session:
         request = with_image_driver(session, request)
         carried = session.vms_in(Backend.OVN) if after_defrag else frozenset()

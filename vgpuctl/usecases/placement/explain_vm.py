@@ -10,7 +10,7 @@ from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.fleet import Fleet
@@ -125,7 +125,7 @@ def explain_vm(
     with services.store.reading() as session:
         if has_tenant:
             session.tenant(request.tenant)
-        closed = dict(closed_hosts(request.tenant, session.pools())) if has_tenant else {}
+        closed = dict(closed_hosts(request.tenant, session.host_pools())) if has_tenant else {}
         request = with_image_driver(
             session, request if vm is None or replace(request, labels=vm.request.labels) != vm.request else vm.as_known
         )
@@ -254,7 +254,7 @@ def _ask_licence(services: Services, request: VmRequest, vm: Vm | None, placemen
 
 def _refuse_pool(host: str, pool: str, tenant: str) -> Rejection:
     reason = f"in pool {pool}, which is not granted to {tenant}"
-    return Rejection(host, None, str(Code.HOST_POOL), reason, f"run `vgpuctl grant-pool {pool} {tenant}`")
+    return Rejection(host, None, str(Code.HOST_POOL), reason, f"run `vgpuctl grant-host-pool {pool} {tenant}`")
 
 
 def _answers(capacities: Sequence[HostCapacity], rejections: Sequence[Rejection]) -> list[GpuAnswer]:

@@ -53,7 +53,7 @@ def list_queue(
         settings = session.queue_settings()
         if not session.queue():
             return settings, []
-        from vgpuctl.quota.pools import closed_hosts
+        from vgpuctl.quota.host_pools import closed_hosts
         from vgpuctl.scheduler.calendar import Booking, first_start
         from vgpuctl.scheduler.guest_place import footprint_of
         from vgpuctl.usecases.network.ports import with_networks
@@ -66,7 +66,7 @@ def list_queue(
         ordered = ordered_queue(session, now)
         capacities = cached_capacities(session, services.inventory if has_inventory else None)
         bookings = bookings_of(session)
-        pools = session.pools()
+        pools = session.host_pools()
         memberships = Memberships(session)
         seats = seats_to_come(session)
     waiting = []

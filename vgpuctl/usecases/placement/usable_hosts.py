@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.placement import Rejection
 from vgpuctl.model.vm import HostOfNetwork, VmRequest
-from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.refusals import in_short
@@ -63,7 +63,7 @@ def usable_hosts(services: Services, request: VmRequest) -> list[str]:
     Raises NoCapacity when the host it names, or every host, is in a pool that is not granted to the tenant.
     """
     with services.store.reading() as session:
-        closed = closed_hosts(request.tenant, session.pools())
+        closed = closed_hosts(request.tenant, session.host_pools())
     names = services.hosts()
     refuse_unknown_host(services, request.host, names)
     usable = [name for name in names if name not in closed]
@@ -80,7 +80,7 @@ def not_granted(request: VmRequest, closed: Mapping[str, str]) -> NoCapacity:
     return NoCapacity(
         f"tenant {request.tenant} may not use {first if len(closed) == 1 else 'any of the hosts'}{why}",
         context=lines_of_closed(request, closed),
-        hint=f"run `vgpuctl grant-pool {closed[first]} {request.tenant}`",
+        hint=f"run `vgpuctl grant-host-pool {closed[first]} {request.tenant}`",
     )
 
 
@@ -96,7 +96,7 @@ def why_never(services: Services, requests: Sequence[VmRequest]) -> str | None:
     what their networks ask of hosts.
     """
     with services.store.reading() as session:
-        closed = closed_hosts(requests[0].tenant, session.pools())
+        closed = closed_hosts(requests[0].tenant, session.host_pools())
         capacities = cached_capacities(session, services.inventory)
     usable = set(services.inventory.select(None)) - closed.keys()
     fleet = Fleet([one for one in capacities if one.name in usable])

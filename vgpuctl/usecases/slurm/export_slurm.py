@@ -9,7 +9,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.printable import printable
 from vgpuctl.node_config.slurm_conf import SlurmSettings, gres_conf, program, slurm_conf
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.slurm.slurm_pools import pools_of_cluster
+from vgpuctl.usecases.slurm.slurm_node_pools import pools_of_cluster
 
 _PATH = re.compile(r"/[A-Za-z0-9._/-]{0,255}")
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.slurm.slurm_pools import pool_of
+from vgpuctl.usecases.slurm.slurm_node_pools import pool_of
 
 _AT_ONCE = 64
 """Nodes in one transaction, so that no other run waits long for the store."""

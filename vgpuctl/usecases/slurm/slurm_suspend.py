@@ -8,7 +8,7 @@ from vgpuctl.model.node_pool import NodePool
 from vgpuctl.usecases.node.wanted_nodes import let_go
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.slurm.node_answers import NodeAnswer, answer
-from vgpuctl.usecases.slurm.slurm_pools import pools_of_cluster
+from vgpuctl.usecases.slurm.slurm_node_pools import pools_of_cluster
 
 
 def slurm_suspend(services: Services, tenant: str, cluster: str, expression: str) -> list[NodeAnswer]:

@@ -12,7 +12,7 @@ from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.tenant.pools import record_grant
+from vgpuctl.usecases.tenant.host_pools import record_grant
 from vgpuctl.usecases.tenant.set_quota import Amounts, note_policy, policy_values, record_quotas
 
 
@@ -22,7 +22,7 @@ def create_tenant(
     *,
     limits: Amounts | None = None,
     guaranteed: Amounts | None = None,
-    pools: Sequence[str] = (),
+    host_pools: Sequence[str] = (),
     policy: Mapping[str, object] | None = None,
 ) -> bool:
     """Add a tenant with quotas, pools and parts of a preemption policy. Returns False when it is there already, so.
@@ -33,11 +33,11 @@ def create_tenant(
     check_name(name, what="tenant")
     with services.store.transaction() as session:
         if not session.add_tenant(name):
-            _refuse_other(session, name, limits or {}, guaranteed or {}, pools, policy or {})
+            _refuse_other(session, name, limits or {}, guaranteed or {}, host_pools, policy or {})
             return False
         session.add_event(EventKind.TENANT_CREATED, name, tenant=name, after=policy_values(USUAL_POLICY))
         record_quotas(session, name, limits or {}, guaranteed or {})
-        for pool in pools:
+        for pool in host_pools:
             record_grant(session, pool, name, revoke=False)
         if policy:
             wanted = replace(USUAL_POLICY, **policy)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def _refuse_other(
     name: str,
     limits: Amounts,
     guaranteed: Amounts,
-    pools: Sequence[str],
+    host_pools: Sequence[str],
     policy: Mapping[str, object],
 ) -> None:
     """Raise TenantDiffers when the tenant has not got everything that is named; the rest is ignored."""
@@ -68,8 +68,8 @@ def _refuse_other(
         if getattr(has_policy, part) != wanted:
             lines.append(f"{part}: {getattr(has_policy, part)} there, {wanted} wanted")
     hints = [f"change it with `vgpuctl set-quota {name}`"] if lines else []
-    missing = [pool for pool in pools if name not in session.pool(pool).tenants]
-    lines += [f"pool {pool}: not granted" for pool in missing]
-    hints += [f"grant it with `vgpuctl grant-pool {pool} {name}`" for pool in missing]
+    missing = [pool for pool in host_pools if name not in session.host_pool(pool).tenants]
+    lines += [f"host pool {pool}: not granted" for pool in missing]
+    hints += [f"grant it with `vgpuctl grant-host-pool {pool} {name}`" for pool in missing]
     if lines:
         raise TenantDiffers(f"tenant {name} is there and differs", context=lines, hint=", and ".join(hints))

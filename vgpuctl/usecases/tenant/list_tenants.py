@@ -27,7 +27,7 @@ class ListedTenant:
 
     tenant: str
     vms: int
-    pools: tuple[str, ...]
+    host_pools: tuple[str, ...]
     quotas: tuple[QuotaUse, ...]
     contact: str | None = None
     policy: TenantPolicy = USUAL_POLICY
@@ -37,7 +37,7 @@ def list_tenants(services: Services, names: Sequence[str] = ()) -> Sequence[List
     """Every tenant in name order, or these. Raises NotFound."""
     with services.store.reading() as session:
         vms = session.vms()
-        pools = session.pools()
+        pools = session.host_pools()
         return [
             ListedTenant(
                 one.name,

@@ -32,7 +32,7 @@ from vgpuctl.usecases.node.node_pools import delete_node_pool
 from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.placement.reservations import describe, record_cancellation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.tenant.pools import record_grant
+from vgpuctl.usecases.tenant.host_pools import record_grant
 from vgpuctl.usecases.tenant.set_quota import note_policy, set_quota
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 
@@ -69,7 +69,7 @@ class Belongings:
             *(f"reservation {one.name} on {one.host}: {describe(one)}" for one in self.reservations),
             *(" ".join(dict.fromkeys((str(spec.kind), spec.key))) for spec in self.objects),
             *(f"network {network.request.name} ({network.request.cidr})" for network in self.networks),
-            *(f"grant of pool {pool}" for pool in self.pools),
+            *(f"grant of host pool {pool}" for pool in self.pools),
             *(f"quota of {quota}" for quota in self.quotas),
             *(f"rights of the database role {role}" for role in self.roles),
         ]
@@ -84,7 +84,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(session.vms(tenant=tenant)),
             tuple(session.networks(tenant=tenant)),
             tuple(all_objects(session, tenant)),
-            tuple(pool.name for pool in session.pools() if tenant in pool.tenants),
+            tuple(pool.name for pool in session.host_pools() if tenant in pool.tenants),
             tuple(quota.resource for quota in session.quotas(tenant)),
             tuple(entry for entry in session.queue() if entry.request.tenant == tenant),
             tuple(one for one in session.reservations() if one.tenant == tenant),

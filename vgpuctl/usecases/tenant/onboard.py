@@ -43,7 +43,7 @@ from vgpuctl.usecases.operate.repair import repair_vm
 from vgpuctl.usecases.running.operations import refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
-from vgpuctl.usecases.tenant.pools import grant_pool, record_grant
+from vgpuctl.usecases.tenant.host_pools import grant_host_pool, record_grant
 from vgpuctl.usecases.tenant.set_quota import describe_quota, refuse_unknown_quotas, set_quota
 from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
@@ -130,17 +130,17 @@ def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator
         consent = list(_compare_probe(session, wanted, exists=exists))
         pools = list(_compare_pools(session, wanted, prune=prune))
         known = {quota.resource for quota in session.quotas(name)} if exists else set()
-        granted = [pool.name for pool in session.pools() if name in pool.tenants]
+        granted = [pool.name for pool in session.host_pools() if name in pool.tenants]
     create_tenant(services, name)
-    for pool in wanted.pools:
-        grant_pool(services, pool, [name], revoke=False)
+    for pool in wanted.host_pools:
+        grant_host_pool(services, pool, [name], revoke=False)
     limits, guaranteed = dict(wanted.limits), dict(wanted.guaranteed)
     if prune:
         limits |= {resource: None for resource in known if resource not in limits}
         guaranteed |= {resource: None for resource in known if resource not in guaranteed}
         with services.store.transaction() as session:
             for pool in granted:
-                if pool not in wanted.pools:
+                if pool not in wanted.host_pools:
                     record_grant(session, pool, name, revoke=True)
     set_quota(services, name, limits=limits, guaranteed=guaranteed)
     with services.store.transaction() as session:
@@ -177,11 +177,15 @@ def _compare_probe(session: Session, wanted: TenantFile, *, exists: bool) -> Ite
 
 
 def _compare_pools(session: Session, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
-    granted = [pool.name for pool in session.pools() if wanted.tenant in pool.tenants]
-    for name in wanted.pools:
-        session.pool(name)
-        yield ObjectOutcome("pool", name, UNCHANGED if name in granted else CREATED)
-    yield from (ObjectOutcome("pool", name, REMOVED if prune else KEPT) for name in granted if name not in wanted.pools)
+    granted = [pool.name for pool in session.host_pools() if wanted.tenant in pool.tenants]
+    for name in wanted.host_pools:
+        session.host_pool(name)
+        yield ObjectOutcome("host_pool", name, UNCHANGED if name in granted else CREATED)
+    yield from (
+        ObjectOutcome("host_pool", name, REMOVED if prune else KEPT)
+        for name in granted
+        if name not in wanted.host_pools
+    )
 
 
 def _networks(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:

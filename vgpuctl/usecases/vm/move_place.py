@@ -15,7 +15,7 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest
-from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.found.find_vm import refuse_unfinished
@@ -132,7 +132,7 @@ class MoveSearch:
     ) -> Placement:
         """Place a VM, with the reservation that it uses: that must be free there in all of its windows."""
         with self._services.store.reading() as session:
-            closed = closed_hosts(vm.request.tenant, session.pools())
+            closed = closed_hosts(vm.request.tenant, session.host_pools())
             leases = with_promises(session, session.leases(), wanted, vm)
         possible = {
             name: one
@@ -147,7 +147,7 @@ class MoveSearch:
             raise NoCapacity(
                 f"no other host may take {vm.printed_name}",
                 context=lines_of_closed(wanted, barred),
-                hint="see `vgpuctl list-hosts` and `list-pools`",
+                hint="see `vgpuctl list-hosts` and `list-host-pools`",
             )
         if reserved is None:
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-pool, grant-pool, list-pools, show-pool, delete-pool: pools of hosts."""
+"""create-host-pool, grant-host-pool, list-host-pools, show-host-pool, delete-host-pool: pools of hosts."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,12 @@ from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.labelled import print_labelled
 
 if TYPE_CHECKING:
-    from vgpuctl.quota.pools import Pool
+    from vgpuctl.quota.host_pools import HostPool
     from vgpuctl.usecases.found.deletion import Deletion
     from vgpuctl.usecases.running.services import Services
-    from vgpuctl.usecases.tenant.show_pool import GpuOfPool, HostOfPool, ShownPool
+    from vgpuctl.usecases.tenant.show_host_pool import GpuOfHostPool, HostOfHostPool, ShownHostPool
 
-_POOLS: "StoredKind[Pool]" = StoredKind("host pool", "list-pools", "pool")
+_POOLS: "StoredKind[HostPool]" = StoredKind("host pool", "list-host-pools", "pool")
 
 
 @_POOLS.changes(lambda pool: ", ".join(pool.hosts), is_new=True)
@@ -31,27 +31,27 @@ _POOLS: "StoredKind[Pool]" = StoredKind("host pool", "list-pools", "pool")
     help="Hosts of the pool, as for --limit: names, groups, globs, !not, &and.",
 )
 @options.inventory
-def create_pool(opened: "Services", name: str, pattern: str) -> "tuple[Pool, bool]":
+def create_host_pool(opened: "Services", name: str, pattern: str) -> "tuple[HostPool, bool]":
     """Create a pool of hosts that only tenants with a grant may use. A pool that exists gets these hosts.
 
     A host outside all pools serves every tenant. Running VMs stay where they are.
     """
-    from vgpuctl.usecases.tenant.pools import create_pool
+    from vgpuctl.usecases.tenant.host_pools import create_host_pool
 
-    return create_pool(opened, name, pattern)
+    return create_host_pool(opened, name, pattern)
 
 
 @_POOLS.changes(lambda pool: f"for {', '.join(pool.tenants) or 'no tenant'}", metavar="POOL")
 @click.argument("tenants", nargs=-1, required=True, metavar="TENANT...")
 @click.option("--revoke", is_flag=True, help="Revoke the grants; running VMs stay.")
-def grant_pool(opened: "Services", name: str, tenants: tuple[str, ...], revoke: bool) -> "tuple[Pool, bool]":
+def grant_host_pool(opened: "Services", name: str, tenants: tuple[str, ...], revoke: bool) -> "tuple[HostPool, bool]":
     """Let tenants use the hosts of a pool, or revoke that."""
-    from vgpuctl.usecases.tenant.pools import grant_pool
+    from vgpuctl.usecases.tenant.host_pools import grant_host_pool
 
-    return grant_pool(opened, name, tenants, revoke=revoke)
+    return grant_host_pool(opened, name, tenants, revoke=revoke)
 
 
-_LISTING: "Listing[Pool, Pool]" = Listing(
+_LISTING: "Listing[HostPool, HostPool]" = Listing(
     columns=(
         Column("POOL", lambda one: one.name),
         Column("HOSTS", lambda one: one.hosts or None),
@@ -64,31 +64,31 @@ _LISTING: "Listing[Pool, Pool]" = Listing(
 
 
 @_POOLS.lists(_LISTING)
-def list_pools(opened: "Services") -> "Sequence[Pool]":
+def list_host_pools(opened: "Services") -> "Sequence[HostPool]":
     """List the pools with their hosts and the tenants that may use them."""
-    from vgpuctl.usecases.tenant.pools import list_pools
+    from vgpuctl.usecases.tenant.host_pools import list_host_pools
 
-    return list_pools(opened)
-
-
-_SHOWN: "JsonOutput[ShownPool]" = JsonOutput(("show-",))
+    return list_host_pools(opened)
 
 
-@click.command("show-pool")
+_SHOWN: "JsonOutput[ShownHostPool]" = JsonOutput(("show-",))
+
+
+@click.command("show-host-pool")
 @_POOLS.argument("name")
 @options.many_hosts
 @options.refresh
 @options.as_json
-def show_pool(name: str, refresh: bool, as_json: bool, **where: Any) -> None:
+def show_host_pool(name: str, refresh: bool, as_json: bool, **where: Any) -> None:
     """Show one pool of hosts: its tenants, their VMs, its GPUs and memory. Of memory, what is used and what is free.
 
     Facts of hosts are those of the store; a host that was never read, or any with --refresh, is read now.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.tenant.show_pool import show_pool
+    from vgpuctl.usecases.tenant.show_host_pool import show_host_pool
 
     with services(**where) as opened:
-        shown, failures = show_pool(opened, name, refresh=refresh)
+        shown, failures = show_host_pool(opened, name, refresh=refresh)
     if as_json:
         _SHOWN.print(shown)
     else:
@@ -96,7 +96,7 @@ def show_pool(name: str, refresh: bool, as_json: bool, **where: Any) -> None:
     report_failures(failures, answered=sum(one.problem is None for one in shown.hosts))
 
 
-def _print(shown: "ShownPool") -> None:
+def _print(shown: "ShownHostPool") -> None:
     from vgpuctl.model.plural import counted
     from vgpuctl.model.units import format_mib
 
@@ -113,19 +113,19 @@ def _print(shown: "ShownPool") -> None:
         print_labelled("", list(_gpus(one)))
 
 
-def _vms(shown: "ShownPool") -> Iterator[str]:
+def _vms(shown: "ShownHostPool") -> Iterator[str]:
     for tenant, count in shown.vms.items():
         yield f"{count} of {tenant}" + ("" if tenant in shown.pool.tenants else " (no grant)")
 
 
-def _gpus(host: "HostOfPool") -> Iterator[str]:
+def _gpus(host: "HostOfHostPool") -> Iterator[str]:
     for one in host.gpus:
         yield f"{one.gpu} {one.board}{_use(one)}"
     if host.problem is not None:
         yield f"GPUs are not known: {host.problem}"
 
 
-def _use(one: "GpuOfPool") -> str:
+def _use(one: "GpuOfHostPool") -> str:
     from vgpuctl.model.plural import counted
     from vgpuctl.model.units import format_mib
 
@@ -138,8 +138,8 @@ def _use(one: "GpuOfPool") -> str:
 
 
 @_POOLS.deletes(whose=" and open the hosts to every tenant")
-def delete_pool() -> "Deletion[Pool]":
+def delete_host_pool() -> "Deletion[HostPool]":
     """Delete pools and their grants; their hosts then serve every tenant. VMs stay where they are."""
-    from vgpuctl.usecases.tenant.pools import DELETION
+    from vgpuctl.usecases.tenant.host_pools import DELETION
 
     return DELETION

@@ -210,10 +210,12 @@ class LocalConnection:
         self.target = HostTarget("gpu1", "127.0.0.1", python_interpreter=python)
         self._kind = kind
         self.processes: list[LocalProcess] = []
+        self.limits: list[float] = []
         self._home = home
         self._root = root
 
-    def open_process(self, argv: Sequence[str]) -> LocalProcess:
+    def open_process(self, argv: Sequence[str], *, timeout_s: float) -> LocalProcess:
+        self.limits.append(timeout_s)
         words = list(argv)
         if "-c" in words:
             program = words.index("-c") + 1
@@ -253,6 +255,14 @@ def test_the_agent_is_pushed_once_and_kept_private(home: Path, root: Path) -> No
     with AgentClient(second) as client:
         client.facts()
     assert second.processes[0].received < 1000
+
+
+def test_the_start_of_the_agent_has_the_limit_of_an_answer(home: Path, root: Path) -> None:
+    """A login that hangs answers neither."""
+    connection = LocalConnection(home, root=root)
+    with AgentClient(connection, answer_timeout_s=29) as client:
+        client.facts()
+    assert connection.limits == [29]
 
 
 class Impatient(LocalProcess):

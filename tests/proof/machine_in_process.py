@@ -65,7 +65,7 @@ class _Connection:
         self.way = None
         self._machine = machine
 
-    def open_process(self, argv: Sequence[str]) -> _Process:
+    def open_process(self, argv: Sequence[str], *, timeout_s: float) -> _Process:
         return _Process(self._machine)
 
     @contextlib.contextmanager

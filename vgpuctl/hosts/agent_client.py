@@ -78,8 +78,8 @@ class AgentTransport(Protocol):
 
     target: HostTarget
 
-    def open_process(self, argv: Sequence[str]) -> AgentProcess:
-        """Start a program on the host, by sudo where the target asks for it."""
+    def open_process(self, argv: Sequence[str], *, timeout_s: float) -> AgentProcess:
+        """Start a program on the host within timeout_s, by sudo where the target asks for it."""
 
 
 class AgentClient:
@@ -320,7 +320,7 @@ class AgentClient:
     def _find_python(self) -> str:
         """Search the host for an interpreter. Raises PythonMissing."""
         lines: list[str] = []
-        process = self._connection.open_process(["/bin/sh", "-c", FIND_PROGRAM])
+        process = self._connection.open_process(["/bin/sh", "-c", FIND_PROGRAM], timeout_s=self._timeout_s)
         try:
             while len(lines) < _MOST_FOUND and lines[-1:] != [LAST_LINE]:
                 lines.append(process.read_line(self._timeout_s).decode(errors="replace").strip())
@@ -331,7 +331,7 @@ class AgentClient:
     def _start_with(self, python: str) -> AgentProcess:
         bundle = build_agent()
         process = self._connection.open_process(
-            [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))]
+            [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))], timeout_s=self._timeout_s
         )
         try:
             answer = process.read_line(self._timeout_s)

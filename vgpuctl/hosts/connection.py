@@ -154,10 +154,12 @@ class Connection:
             about["exit_status"] = completed.exit_status
             return completed
 
-    def open_process(self, argv: Sequence[str], *, become: bool | None = None) -> RemoteProcess:
-        """Start a command and talk with it; the caller closes it."""
+    def open_process(
+        self, argv: Sequence[str], *, become: bool | None = None, timeout_s: float = _START_TIMEOUT_S
+    ) -> RemoteProcess:
+        """Start a command, within timeout_s and _START_TIMEOUT_S, and talk with it; the caller closes it."""
         with timed("ssh-start", host=self.target.name, program=argv[0]):
-            return self._start(argv, TimeLimit(_START_TIMEOUT_S), become=become, is_lasting=True)
+            return self._start(argv, TimeLimit(min(timeout_s, _START_TIMEOUT_S)), become=become, is_lasting=True)
 
     def upload(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from vgpuctl.usecases.running.services import Services
 
 _AGE = re.compile(r"has run for [^,]+")
+_ENDED = re.compile(r"End of file while reading data: Input/output error|Cannot recv data: Connection reset by peer")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -41,5 +42,5 @@ def look(services: Services, tenants: Sequence[str]) -> dict[str, list[str]]:
 
 
 def plain(text: str) -> str:
-    """A message without UUIDs, and without how long something has run."""
-    return _AGE.sub("has run for a time", _UUID.sub("UUID", text))
+    """A message without UUIDs, how long something has run, and which end of libvirt's connection was noticed first."""
+    return _ENDED.sub("the connection ended", _AGE.sub("has run for a time", _UUID.sub("UUID", text)))

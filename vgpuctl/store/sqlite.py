@@ -314,7 +314,7 @@ def _refuse_remains(path: Path) -> None:
     file open. Source: sqlite.org/howtocorrupt.html, "Unlinking or renaming a database file while in use".
     """
     remains = [one for ending in ("-wal", "-shm", "-journal") if (one := Path(f"{path}{ending}")).exists()]
-    if remains:
+    if remains and not path.exists():  # else another run has just made it: a store's file is there before its journal
         names = " ".join(shlex.quote(str(one)) for one in remains)
         raise StoreUnusable(
             f"{path} is gone, and {' and '.join(one.name for one in remains)} of that store are still there",

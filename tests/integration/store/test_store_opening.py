@@ -338,3 +338,27 @@ def test_full_disk_is_told_and_the_store_lives_on(tmp_path: Path) -> None:
         with store.transaction() as session:
             assert session.events(1, EventFilter(kinds=("host-*",))) == []
             session.add_tenant("small")
+
+
+def test_a_store_that_another_run_makes_meanwhile_is_not_taken_for_one_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run comes between the look for the file and the look for its journal."""
+    path, exists = tmp_path / "store.db", Path.exists
+
+    def look(one: Path) -> bool:
+        found = exists(one)
+        if one == path and not found:
+            open_store(f"sqlite:///{path}.other").close()
+            Path(f"{path}.other").rename(path)
+            Path(f"{path}-journal").touch()
+        return found
+
+    monkeypatch.setattr(Path, "exists", look)
+    with open_store(f"sqlite:///{path}") as store, store.reading() as session:
+        assert session.tenants() == []
+    path.unlink()
+    monkeypatch.undo()
+    Path(f"{path}-journal").touch()
+    with pytest.raises(StoreUnusable, match="is gone, and store.db-journal of that store are still there"):
+        open_store(f"sqlite:///{path}")

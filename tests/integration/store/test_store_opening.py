@@ -360,5 +360,5 @@ def test_a_store_that_another_run_makes_meanwhile_is_not_taken_for_one_that_is_g
     path.unlink()
     monkeypatch.undo()
     Path(f"{path}-journal").touch()
-    with pytest.raises(StoreUnusable, match="is gone, and store.db-journal of that store are still there"):
+    with pytest.raises(StoreUnusable, match=r"is gone, and store\.db-journal of that store are still there"):
         open_store(f"sqlite:///{path}")

@@ -58,7 +58,7 @@ CASES = {
         "/srv/none.qcow2",
     ),
     "pool missing": (
-        ["web-1", *ACME, "--gpu", "A40-8Q", "--disk", "1GiB", "--pool", "fast", *SMALL],
+        ["web-1", *ACME, "--gpu", "A40-8Q", "--disk", "1GiB", "--storage-pool", "fast", *SMALL],
         "volume-rejected",
         "fast",
     ),

@@ -137,9 +137,9 @@ def test_a_vm_that_gave_everything_back_starts_only_where_its_memory_and_its_lab
         (["set-quota", "acme", "vms=1", "vms=2"], "twice"),
         (["set-quota", "acme", "gpus=1"], "nothing that a quota"),
         (["set-quota", "acme", "vms=1", "--guaranteed", "vms=2"], "more than the limit"),
-        (["grant-host-pool", "none", "acme"], "no pool"),
+        (["grant-host-pool", "none", "acme"], "no host pool"),
         (["create-host-pool", "x", "--hosts", "nowhere"], "nowhere"),
-        (["create-tenant", "third", "--pool", "none"], "no pool"),
+        (["create-tenant", "third", "--host-pool", "none"], "no host pool"),
     ],
 )
 def test_bad_input_says_what_is_wrong(operator: Operator, arguments: list[str], said: str) -> None:

@@ -71,7 +71,7 @@ def test_a_host_is_planned_drained_kept_empty_and_taken_back(operator: Operator)
         "acme/bound": ("stay", None, "left"),
         "reservation acme/training": ("move", "sim-002", "planned"),
     }
-    assert (_states(operator), planned["drained"]) == (before, False)
+    assert (_states(operator), planned["drained"], planned["changed"]) == (before, False, True)
 
     partial = operator.is_refused("drain-host", HOST, "--reason", "new disks", *NOW)
     assert partial["reference"] == "partial-failure"
@@ -85,9 +85,12 @@ def test_a_host_is_planned_drained_kept_empty_and_taken_back(operator: Operator)
 
     drained = operator.json("drain-host", HOST, "--reason", "new disks", "--stop", *NOW)
     assert (drained["drained"], _verdicts(drained)["acme/bound"]) == (True, ("stop", None, "stopped"))
+    assert drained["changed"]
     refused = operator.is_refused("start-vm", "bound", *ACME)
     assert "it is drained: new disks" in refused["message"]
-    assert operator.json("drain-host", HOST, "--reason", "new disks", *NOW)["drained"], "again: nothing to do"
+    for how in (NOW, ("--plan",)):
+        again = operator.json("drain-host", HOST, "--reason", "new disks", *how)
+        assert (again["drained"], again["changed"]) == (True, False), "again: nothing to do"
 
     back = operator.json("uncordon-host", HOST, "--start", "--reason", "disks are in")
     assert (back["changed"], back["started"]) == (True, {"acme/bound": "running"})

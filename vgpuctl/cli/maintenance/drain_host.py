@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class JsonDrain(TypedDict):
-    """drained: nothing is left on the host."""
+    """changed: false if the host was drained already and nothing had to leave it. drained: nothing is left on it."""
 
+    changed: bool
     host: str
     drained: bool
     vms: "Sequence[Drained]"
@@ -56,7 +57,7 @@ def command(
     runs on, and the host stays cordoned; the same command goes on from there.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.maintenance.drain_host import DrainOptions, drain_host, is_drained, plan_drain
+    from vgpuctl.usecases.maintenance.drain_host import DrainOptions, Verdict, drain_host, is_drained, plan_drain
 
     wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s, drain_s)
     with services(**where) as opened:
@@ -64,10 +65,12 @@ def command(
             for one in plan_drain(opened, host, wanted):
                 say(f"{one.subject}: {one.verdict} {one.to or ''} {one.reason or ''}".rstrip())
             confirm(f"Drain {host}?")
+        was_drained = is_drained(opened, host)
         rows = plan_drain(opened, host, wanted) if plans else drain_host(opened, host, wanted, reason=reason)
         drained = is_drained(opened, host)
     if as_json:
-        _JSON.print({"host": host, "drained": drained, "vms": rows})
+        changed = not was_drained or any(one.verdict in (Verdict.MOVE, Verdict.STOP) for one in rows)
+        _JSON.print({"changed": changed, "host": host, "drained": drained, "vms": rows})
     elif not plans:
         say(f"{host}: {'drained' if drained else 'not drained'}")
     cordoned = "would stay cordoned" if plans else "stays cordoned"

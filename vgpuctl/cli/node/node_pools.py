@@ -56,7 +56,7 @@ def scale_node_pool(name: str, size: int, tenant: str, dry_run: bool, database: 
     with services(rehearses=dry_run, database=database) as opened:
         scaled = scale_node_pool(opened, tenant, name, size)
     if as_json:
-        changed = bool(scaled.wanted or scaled.let_go) and not dry_run
+        changed = bool(scaled.wanted or scaled.let_go)
         _SCALED.print({"changed": changed, "size": scaled.size, "wanted": scaled.wanted, "let_go": scaled.let_go})
         return
     would = "would be " if dry_run else ""

@@ -13,7 +13,7 @@ from vgpuctl.errors import UsageError
 
 
 class JsonQuotaChange(TypedDict):
-    """may_be_preempted: VMs that others may reclaim from now on."""
+    """changed: false if nothing had to change. may_be_preempted: VMs that others may reclaim from now on."""
 
     changed: bool
     tenant: str
@@ -68,7 +68,7 @@ def command(
     changed = changed or has_policy
     if as_json:
         names = [vm.request.name for vm in exposed]
-        _JSON.print({"changed": changed and not dry_run, "tenant": tenant, "may_be_preempted": names})
+        _JSON.print({"changed": changed, "tenant": tenant, "may_be_preempted": names})
     else:
         done = "would be set" if dry_run else "set"
         say(f"quota of {tenant}: {done if changed else 'no change'}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import vgpuctl_lab as lab
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
@@ -58,6 +59,34 @@ PLAYBOOK = """
     - vgpuctl.vgpuctl.vgpu_vm: {executable: "{{ executable }}", name: web-2, tenant: nobody}
       ignore_errors: true
 """
+UNDONE = """
+- hosts: localhost
+  gather_facts: false
+  module_defaults:
+    group/vgpuctl.vgpuctl.all: {inventory: "{{ ansible_inventory_sources }}"}
+  tasks:
+    - vgpuctl.vgpuctl.vgpu_quarantine: {host: gpu2, gpu: "0000:41:00.0", state: released, reason: new fan}
+    - vgpuctl.vgpuctl.vgpu_host: {host: gpu2, state: open}
+    - vgpuctl.vgpuctl.vgpu_vm: {name: web-1, tenant: acme, state: absent, timeout: 0}
+    - vgpuctl.vgpuctl.vgpu_network: {name: front, tenant: acme, state: absent}
+    - vgpuctl.vgpuctl.vgpu_image: {name: debian-13, state: absent}
+    - vgpuctl.vgpuctl.vgpu_tenant: {name: acme, state: absent}
+"""
+REFUSED = """
+- hosts: localhost
+  gather_facts: false
+  ignore_errors: true
+  module_defaults:
+    group/vgpuctl.vgpuctl.all: {inventory: "{{ ansible_inventory_sources }}"}
+  tasks:
+    - vgpuctl.vgpuctl.vgpu_tenant: {name: acme, quota: {vms: 20, shares:A40-8Q: 4}, grace: 0}
+      check_mode: true
+    - vgpuctl.vgpuctl.vgpu_host: {host: gpu1, gpu: "0000:41:00.0", state: cordoned, reason: fan is loud}
+      check_mode: true
+    - vgpuctl.vgpuctl.vgpu_network: {name: front, tenant: acme, cidr: 10.0.1.0/24, host: gpu1}
+    - vgpuctl.vgpuctl.vgpu_tenant: {name: acme, pools: [research]}
+    - vgpuctl.vgpuctl.vgpu_host: {host: gpu1, gpu: "0000:41:00.0", state: drained, reason: fan is loud}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +121,7 @@ def ansible(fleet: LayoutFleet, program: str, *arguments: str) -> subprocess.Com
         "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
         "LC_ALL": "C.UTF-8",
         "WRAPPER": str(home / "vgpuctl"),
+        "PATH": f"{home}:{fleet.operator.environment['PATH']}",
     }
     return subprocess.run(
         [Path(sys.executable).with_name(program), *arguments],
@@ -146,6 +176,68 @@ def test_a_vm_is_made_absent(layouts: LayoutFleet) -> None:
     (answer,) = answers(done.stdout)
     assert answer["changed"] and answer["vm"] is None
     assert layouts.machine("sim-001").state().vgpus == []
+
+
+@pytest.fixture
+def documented(tmp_path: Path) -> Iterator[LayoutFleet]:
+    """The hosts of docs/ansible.md."""
+    need_simulated()
+    fleet = layout_fleet(tmp_path, 2, "a40")
+    try:
+        hosts = fleet.operator.inventory / "hosts.yml"
+        renamed = hosts.read_text().replace("simulated_hosts:", "gpu_hosts:")
+        hosts.write_text(re.sub(r"sim-00(\d):", r"gpu\1:", renamed))
+        layout = {"gpus": [{"match": "all", "kind": "vgpu"}]}
+        fleet.declare(gpu1=layout, gpu2=layout)
+        warm_start().write_command(tmp_path / "vgpuctl")
+        yield fleet
+    finally:
+        lab.simulated.down(folder=fleet.folder)
+
+
+def test_the_plays_of_the_page_reach_their_end_and_then_change_nothing(documented: LayoutFleet) -> None:
+    page = (ROOT / "docs/ansible.md").read_text()
+    plays = yaml.safe_load("".join(re.findall(r"^```yaml\n(- hosts:.*?)^```$", page, re.MULTILINE | re.DOTALL)))
+    needs_nothing = {f"vgpuctl.vgpuctl.vgpu_{name}" for name in ("tenant", "image", "host", "quarantine")}
+    alone = [
+        {**play, "check_mode": True, "tasks": [task for task in play["tasks"] if needs_nothing & task.keys()]}
+        for play in plays
+    ]
+    (undo,) = yaml.safe_load(UNDONE)
+    stages = {
+        "plan": alone,
+        "do": plays,
+        "plan-undo": [{**undo, "check_mode": True, "diff": True, "ignore_errors": True}],
+        "again": plays,
+        "refused": yaml.safe_load(REFUSED),
+        "undo": [undo],
+        "undo-again": [{**undo, "diff": True}],
+    }
+    for name, stage in stages.items():
+        (documented.operator.home / f"{name}.yml").write_text(yaml.safe_dump(stage, sort_keys=False))
+    files = [f"{name}.yml" for name in stages]
+    done = ansible(documented, "ansible-playbook", "-i", str(documented.operator.inventory), *files)
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = iter(answers(done.stdout))
+    told = {name: [next(left) for play in stage for _task in play["tasks"]] for name, stage in stages.items()}
+    changed = {name: [answer.get("changed", False) for answer in stage] for name, stage in told.items()}
+    assert changed == {
+        "plan": [True] * 4,
+        "do": [*[True] * 5, False, False, True, True],
+        "plan-undo": [True, True, True, False, True, True],
+        "again": [False] * 9,
+        "refused": [True, True, False, False, False],
+        "undo": [True] * 6,
+        "undo-again": [False] * 6,
+    }
+    states = re.findall(r"^-state: (\w+)\n\+state: (\w+)$", done.stdout, re.MULTILINE)
+    assert states == [("running", "absent"), ("present", "absent"), ("present", "absent")]
+    assert told["plan-undo"][3]["reference"] == "network-in-use"
+    assert told["do"][6]["msg"] == {"web-1": "gpu1"}
+    _quota, _cordon, differs, no_pool, no_gpu = told["refused"]
+    assert (differs["reference"], no_pool["reference"]) == ("network-differs", "not-found")
+    assert "10.0.1.0/24" in differs["msg"] and "delete it first" in differs["hint"] and differs["rc"] > 1
+    assert "leave gpu out" in no_gpu["msg"]
 
 
 def _text(value: Any) -> Any:

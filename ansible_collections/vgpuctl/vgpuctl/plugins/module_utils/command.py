@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -27,16 +28,32 @@ class Vgpuctl:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        parameters = module.params
-        self._executable = parameters["executable"]
-        self._inventory = [word for path in parameters["inventory"] for word in ("-i", path)]
+        self._given = module.params
+        self._inventory = [word for path in self._given["inventory"] for word in ("-i", path)]
         self._environment = {"NO_COLOR": "1"}
-        if parameters["database"]:
-            self._environment["VGPUCTL_DATABASE_URL"] = parameters["database"]
+        if self._given["database"]:
+            self._environment["VGPUCTL_DATABASE_URL"] = self._given["database"]
 
-    def ask(self, *words: str, on_hosts: bool = False) -> Answer:
+    def options(self, *names: str) -> list[str]:
+        """The options of a command that have the names of module options, for those that were given.
+
+        A list gives one option for each item, and a dictionary one for each `KEY=VALUE`.
+        """
+        words = []
+        for name in names:
+            value, option = self._given[name], f"--{name.replace('_', '-')}"
+            if isinstance(value, dict):
+                value = [f"{key}={amount}" for key, amount in value.items()]
+            if value is True:
+                words.append(option)
+            elif value is not None and value is not False:
+                words += [f"{option}={one}" for one in (value if isinstance(value, list) else [value])]
+        return words
+
+    def ask(self, command: str, *words: str, on_hosts: bool = False) -> Answer:
         """Run a command. on_hosts: it takes an inventory."""
-        arguments = [self._executable, *words, *(self._inventory if on_hosts else ()), "--json"]
+        shared = (*(self._inventory if on_hosts else ()), "--json")
+        arguments = [self._given["executable"], command, *shared, *words]
         code, out, err = self._module.run_command(arguments, environ_update=self._environment)
         data = _read(out)
         return Answer(code, data, _error_in(err, code, is_answered=data is not None))
@@ -45,15 +62,42 @@ class Vgpuctl:
         """Run a command that must succeed; the module fails otherwise, in the command's own words."""
         answer = self.ask(*words, on_hosts=on_hosts)
         if answer.error is not None:
-            self.fail(answer)
+            self.fail(answer, **(answer.data if isinstance(answer.data, dict) else {}))
         return answer.data
+
+    def change(self, command: str, *words: str, on_hosts: bool = False) -> Any:
+        """Run a command that changes something, in check mode with `--dry-run`. It must succeed."""
+        dry = ("--dry-run",) if self._module.check_mode else ()
+        return self.read(command, *dry, *words, on_hosts=on_hosts)
+
+    def keep(
+        self,
+        key: str,
+        find: Callable[[], dict[str, Any] | None],
+        create: Callable[[dict[str, Any] | None], bool],
+        delete: Callable[[], bool],
+    ) -> None:
+        """Make one thing of the store present or absent, and end the module.
+
+        key: of the thing in the module's result. find: reads it, None if absent. create, delete: return if it changed;
+        create gets what was found, delete runs only if something was.
+        """
+        before = find()
+        is_wanted = self._given["state"] == "present"
+        changed = create(before) if is_wanted else before is not None and delete()
+        after = find() if changed and not self._module.check_mode else before
+        state = "absent" if before is None else "present"
+        ends = self._given["state"] if changed else state
+        diff = {"before": f"state: {state}\n", "after": f"state: {ends}\n"}
+        self._module.exit_json(changed=changed, diff=diff, **{key: after})
 
     def fail(self, answer: Answer, **more: Any) -> None:
         """End the module with the command's error."""
         error = answer.error or {}
         text = "; ".join([error.get("message", "vgpuctl failed"), *error.get("context", ())])
-        hint = f" (hint: {error['hint']})" if error.get("hint") else ""
-        self._module.fail_json(msg=text + hint, reference=error.get("reference"), rc=answer.code, **more)
+        hint = error.get("hint")
+        told = f"{text} (hint: {hint})" if hint else text
+        self._module.fail_json(msg=told, reference=error.get("reference"), hint=hint, rc=answer.code, **more)
 
 
 def _read(out: str) -> Any:

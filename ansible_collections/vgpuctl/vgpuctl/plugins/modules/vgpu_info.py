@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = """
 module: vgpu_info
-short_description: What vgpuctl knows of hosts, GPUs, types, tenants, VMs and networks
+short_description: What vgpuctl knows of hosts, GPUs, types, tenants, VMs, networks and images
 description:
   - Runs the C(list-…) commands of vgpuctl. It changes nothing.
 options:
@@ -14,23 +14,13 @@ options:
       - What to list. V(hosts) reads every host now; V(gpus) and V(profiles) use what was read before.
     type: list
     elements: str
-    choices: [hosts, gpus, profiles, tenants, vms, networks]
+    choices: [hosts, gpus, profiles, tenants, vms, networks, images]
     default: [gpus, vms]
   limit:
     description: Only hosts that fit, for V(hosts), V(gpus) and V(profiles).
     type: str
-  executable:
-    description: The command to run.
-    type: path
-    default: vgpuctl
-  inventory:
-    description: Inventories for vgpuctl; E(VGPUCTL_INVENTORY) otherwise.
-    type: list
-    elements: path
-    default: []
-  database:
-    description: The store's address; E(VGPUCTL_DATABASE_URL) or vgpuctl's own default otherwise.
-    type: str
+extends_documentation_fragment:
+  - vgpuctl.vgpuctl.command
 author:
   - the vgpuctl authors (!UNKNOWN)
 """
@@ -41,13 +31,21 @@ EXAMPLES = """
     gather: [vms]
   delegate_to: localhost
   register: known
+
+- name: Their names
+  ansible.builtin.debug:
+    msg: "{{ known.vgpuctl.vms | map(attribute='name') }}"
 """
 
 RETURN = """
 vgpuctl:
-  description: For each part that was gathered, what C(vgpuctl list-PART --json) printed.
+  description:
+    - For each part that was gathered, the list that C(vgpuctl list-PART --json) printed.
+    - After C(register=known), the VMs are C(known.vgpuctl.vms). C(docs/schemas/output) has the fields of each list.
   returned: always
   type: dict
+  sample:
+    vms: [{tenant: acme, name: web-1, state: running, host: gpu1}]
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -55,7 +53,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
 
 _ON_HOSTS = ("hosts", "gpus", "profiles")
-_PARTS = (*_ON_HOSTS, "tenants", "vms", "networks")
+_PARTS = (*_ON_HOSTS, "tenants", "vms", "networks", "images")
 
 
 def main() -> None:

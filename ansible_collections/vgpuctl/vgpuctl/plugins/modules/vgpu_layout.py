@@ -32,18 +32,8 @@ options:
   serial:
     description: Hosts in one batch, such as 2 or 25%.
     type: str
-  executable:
-    description: The command to run.
-    type: path
-    default: vgpuctl
-  inventory:
-    description: Inventories for vgpuctl; E(VGPUCTL_INVENTORY) otherwise.
-    type: list
-    elements: path
-    default: []
-  database:
-    description: The store's address; E(VGPUCTL_DATABASE_URL) or vgpuctl's own default otherwise.
-    type: str
+extends_documentation_fragment:
+  - vgpuctl.vgpuctl.command
 author:
   - the vgpuctl authors (!UNKNOWN)
 """

@@ -40,18 +40,8 @@ options:
     description: Seconds to wait for the guest to shut down before it is forced off.
     type: float
     default: 60
-  executable:
-    description: The command to run.
-    type: path
-    default: vgpuctl
-  inventory:
-    description: Inventories for vgpuctl; E(VGPUCTL_INVENTORY) otherwise.
-    type: list
-    elements: path
-    default: []
-  database:
-    description: The store's address; E(VGPUCTL_DATABASE_URL) or vgpuctl's own default otherwise.
-    type: str
+extends_documentation_fragment:
+  - vgpuctl.vgpuctl.command
 author:
   - the vgpuctl authors (!UNKNOWN)
 """

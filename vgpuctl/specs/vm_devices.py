@@ -169,7 +169,7 @@ DEVICE_FIELDS = (
     Field(
         "spare_ports",
         Whole(0, 16),
-        "PCIe ports for devices that are attached while the VM runs",
+        "PCIe ports for devices that are attached while the VM runs; default: 4",
         flag="--spare-ports",
         metavar="NUMBER",
         example="4",

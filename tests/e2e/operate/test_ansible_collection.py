@@ -84,7 +84,7 @@ REFUSED = """
     - vgpuctl.vgpuctl.vgpu_host: {host: gpu1, gpu: "0000:41:00.0", state: cordoned, reason: fan is loud}
       check_mode: true
     - vgpuctl.vgpuctl.vgpu_network: {name: front, tenant: acme, cidr: 10.0.1.0/24, host: gpu1}
-    - vgpuctl.vgpuctl.vgpu_tenant: {name: acme, pools: [research]}
+    - vgpuctl.vgpuctl.vgpu_tenant: {name: acme, host_pools: [research]}
     - vgpuctl.vgpuctl.vgpu_host: {host: gpu1, gpu: "0000:41:00.0", state: drained, reason: fan is loud}
 """
 

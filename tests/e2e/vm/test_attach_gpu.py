@@ -96,7 +96,7 @@ def test_a_stopped_vm_gets_a_whole_card_and_gives_it_back(operator: Operator, ho
 
 
 def test_a_gpu_that_never_came_leaves_at_once_and_bad_asks_are_refused(operator: Operator) -> None:
-    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED)
+    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED, "--spare-ports", "0")
     operator.does("attach-gpu", "web", "T4-2Q", *ACME)
     assert operator.json("detach-gpu", "web", "1", *ACME)["state"] == "detached"
     assert _leases(operator) == [(0, "A40-8Q", "running")]

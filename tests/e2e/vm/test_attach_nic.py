@@ -34,7 +34,7 @@ def operator(fleet_operator: Operator) -> Operator:
         fleet_operator.does("create-network", name, *ACME, *where)
     fleet_operator.does("create-network", "theirs", "--tenant", "globex", "--cidr", "10.9.0.0/24", "--host", "sim-001")
     fleet_operator.does("create-network", "far", *ACME, "--cidr", "10.8.0.0/24", "--host", "sim-002")
-    fleet_operator.does("create-vm", "web", *SIZE, "--network", "front")
+    fleet_operator.does("create-vm", "web", *SIZE, "--network", "front", "--spare-ports", "0")
     return fleet_operator
 
 
@@ -80,7 +80,7 @@ def test_an_interface_comes_at_the_next_start_and_goes_with_the_guest(operator: 
     operator.does(*STOP)
     assert addresses_of(fleet, "acme.back") == []
     operator.does(*START)
-    assert _live(operator) == [("acme.front", "0x02"), ("default", "0x05")], "the spare port that it was given"
+    assert _live(operator) == [("acme.front", "0x02"), ("default", "0x06")], "the port of its position"
     assert _kinds(operator) == ["nic-attached", "nic-attached", "nic-detaching", "nic-detached"]
     assert operator.json("repair") == []
 

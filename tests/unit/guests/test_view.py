@@ -50,7 +50,7 @@ def test_each_gpu_sits_alone_behind_a_port_whose_index_is_its_bus() -> None:
     view = CASES["several_kinds"]
     buses = [hostdev.guest_bus for hostdev in view.hostdevs]
     assert buses == [5, 6, 6, 7]
-    assert {port.index for port in view.root_ports} == {1, 2, 3, 4, 5, 6, 7}
+    assert {port.index for port in view.root_ports} == set(range(1, 12)), "four of them are spare"
     places = [(port.slot, port.function) for port in view.root_ports]
     assert len(set(places)) == len(places)
     assert places == sorted(places)

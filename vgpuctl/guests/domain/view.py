@@ -202,11 +202,10 @@ def guest_bus_of(vm: Vm, interface: Interface) -> int:
 
 
 def extras_of(request: VmRequest) -> Extras:
-    """The further devices of a VM, with spare ports as asked for, else where it has more than the base devices."""
+    """The further devices of a VM, with spare ports as asked for, else a few: QEMU adds no port to a running guest."""
     first = () if request.disk is None else (request.disk.bus,)
     buses = (*first, *(disk.bus for disk in request.data_disks))
-    has_more = bool(request.os or request.data_disks or request.nics or request.install)
-    spare = request.spare_ports if request.spare_ports is not None else _SPARE_PORTS if has_more else 0
+    spare = _SPARE_PORTS if request.spare_ports is None else request.spare_ports
     return Extras(
         has_scsi=DiskBus.SCSI in buses or has_scsi_seed(request),
         has_usb=request.display.has_picture,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 DOCUMENTATION = """
 module: vgpu_tenant
-short_description: Make a tenant with quotas, preemption policy and pools present or absent
+short_description: Make a tenant with quotas, preemption policy and host pools present or absent
 description:
-  - Runs C(vgpuctl create-tenant), C(set-quota), C(grant-pool) and C(offboard-tenant).
-  - A tenant that is there gets the quotas, the policy and the pools that are named. All others stay as they are.
+  - Runs C(vgpuctl create-tenant), C(set-quota), C(grant-host-pool) and C(offboard-tenant).
+  - A tenant that is there gets the quotas, the policy and the host pools that are named. All others stay as they are.
   - In check mode nothing is written.
 options:
   name:
@@ -41,7 +41,7 @@ options:
   grace:
     description: Seconds from the notice to the shutdown of its preempted VMs.
     type: int
-  pools:
+  host_pools:
     description: Pools of hosts that it may use.
     type: list
     elements: str
@@ -81,7 +81,7 @@ tenant:
     - In check mode, as it is.
   returned: success
   type: dict
-  sample: {tenant: acme, vms: 1, pools: [], quotas: [{resource: vms, used: 1, limit: 10}]}
+  sample: {tenant: acme, vms: 1, host_pools: [], quotas: [{resource: vms, used: 1, limit: 10}]}
 """
 
 from typing import Any
@@ -105,27 +105,27 @@ def main() -> None:
             "reclaim": {"type": "str", "choices": ["never", "stop", "requeue"]},
             "preempt": {"type": "str", "choices": ["ask", "auto"]},
             "grace": {"type": "int"},
-            "pools": {"type": "list", "elements": "str", "default": []},
+            "host_pools": {"type": "list", "elements": "str", "default": []},
             "delete_disks": {"type": "bool", "default": False},
             "timeout": {"type": "float"},
         },
         supports_check_mode=True,
     )
     vgpuctl = Vgpuctl(module)
-    name, pools = module.params["name"], module.params["pools"]
+    name, pools = module.params["name"], module.params["host_pools"]
 
     def find() -> dict[str, Any] | None:
         return next((one for one in vgpuctl.read("list-tenants") if one["tenant"] == name), None)
 
     def create(before: dict[str, Any] | None) -> bool:
         if before is None:
-            granted = [f"--pool={pool}" for pool in pools]
+            granted = [f"--host-pool={pool}" for pool in pools]
             words = [*vgpuctl.options("quota", "guaranteed", *_POLICY), *granted]
             return bool(vgpuctl.change("create-tenant", *words, "--", name)["changed"])
         limits = [word.removeprefix("--quota=") for word in vgpuctl.options("quota")]
         values = [*vgpuctl.options("guaranteed", *_POLICY), "--", name, *limits]
         runs = [("set-quota", *values)] if len(values) > len(("--", name)) else []
-        runs += [("grant-pool", "--", pool, name) for pool in pools if pool not in before["pools"]]
+        runs += [("grant-host-pool", "--", pool, name) for pool in pools if pool not in before["host_pools"]]
         changes = [bool(vgpuctl.change(*run)["changed"]) for run in runs]
         return True in changes
 

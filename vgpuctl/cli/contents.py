@@ -59,7 +59,7 @@ SECTIONS = (
             "rename-vm": "Rename a VM that is off.",
             "attach-nic": "Attach a network interface to a VM, running or not.",
             "detach-nic": "Detach a network interface from a VM.",
-            "move-vm": "Move VMs to another host with their disks and equal GPU shares.",
+            "move-vm": "Move VMs to another host with disks and equal GPU shares.",
             "resize-vm": "Change the vCPUs, memory, GPU shares or vGPU parameters of a VM.",
             "attach-gpu": "Give a VM one more GPU share.",
             "detach-gpu": "Detach a GPU share from a VM.",
@@ -317,12 +317,12 @@ SECTIONS = (
     ),
 )
 DAILY = (
-    *("list-hosts", "list-gpus", "check-hosts", "plan-hosts", "apply-hosts"),
-    *("create-tenant", "set-quota", "show-usage"),
-    *("create-vm", "list-vms", "show-vm", "start-vm", "stop-vm", "delete-vm", "explain-vm"),
-    *("capacity", "top", "list-events", "drain-host", "repair"),
+    *("list-hosts", "list-gpus", "map", "check-hosts", "plan-hosts", "apply-hosts"),
+    *("onboard", "create-tenant", "set-quota", "show-usage"),
+    *("create-vm", "list-vms", "show-vm", "start-vm", "stop-vm", "move-vm", "delete-vm", "explain-vm"),
+    *("capacity", "top", "web", "list-events", "drain-host", "repair"),
 )
-"""The twenty commands of a usual day, which the front page shows."""
+"""The commands of a usual day, which the front page shows."""
 COMMANDS = {name: text for section in SECTIONS for name, text in section.commands.items()}
 FOLDERS = {name: section.folder for section in SECTIONS for name in section.commands}
 _VPC_OBJECTS = {

@@ -14,7 +14,7 @@ from vgpuctl.cli.frame.command_line import running
 from vgpuctl.cli.options.options import inventory_reader
 from vgpuctl.cli.shown.output import say
 from vgpuctl.cli.shown.progress import FleetLine
-from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
+from vgpuctl.errors import HostError, InventoryError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
 from vgpuctl.model.plural import counted
 
@@ -120,13 +120,14 @@ def _list(key: str) -> list[str]:
 
 
 def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: int) -> None:
-    """Tell which hosts did not answer, after the others' data was printed.
+    """Tell which hosts did not answer, or have a mistake in the inventory, after the others' data was printed.
 
     Raises PartialFailure when some answered, else the only or first error.
     """
     if not failures:
         return
-    _raise_together(failures, "did not answer", others=answered)
+    is_inventory = all(isinstance(error, InventoryError) for _name, error in failures)
+    _raise_together(failures, "are wrong in the inventory" if is_inventory else "did not answer", others=answered)
 
 
 def report_hosts(
@@ -153,8 +154,9 @@ def _raise_together(
     if len(failures) == 1 and not others:
         raise failures[0][1]
     kind: type[VgpuctlError] = PartialFailure
-    if not others and all(isinstance(error, HostError) for _name, error in failures):
-        kind = HostError
+    for one in (HostError, InventoryError):
+        if not others and all(isinstance(error, one) for _name, error in failures):
+            kind = one
     raise kind(
         f"{len(failures)} of {counted(len(failures) + others, noun)} {what}",
         context=_grouped(failures, noun),

@@ -45,7 +45,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Move VMs to another host with their disks and equal GPU shares. Each is stopped, and starts there with the same
+    """Move VMs to another host with disks and equal GPU shares. Each is stopped, and starts there with the same
     addresses, name and UUID.
 
     It gets GPU shares equal to those it has, which are held on the new host before it is stopped. A disk on storage

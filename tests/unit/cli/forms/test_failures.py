@@ -3,8 +3,8 @@
 
 import pytest
 
-from vgpuctl.cli.forms.services import report_hosts
-from vgpuctl.errors import HostError, HostUnreachable, VgpuctlError
+from vgpuctl.cli.forms.services import report_failures, report_hosts
+from vgpuctl.errors import HostError, HostUnreachable, InventoryError, PartialFailure, VgpuctlError
 
 
 def refused(name: str, port: int) -> HostUnreachable:
@@ -37,3 +37,20 @@ def test_the_same_sentence_with_another_hint_stands_apart() -> None:
     failures: list[tuple[str, VgpuctlError]] = [(f"gpu{at}", HostError("full", hint="a")) for at in range(5)]
     failures += [("gpu8", HostError("full", hint="b"))]
     assert lines_of(failures)[1] == "gpu8: full (hint: b)"
+
+
+@pytest.mark.parametrize(
+    ("errors", "answered", "kind", "said"),
+    [
+        ([InventoryError("a"), InventoryError("b")], 0, InventoryError, "2 of 2 hosts are wrong in the inventory"),
+        ([InventoryError("a")], 1, PartialFailure, "1 of 2 hosts are wrong in the inventory"),
+        ([InventoryError("a"), HostError("b")], 0, PartialFailure, "2 of 2 hosts did not answer"),
+        ([HostError("a"), HostUnreachable("b")], 0, HostError, "2 of 2 hosts did not answer"),
+    ],
+)
+def test_a_mistake_in_the_inventory_is_not_a_silent_host(
+    errors: list[VgpuctlError], answered: int, kind: type[VgpuctlError], said: str
+) -> None:
+    with pytest.raises(VgpuctlError) as caught:
+        report_failures([(f"gpu{at}", error) for at, error in enumerate(errors)], answered=answered)
+    assert (type(caught.value), caught.value.message) == (kind, said)

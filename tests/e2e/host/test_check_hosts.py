@@ -80,7 +80,7 @@ def findings(layouts: LayoutFleet, *options: str) -> tuple[int, dict[str, Any]]:
 def test_drift_is_exit_code_1_and_gone_after_apply(layouts: LayoutFleet) -> None:
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu", "shares": {"A40-8Q": 1}}]})
     shown = layouts.operator.run("check-hosts", "--limit", "sim-001", "--diff")
-    assert shown.code == 1 and "sim-001: not as declared" in shown.out
+    assert shown.code == 1 and "sim-001: 3 differences" in shown.out
     assert f"  {FIRST}: virtual-functions\n    - 0\n    + 32" in shown.out
     listed = layouts.operator.json("list-hosts")
     assert [one["layout"] for one in listed] == ["3 differences", None, None]

@@ -248,6 +248,11 @@ def test_the_fleet_is_summed_up_and_asked_about_before_vms_of_two_hosts_stop(lay
     assert asked.code == 2 and "Stop 2 VMs on 2 hosts?" in asked.err and "sim-002: stops 1 VM\n" in asked.err
     assert layouts.states() == held
     assert [one["error"] for one in applied(layouts, "--disrupt", "--yes").values()] == [None, None]
+    no_mig = {"gpus": [{"match": {"board": "T4"}, "kind": "mig-vgpu", "geometry": {"3g.20gb": 1}}]}
+    layouts.declare(sim_001=MIXED, sim_004=no_mig)
+    blocked = operator.run("plan-hosts")
+    assert ["sim-004", "1", "difference", "0", "-", "no-mig"] in [line.split() for line in blocked.out.splitlines()]
+    assert blocked.code == 10 and blocked.out.endswith("2 hosts: 1 as declared, 1 with differences\n")
 
 
 def test_a_vm_that_could_not_come_back_is_a_refusal_before_anything_stops(layouts: LayoutFleet) -> None:

@@ -9,7 +9,6 @@ import click
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonError, JsonOutput, error_json
 from vgpuctl.cli.shown.output import Styled, print_line
-from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.cli.host.prepare_output import JsonPreparedHost
@@ -118,7 +117,7 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
 
 
 def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
-    from vgpuctl.cli.shown.layout_output import difference_lines
+    from vgpuctl.cli.shown.layout_output import difference_lines, differences_in_words
 
     plan = checked.plan
     if plan is None:
@@ -126,7 +125,7 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     elif checked.is_in_layout:
         state = "as declared"
     else:
-        state = counted(len(plan.differences) + len(checked.installs), "difference")
+        state = differences_in_words(plan, checked.installs)
     health = "" if checked.findings else ", healthy"
     print_line(f"{checked.host}: {state}{health}")
     for difference in plan.differences if plan else ():

@@ -71,7 +71,7 @@ def command(steps: bool, diff: bool, no_boot: bool, as_json: bool, **where: Any)
             for one in planned:
                 _print_plan(one, diff=diff, with_undo=steps)
         else:
-            _print_summary(planned)
+            _print_summary(planned, silent=len(found) - len(planned))
     ends = [(one.name, one.error if one.value is None else one.value.dead_end) for one in found]
     failures = [(name, error) for name, error in ends if error is not None]
     report_hosts(failures, fine=len(found) - len(failures), what="cannot come into their declared layout")
@@ -93,13 +93,12 @@ def _kind_of(phase: "Phase") -> str:
     return phase.name.lower().replace("_", " ")
 
 
-def _differences(planned_host: "PlannedHost") -> str:
-    return counted(len(planned_host.plan.differences) + len(planned_host.installs), "difference")
+def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
+    """Hosts that differ with what is to be done there, the same by kind of step, and the sums.
 
-
-def _print_summary(planned: "Sequence[PlannedHost]") -> None:
-    """Hosts that differ with what is to be done there, the same by kind of step, and the sums."""
-    from vgpuctl.cli.shown.layout_output import disturbed_in_words
+    silent: the number of hosts that could not be read.
+    """
+    from vgpuctl.cli.shown.layout_output import differences_in_words, disturbed_in_words
     from vgpuctl.planner.layout.result import Phase
 
     order = [*map(_kind_of, Phase), *_FURTHER]
@@ -117,7 +116,15 @@ def _print_summary(planned: "Sequence[PlannedHost]") -> None:
         on_host = {each for step in one.plan.steps for each in step.disturbs}
         obstacles = Counter(obstacle.code for obstacle in one.plan.obstacles)
         in_the_way = ", ".join(f"{code} ({number})" if number > 1 else code for code, number in obstacles.items())
-        rows.append((one.host, _differences(one), own.total(), disturbed_in_words(on_host), in_the_way or None))
+        rows.append(
+            (
+                one.host,
+                differences_in_words(one.plan, one.installs),
+                own.total(),
+                disturbed_in_words(on_host),
+                in_the_way or None,
+            )
+        )
     if differing:
         print_table(("HOST", "LAYOUT", "STEPS", "DISTURBS", "IN THE WAY"), rows, empty="")
         print_line()
@@ -128,10 +135,12 @@ def _print_summary(planned: "Sequence[PlannedHost]") -> None:
         print_line()
     parts = [f"{len(planned) - len(differing)} as declared"]
     parts += [f"{len(differing)} with differences"] if differing else []
+    parts += [f"{silent} not read"] if silent else []
     parts += [counted(steps.total(), "step")] if steps else []
     everyone = disturbed_in_words({one for ones in disturbed.values() for one in ones})
     print_line(
-        f"{counted(len(planned), 'host')}: {', '.join(parts)}" + (f" that disturb {everyone}" if everyone else "")
+        f"{counted(len(planned) + silent, 'host')}: {', '.join(parts)}"
+        + (f" that disturb {everyone}" if everyone else "")
     )
     if rows:
         host = max(rows, key=lambda row: row[2])[0]
@@ -139,14 +148,15 @@ def _print_summary(planned: "Sequence[PlannedHost]") -> None:
 
 
 def _print_plan(planned_host: "PlannedHost", *, diff: bool, with_undo: bool) -> None:
-    from vgpuctl.cli.shown.layout_output import difference_lines
+    from vgpuctl.cli.shown.layout_output import difference_lines, differences_in_words
     from vgpuctl.planner.layout.step_words import describe_step
 
     host, plan, further = planned_host.host, planned_host.plan, _further(planned_host)
     if planned_host.is_done:
         print_line(f"{host}: as declared")
     else:
-        print_line(f"{host}: {_differences(planned_host)}, {counted(len(plan.steps) + len(further), 'step')}")
+        differences = differences_in_words(plan, planned_host.installs)
+        print_line(f"{host}: {differences}, {counted(len(plan.steps) + len(further), 'step')}")
     for difference in plan.differences if diff else ():
         for line in difference_lines(difference):
             print_line(line)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store full of hosts, VMs and leases that no machine has, for pages that show what the store knows."""
 
+import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
@@ -46,12 +47,18 @@ class StoredFleet:
 
 
 def open_stored(
-    folder: Path, hosts: tuple[str, ...], clock: Callable[[], float] = lambda: AT, **settings: Any
+    folder: Path,
+    hosts: tuple[str, ...],
+    clock: Callable[[], float] = lambda: AT,
+    groups: Mapping[str, tuple[str, ...]] = {},
+    **settings: Any,
 ) -> Services:
-    """Services over a new store in a folder, with an inventory of these hosts. settings: more of them."""
+    """Services over a new store in a folder, with an inventory of these hosts. groups: the hosts of each group of it;
+    settings: more of them."""
     inventory = folder / "inventory.yml"
     lines = "".join(f"    {name}: {{ansible_host: 192.0.2.1}}\n" for name in hosts)
-    inventory.write_text(f"all:\n  hosts:\n{lines}")
+    members = {name: {"hosts": dict.fromkeys(own)} for name, own in groups.items()}
+    inventory.write_text(f"all:\n  hosts:\n{lines}  children: {json.dumps(members)}\n")
     made = Settings((str(inventory),), f"sqlite:///{folder}/store.db", command="web", **settings)
     return open_services(made, lambda _text: None, clock=clock)
 

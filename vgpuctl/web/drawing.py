@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maps of GPUs (model/gpu_map.py) as boxes on a line of 100 %, which the templates draw as SVG."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.readings import Measured
@@ -34,8 +34,25 @@ STYLES: Mapping[str, str] = {
     "share-pending": "share that is built or released",
     "share-broken": "share that is broken",
     **{kind.value: kind.text for kind in SegmentKind if kind is not SegmentKind.SHARE},
+    "quarantine": "GPU in quarantine",
+    "missing": "GPU off the bus or not readable",
 }
 """Every style of a box with its meaning, for the legend."""
+_ALARMS = {"quarantine": "quarantine", "missing": "missing", "unreadable": "missing", "problem": "missing"}
+"""Styles of what is free on a GPU in such a state; in any other it is closed."""
+_COLOURS, _PATTERNS = 8, 5
+
+
+def tenant_styles(tenants: Sequence[str]) -> dict[str, str]:
+    """The CSS classes of each tenant: a colour and a pattern. No two of 40 tenants have the same of both."""
+    return {name: f"tenant-{at % _COLOURS} pattern-{at % _PATTERNS}" for at, name in enumerate(tenants)}
+
+
+def alarm(gpu: GpuView) -> str:
+    """`alarm` for a GPU that must be looked at, `warn` for one that is closed, else empty."""
+    if gpu.state in _ALARMS:
+        return "alarm"
+    return "warn" if gpu.map.closed is not None else ""
 
 
 def segment_boxes(gpu: GpuView) -> list[Box]:
@@ -46,6 +63,10 @@ def segment_boxes(gpu: GpuView) -> list[Box]:
     if free is not None and gpu.map.largest is not None:
         largest = gpu.map.largest
         boxes[free] = replace(boxes[free], text=f"{largest.count} × {mib(largest.size_mib)}")
+    closed = [at for at, one in enumerate(gpu.map.segments) if one.kind is SegmentKind.CLOSED]
+    if closed and boxes:
+        widest = max(closed, key=lambda at: boxes[at].width)
+        boxes[widest] = replace(boxes[widest], text=gpu.state)
     return boxes
 
 
@@ -58,7 +79,7 @@ def _segment(one: Segment, gpu: GpuView, total: int) -> Box:
     measured = gpu.shares.get(one.device or "", _NOTHING)
     use = measured.get("share_utilization_ratio")
     names = f"{one.tenant}/{one.vm}" if one.tenant and one.vm else ""
-    words = [names, one.profile or "", mib(one.size_mib), STYLES[style := _style(one)]]
+    words = [names, one.profile or "", mib(one.size_mib), STYLES[style := _style(one, gpu)]]
     if use is not None:
         words.append(f"uses {percent(use)} of what is promised")
     used_bytes = measured.get("framebuffer_used_bytes")
@@ -76,7 +97,9 @@ def _segment(one: Segment, gpu: GpuView, total: int) -> Box:
     )
 
 
-def _style(one: Segment) -> str:
+def _style(one: Segment, gpu: GpuView) -> str:
+    if one.kind is SegmentKind.CLOSED:
+        return _ALARMS.get(gpu.state, one.kind.value)
     if one.kind is not SegmentKind.SHARE:
         return one.kind.value
     if one.lease_state in _FAILING:

@@ -14,6 +14,7 @@ from vgpuctl.usecases.placement.queue import list_queue
 from vgpuctl.usecases.placement.shown_reservations import list_reservations
 from vgpuctl.usecases.telemetry.count_more import count_more, form_fields, read_request
 from vgpuctl.usecases.telemetry.event_page import read_event_page, read_filter
+from vgpuctl.usecases.telemetry.fleet_choice import FIELDS, choose, values_of
 from vgpuctl.usecases.telemetry.fleet_view import free_profiles, read_fleet_view
 from vgpuctl.usecases.telemetry.kept import Kept
 from vgpuctl.usecases.telemetry.search_fleet import search_fleet
@@ -47,23 +48,44 @@ def pages(sources: PageSources) -> Blueprint:
             "segments": drawing.segment_boxes,
             "instances": drawing.instance_boxes,
             "styles": drawing.STYLES,
+            "alarm": drawing.alarm,
         }
 
     @views.get("/")
     def fleet() -> str:
-        return render_template("fleet.html", fleet=whole.get(), tenant=request.args.get("tenant", ""))
+        found, by = whole.get(), request.args.get("by", "")
+        wanted = {field: request.args.get(field, "") for field in FIELDS}
+        return render_template(
+            "fleet.html",
+            fleet=found,
+            wanted=wanted,
+            by=by if by in FIELDS else "host",
+            values=values_of(found),
+            sections=choose(found, wanted, by),
+            colours=drawing.tenant_styles(found.tenants),
+        )
 
     @views.get("/hosts/<name>")
     def host(name: str) -> str:
-        found = _known(read_fleet_view(sources, [_of_inventory(name)]).host(name))
+        fleet = read_fleet_view(sources, [_of_inventory(name)])
+        found = _known(fleet.host(name))
         drawn = _charts("host", host=name)
         events = last_events(services, EventFilter(host=name), _EVENTS)
         states = _states(("host", "truth"), {"host": name})
-        return render_template("host.html", host=found, charts=drawn, period=_period(), events=events, states=states)
+        return render_template(
+            "host.html",
+            host=found,
+            charts=drawn,
+            period=_period(),
+            events=events,
+            states=states,
+            colours=drawing.tenant_styles(fleet.tenants),
+        )
 
     @views.get("/hosts/<name>/gpus/<address>")
     def gpu(name: str, address: str) -> str:
-        found = _known(read_fleet_view(sources, [_of_inventory(name)]).host(name))
+        fleet = read_fleet_view(sources, [_of_inventory(name)])
+        found = _known(fleet.host(name))
         one = _known(next((one for one in found.gpus if one.gpu.address == address), None))
         return render_template(
             "gpu.html",
@@ -74,6 +96,7 @@ def pages(sources: PageSources) -> Blueprint:
             states=_states(("gpu",), {"host": name, "gpu": address}),
             period=_period(),
             events=last_events(services, EventFilter(one.subjects), _EVENTS),
+            colours=drawing.tenant_styles(fleet.tenants),
         )
 
     @views.get("/vms")

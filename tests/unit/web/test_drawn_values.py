@@ -12,6 +12,7 @@ from vgpuctl.agent.wire.readings import Measured
 from vgpuctl.telemetry.history import Sample
 from vgpuctl.usecases.telemetry.web import Chart, Series
 from vgpuctl.web import charts, wording
+from vgpuctl.web.drawing import tenant_styles
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,10 @@ def test_names_of_measures_are_written_for_people() -> None:
         "NVLink active links",
         "License expiry",
     ]
+
+
+def test_forty_tenants_differ_in_colour_or_pattern() -> None:
+    assert len(set(tenant_styles([f"tenant-{number}" for number in range(40)]).values())) == 40
 
 
 @given(host=some_of.text(), gpu=some_of.text())

@@ -4,7 +4,7 @@
 The number of statements on the store does not depend on the number of hosts or VMs. No host is contacted.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.model.gpu_map import Creatable, GpuMap, SegmentKind
 from vgpuctl.model.health import HealthFinding
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm
@@ -60,6 +61,21 @@ class GpuView:
         return self.observation.state == "missing"
 
     @property
+    def state(self) -> str:
+        """`missing`, `unreadable`, or why it takes no VM: `quarantine`, `cordoned`, `problem`, `host-drained` and other
+        codes of sharing/codes.py; else `open`, or `nothing-fits` where no profile has room."""
+        if self.observation.state in ("missing", "unreadable"):
+            return self.observation.state
+        if self.map.closed is not None:
+            return self.map.closed.code.removeprefix("gpu-")
+        return "open" if self.map.creatable else "nothing-fits"
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Those that have shares of it."""
+        return tuple(sorted({one.tenant for one in self.leases}, key=natural))
+
+    @property
     def subjects(self) -> tuple[str, ...]:
         """The names of the GPU and its VFs in events."""
         functions = (self.gpu.address, *(one.address for one in self.gpu.vfs))
@@ -76,7 +92,7 @@ class HostView:
     """One host of the inventory. problem: why it is not known, or a mistake in the inventory.
 
     seen: when it last answered, in words. closed: why it takes no new VM. readings_problem: why the last reading
-    failed.
+    failed. groups: those of the inventory that it is in.
     """
 
     name: str
@@ -91,6 +107,13 @@ class HostView:
     instances: tuple[InstanceReadings, ...] = ()
     readings_problem: str | None = None
     readings_age_s: float | None = None
+    groups: tuple[str, ...] = ()
+
+    @property
+    def boards(self) -> list[tuple[int, str, int]]:
+        """The kinds of its GPUs, the most frequent first: how many, name of the board, memory in MiB."""
+        kinds = Counter((one.map.board, one.map.memory_mib) for one in self.gpus)
+        return [(count, board, size) for (board, size), count in kinds.most_common()]
 
     @property
     def facts(self) -> HostFacts | None:
@@ -164,11 +187,12 @@ class FleetTotals:
 
 @dataclass(frozen=True)
 class FleetOverview:
-    """The whole fleet at one time (seconds since the epoch)."""
+    """The whole fleet at one time (seconds since the epoch). tenants: all of the store, in natural order."""
 
     at: float
     hosts: tuple[HostView, ...]
     totals: FleetTotals
+    tenants: tuple[str, ...]
 
     def host(self, name: str) -> HostView | None:
         """One host."""
@@ -207,6 +231,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
         words = readings_in_words(session, wanted)
         missing = missing_gpus(session)
         queued = len(session.queue())
+        tenants = sorted((one.name for one in session.tenants()), key=natural)
         health = None if one_host is None else last_health(session, one_host)
     capacities: dict[str, HostCapacity] = {}
     problems: dict[str, str] = {}
@@ -221,7 +246,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
             problems[name] = error.message
     build = _Build(sources, now, leases, vms, observed, words, missing, capacities, problems, health)
     hosts = tuple(build.host(name) for name in wanted)
-    return FleetOverview(now, hosts, _totals(hosts, queued))
+    return FleetOverview(now, hosts, _totals(hosts, queued), tuple(tenants))
 
 
 def free_profiles(fleet: FleetOverview) -> list[FreeProfile]:
@@ -267,6 +292,7 @@ class _Build:
         self._now, self._observed, self._capacities, self._problems = now, observed, capacities, problems
         self._words = words
         self._snapshots = sources.snapshots()
+        self._inventory = sources.services.inventory
         readings = sources.readings()
         self._leases: dict[tuple[str, str], list[Lease]] = defaultdict(list)
         for lease in leases:
@@ -312,6 +338,7 @@ class _Build:
             () if readings is None else readings.instances,
             None if snapshot is None or snapshot.error is None else snapshot.error.message,
             None if snapshot is None or snapshot.at is None else self._now - snapshot.at,
+            tuple(one for one in self._inventory.groups_of(name) if one != "ungrouped"),
         )
 
     def _gpu(self, drawn: GpuMap, capacity: HostCapacity, readings: Mapping[str, GpuReadings]) -> GpuView:

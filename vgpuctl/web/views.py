@@ -20,14 +20,13 @@ from vgpuctl.usecases.telemetry.kept import Kept
 from vgpuctl.usecases.telemetry.search_fleet import search_fleet
 from vgpuctl.usecases.telemetry.state_view import ROWS_ON_PAGE, state_page, states_of_object, summarise_states
 from vgpuctl.usecases.telemetry.tenant_view import read_tenant_view
+from vgpuctl.usecases.telemetry.vm_page import SORTS, VMS_ON_PAGE, read_vm_page
 from vgpuctl.usecases.telemetry.vm_view import last_events, read_vm_view
 from vgpuctl.usecases.telemetry.web import DAY_S, Charts, PageSources, read_charts
 from vgpuctl.usecases.tenant.list_tenants import list_tenants
-from vgpuctl.usecases.vm.list_vms import list_vms
 from vgpuctl.web import charts, drawing
 
 T = TypeVar("T")
-VMS_ON_PAGE = 200
 _EVENTS = 30
 _PERIODS = {"1h": 3600, "1d": DAY_S, "7d": 7 * DAY_S, "90d": 90 * DAY_S}
 _KEPT = {kind: [one.name for one in MEASURES if one.of == kind and one.is_kept] for kind in (GPU, VGPU, VM, HOST)}
@@ -101,13 +100,8 @@ def pages(sources: PageSources) -> Blueprint:
 
     @views.get("/vms")
     def vms() -> str:
-        tenant, on = request.args.get("tenant") or None, request.args.get("host") or None
-        found = list_vms(services, tenant=tenant, host=on)
-        first = min(_number("from"), len(found))
-        shown = found[first : first + VMS_ON_PAGE]
-        return render_template(
-            "vms.html", vms=shown, first=first, total=len(found), tenant=tenant, host=on, size=VMS_ON_PAGE
-        )
+        page = read_vm_page(services, request.args, first=_number("from"))
+        return render_template("vms.html", page=page, sorts=SORTS, size=VMS_ON_PAGE)
 
     @views.get("/tenants")
     def tenants() -> str:

@@ -100,6 +100,12 @@ def test_on_a_phone_no_page_is_wider_than_the_screen(browser: Chromium, served: 
                 " && one.getBoundingClientRect().right > 361).map((one) => one.outerHTML.slice(0, 80))"
             )
             assert (wide, outside) == (360, []), path
+        page.open(f"{served.url}/vms")
+        cells = (
+            "[...document.querySelectorAll('.stacked td:not(:empty)')].map((one) => one.getBoundingClientRect().right)"
+        )
+        edges = page.run(cells)
+        assert len(edges) >= 18 * 6 and max(edges) <= 360, "a VM must be read without scrolling to the side"
 
 
 def test_a_keyboard_gets_to_the_content_and_to_each_gpu(browser: Chromium, served: Served) -> None:

@@ -2,7 +2,7 @@
 """Every page, made from a store full of hosts and VMs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from tests.stored_fleet import AT, StoredFleet, fill, keep_history, open_stored,
 from tests.unit.fleet_factory import vm
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth, RemappedRows
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.natural_order import natural
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.states import STATE_KINDS
@@ -330,6 +332,43 @@ def test_what_is_not_there_is_told(pages: Pages, path: str) -> None:
 )  # fmt: skip
 def test_odd_numbers_in_an_address_do_no_harm(pages: Pages, path: str) -> None:
     pages.get(path)
+
+
+def _vms(tree: html.HtmlElement) -> list[str]:
+    return [str(one) for one in tree.xpath("//tbody/tr/td[@data-label='VM']/a/text()")]
+
+
+@pytest.mark.parametrize(
+    ("query", "fits"),
+    [
+        ("", lambda one: True),
+        ("name=GPU2-", lambda one: one.vm_name.startswith("gpu2-")),
+        ("state=running", lambda one: one.state is LeaseState.RUNNING),
+        ("state=broken&tenant=wayne", lambda one: one.state is LeaseState.BROKEN and one.tenant == "wayne"),
+        ("profile=A40-8Q&host=gpu1", lambda one: one.share.profile == "A40-8Q" and one.host == "gpu1"),
+        ("name=none", lambda one: False),
+        ("profile=%22%3E", lambda one: False),
+    ],
+)
+@pytest.mark.parametrize("sort", ["name", "-name"])
+def test_vms_are_filtered_and_sorted(pages: Pages, query: str, fits: Callable[[Lease], bool], sort: str) -> None:
+    wanted = sorted((one.vm_name for one in pages.fleet.leases if fits(one)), key=natural, reverse=sort == "-name")
+    tree = html.fromstring(pages.get(f"/vms?{query}&sort={sort}"))
+    assert _vms(tree) == wanted
+    assert ("No VM fits" in tree.text_content()) is (not wanted)
+
+
+def test_the_heads_of_the_vms_sort_them_and_keep_the_filter(pages: Pages) -> None:
+    tree = html.fromstring(pages.get("/vms?host=gpu1"))
+    for column, field in (("State", "state"), ("Profile", "profile")):
+        (link,) = tree.xpath(f"//thead//a[starts-with(., '{column}')]/@href")
+        assert link == f"?host=gpu1&sort={field}"
+        page = html.fromstring(pages.get(f"/vms{link}"))
+        shown = [one.text_content() for one in page.xpath(f"//td[@data-label='{column}']")]
+        assert len(shown) == 6 and shown == sorted(shown, key=natural)
+        (head,) = page.xpath("//th[@aria-sort='ascending']")
+        assert head.xpath("a/@href") == [f"?host=gpu1&sort=-{field}"]
+    assert _vms(html.fromstring(pages.get("/vms?sort=bogus"))) == _vms(html.fromstring(pages.get("/vms")))
 
 
 def test_an_unknown_tenant_in_a_filter_is_told(pages: Pages) -> None:

@@ -39,6 +39,13 @@ class ListedVm:
     node_pool: str | None = None
     cluster: str | None = None
 
+    @property
+    def word(self) -> str:
+        """The state in one word, as the list begins with it: `unknown`, `running`, `stopped`, `shut-off`."""
+        from vgpuctl.usecases.observed.observations import state_word
+
+        return state_word(self.vm, self.seen)
+
 
 @dataclass(frozen=True)
 class VmRow:
@@ -59,10 +66,8 @@ class VmRow:
 
     @property
     def word(self) -> str:
-        """The state in one word, as the list begins with it: `queued`, `unknown`, `running`, `stopped`, `shut-off`."""
-        from vgpuctl.usecases.observed.observations import state_word
-
-        return "queued" if self.listed is None else state_word(self.listed.vm, self.listed.seen)
+        """The state in one word: `queued`, or that of ListedVm."""
+        return "queued" if self.listed is None else self.listed.word
 
 
 def list_with_queued(

@@ -116,4 +116,6 @@ def _change(before: Value, after: Value) -> str:
 
 
 def _shown(value: Value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return (", ".join(value) if isinstance(value, list) else str("" if value is None else value)) or "nothing"

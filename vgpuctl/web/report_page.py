@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from flask import Flask, render_template
 
 from vgpuctl import __version__
-from vgpuctl.model.printable import printable
 from vgpuctl.model.times import format_duration, format_time, format_time_to_second
 from vgpuctl.usecases.tenant.report import Report, TenantReport
+from vgpuctl.web.wording import finalize
 
 _WIDTH, _HEIGHT = 640, 150
 _COLOURS = 8
@@ -43,12 +43,7 @@ class Plot:
 
 
 class _Page(Flask):
-    # Control characters and changes of the reading direction are shown, not obeyed; then Jinja escapes.
-    jinja_options = {
-        "finalize": lambda value: printable(value) if isinstance(value, str) and type(value) is str else value,
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-    }
+    jinja_options = {"finalize": finalize, "trim_blocks": True, "lstrip_blocks": True}
 
 
 def render_report(report: Report) -> str:

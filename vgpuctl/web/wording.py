@@ -2,6 +2,7 @@
 """Values as the pages write them: sizes, shares, times, and links to objects."""
 
 import math
+from enum import Enum
 from urllib.parse import quote
 
 from vgpuctl.agent.wire.measures import measure
@@ -25,8 +26,23 @@ _SUFFIXES = {
 
 
 def finalize(value: object) -> object:
-    """Write what hosts and tenants sent so that it only shows: no control characters, no change of direction."""
-    return printable(value) if type(value) is str else value
+    """Write a value for people, as text that only shows: no control characters, no change of direction.
+
+    Raises TypeError for an object that has no words of its own: those of Python are for programmers.
+    """
+    if hasattr(value, "__html__"):
+        return value
+    if isinstance(value, str):
+        return printable(str(value))
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(str(finalize(one)) for one in value)
+    if isinstance(value, (dict, Enum)) or type(value).__str__ is object.__str__:
+        raise TypeError(f"a page has no words for a {type(value).__name__}")
+    return printable(str(value))
 
 
 def mib(value: float) -> str:

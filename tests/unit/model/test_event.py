@@ -22,3 +22,7 @@ def test_nothing_is_said_where_a_value_ended_or_is_empty() -> None:
         "host: gpu1 → nothing",
     ]
     assert _words({"finding": ""}, {"finding": None}) == ["finding: nothing"]
+
+
+def test_a_truth_is_yes_or_no() -> None:
+    assert _words({"marked": False}, {"marked": True}) == ["marked: no → yes"]

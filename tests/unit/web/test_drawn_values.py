@@ -2,6 +2,7 @@
 """Values, links and charts as the pages write them."""
 
 import math
+from enum import Enum
 
 import pytest
 from hypothesis import given
@@ -9,10 +10,18 @@ from hypothesis import strategies as some_of
 
 from vgpuctl.agent.wire.measures import MEASURES, VGPU
 from vgpuctl.agent.wire.readings import Measured
+from vgpuctl.model.event import Actor
+from vgpuctl.model.lease import LeaseState
 from vgpuctl.telemetry.history import Sample
 from vgpuctl.usecases.telemetry.web import Chart, Series
 from vgpuctl.web import charts, wording
 from vgpuctl.web.drawing import tenant_styles
+
+
+class Colour(Enum):
+    """An enumeration without words."""
+
+    RED = 1
 
 
 @pytest.mark.parametrize(
@@ -41,6 +50,29 @@ from vgpuctl.web.drawing import tenant_styles
 )
 def test_a_value_is_written_in_the_unit_of_its_measure(name: str, value: float, written: str) -> None:
     assert wording.amount(name, value) == written
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (None, ""),
+        (True, "yes"),
+        (False, "no"),
+        (3, 3),
+        (LeaseState.RUNNING, "running"),
+        (["a", None, LeaseState.BUILT], "a, , built"),
+        ("a\u202eb\x07", "a\\u202eb\\x07"),
+        (Actor("web", "root\x07", "vm"), "root\\x07@vm"),
+    ],
+)
+def test_a_value_is_written_for_people(value: object, written: object) -> None:
+    assert wording.finalize(value) == written
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, Sample(0, 1, 1.0, 1.0, 1.0), object(), Colour.RED])
+def test_what_has_no_words_is_refused(value: object) -> None:
+    with pytest.raises(TypeError, match="no words"):
+        wording.finalize(value)
 
 
 @given(value=some_of.floats())

@@ -17,6 +17,7 @@ from vgpuctl.agent.wire.health import GpuHealth, HostHealth, RemappedRows
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.natural_order import natural
+from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict, Witness
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.states import STATE_KINDS
@@ -24,6 +25,7 @@ from vgpuctl.quota.limits import Quota
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.observed.gpu_health import keep_health
 from vgpuctl.usecases.observed.observation_record import Record, SeenGpu
+from vgpuctl.usecases.observed.promise_record import note_findings
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
 from vgpuctl.usecases.telemetry.web import PageSources
@@ -31,6 +33,29 @@ from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import make_application
 
 HOSTS = ("gpu1", "gpu2", "gpu3", "silent")
+_PROMISE = PromiseFinding(PromiseRow.VCPUS, "", Witness.LIBVIRT, PromiseVerdict.KEPT, "2 vCPUs", "2 vCPUs")
+FINDINGS = (
+    _PROMISE,
+    replace(
+        _PROMISE,
+        row=PromiseRow.GUEST_GPUS,
+        verdict=PromiseVerdict.NOT_LOOKED_AT,
+        seen="",
+        why="the guest is not asked",
+    ),
+    replace(
+        _PROMISE,
+        row=PromiseRow.PORTS,
+        verdict=PromiseVerdict.BROKEN,
+        promised="up",
+        seen="down",
+        remedy="look at OVN",
+    ),
+)
+"""What was found of the first VM."""
+_OF_PYTHON = re.compile(
+    r"<[\w.]+ object|\bNone\b|\bTrue\b|\bFalse\b|\b[A-Z]\w+\([a-z_]+=|[\[({]['\"]|frozenset|\b[A-Z]\w+\.[A-Z_]{3,}"
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +88,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
             waiting = replace(vm("A40-48Q", name="waits"), tenant="acme")
             session.set_quotas("acme", [Quota("vms", 10, 2)])
             session.join_queue(QueueKind.CREATE, waiting, "no GPU is free")
+            looked_at = session.vm(fleet.leases[0].tenant, fleet.leases[0].vm_name)
+            assert looked_at is not None
+            note_findings(session, [(looked_at, FINDINGS)], Moment.CREATION)
         keep_history(home / "history", fleet, hosts=3)
         sources = PageSources(services, PastSource(home / "history"), lambda: readings_of(fleet))
         access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
@@ -375,24 +403,57 @@ def test_an_unknown_tenant_in_a_filter_is_told(pages: Pages) -> None:
     assert "no tenant" in pages.get("/vms?tenant=none", 404).lower()
 
 
-def test_pages_have_what_keyboards_and_screen_readers_need(pages: Pages) -> None:
+def _paths(pages: Pages) -> tuple[str, ...]:
+    """A page of each kind."""
     lease = pages.fleet.leases[0]
-    own = (
-        f"/hosts/{lease.host}",
-        f"/hosts/{lease.host}/gpus/{lease.share.gpu}",
-        f"/tenants/{lease.tenant}/vms/{lease.vm_name}",
-    )
-    for path in (
-        "/",
-        "/vms",
-        "/tenants",
-        "/tenants/acme",
-        "/queue",
-        "/capacity?gpu=A40-8Q",
-        "/events",
-        "/states",
-        *own,
-    ):
+    own = (f"/hosts/{lease.host}", f"/hosts/{lease.host}/gpus/{lease.share.gpu}",
+           f"/tenants/{lease.tenant}/vms/{lease.vm_name}", "/hosts/gpu3/gpus/0000:41:00.0")  # fmt: skip
+    rest = ("/vms", "/tenants", "/tenants/acme", "/queue", "/capacity?gpu=A40-8Q", "/events", "/states")
+    return ("/", "/?by=tenant", *rest, *own)
+
+
+def test_no_page_speaks_python(pages: Pages) -> None:
+    of_kinds = tuple(f"/states/{kind.name}" for kind in STATE_KINDS)
+    for path in (*_paths(pages), *of_kinds, "/search?q=gpu", "/tenants/acme/vms/waits"):
+        assert _OF_PYTHON.search(pages.words(path)) is None, path
+
+
+def test_the_page_of_a_vm_begins_with_what_matters(pages: Pages) -> None:
+    lease = pages.fleet.leases[0]
+    tree = html.fromstring(pages.get(f"/tenants/{lease.tenant}/vms/{lease.vm_name}"))
+    assert tree.xpath("//main/h2/text()") == ["Promises", "Use", "Neighbours", "Last event", "Readings"]
+    assert tree.xpath("//details/@open") == []
+    (rows,) = tree.xpath("//main/div[contains(@aria-label,'Promises')]//tbody")
+    assert [[" ".join(cell.text_content().split()) for cell in one] for one in rows] == [
+        ["ports", "broken", "2026-09-21 14:13", "up", "down look at OVN", "libvirt"],
+        ["guest-gpus", "not looked at", "2026-09-21 14:13", "2 vCPUs", "the guest is not asked", "libvirt"],
+    ]
+    assert tree.xpath("string(//details[summary[contains(.,'Kept')]]//tbody/tr/th)") == "vcpus"
+    others = [one.vm_name for one in pages.fleet.leases if one.vm_name != lease.vm_name
+              and (one.host, one.share.gpu) == (lease.host, lease.share.gpu)]  # fmt: skip
+    shown = tree.xpath("//div[@aria-label='Other VMs on its GPUs']//td[@data-label='VM']/a/text()")
+    assert sorted(shown) == sorted(others) and others
+    (event,) = tree.xpath("(//main/div[@aria-label='Events'])[1]//tbody/tr")
+    assert "promise-observed" in event.text_content()
+    folded = " ".join(one.text_content() for one in tree.xpath("//details/summary"))
+    for part in ("Last readings of", "States", "Request", "Events"):
+        assert part in folded
+
+
+def test_the_page_of_a_gpu_begins_with_what_matters(pages: Pages) -> None:
+    lease = pages.fleet.leases[0]
+    tree = html.fromstring(pages.get(f"/hosts/{lease.host}/gpus/{lease.share.gpu}"))
+    assert tree.xpath("//main/h2/text()") == ["Shares", "Last event", "Still fits", "Readings"]
+    assert tree.xpath("//details/@open") == []
+    said = "In use 50 % of the time, 2 shares of 2 tenants, 16 GiB taken; readings of 4s ago"
+    assert said in tree.xpath("string(//main)")
+    (row,) = tree.xpath(f"//div[@aria-label='Shares of the GPU']//tr[td/a/text()='{lease.vm_name}']")
+    assert row.xpath("td[@data-label='Promises']/span/text()") == ["1 broken", "1 not looked at", "1 kept"]
+    assert tree.xpath("//details[summary[contains(.,'Last readings of the GPU')]]//table")
+
+
+def test_pages_have_what_keyboards_and_screen_readers_need(pages: Pages) -> None:
+    for path in _paths(pages):
         tree = html.fromstring(pages.get(path))
         assert tree.get("lang") == "en" and len(tree.xpath("//h1")) == 1 and len(tree.xpath("//main")) == 1
         (skip,) = tree.xpath("(//a)[1]")

@@ -26,7 +26,12 @@ class _Record(msgspec.Struct, frozen=True):
 
 def recorded(session: Session, vm: Vm) -> tuple[LastFinding, ...]:
     """The last finding of each row of a VM, in the order of the table; none of one that was never looked at."""
-    return _read(session, vm.host).vms.get(vm.uuid, ())
+    return recorded_on(session, vm.host).get(vm.uuid, ())
+
+
+def recorded_on(session: Session, host: str) -> Mapping[str, tuple[LastFinding, ...]]:
+    """The same of the VMs of one host, by UUID."""
+    return _read(session, host).vms
 
 
 def recorded_of_hosts(session: Session) -> dict[str, Mapping[str, tuple[LastFinding, ...]]]:

@@ -18,6 +18,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
+from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.vm import Vm
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.gate import refuse_closed_host
@@ -35,6 +36,7 @@ from vgpuctl.usecases.observed.observations import (
     observed_hosts,
     readings_in_words,
 )
+from vgpuctl.usecases.observed.promise_record import recorded_on
 from vgpuctl.usecases.telemetry.map import map_missing
 from vgpuctl.usecases.telemetry.web import PageSources
 
@@ -92,7 +94,8 @@ class HostView:
     """One host of the inventory. problem: why it is not known, or a mistake in the inventory.
 
     seen: when it last answered, in words. closed: why it takes no new VM. readings_problem: why the last reading
-    failed. groups: those of the inventory that it is in.
+    failed. groups: those of the inventory that it is in. promises: the last findings of its VMs by UUID, where a single
+    host is read.
     """
 
     name: str
@@ -108,6 +111,7 @@ class HostView:
     readings_problem: str | None = None
     readings_age_s: float | None = None
     groups: tuple[str, ...] = ()
+    promises: Mapping[str, tuple[LastFinding, ...]] = field(default_factory=dict)
 
     @property
     def boards(self) -> list[tuple[int, str, int]]:
@@ -233,6 +237,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
         queued = len(session.queue())
         tenants = sorted((one.name for one in session.tenants()), key=natural)
         health = None if one_host is None else last_health(session, one_host)
+        kept = {} if one_host is None else recorded_on(session, one_host)
     capacities: dict[str, HostCapacity] = {}
     problems: dict[str, str] = {}
     for name in wanted:
@@ -244,7 +249,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
             capacities[name] = capacity_of(name, facts, generation, promises, services.inventory)
         except InventoryError as error:
             problems[name] = error.message
-    build = _Build(sources, now, leases, vms, observed, words, missing, capacities, problems, health)
+    build = _Build(sources, now, leases, vms, observed, words, missing, capacities, problems, health, kept)
     hosts = tuple(build.host(name) for name in wanted)
     return FleetOverview(now, hosts, _totals(hosts, queued), tuple(tenants))
 
@@ -287,8 +292,9 @@ class _Build:
         capacities: Mapping[str, HostCapacity],
         problems: Mapping[str, str],
         health: HostHealth | None,
+        kept: Mapping[str, tuple[LastFinding, ...]],
     ) -> None:
-        self._health = health
+        self._health, self._promises = health, kept
         self._now, self._observed, self._capacities, self._problems = now, observed, capacities, problems
         self._words = words
         self._snapshots = sources.snapshots()
@@ -339,6 +345,7 @@ class _Build:
             None if snapshot is None or snapshot.error is None else snapshot.error.message,
             None if snapshot is None or snapshot.at is None else self._now - snapshot.at,
             tuple(one for one in self._inventory.groups_of(name) if one != "ungrouped"),
+            self._promises,
         )
 
     def _gpu(self, drawn: GpuMap, capacity: HostCapacity, readings: Mapping[str, GpuReadings]) -> GpuView:

@@ -6,14 +6,20 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.readings import VmReadings
 from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import printed_name
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
+from vgpuctl.usecases.observed.promise_record import recorded
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.usecases.vm.list_vms import ListedVm, list_vms
 
-_OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*", "gpu-health")
+_OF_VMS = (
+    *("vm-*", "lease-*", "share-*", "gpu-*", "promise-*", "framebuffer-*", "contention-*", "licence-*"),
+    *("volume-*", "disk-*", "disks-*", "media-*", "nic-*"),
+)
+"""The kinds of events of VMs; a network of the same name has others."""
 _EVENTS = 50
 
 
@@ -22,7 +28,7 @@ class VmView:
     """One VM by name. listed: None for one that is deleted, or waits to be created. queued: its entry in the queue.
 
     shares: its leases with what was measured of each. readings: of the VM itself. events: the last ones, the newest
-    first.
+    first. promises: the last finding of each row. neighbours: the shares of other VMs on its GPUs.
     """
 
     tenant: str
@@ -32,6 +38,8 @@ class VmView:
     shares: tuple[MeasuredShare, ...]
     readings: VmReadings | None
     events: tuple[Event, ...]
+    promises: tuple[LastFinding, ...] = ()
+    neighbours: tuple[MeasuredShare, ...] = ()
 
 
 def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
@@ -40,6 +48,8 @@ def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
     with services.store.reading() as session:
         vm = session.vm(tenant, name)
         queued = session.queued(tenant, name)
+        promises = () if vm is None else recorded(session, vm)
+        on_host = [] if vm is None else session.leases(host=vm.host)
     listed = None
     if vm is not None:
         found = list_vms(services, tenant=tenant, host=vm.host)
@@ -51,7 +61,19 @@ def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
     readings = sources.readings()
     host = None if listed is None else readings.get(listed.vm.host)
     of_vm = None if host is None or vm is None else next((one for one in host.vms if one.uuid == vm.uuid), None)
-    return VmView(tenant, name, listed, queued, tuple(join_leases(leases, readings)), of_vm, tuple(events))
+    gpus = {one.share.gpu for one in leases}
+    others = [one for one in on_host if one.share.gpu in gpus and one not in leases]
+    return VmView(
+        tenant,
+        name,
+        listed,
+        queued,
+        tuple(join_leases(leases, readings)),
+        of_vm,
+        tuple(events),
+        promises,
+        tuple(join_leases(others, readings)),
+    )
 
 
 def last_events(services: Services, wanted: EventFilter, limit: int) -> Sequence[Event]:

@@ -25,7 +25,7 @@ from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.lookup import boards, types_of
 from vgpuctl.cli.contents import SECTIONS
 from vgpuctl.cli.forms.conventions import CONNECTION
-from vgpuctl.cli.forms.json_schema import output_schema
+from vgpuctl.cli.forms.json_schema import output_schema, schema_of
 from vgpuctl.cli.main import command
 from vgpuctl.cli.operate.help import commands_of
 from vgpuctl.model.capture import SUFFIX, read_capture
@@ -49,6 +49,7 @@ from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.vm import VM
+from vgpuctl.web.page_types import PAGES
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "health": (HEALTH,),
@@ -64,6 +65,7 @@ _RECORDED = ("create-vm web-1", "list-vms\n", "create-vm render-4", "map")
 """Beginnings of the tutorial's commands that the README shows."""
 _RECORDED_WIDTH = 110
 OUTPUT = ROOT / "docs" / "schemas" / "output"
+PAGE_SCHEMAS = ROOT / "docs" / "schemas" / "pages"
 """Schemas of what commands print with --json."""
 
 
@@ -80,6 +82,8 @@ def pages() -> dict[Path, str]:
         made.update(_command_pages(commands, name, one, context))
         if one is not None and (schema := output_schema(one)) is not None:
             made[OUTPUT / f"{name}.json"] = _json_text(schema)
+    for name, kind in PAGES.items():
+        made[PAGE_SCHEMAS / f"{name}.json"] = _json_text(schema_of(kind, f"JSON of the page {name} of vgpuctl web"))
     made[ROOT / "docs" / "errors.md"] = _errors_page()
     made[ROOT / "docs" / "doctor.md"] = _doctor_page()
     for name, tables in _TABLES.items():

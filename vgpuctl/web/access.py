@@ -135,8 +135,8 @@ def guard(app: Flask, access: PageAccess) -> None:
 
 def _compressed(response: AnyResponse) -> AnyResponse:
     """A large page in gzip for who takes it: a map of hundreds of GPUs gets to a twentieth."""
-    response.vary.add("Accept-Encoding")
-    is_wanted = request.accept_encodings["gzip"] > 0 and response.mimetype == "text/html"
+    response.vary.update(("Accept", "Accept-Encoding"))
+    is_wanted = request.accept_encodings["gzip"] > 0 and response.mimetype in ("text/html", "application/json")
     if is_wanted and not response.is_streamed and (response.calculate_content_length() or 0) > _LARGE:
         response.set_data(gzip.compress(response.get_data(), compresslevel=1))
         response.headers["Content-Encoding"] = "gzip"

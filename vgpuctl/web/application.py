@@ -4,7 +4,7 @@
 import logging
 from urllib.parse import urlencode
 
-from flask import Flask, render_template, request
+from flask import Flask, Response, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from vgpuctl import __version__
@@ -12,13 +12,15 @@ from vgpuctl.errors import NotFound, Unexpected, UsageError, VgpuctlError
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.web import PageSources
-from vgpuctl.web import wording
+from vgpuctl.web import page_json, wording
 from vgpuctl.web.access import PageAccess, guard
 from vgpuctl.web.exporter_app import exporter_views
+from vgpuctl.web.page_types import PageError
 from vgpuctl.web.server import ApplicationRules
 from vgpuctl.web.views import pages
 
 _LOGGER = logging.getLogger("vgpuctl.web")
+Told = tuple[str, int] | Response
 PAGES = ApplicationRules(frozenset({"application/x-www-form-urlencoded"}), has_own_login=True, knows_tenants=True)
 """What the login form sends."""
 _NAV = (
@@ -81,7 +83,7 @@ def print_page(sources: PageSources, path: str) -> str:
     app = make_application(sources, access)
     shown: list[VgpuctlError] = []
 
-    def keep(error: VgpuctlError) -> tuple[str, int]:
+    def keep(error: VgpuctlError) -> Told:
         shown.append(error)
         return _problem(error)
 
@@ -102,7 +104,7 @@ def _same_page(**changed: object) -> str:
     return f"?{urlencode({name: value for name, value in given.items() if value})}"
 
 
-def _http_problem(error: HTTPException) -> tuple[str, int] | HTTPException:
+def _http_problem(error: HTTPException) -> Told | HTTPException:
     code = error.code or 500
     if code < 400:
         return error
@@ -111,15 +113,22 @@ def _http_problem(error: HTTPException) -> tuple[str, int] | HTTPException:
         405: "These pages can only be read.",
         421: "This server does not serve the host name that was asked for.",
     }.get(code, error.description or "The request failed.")
+    if page_json.is_wanted():
+        return page_json.response(PageError(reference=None, message=said, context=(), hint=None), code)
     return render_template("problem.html", heading=error.name, message=said, hint=None), code
 
 
-def _problem(error: VgpuctlError) -> tuple[str, int]:
+def _problem(error: VgpuctlError) -> Told:
     code = 400 if error.exit_code == 2 else 404 if isinstance(error, NotFound) else 503
-    return render_template("problem.html", heading="This cannot be shown", message=error.message, hint=error.hint), code
+    return _told("This cannot be shown", error, code)
 
 
-def _unexpected(error: Exception) -> tuple[str, int]:
+def _unexpected(error: Exception) -> Told:
     _LOGGER.error("unexpected error", extra={"fields": {"path": request.path}}, exc_info=True)
-    found = Unexpected.of(error, where=f"{request.path}: ")
-    return render_template("problem.html", heading="Unexpected error", message=found.message, hint=found.hint), 500
+    return _told("Unexpected error", Unexpected.of(error, where=f"{request.path}: "), 500)
+
+
+def _told(heading: str, error: VgpuctlError, code: int) -> Told:
+    if page_json.is_wanted():
+        return page_json.response(page_json.error_json(error), code)
+    return render_template("problem.html", heading=heading, message=error.message, hint=error.hint), code

@@ -2,6 +2,7 @@
 """web: the real command over simulated hosts, read by requests and by Chromium."""
 
 import contextlib
+import json
 import ssl
 import subprocess
 import time
@@ -33,9 +34,9 @@ class RunningWeb:
     process: "subprocess.Popen[str]"
     trusted: Path | None = None
 
-    def get(self, path: str, token: str | None = None) -> tuple[int, str]:
+    def get(self, path: str, token: str | None = None, accept: str = "*/*") -> tuple[int, str]:
         """Status and text of an answer."""
-        request = urllib.request.Request(self.url + path)
+        request = urllib.request.Request(self.url + path, headers={"Accept": accept})
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")
         context = None if self.trusted is None else ssl.create_default_context(cafile=str(self.trusted))
@@ -93,6 +94,19 @@ def test_pages_show_the_store_and_what_is_measured_now(web: RunningWeb) -> None:
     assert "Framebuffer used" in text and "sim-001" in text
     # The readings are kept, and drawn once there is one.
     web.wait_for("/tenants/acme/vms/web-1", "<polyline")
+
+
+def test_scripts_and_operators_filter_the_map_by_state(web: RunningWeb, fleet_operator: Operator) -> None:
+    every = json.loads(web.get("/", accept="application/json")[1])["hosts"]
+    gpu = next(one["gpus"][0]["address"] for one in every if one["name"] == "sim-002")
+    fleet_operator.does("quarantine-gpu", "sim-002", gpu, "--reason", "new <b>riser</b>")
+    page = web.wait_for("/?state=quarantine", "sim-002")
+    assert page.count('aria-labelledby="host-') == 1 and "new &lt;b&gt;riser" in page
+    status, text = web.get("/?state=quarantine", accept="application/json")
+    (host,) = json.loads(text)["hosts"]
+    assert (status, host["name"]) == (200, "sim-002")
+    assert [(one["address"], one["state"]) for one in host["gpus"]] == [(gpu, "quarantine")]
+    fleet_operator.does("unquarantine-gpu", "sim-002", gpu, "--reason", "it is well")
 
 
 def test_metrics_are_served_beside_the_pages(web: RunningWeb) -> None:

@@ -2,216 +2,33 @@
 """Every page, made from a store full of hosts and VMs."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from flask.testing import FlaskClient
 from lxml import html
 
-from tests.stored_fleet import AT, StoredFleet, fill, keep_history, open_stored, readings_of
-from tests.unit.fleet_factory import vm
+from tests.stored_fleet import AT, fill, open_stored, readings_of
+from tests.stored_pages import Pages, pages, paths, queries
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth, RemappedRows
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.natural_order import natural
-from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict, Witness
-from vgpuctl.model.queue import QueueKind
-from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.states import STATE_KINDS
-from vgpuctl.quota.limits import Quota
-from vgpuctl.store.store import Store
 from vgpuctl.usecases.observed.gpu_health import keep_health
 from vgpuctl.usecases.observed.observation_record import Record, SeenGpu
-from vgpuctl.usecases.observed.promise_record import note_findings
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
 from vgpuctl.usecases.telemetry.web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import make_application
 
-HOSTS = ("gpu1", "gpu2", "gpu3", "silent")
-_PROMISE = PromiseFinding(PromiseRow.VCPUS, "", Witness.LIBVIRT, PromiseVerdict.KEPT, "2 vCPUs", "2 vCPUs")
-FINDINGS = (
-    _PROMISE,
-    replace(
-        _PROMISE,
-        row=PromiseRow.GUEST_GPUS,
-        verdict=PromiseVerdict.NOT_LOOKED_AT,
-        seen="",
-        why="the guest is not asked",
-    ),
-    replace(
-        _PROMISE,
-        row=PromiseRow.PORTS,
-        verdict=PromiseVerdict.BROKEN,
-        promised="up",
-        seen="down",
-        remedy="look at OVN",
-    ),
-)
-"""What was found of the first VM."""
+__all__ = ["pages"]
 _OF_PYTHON = re.compile(
     r"<[\w.]+ object|\bNone\b|\bTrue\b|\bFalse\b|\b[A-Z]\w+\([a-z_]+=|[\[({]['\"]|frozenset|\b[A-Z]\w+\.[A-Z_]{3,}"
 )
-
-
-@dataclass(frozen=True)
-class Pages:
-    """The pages of a stored fleet."""
-
-    fleet: StoredFleet
-    client: FlaskClient
-
-    def get(self, path: str, status: int = 200) -> str:
-        """The text of a page."""
-        answer = self.client.get(path)
-        assert answer.status_code == status, answer.text
-        return answer.text
-
-    def words(self, path: str) -> str:
-        """The text of a page without its markup, on one line."""
-        return " ".join(html.fromstring(self.get(path)).text_content().split())
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    """Three hosts with 18 VMs, a fourth that was never read; one VM waits, one GPU is in quarantine."""
-    home: Path = tmp_path_factory.mktemp("store")
-    with open_stored(home, HOSTS, groups={"rack_a": ("gpu1", "silent"), "rack_b": ("gpu2", "gpu3")}) as services:
-        fleet = fill(services, HOSTS[:3], cards=4, shares=18)
-        with services.store.transaction() as session:
-            session.restrict("gpu2", "0000:21:00.0", RestrictionKind.QUARANTINE, "row remap failed", finding="x")
-            session.restrict("gpu3", WHOLE_HOST, RestrictionKind.CORDON, "new cables")
-            waiting = replace(vm("A40-48Q", name="waits"), tenant="acme")
-            session.set_quotas("acme", [Quota("vms", 10, 2)])
-            session.join_queue(QueueKind.CREATE, waiting, "no GPU is free")
-            looked_at = session.vm(fleet.leases[0].tenant, fleet.leases[0].vm_name)
-            assert looked_at is not None
-            note_findings(session, [(looked_at, FINDINGS)], Moment.CREATION)
-        keep_history(home / "history", fleet, hosts=3)
-        sources = PageSources(services, PastSource(home / "history"), lambda: readings_of(fleet))
-        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
-        yield Pages(fleet, make_application(sources, access).test_client())
-
-
-def test_the_fleet_shows_each_host_and_each_share_to_scale(pages: Pages) -> None:
-    tree = html.fromstring(pages.get("/"))
-    assert [one.text for one in tree.xpath("//section/h2/a")] == list(HOSTS)
-    for lease in pages.fleet.leases:
-        (link,) = tree.xpath(f"//a[@href='/tenants/{lease.tenant}/vms/{lease.vm_name}']")
-        assert f"{lease.tenant}/{lease.vm_name}, {lease.share.profile}" in link.findtext("title")
-        width = float(link.getparent().get("width").removesuffix("%"))
-        assert width == pytest.approx(100 * (lease.share.framebuffer_mib or 0) / 49152, abs=0.01)
-    for bar in tree.xpath("//svg[@class='gpu-bar'][svg]"):
-        widths = [float(one.get("width").removesuffix("%")) for one in bar.findall("svg")]
-        assert sum(widths) == pytest.approx(100, abs=0.1)
-
-
-def test_the_fleet_names_what_an_operator_should_look_at(pages: Pages) -> None:
-    words = pages.words("/")
-    assert "gpu2: GPU 0000:21:00.0: in quarantine: row remap failed" in words
-    assert "gpu3: it is cordoned: new cables" in words
-    assert "silent: it was never read" in words
-
-
-def test_a_tenant_stands_out_on_the_map(pages: Pages) -> None:
-    tree = html.fromstring(pages.get("/?tenant=acme"))
-    shown = {
-        one.get("href").split("/")[2]
-        for one in tree.xpath("//svg[contains(@class,'box') and not(contains(@class,'dim'))]/a")
-    }
-    assert shown == {"acme"}
-
-
-def _shown(tree: html.HtmlElement) -> list[tuple[str, list[str]]]:
-    """The hosts of the map, each with the addresses of its GPUs as they are written."""
-    hosts = tree.xpath(".//section[contains(@class,'host')]")
-    return [(one.findtext("h2/a"), one.xpath(".//a[@class='gpu-name']/text()")) for one in hosts]
-
-
-_CARDS = ["11:00.0", "21:00.0", "31:00.0", "41:00.0"]
-
-
-@pytest.mark.parametrize(
-    ("query", "shown"),
-    [
-        ("group=rack_a", [("gpu1", _CARDS), ("silent", [])]),
-        ("state=quarantine", [("gpu2", ["21:00.0"])]),
-        ("state=host-cordoned", [("gpu3", _CARDS)]),
-        ("board=NVIDIA+A100+PCIe+40GB", [("gpu3", ["41:00.0"])]),
-        ("board=NVIDIA+A40&group=rack_b&state=quarantine", [("gpu2", ["21:00.0"])]),
-        ("tenant=acme&state=quarantine", [("gpu2", ["21:00.0"])]),
-        ("state=%22%3E%3Cscript%3E", []),
-        ("tenant=none", []),
-        ("by=bogus", [("gpu1", _CARDS), ("gpu2", _CARDS), ("gpu3", _CARDS), ("silent", [])]),
-    ],
-)
-def test_the_map_shows_the_gpus_that_are_asked_for(
-    pages: Pages, query: str, shown: list[tuple[str, list[str]]]
-) -> None:
-    assert _shown(html.fromstring(pages.get(f"/?{query}"))) == shown
-    assert ("No GPU fits" in pages.words(f"/?{query}")) is (shown == [])
-
-
-@pytest.mark.parametrize(
-    ("by", "sections"),
-    [
-        ("group", ["rack_a 4 GPUs of 2 hosts", "rack_b 8 GPUs of 2 hosts"]),
-        ("board", ["NVIDIA A40 11 GPUs of 3 hosts", "NVIDIA A100 PCIe 40GB 1 GPU of 1 host",
-                   "no board 0 GPUs of 1 host"]),
-        ("state", ["host-cordoned 4 GPUs of 1 host", "nothing-fits 1 GPU of 1 host", "open 6 GPUs of 2 hosts",
-                   "quarantine 1 GPU of 1 host", "no state 0 GPUs of 1 host"]),
-    ],
-)  # fmt: skip
-def test_the_map_has_sections(pages: Pages, by: str, sections: list[str]) -> None:
-    tree = html.fromstring(pages.get(f"/?by={by}"))
-    assert [" ".join(one.text_content().split()) for one in tree.xpath("//main/h2")] == sections
-    identifiers = tree.xpath("//@id")
-    assert len(identifiers) == len(set(identifiers))
-
-
-def test_sections_by_tenant_have_every_gpu_with_a_share_of_theirs(pages: Pages) -> None:
-    tree = html.fromstring(pages.get("/?by=tenant"))
-    found = {
-        (title.xpath("string(a)"), host, card)
-        for title, hosts in zip(tree.xpath("//main/h2"), tree.xpath("//div[@class='hosts']"), strict=True)
-        for host, cards in _shown(hosts)
-        for card in cards
-        if title.xpath("a")
-    }
-    assert found == {(one.tenant, one.host, one.share.gpu.removeprefix("0000:")) for one in pages.fleet.leases}
-
-
-def test_a_gpu_in_quarantine_cannot_be_overlooked(pages: Pages) -> None:
-    tree = html.fromstring(pages.get("/"))
-    (row,) = tree.xpath("//li[@class='alarm']")
-    assert row.findtext("a") == "21:00.0" and row.xpath(".//svg[contains(@class,'gpu-bar alarm')]")
-    assert row.xpath("p/span[@class='chip bad']/text()") == ["quarantine"]
-    assert "row remap failed" in row.text_content()
-    assert row.xpath(".//svg[@class='box quarantine']//text/text()") == ["quarantine"]
-    (closed,) = tree.xpath("//section[@class='host warn']")
-    assert closed.findtext("h2/a") == "gpu3"
-
-
-def test_boards_memory_and_groups_of_a_host_are_named(pages: Pages) -> None:
-    words = pages.words("/")
-    assert "4 × NVIDIA A40 48 GiB; group rack_a" in words
-    assert "3 × NVIDIA A40 48 GiB, 1 × NVIDIA A100 PCIe 40GB 40 GiB; group rack_b" in words
-    assert "Last answer: up, 30s ago; readings of 4s ago" in words
-
-
-def test_a_tenant_has_one_colour_and_pattern_on_every_page(pages: Pages) -> None:
-    lease = pages.fleet.leases[0]
-    tree = html.fromstring(pages.get("/"))
-    marks = dict(zip(tree.xpath("//ul[@aria-label='Tenants']//a/text()"),
-                     tree.xpath("//ul[@aria-label='Tenants']//svg/@class"), strict=True))  # fmt: skip
-    assert len(set(marks.values())) == len({one.tenant for one in pages.fleet.leases}) == len(marks)
-    for path in ("/", f"/hosts/{lease.host}", f"/hosts/{lease.host}/gpus/{lease.share.gpu}"):
-        (box,) = html.fromstring(pages.get(path)).xpath(f"//svg[a/@href='/tenants/{lease.tenant}/vms/{lease.vm_name}']")
-        assert box.get("class") == marks[lease.tenant], path
 
 
 def test_a_gpu_has_its_shares_what_fits_charts_and_missing_values(pages: Pages) -> None:
@@ -403,18 +220,9 @@ def test_an_unknown_tenant_in_a_filter_is_told(pages: Pages) -> None:
     assert "no tenant" in pages.get("/vms?tenant=none", 404).lower()
 
 
-def _paths(pages: Pages) -> tuple[str, ...]:
-    """A page of each kind."""
-    lease = pages.fleet.leases[0]
-    own = (f"/hosts/{lease.host}", f"/hosts/{lease.host}/gpus/{lease.share.gpu}",
-           f"/tenants/{lease.tenant}/vms/{lease.vm_name}", "/hosts/gpu3/gpus/0000:41:00.0")  # fmt: skip
-    rest = ("/vms", "/tenants", "/tenants/acme", "/queue", "/capacity?gpu=A40-8Q", "/events", "/states")
-    return ("/", "/?by=tenant", *rest, *own)
-
-
 def test_no_page_speaks_python(pages: Pages) -> None:
     of_kinds = tuple(f"/states/{kind.name}" for kind in STATE_KINDS)
-    for path in (*_paths(pages), *of_kinds, "/search?q=gpu", "/tenants/acme/vms/waits"):
+    for path in (*paths(pages), *of_kinds, "/search?q=gpu", "/tenants/acme/vms/waits"):
         assert _OF_PYTHON.search(pages.words(path)) is None, path
 
 
@@ -453,7 +261,7 @@ def test_the_page_of_a_gpu_begins_with_what_matters(pages: Pages) -> None:
 
 
 def test_pages_have_what_keyboards_and_screen_readers_need(pages: Pages) -> None:
-    for path in _paths(pages):
+    for path in paths(pages):
         tree = html.fromstring(pages.get(path))
         assert tree.get("lang") == "en" and len(tree.xpath("//h1")) == 1 and len(tree.xpath("//main")) == 1
         (skip,) = tree.xpath("(//a)[1]")
@@ -485,19 +293,9 @@ def test_the_statements_of_a_page_do_not_grow_with_the_fleet(tmp_path: Path) -> 
             for path in ("/", "/vms", "/states", "/queue", "/capacity", "/search?q=gpu", *own):
                 # A server of its own: one keeps answers for seconds, and how many pages those are says the machine.
                 client = make_application(sources, access).test_client()
-                counts.setdefault(path, []).append(_queries(services.store, client, path))
+                counts.setdefault(path, []).append(queries(services.store, client, path))
     assert {path: few for path, (few, many) in counts.items() if few != many} == {}
     assert max(few for few, _many in counts.values()) < 60
-
-
-def _queries(store: Store, client: FlaskClient, path: str) -> int:
-    """How many queries a page asks. All of them are on the connection that the store has kept."""
-    found: list[str] = []
-    (kept,) = store._database._idle
-    kept.driver.set_trace_callback(found.append)
-    assert client.get(path).status_code == 200
-    kept.driver.set_trace_callback(None)
-    return sum(statement.startswith("SELECT") for statement in found)
 
 
 def test_a_gpu_that_its_host_no_longer_shows_keeps_its_page_and_its_shares(tmp_path: Path) -> None:
@@ -512,7 +310,7 @@ def test_a_gpu_that_its_host_no_longer_shows_keeps_its_page_and_its_shares(tmp_p
             session.save_host_record("gpu1", "observations", msgspec.json.encode(record).decode())
         sources = PageSources(services, PastSource(tmp_path / "none"), lambda: readings_of(fleet))
         access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
-        pages = Pages(fleet, make_application(sources, access).test_client())
+        pages = Pages(fleet, make_application(sources, access).test_client(), sources)
         assert f"GPU {gone.address} is missing" in pages.words("/")
         (row,) = html.fromstring(pages.get("/?state=missing")).xpath("//section//li")
         assert row.get("class") == "alarm" and "its host no longer shows it; off the bus" in row.text_content()
@@ -531,7 +329,9 @@ def test_findings_of_a_gpus_health_are_on_its_page_with_their_remedy(tmp_path: P
             keep_health(session, "gpu1", HostHealth("boot", (sick,)))
         sources = PageSources(services, PastSource(tmp_path / "none"))
         access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
-        words = Pages(fleet, make_application(sources, access).test_client()).words(f"/hosts/gpu1/gpus/{sick.address}")
+        words = Pages(fleet, make_application(sources, access).test_client(), sources).words(
+            f"/hosts/gpu1/gpus/{sick.address}"
+        )
     assert "row-remap-failed" in words
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON schema (draft 2020-12) of what a command prints with --json, made from the types that its module declares.
 
-The types are those of `JsonOutput[Type]` and `Listing[Row, JsonRow]`; the rules are those of `output.plain`. Only
+The types are those of `JsonOutput[Type]` and `Listing[Row, JsonRow]`; the rules are those of `output.plain`. The pages
+of `vgpuctl web` have their types in web/page_types.py. Only
 `show-schema`, the docs and the tests import this module: it reads source files and resolves every annotation.
 """
 
@@ -42,10 +43,13 @@ def output_schema(command: click.Command) -> Schema | None:
     if is_rehearsed(command):
         parts = [*(definitions.rehearsed(part) for part in parts), definitions.inlined(JsonRehearsal)]
     body = parts[0] if len(parts) == 1 else {"anyOf": parts}
-    schema: Schema = {"$schema": DRAFT, "title": f"Output of vgpuctl {command.name} --json", **body}
-    if used := definitions.used(schema):
-        schema["$defs"] = used
-    return schema
+    return definitions.document(f"Output of vgpuctl {command.name} --json", body)
+
+
+def schema_of(kind: Any, title: str) -> Schema:
+    """The schema of one type. Raises TypeError for one that has no JSON."""
+    definitions = _Definitions()
+    return definitions.document(title, definitions.inlined(kind))
 
 
 def _declared(command: click.Command) -> list[Any]:
@@ -111,6 +115,13 @@ class _Definitions:
             return part
         added = self.inlined(JsonRehearsal)["properties"]
         return {**part, "properties": {**{name: added[name] for name in ("dry_run", "steps")}, **part["properties"]}}
+
+    def document(self, title: str, body: Schema) -> Schema:
+        """A schema with the definitions that it refers to."""
+        schema: Schema = {"$schema": DRAFT, "title": title, **body}
+        if used := self.used(schema):
+            schema["$defs"] = used
+        return schema
 
     def used(self, schema: Schema) -> dict[str, Schema]:
         """The definitions that a schema refers to, by name."""

@@ -17,7 +17,7 @@ FIELDS = ("tenant", "board", "group", "state")
 
 
 @dataclass(frozen=True)
-class Section:
+class FleetSection:
     """Hosts, each with those of its GPUs that have a value in common. name: that value, empty for those without one."""
 
     name: str
@@ -34,7 +34,7 @@ def values_of(fleet: FleetOverview) -> dict[str, list[str]]:
     return {field: [name for name in _names(fleet.hosts, field) if name] for field in FIELDS}
 
 
-def choose(fleet: FleetOverview, wanted: Mapping[str, str], by: str) -> list[Section]:
+def choose(fleet: FleetOverview, wanted: Mapping[str, str], by: str) -> list[FleetSection]:
     """The GPUs that have all wanted values, in sections by a field; in one section where `by` is none of FIELDS.
 
     wanted: by field; an empty value leaves all. A host is in a section with some of its GPUs; one without GPUs is left
@@ -46,8 +46,8 @@ def choose(fleet: FleetOverview, wanted: Mapping[str, str], by: str) -> list[Sec
             hosts = _having(hosts, field, wanted[field])
     kept = tuple(hosts)
     if by not in FIELDS:
-        return [Section("", kept)] if kept else []
-    return [Section(name, tuple(_having(kept, by, name))) for name in _names(kept, by)]
+        return [FleetSection("", kept)] if kept else []
+    return [FleetSection(name, tuple(_having(kept, by, name))) for name in _names(kept, by)]
 
 
 def _names(hosts: Iterable[HostView], field: str) -> list[str]:

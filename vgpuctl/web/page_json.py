@@ -164,7 +164,7 @@ def gpu_json(host: str, gpu: GpuView) -> PageGpu:
     return {
         "host": host,
         "address": gpu.gpu.address,
-        "state": gpu.state,
+        "states": gpu.states,
         "observed": gpu.observation.state,
         "utilization": None if use is None or not math.isfinite(use) else use,
         "map": gpu.map,

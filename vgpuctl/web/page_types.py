@@ -93,11 +93,11 @@ class PageState(TypedDict):
 
 
 class PageGpu(TypedDict):
-    """A GPU. state: as the map filters by it. observed: `present`, `missing`, `unreadable`, null if never seen."""
+    """A GPU. states: as the map filters by them. observed: `present`, `missing`, `unreadable`, null if never seen."""
 
     host: str
     address: str
-    state: str
+    states: Sequence[str]
     observed: str | None
     utilization: float | None
     map: GpuMap

@@ -105,8 +105,22 @@ def test_scripts_and_operators_filter_the_map_by_state(web: RunningWeb, fleet_op
     status, text = web.get("/?state=quarantine", accept="application/json")
     (host,) = json.loads(text)["hosts"]
     assert (status, host["name"]) == (200, "sim-002")
-    assert [(one["address"], one["state"]) for one in host["gpus"]] == [(gpu, "quarantine")]
+    assert [(one["address"], one["states"]) for one in host["gpus"]] == [(gpu, ["quarantine"])]
     fleet_operator.does("unquarantine-gpu", "sim-002", gpu, "--reason", "it is well")
+
+
+def test_a_gpu_off_the_bus_is_found_by_each_of_its_states(
+    web: RunningWeb, fleet_operator: Operator, fleet: lab.LabFolder
+) -> None:
+    lab.faults.begin("sim-003", "fallen", folder=fleet)
+    try:
+        fleet_operator.does("list-gpus", "--refresh", "--limit", "sim-003")
+        for state in ("quarantine", "unreadable"):
+            heading = '<a href="/hosts/sim-003">sim-003</a> <span class="chip'
+            found = web.wait_for(f"/?state={state}", heading).partition(heading)[2].partition("</section>")[0]
+            assert '<li class="alarm">' in found and "(off-the-bus)" in found
+    finally:
+        lab.faults.clear("sim-003", folder=fleet)
 
 
 def test_metrics_are_served_beside_the_pages(web: RunningWeb) -> None:

@@ -52,7 +52,7 @@ def test_the_data_are_those_of_the_page(pages: Pages) -> None:
     (host,) = _get(pages, "/?state=quarantine")["hosts"]
     assert host["name"] == "gpu2" and host["groups"] == ["rack_b"]
     (gpu,) = host["gpus"]
-    assert (gpu["address"], gpu["state"], gpu["map"]["board"]) == ("0000:21:00.0", "quarantine", "NVIDIA A40")
+    assert (gpu["address"], gpu["states"], gpu["map"]["board"]) == ("0000:21:00.0", ["quarantine"], "NVIDIA A40")
     vm = _get(pages, f"/tenants/{lease.tenant}/vms/{lease.vm_name}")
     rows = {one["finding"]["row"]: one["finding"]["verdict"] for one in vm["promises"]}
     assert rows == {"vcpus": "kept", "guest-gpus": "not-looked-at", "ports": "broken"}

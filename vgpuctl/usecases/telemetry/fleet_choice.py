@@ -10,7 +10,7 @@ from vgpuctl.usecases.telemetry.fleet_view import FleetOverview, GpuView, HostVi
 _OF_GPU: Mapping[str, Callable[[GpuView], Sequence[str]]] = {
     "tenant": lambda gpu: gpu.tenants,
     "board": lambda gpu: (gpu.map.board,),
-    "state": lambda gpu: (gpu.state,),
+    "state": lambda gpu: gpu.states,
 }
 FIELDS = ("tenant", "board", "group", "state")
 """What GPUs are chosen by, and put into sections by."""

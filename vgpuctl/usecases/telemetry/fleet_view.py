@@ -21,6 +21,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.vm import Vm
 from vgpuctl.scheduler.gpu_map import map_gpus
+from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.measured import join_leases
@@ -63,14 +64,19 @@ class GpuView:
         return self.observation.state == "missing"
 
     @property
+    def states(self) -> tuple[str, ...]:
+        """`missing` or `unreadable`, and why it takes no VM: `quarantine`, `cordoned`, `problem`, `host-drained` and
+        other codes of sharing/codes.py; of any other GPU `open`, or `nothing-fits` where no profile has room."""
+        seen = self.observation.state
+        found = [seen] if seen in ("missing", "unreadable") else []
+        if self.map.closed is not None and (self.map.closed.code != Code.GPU_PROBLEM or not found):
+            found.append(self.map.closed.code.removeprefix("gpu-"))
+        return tuple(found) or ("open" if self.map.creatable else "nothing-fits",)
+
+    @property
     def state(self) -> str:
-        """`missing`, `unreadable`, or why it takes no VM: `quarantine`, `cordoned`, `problem`, `host-drained` and other
-        codes of sharing/codes.py; else `open`, or `nothing-fits` where no profile has room."""
-        if self.observation.state in ("missing", "unreadable"):
-            return self.observation.state
-        if self.map.closed is not None:
-            return self.map.closed.code.removeprefix("gpu-")
-        return "open" if self.map.creatable else "nothing-fits"
+        """The first of its states."""
+        return self.states[0]
 
     @property
     def tenants(self) -> tuple[str, ...]:

@@ -74,6 +74,15 @@ def test_a_network_is_made_once_and_its_vms_get_addresses_that_come_back(
     assert _networks(fleet, "sim-001") == {"acme.front": ports}
     assert [one["vm"] for one in shown["ports"]] == ["web-1", "web-2"]
     assert operator.json("repair") == []
+    listed = {one["name"]: one for one in operator.json("list-vms")}
+    assert [listed[name]["addresses"] for name in ("web-1", "web-2")] == [["10.0.0.2"], ["10.0.0.3"]]
+    made_at, uuid = listed["web-1"]["created_at"], listed["web-1"]["vm"]["uuid"]
+    later = operator.at(made_at + 3 * 86400)
+    columns = ("--columns", "vm,addresses,age,uuid", "--filter", "vm=web-1")
+    assert later.does("list-vms", *columns).out.splitlines()[1].split() == ["web-1", "10.0.0.2", "3d", uuid]
+    assert "ADDRESSES" in later.does("list-vms", "-o", "wide").out
+    assert "ADDRESSES" not in later.does("list-vms").out
+    assert " UTC, 3d ago\n" in later.does("show-vm", "acme/web-1").out
     refused = operator.is_refused(*DELETE_FRONT)
     assert refused["reference"] == "network-in-use"
     assert refused["context"] == ["web-1 has 10.0.0.2", "web-2 has 10.0.0.3"]

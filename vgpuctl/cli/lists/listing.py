@@ -44,6 +44,7 @@ class Column(Generic[Row]):
     cell: its text; None is a dash, a tuple is written below one another. key: what --sort-by and --filter compare,
     else the cell; a number where the cell has a unit. number: reads the number of a --filter, such as `8GiB`.
     is_wide: only in `-o wide` and CSV. is_rare: left out of the table while no row has a value.
+    is_age: a time up to now; that it grows is no change of the row for --watch.
     drops, is_text: what a narrow terminal takes, see `table_text.TableColumn`. colour: of the cell, or None.
     """
 
@@ -53,6 +54,7 @@ class Column(Generic[Row]):
     number: Callable[[str], float] = float
     is_wide: bool = False
     is_rare: bool = False
+    is_age: bool = False
     drops: int = 0
     is_text: bool = False
     colour: Callable[[Row], str | None] | None = None
@@ -213,8 +215,8 @@ class Listing(Generic[Row, JsonRow]):
         return lines
 
     def texts(self, row: Row, output: ListOutput) -> list[str]:
-        """The cells of a row as texts, for comparing."""
-        return [_joined(one.cell(row)) for one in self._columns([row], output)]
+        """The cells of a row as texts, for comparing; without ages."""
+        return ["" if one.is_age else _joined(one.cell(row)) for one in self._columns([row], output)]
 
     def _columns(self, rows: Sequence[Row], output: ListOutput) -> list[Column[Row]]:
         if output.columns:

@@ -60,7 +60,7 @@ _LISTING: "Listing[_QueueRow, Waiting]" = Listing(
         Column("GPU", _gpus),
         Column("PRIORITY", lambda one: one.waiting.entry.priority, drops=3),
         Column("FOR", _for, key=lambda one: one.waiting.entry.duration_s, drops=4),
-        Column("WAITS", lambda one: format_duration(one.waits_s), key=lambda one: one.waits_s, drops=2),
+        Column("WAITS", lambda one: format_duration(one.waits_s), key=lambda one: one.waits_s, is_age=True, drops=2),
         Column("EXPECTED START (UTC)", _expected, key=lambda one: one.waiting.expected_at, drops=1),
         Column("NODE POOL", lambda one: one.waiting.node_pool, is_rare=True, drops=5),
         Column("CLUSTER", lambda one: one.waiting.cluster, is_rare=True, drops=6),

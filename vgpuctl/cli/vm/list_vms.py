@@ -32,7 +32,8 @@ class JsonVm(TypedDict):
 
     state: `queued`, `unknown`, or the last of observed and declared. declared: the state in the store; observed: what
     libvirt answered last, at observed_at. unknown_since, problem: of the last attempt that got no answer. shares: of
-    each lease, its device as last observed. Times are seconds since the epoch, UTC.
+    each lease, its device as last observed. addresses: those that the store gave its interfaces, in their order. Times
+    are seconds since the epoch, UTC.
     """
 
     tenant: str
@@ -53,6 +54,8 @@ class JsonVm(TypedDict):
     node_pool: str | None
     cluster: str | None
     labels: dict[str, str]
+    addresses: Sequence[str]
+    created_at: float | None
 
 
 def _json(row: "VmRow") -> JsonVm:
@@ -76,6 +79,8 @@ def _json(row: "VmRow") -> JsonVm:
         "node_pool": None if one is None else one.node_pool,
         "cluster": None if one is None else one.cluster,
         "labels": dict(row.request.labels),
+        "addresses": () if one is None else one.addresses,
+        "created_at": None if one is None else one.created_at,
     }
 
 
@@ -108,6 +113,18 @@ def _shares(row: "VmRow") -> tuple[str, ...] | None:
     return tuple(map(_share, row.listed.leases, row.listed.wrong)) or None
 
 
+def _age_s(row: "VmRow") -> float | None:
+    """Seconds since it was created; None while it is only queued."""
+    return None if row.listed is None else row.listed.age_s
+
+
+def _age(row: "VmRow") -> str | None:
+    from vgpuctl.model.times import format_duration
+
+    age_s = _age_s(row)
+    return None if age_s is None else format_duration(age_s)
+
+
 def _licence(row: "VmRow") -> str | None:
     return None if row.listed is None or row.listed.licence is None else row.listed.licence.pool
 
@@ -132,6 +149,9 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
         Column("CLUSTER", lambda one: one.listed and one.listed.cluster, is_rare=True, drops=4),
         Column("REASON", _reason, is_text=True, is_rare=True),
         Column("LABELS", lambda one: tuple(map("=".join, one.request.labels)) or None, is_wide=True, is_rare=True),
+        Column("ADDRESSES", lambda one: (one.listed and one.listed.addresses) or None, is_wide=True, is_rare=True),
+        Column("AGE", _age, key=_age_s, is_age=True, is_wide=True),
+        Column("UUID", lambda one: one.listed and one.listed.vm.uuid, is_wide=True),
     ),
     name=lambda one: f"{one.request.tenant}/{one.request.name}",
     json=_json,

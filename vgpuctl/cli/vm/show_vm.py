@@ -62,6 +62,7 @@ def command(
             return show_vm(opened, vm, leases[vm.uuid])
 
         done = on_each_vm(opened, [vm for vm, _leases in found], show)
+        now = opened.store.now()
     shown = [one.value for one in done if one.value is not None]
     if as_json and queued:
         _print_json_with_queued(queued, shown, is_one=is_one)
@@ -70,7 +71,7 @@ def command(
     for number, one in enumerate([] if as_json else shown):
         if number:
             print_line("")
-        _print(one, with_xml=with_xml)
+        _print(one, now=now, with_xml=with_xml)
     if not chosen.is_empty:
         output: JsonOutput[ShownVm | Sequence[ShownVm]] | None = _JSON if as_json and not queued else None
         chosen.answer(done, outcome=lambda _one: "shown", json=lambda one: one, output=output)
@@ -102,10 +103,10 @@ def _print_labels(request: "VmRequest") -> None:
         print_line(f"labels    {', '.join(map('='.join, request.labels))}")
 
 
-def _print(shown: "ShownVm", *, with_xml: bool) -> None:
+def _print(shown: "ShownVm", *, now: float, with_xml: bool) -> None:
     from vgpuctl.model.guest_memory import format_page_size
     from vgpuctl.model.plural import counted
-    from vgpuctl.model.times import format_time, format_time_to_second
+    from vgpuctl.model.times import format_duration, format_time, format_time_to_second
     from vgpuctl.model.units import format_mib
 
     vm = shown.vm
@@ -123,7 +124,9 @@ def _print(shown: "ShownVm", *, with_xml: bool) -> None:
     renamed = "" if shown.observation.name is None else f", renamed there to {shown.observation.name}"
     print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}{renamed}")
     if shown.created_at is not None:
-        print_line(f"created   {format_time(shown.created_at)} UTC")
+        print_line(
+            f"created   {format_time(shown.created_at)} UTC, {format_duration(max(0.0, now - shown.created_at))} ago"
+        )
     print_line(f"restart   {_restart_policy(vm)}")
     if shown.restart is not None:
         print_line(f"          {_last_restart(shown.restart)}")

@@ -26,7 +26,8 @@ class ListedVm:
 
     shares: of each lease, the last observation of its device: `held` by the VM, `free`, `taken` by somebody else or
     `lost` (the host does not have it any more). wrong: of each lease, what is wrong with its device, in words; None for
-    nothing. licence: the seat that it holds. node_pool, cluster: of a node.
+    nothing. licence: the seat that it holds. node_pool, cluster: of a node. addresses: those that the store gave its
+    interfaces, in their order. created_at: seconds since the epoch, UTC; age_s: seconds since then.
     """
 
     vm: "Vm"
@@ -38,6 +39,9 @@ class ListedVm:
     licence: "LicenceSeat | None" = None
     node_pool: str | None = None
     cluster: str | None = None
+    addresses: tuple[str, ...] = ()
+    created_at: float | None = None
+    age_s: float | None = None
 
     @property
     def word(self) -> str:
@@ -147,10 +151,15 @@ def list_vms(
         seen = observations(session, vms)
         shares = observed_shares(session, leases)
         seats = {one.vm_uuid: one for one in session.licence_seats() if one.released_at is None}
+        created = session.vm_times()
+        ports = sorted(session.ports(), key=lambda port: port.position)
         now = session.now()
     by_vm: defaultdict[str, list[Lease]] = defaultdict(list)
     for lease in leases:
         by_vm[lease.vm_uuid].append(lease)
+    addresses: defaultdict[str, list[str]] = defaultdict(list)
+    for port in ports:
+        addresses[port.vm_uuid].append(port.address)
     listed = []
     for vm in sorted(vms, key=lambda one: natural_path(one.printed_name)):
         own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)
@@ -160,7 +169,10 @@ def list_vms(
         pool = pools.of_vm(vm.uuid)
         if node_pool in (None, pool.node_pool):
             one = ListedVm(vm, tuple(own), seen[vm.uuid], said, of_shares, wrong, seats.get(vm.uuid))
-            listed.append(replace(one, node_pool=pool.node_pool, cluster=pool.cluster))
+            one = replace(one, node_pool=pool.node_pool, cluster=pool.cluster, addresses=tuple(addresses[vm.uuid]))
+            made_at = created.get(vm.uuid)
+            age_s = None if made_at is None else max(0.0, now - made_at)
+            listed.append(replace(one, created_at=made_at, age_s=age_s))
     return listed
 
 

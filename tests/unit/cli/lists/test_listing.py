@@ -16,6 +16,7 @@ from vgpuctl.cli.frame import command_line
 from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
 from vgpuctl.cli.shown.table_text import TableColumn, table_text
 from vgpuctl.errors import UsageError, VgpuctlError
+from vgpuctl.model.times import format_duration
 from vgpuctl.model.units import format_mib, parse_mib
 
 
@@ -223,3 +224,10 @@ def test_a_terminal_s_width_counts_and_a_pipe_s_does_not(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdout", terminal)
     listing.show(ListOutput(), lambda: ["a"])
     assert terminal.getvalue().splitlines() == ["NAME", "a", "(no room for NOTE: -o wide or --columns shows them)"]
+
+
+def test_a_growing_age_is_no_change_of_a_row() -> None:
+    ages: Listing[float, float] = Listing(
+        (Column("NAME", lambda _one: "a"), Column("AGE", format_duration, is_age=True)), str, lambda one: one, ""
+    )
+    assert ages.texts(60, ListOutput()) == ages.texts(120, ListOutput())

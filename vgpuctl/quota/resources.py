@@ -97,6 +97,16 @@ def parse_amount(resource: str, written: str) -> int | None:
     return amount
 
 
+def plain_name(resource: str) -> str:
+    """The name of a resource with the unit of its plain amounts: `memory_mib`."""
+    return f"{resource}_mib" if resource in _SIZES else resource
+
+
+def plain_amount(resource: str, amount: int) -> str:
+    """Write an amount as a number alone: MiB of a size, hours of `gpu-hours`."""
+    return f"{amount / 3600:.4f}" if resource == Resource.GPU_HOURS else str(amount)
+
+
 def format_amount(resource: str, amount: int) -> str:
     """Write an amount the way people read it: `96 GiB`, `4`, `12.5 h`."""
     if resource in _SIZES:

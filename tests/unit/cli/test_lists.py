@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every list of the command line: its columns, what a terminal of 80 columns shows of them, and unknown tenants."""
 
+import csv
 import importlib
+import io
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
+from tests.stored_fleet import AT, fill, open_stored
+from tests.unit.fleet_factory import vm
 from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
 from vgpuctl.cli.lists.listing import Listing
 from vgpuctl.cli.main import command as vgpuctl
 from vgpuctl.cli.main import run
 from vgpuctl.cli.shown.table_text import TableColumn, table_text
 from vgpuctl.errors import NotFound
+from vgpuctl.model.licence import Edition, LicencePool
+from vgpuctl.model.queue import QueueKind
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.volume import Volume, VolumeKind
+from vgpuctl.quota.limits import Quota
 from vgpuctl.store.store import open_store
 
 LISTS = [*sorted(name for name in COMMANDS if name.startswith("list-")), "show-usage"]
@@ -84,3 +95,58 @@ def test_a_tenant_that_is_not_there_is_told_and_no_empty_list(
 ) -> None:
     assert run([name, "--tenant", "nobody", "--database", f"sqlite:///{store}"]) == NotFound.exit_code
     assert "nobody" in capsys.readouterr().err
+
+
+_HOSTS = ("gpu1", "gpu2", "silent")
+_OF_NOTHING = ("list-contexts", "list-external-networks", "list-images", "list-networks")
+_EMPTY = {*_OF_NOTHING, "list-node-pools", "list-pools", "list-vpc-objects"}
+"""Lists without a row in the store below; none of them has a column with a unit."""
+_IN_WORDS = re.compile(r"[0-9.]+ ?(?:[KMGT]i?B|[smhdw%])\b|%| ago\b|since [0-9]")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a store, and a VM of it with a disk and a snapshot. Another VM waits."""
+    folder = tmp_path_factory.mktemp("filled")
+    with open_stored(folder, _HOSTS) as services:
+        fleet = fill(services, _HOSTS[:2], cards=3, shares=6)
+        lease = fleet.leases[0]
+        with services.store.transaction() as session:
+            session.set_quotas("acme", [Quota("memory", 65536, 8192), Quota("gpu-hours", 7200)])
+            waits = replace(vm("A40-48Q", name="waits"), tenant="acme")
+            session.join_queue(QueueKind.CREATE, waits, "no GPU is free")
+            asked, shares = waits.gpus, (lease.share,)
+            kept = Reservation("acme", "night", asked, "gpu1", shares, AT + 3600, AT + 7200, 86_400)
+            session.add_reservation(kept, session.generation("gpu1"))
+            of_vm = (lease.vm_uuid, lease.tenant, lease.vm_name, lease.host)
+            data = Volume(*of_vm, VolumeKind.DATA, "default", "data.qcow2", capacity_bytes=2**30, label="data")
+            overlay = Volume(*of_vm, VolumeKind.OVERLAY, "default", "data.1", capacity_bytes=2**30, label="first/data")
+            session.intend_volume(data)
+            session.intend_volume(overlay)
+            session.put_licence_pool(LicencePool("vws", Edition.VWS, 8))
+            session.beat_controller("machine/7/0", _HOSTS)
+    return folder, f"{lease.tenant}/{lease.vm_name}"
+
+
+def _csv(folder: Path, vm_name: str, name: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """The rows of a list; no host is asked."""
+    command = vgpuctl.get_command(click.Context(vgpuctl), name)
+    assert command is not None
+    options = {option for one in command.params for option in one.opts}
+    given = {"--database": f"sqlite:///{folder}/store.db", "--inventory": f"{folder}/inventory.yml"}
+    arguments = [part for one in given.items() if one[0] in options for part in one]
+    arguments += [one for one in ("--cached", "-A") if one in options]
+    arguments += [vm_name] * (name == "list-snapshots")
+    run([name, "-o", "csv", *arguments])
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_no_cell_of_csv_has_a_unit_or_an_age_in_words(
+    name: str, filled: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = _csv(*filled, name, capsys)
+    assert bool(rows) == (name not in _EMPTY)
+    assert rows or not [one for each in _listings(name) for one in each.columns if one.unit is not None]
+    texts = {one.csv_name for each in _listings(name) for one in each.columns if one.is_text and one.key is None}
+    assert not [cell for row in rows for head, cell in row.items() if head not in texts and _IN_WORDS.search(cell)]

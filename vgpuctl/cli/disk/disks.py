@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
-from vgpuctl.cli.lists.listing import Column, Listing
+from vgpuctl.cli.lists.listing import Column, Listing, Unit
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.state_colours import colour_of_state
-from vgpuctl.model.times import format_time
-from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from vgpuctl.model.kept_vm import KeptVm
@@ -24,9 +22,8 @@ _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
         Column("DISK", lambda one: one.name),
         Column(
             "SIZE",
-            lambda one: None if one.size_bytes is None else format_mib(one.size_bytes // 2**20),
-            key=lambda one: None if one.size_bytes is None else one.size_bytes // 2**20,
-            number=lambda text: parse_mib(text, what="--filter"),
+            lambda one: None if one.size_bytes is None else one.size_bytes // 2**20,
+            unit=Unit.MIB,
         ),
         Column("STATE", lambda one: one.state, colour=lambda one: colour_of_state(one.state)),
         Column("VM", lambda one: one.vm),
@@ -35,8 +32,8 @@ _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
         Column("KEPT", lambda one: "yes" if one.keep else "no", drops=1),
         Column(
             "UNTIL",
-            lambda one: None if one.until is None else format_time(one.until),
-            key=lambda one: one.until,
+            lambda one: one.until,
+            unit=Unit.UTC,
             is_rare=True,
         ),
         Column("VOLUME", lambda one: one.volume, is_wide=True),

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.forms.services import report_failures
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.state_colours import colour_of_state
-from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import HostFacts
@@ -60,6 +59,10 @@ def _state(host: "ListedHost") -> str | None:
     return "stale" if host.is_stale else "ok"
 
 
+def _seen_at(host: "ListedHost") -> float | None:
+    return None if host.observed is None else host.observed.agent.at
+
+
 def _colour(host: "ListedHost") -> str | None:
     if host.problem is not None or host.libvirt_problem is not None:
         return "red"
@@ -70,15 +73,14 @@ _LISTING: "Listing[ListedHost, JsonHost]" = Listing(
     columns=(
         Column("HOST", lambda one: one.name),
         Column("STATE", _state, colour=_colour),
-        Column("SEEN", lambda one: one.seen, is_text=True, drops=3),
+        Column("SEEN", lambda one: one.seen, key=_seen_at, unit=Unit.UTC, is_text=True, drops=3),
         Column("CLOSED", lambda one: one.closed and one.closed.reason, is_text=True, is_rare=True),
         Column("GPUS", lambda one: one.facts and len(one.facts.gpus), drops=1),
         Column("CPUS", lambda one: one.facts and one.facts.cpus, drops=4),
         Column(
             "MEMORY",
-            lambda one: one.facts and format_mib(one.facts.memory_mib),
-            key=lambda one: one.facts and one.facts.memory_mib,
-            number=lambda text: parse_mib(text, what="--filter"),
+            lambda one: one.facts and one.facts.memory_mib,
+            unit=Unit.MIB,
             drops=5,
         ),
         Column("KERNEL", lambda one: one.facts and one.facts.kernel, drops=9),

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.forms.services import report_failures
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.options import options
-from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +30,8 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
         Column("TYPE", lambda one: one.profile.type_id, drops=4),
         Column(
             "FRAMEBUFFER",
-            lambda one: format_mib(one.profile.framebuffer_mib) if one.profile.framebuffer_mib else None,
-            key=lambda one: one.profile.framebuffer_mib,
-            number=lambda text: parse_mib(text, what="--filter"),
+            lambda one: one.profile.framebuffer_mib or None,
+            unit=Unit.MIB,
             drops=1,
         ),
         Column("MOST", lambda one: one.profile.max_instances, drops=2),
@@ -42,7 +40,7 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
         Column("RESOLUTION", _resolution, is_wide=True),
         Column("PIXELS", lambda one: one.display and one.max_pixels, is_wide=True),
         Column("FPS", lambda one: one.display and one.display.frame_rate_limit, is_wide=True),
-        Column("SEEN", lambda one: one.seen, drops=5),
+        Column("SEEN", lambda one: one.seen, key=lambda one: one.seen_at, unit=Unit.UTC, drops=5),
     ),
     name=lambda one: f"{one.host}/{one.gpu}/{one.name}",
     in_order=True,

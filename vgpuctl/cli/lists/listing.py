@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 import click
@@ -19,6 +20,8 @@ from vgpuctl.cli.shown.output import Styled, print_csv, print_json, print_line, 
 from vgpuctl.cli.shown.terminal import terminal_width
 from vgpuctl.errors import UsageError
 from vgpuctl.model.natural_order import natural, natural_path
+from vgpuctl.model.times import format_duration, format_time, format_time_to_second, parse_duration, parse_time
+from vgpuctl.model.units import format_mib, parse_mib
 
 Row = TypeVar("Row")
 JsonRow = TypeVar("JsonRow")
@@ -37,12 +40,39 @@ _INTERVAL_S = 2.0
 _AGE = re.compile(r"(?:[0-9]{1,9}[smhdw]){1,5} ago")
 
 
+class Unit(StrEnum):
+    """The unit of a column's numbers: MiB, seconds, or a time in seconds since the epoch, UTC."""
+
+    MIB = "mib"
+    SECONDS = "s"
+    UTC = "utc"
+
+    def text(self, value: float) -> str:
+        """The number as people read it: `8 GiB`, `2h`, `2026-11-01 14:00`."""
+        if self is Unit.MIB:
+            return format_mib(round(value))
+        return format_duration(value) if self is Unit.SECONDS else format_time(value)
+
+    def plain(self, value: float) -> str:
+        """The whole number as CSV has it; a time as `2026-11-01T14:00:07Z`."""
+        return format_time_to_second(value) if self is Unit.UTC else f"{value:.0f}"
+
+    def number(self, text: str) -> float:
+        """Read what a --filter compares with: `8GiB`, `2h` or seconds, `2026-11-01T14:00`. Raises UsageError."""
+        if self is Unit.MIB:
+            return parse_mib(text, what="--filter")
+        if self is Unit.UTC:
+            return parse_time(text, what="--filter")
+        return float(text) if text.strip()[-1:].isdecimal() else parse_duration(text, what="--filter")
+
+
 @dataclass(frozen=True)
 class Column(Generic[Row]):
     """One column of a list.
 
-    cell: its text; None is a dash, a tuple is written below one another. key: what --sort-by and --filter compare,
-    else the cell; a number where the cell has a unit. number: reads the number of a --filter, such as `8GiB`.
+    cell: its text; None is a dash, a tuple is written below one another. key: what --sort-by and --filter compare and
+    CSV has, else the cell; it has neither a unit nor an age in words. unit: of the key's number, which is the cell too
+    where that is no text; CSV names it in the heading.
     is_wide: only in `-o wide` and CSV. is_rare: left out of the table while no row has a value.
     is_age: a time up to now; that it grows is no change of the row for --watch.
     drops, is_text: what a narrow terminal takes, see `table_text.TableColumn`. colour: of the cell, or None.
@@ -51,7 +81,7 @@ class Column(Generic[Row]):
     heading: str
     cell: Callable[[Row], object]
     key: Callable[[Row], object] | None = None
-    number: Callable[[str], float] = float
+    unit: Unit | None = None
     is_wide: bool = False
     is_rare: bool = False
     is_age: bool = False
@@ -64,9 +94,25 @@ class Column(Generic[Row]):
         """The heading as options name it: `gpu-shares`."""
         return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
 
+    @property
+    def csv_name(self) -> str:
+        """The heading in CSV: `memory_mib`."""
+        name = self.name.replace("-", "_")
+        return name if self.unit is None or name.endswith(f"_{self.unit}") else f"{name}_{self.unit}"
+
+    def shown(self, row: Row) -> object:
+        """The cell of a table."""
+        value = self.cell(row)
+        return self.unit.text(value) if self.unit is not None and isinstance(value, int | float) else value
+
     def compared(self, row: Row) -> object:
         """The value that is sorted and filtered by."""
         return (self.key or self.cell)(row)
+
+    def plain(self, row: Row) -> object:
+        """The cell of CSV."""
+        value = self.compared(row)
+        return self.unit.plain(value) if self.unit is not None and isinstance(value, int | float) else value
 
 
 @dataclass(frozen=True)
@@ -192,8 +238,8 @@ class Listing(Generic[Row, JsonRow]):
                 print_line(self.name(row))
         elif output.form is OutputFormat.CSV:
             columns = self._columns(rows, output)
-            cells = [[_joined(one.cell(row)) for one in columns] for row in rows]
-            print_csv([one.name.replace("-", "_") for one in columns], cells)
+            cells = [[_joined(one.plain(row)) for one in columns] for row in rows]
+            print_csv([one.csv_name for one in columns], cells)
         else:
             is_whole = output.form is OutputFormat.WIDE or not sys.stdout.isatty()
             for line in self.table(rows, output, None if is_whole else terminal_width()) if rows else ():
@@ -205,7 +251,7 @@ class Listing(Generic[Row, JsonRow]):
 
         columns = self._columns(rows, output)
         headings = [TableColumn(one.heading, one.drops, one.is_text) for one in columns]
-        made = table_text(headings, [[one.cell(row) for one in columns] for row in rows], width)
+        made = table_text(headings, [[one.shown(row) for one in columns] for row in rows], width)
         lines = [
             Styled(line, "", is_bold=True) if number is None else Styled(line, _colour(rows[number], columns))
             for number, line in made.lines
@@ -216,7 +262,7 @@ class Listing(Generic[Row, JsonRow]):
 
     def texts(self, row: Row, output: ListOutput) -> list[str]:
         """The cells of a row as texts, for comparing; without ages."""
-        return ["" if one.is_age else _joined(one.cell(row)) for one in self._columns([row], output)]
+        return ["" if one.is_age else _joined(one.shown(row)) for one in self._columns([row], output)]
 
     def _columns(self, rows: Sequence[Row], output: ListOutput) -> list[Column[Row]]:
         if output.columns:
@@ -227,7 +273,8 @@ class Listing(Generic[Row, JsonRow]):
         return [one for one in usual if not one.is_rare or any(one.cell(row) is not None for row in rows)]
 
     def _column(self, name: str, option: str) -> Column[Row]:
-        found = self._by_name.get(name.lower().replace("_", "-"))
+        wanted = name.lower().replace("-", "_")
+        found = next((one for one in self.columns if wanted in (one.name.replace("-", "_"), one.csv_name)), None)
         if found is None:
             import difflib
 
@@ -264,7 +311,8 @@ class Listing(Generic[Row, JsonRow]):
             return lambda row: (value := _as_number(column.compared(row))) is not None and compare(value, bound)
 
         def fits(row: Row) -> bool:
-            return any(fnmatch.fnmatchcase(one.lower(), wanted.lower()) for one in _texts(column.cell(row)))
+            texts = [*_texts(column.shown(row)), *_texts(column.plain(row))]
+            return any(fnmatch.fnmatchcase(one.lower(), wanted.lower()) for one in texts)
 
         return fits if operator == "=" else lambda row: not fits(row)
 
@@ -343,7 +391,7 @@ def _colour(row: Row, columns: Sequence[Column[Row]]) -> str:
 
 def _number(column: Column[Any], written: str, text: str) -> float:
     try:
-        return column.number(written)
+        return float(written) if column.unit is None else column.unit.number(written)
     except ValueError:
         raise UsageError(f"--filter {text!r}: {written!r} is no number") from None
 

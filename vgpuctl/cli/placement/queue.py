@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
 from vgpuctl.model.queue import QueuePolicy
-from vgpuctl.model.times import format_duration, format_time
+from vgpuctl.model.times import format_duration
 
 if TYPE_CHECKING:
     from vgpuctl.model.queue import QueueEntry
@@ -42,13 +42,8 @@ def _gpus(row: _QueueRow) -> str | None:
     return ", ".join(dict.fromkeys(wanted)) or None
 
 
-def _for(row: _QueueRow) -> str | None:
-    duration_s = row.waiting.entry.duration_s
-    return None if duration_s is None else format_duration(duration_s)
-
-
-def _expected(row: _QueueRow) -> str:
-    return "not known" if row.waiting.expected_at is None else format_time(row.waiting.expected_at)
+def _expected(row: _QueueRow) -> float | str:
+    return "not known" if row.waiting.expected_at is None else row.waiting.expected_at
 
 
 _QUEUE: "JsonOutput[JsonQueue]" = JsonOutput(("list-",))
@@ -59,9 +54,9 @@ _LISTING: "Listing[_QueueRow, Waiting]" = Listing(
         Column("VM", lambda one: one.waiting.entry.vm_names),
         Column("GPU", _gpus),
         Column("PRIORITY", lambda one: one.waiting.entry.priority, drops=3),
-        Column("FOR", _for, key=lambda one: one.waiting.entry.duration_s, drops=4),
-        Column("WAITS", lambda one: format_duration(one.waits_s), key=lambda one: one.waits_s, is_age=True, drops=2),
-        Column("EXPECTED START (UTC)", _expected, key=lambda one: one.waiting.expected_at, drops=1),
+        Column("FOR", lambda one: one.waiting.entry.duration_s, unit=Unit.SECONDS, drops=4),
+        Column("WAITS", lambda one: one.waits_s, unit=Unit.SECONDS, is_age=True, drops=2),
+        Column("EXPECTED START (UTC)", _expected, key=lambda one: one.waiting.expected_at, unit=Unit.UTC, drops=1),
         Column("NODE POOL", lambda one: one.waiting.node_pool, is_rare=True, drops=5),
         Column("CLUSTER", lambda one: one.waiting.cluster, is_rare=True, drops=6),
         Column("REASON", lambda one: one.waiting.entry.why, is_text=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
-from vgpuctl.cli.lists.listing import Column, Listing
+from vgpuctl.cli.lists.listing import Column, Listing, Unit
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.labelled import print_labelled
 from vgpuctl.model.times import format_duration, format_time
@@ -88,12 +88,12 @@ _LISTING: "Listing[_CalendarRow, Reservation]" = Listing(
         Column("TENANT", lambda one: one.reservation.tenant),
         Column("RESERVATION", lambda one: one.reservation.name),
         Column("GPU", lambda one: ", ".join(gpu.text for gpu in one.reservation.gpus)),
-        Column("FROM (UTC)", lambda one: format_time(one.window[0]), key=lambda one: one.window[0]),
-        Column("UNTIL (UTC)", lambda one: format_time(one.window[1]), key=lambda one: one.window[1]),
+        Column("FROM (UTC)", lambda one: one.window[0], unit=Unit.UTC),
+        Column("UNTIL (UTC)", lambda one: one.window[1], unit=Unit.UTC),
         Column(
             "EVERY",
-            lambda one: None if one.reservation.every_s is None else format_duration(one.reservation.every_s),
-            key=lambda one: one.reservation.every_s,
+            lambda one: one.reservation.every_s,
+            unit=Unit.SECONDS,
             is_rare=True,
             drops=2,
         ),
@@ -118,7 +118,7 @@ def list_reservations(opened: "Services", tenant: str | None, past: bool) -> Seq
 
 
 def _print(shown: "ShownReservation") -> None:
-    from vgpuctl.model.times import format_duration, format_time, format_time_to_second
+    from vgpuctl.model.times import format_time_to_second
 
     one = shown.reservation
     print_labelled("name", [f"{one.tenant}/{one.name}, {shown.state}"])

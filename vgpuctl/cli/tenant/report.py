@@ -126,10 +126,10 @@ def _usage_rows(report: "TenantReport") -> list[list[object]]:
             line.profile,
             line.shares,
             line.attached,
-            f"{line.share_hours:.4f}",
-            f"{line.gpu_hours:.4f}",
-            f"{line.framebuffer_gib_hours:.4f}",
-            f"{line.mig_compute_hours:.4f}",
+            round(line.share_hours, 4),
+            round(line.gpu_hours, 4),
+            round(line.framebuffer_gib_hours, 4),
+            round(line.mig_compute_hours, 4),
             *_measured_cells(measured.get(line.profile)),
         ]
         for line in report.usage

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
@@ -34,7 +34,7 @@ class JsonIntervals(TypedDict):
 
 
 def _hours(heading: str, of: "Callable[[UsageLine], float]", drops: int = 0) -> "Column[UsageLine]":
-    return Column(heading, lambda one: f"{of(one):.4f}", key=of, drops=drops)
+    return Column(heading, lambda one: f"{of(one):.4f}", key=lambda one: round(of(one), 4), drops=drops)
 
 
 _JSON: "JsonOutput[JsonUsage | JsonIntervals]" = JsonOutput()
@@ -61,12 +61,18 @@ _INTERVALS: "Listing[Interval, Interval]" = Listing(
         Column("HOST", lambda one: one.host, drops=3),
         Column("GPU", lambda one: one.gpu, drops=4),
         Column("FRAMEBUFFER GIB", lambda one: f"{one.framebuffer_mib / 1024:g}", drops=5),
-        Column("CARD PART", lambda one: f"{one.card_part:.4g}", key=lambda one: one.card_part, drops=6),
-        Column("BEGUN AT", lambda one: format_time_to_second(one.begun_at), key=lambda one: one.begun_at),
+        Column("CARD PART", lambda one: f"{one.card_part:.4g}", key=lambda one: round(one.card_part, 4), drops=6),
+        Column(
+            "BEGUN AT",
+            lambda one: format_time_to_second(one.begun_at),
+            key=lambda one: one.begun_at,
+            unit=Unit.UTC,
+        ),
         Column(
             "ENDED AT",
             lambda one: None if one.ended_at is None else format_time_to_second(one.ended_at),
             key=lambda one: one.ended_at,
+            unit=Unit.UTC,
         ),
     ),
     name=lambda one: one.lease_id,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-tenant, list-tenants, show-tenant: tenants, what they may use and do use."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -66,14 +67,24 @@ def create_tenant(
 
 
 def quota_text(use: "QuotaUse") -> str:
-    """A quota in words: `vgpus 3 / 8 (2 guaranteed)`."""
+    """A quota in words: `memory 3 GiB / 8 GiB (2 GiB guaranteed)`."""
     from vgpuctl.quota.resources import format_amount
 
-    limit = "no limit" if use.limit is None else format_amount(use.resource, use.limit)
-    text = f"{use.resource} {format_amount(use.resource, use.used)} / {limit}"
+    return _quota(use, use.resource, functools.partial(format_amount, use.resource))
+
+
+def _plain_quota(use: "QuotaUse") -> str:
+    """A quota in numbers: `memory_mib 3072 / 8192 (2048 guaranteed)`."""
+    from vgpuctl.quota.resources import plain_amount, plain_name
+
+    return _quota(use, plain_name(use.resource), functools.partial(plain_amount, use.resource))
+
+
+def _quota(use: "QuotaUse", name: str, amount: Callable[[int], str]) -> str:
+    text = f"{name} {amount(use.used)} / {'no limit' if use.limit is None else amount(use.limit)}"
     if use.guaranteed is not None:
-        text += f" ({format_amount(use.resource, use.guaranteed)} guaranteed"
-        text += f", {format_amount(use.resource, use.borrowed)} borrowed)" if use.borrowed else ")"
+        text += f" ({amount(use.guaranteed)} guaranteed"
+        text += f", {amount(use.borrowed)} borrowed)" if use.borrowed else ")"
     return text
 
 
@@ -83,13 +94,22 @@ def _policy(one: "ListedTenant") -> str:
     return describe_policy(one.policy)
 
 
+def _plain_policy(one: "ListedTenant") -> str:
+    return f"reclaim {one.policy.reclaim}, preempt {one.policy.preempt}, grace_s {one.policy.grace_s:.0f}"
+
+
 _LISTING: "Listing[ListedTenant, ListedTenant]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.tenant),
         Column("VMS", lambda one: one.vms),
         Column("HOST POOLS", lambda one: one.host_pools or None, drops=3),
-        Column("USED / LIMIT", lambda one: tuple(map(quota_text, one.quotas)) or None, drops=1),
-        Column("PREEMPTION", _policy, is_text=True, drops=4),
+        Column(
+            "USED / LIMIT",
+            lambda one: tuple(map(quota_text, one.quotas)) or None,
+            key=lambda one: tuple(map(_plain_quota, one.quotas)) or None,
+            drops=1,
+        ),
+        Column("PREEMPTION", _policy, key=_plain_policy, is_text=True, drops=4),
         Column("CONTACT", lambda one: one.contact, drops=2),
     ),
     name=lambda one: one.tenant,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.forms.services import report_failures
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.output import say
 from vgpuctl.cli.shown.state_colours import colour_of_state
-from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from vgpuctl.model.labels import Selector
@@ -113,16 +112,22 @@ def _shares(row: "VmRow") -> tuple[str, ...] | None:
     return tuple(map(_share, row.listed.leases, row.listed.wrong)) or None
 
 
+def _shares_by_word(row: "VmRow") -> tuple[str, ...] | None:
+    """The same without the ages of what is wrong with them."""
+    if row.listed is None:
+        return _shares(row)
+    seen = zip(row.listed.shares, row.listed.wrong, strict=True)
+    wrong = [(share.known_state or "unknown") if said else None for share, said in seen]
+    return tuple(map(_share, row.listed.leases, wrong)) or None
+
+
+def _seen_at(row: "VmRow") -> float | None:
+    return None if row.listed is None else row.listed.seen.at
+
+
 def _age_s(row: "VmRow") -> float | None:
     """Seconds since it was created; None while it is only queued."""
     return None if row.listed is None else row.listed.age_s
-
-
-def _age(row: "VmRow") -> str | None:
-    from vgpuctl.model.times import format_duration
-
-    age_s = _age_s(row)
-    return None if age_s is None else format_duration(age_s)
 
 
 def _licence(row: "VmRow") -> str | None:
@@ -133,24 +138,24 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.request.tenant),
         Column("VM", lambda one: one.request.name),
-        Column("STATE", _state, is_text=True, colour=_colour),
+        Column("STATE", _state, key=lambda one: one.word, is_text=True, colour=_colour),
         Column("HOST", _host),
         Column("VCPUS", lambda one: one.request.vcpus, drops=2),
         Column(
             "MEMORY",
-            lambda one: format_mib(one.request.memory_mib),
-            key=lambda one: one.request.memory_mib,
-            number=lambda text: parse_mib(text, what="--filter"),
+            lambda one: one.request.memory_mib,
+            unit=Unit.MIB,
             drops=2,
         ),
-        Column("GPU SHARES", _shares, drops=1),
+        Column("GPU SHARES", _shares, key=_shares_by_word, drops=1),
         Column("LICENCE", _licence, is_rare=True, drops=3),
         Column("NODE POOL", lambda one: one.listed and one.listed.node_pool, is_rare=True, drops=3),
         Column("CLUSTER", lambda one: one.listed and one.listed.cluster, is_rare=True, drops=4),
         Column("REASON", _reason, is_text=True, is_rare=True),
         Column("LABELS", lambda one: tuple(map("=".join, one.request.labels)) or None, is_wide=True, is_rare=True),
         Column("ADDRESSES", lambda one: (one.listed and one.listed.addresses) or None, is_wide=True, is_rare=True),
-        Column("AGE", _age, key=_age_s, is_age=True, is_wide=True),
+        Column("SEEN (UTC)", _seen_at, unit=Unit.UTC, is_wide=True),
+        Column("AGE", _age_s, unit=Unit.SECONDS, is_age=True, is_wide=True),
         Column("UUID", lambda one: one.listed and one.listed.vm.uuid, is_wide=True),
     ),
     name=lambda one: f"{one.request.tenant}/{one.request.name}",

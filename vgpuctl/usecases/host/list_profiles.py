@@ -15,8 +15,9 @@ from vgpuctl.usecases.running.services import Services
 class ListedProfile:
     """One vGPU type of one GPU. name: as every command takes it. seen: when the host last showed the GPU, in words.
 
-    display: what it can show, as the host tells it, else as the catalogue has it. max_pixels: over all heads, of the
-    catalogue. display_source: `host` or `catalogue`, None where neither knows it.
+    seen_at: the same in seconds since the epoch, UTC. display: what it can show, as the host tells it, else as the
+    catalogue has it. max_pixels: over all heads, of the catalogue. display_source: `host` or `catalogue`, None where
+    neither knows it.
     """
 
     host: str
@@ -25,6 +26,7 @@ class ListedProfile:
     name: str
     profile: VgpuType
     seen: str
+    seen_at: float | None = None
     display: DisplayLimits | None = None
     max_pixels: int | None = None
     display_source: str | None = None
@@ -36,7 +38,13 @@ def list_profiles(services: Services, *, refresh: bool) -> tuple[Sequence[Listed
     return [
         _with_display(
             ListedProfile(
-                listed.host, listed.gpu.address, listed.board, catalog.short_name(profile.name), profile, listed.seen
+                listed.host,
+                listed.gpu.address,
+                listed.board,
+                catalog.short_name(profile.name),
+                profile,
+                listed.seen,
+                listed.observation.at,
             ),
             listed.gpu,
         )

@@ -13,11 +13,9 @@ import pytest
 import yaml
 
 from vgpuctl.cli.frame import command_line
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput
+from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.shown.table_text import TableColumn, table_text
 from vgpuctl.errors import UsageError, VgpuctlError
-from vgpuctl.model.times import format_duration
-from vgpuctl.model.units import format_mib, parse_mib
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,8 @@ LISTING: Listing[_Host, dict[str, str | None]] = Listing(
         Column("HOST", lambda one: one.name),
         Column(
             "MEMORY",
-            lambda one: None if one.memory_mib is None else format_mib(one.memory_mib),
-            key=lambda one: one.memory_mib,
-            number=lambda text: parse_mib(text, what="--filter"),
+            lambda one: one.memory_mib,
+            unit=Unit.MIB,
         ),
         Column("GPU BOARDS", lambda one: one.gpus or None),
         Column("NOTE", lambda one: one.note, is_rare=True),
@@ -106,6 +103,8 @@ def test_what_has_no_value_comes_last_in_both_directions(capsys: pytest.CaptureF
     ("conditions", "names"),
     [
         (["memory>=2GiB"], ["gpu10"]),
+        (["memory=2 GiB"], ["gpu10"]),
+        (["memory_mib=2048"], ["gpu10"]),
         (["memory<2GiB"], ["gpu2"]),
         (["gpu-boards=T4"], ["gpu10"]),
         (["gpu_boards!=t*"], ["gpu1", "gpu2"]),
@@ -156,7 +155,8 @@ def test_yaml_is_json_s_data_and_shows_no_control_character(capsys: pytest.Captu
 
 def test_csv_has_all_columns_or_the_chosen_ones(capsys: pytest.CaptureFixture[str]) -> None:
     lines = _out(capsys, "-o", "csv").splitlines()
-    assert (lines[0], lines[-1]) == ("host,memory,gpu_boards,note,kernel", "gpu10,2 GiB,A40; T4,,6.1")
+    assert (lines[0], lines[-1]) == ("host,memory_mib,gpu_boards,note,kernel", "gpu10,2048,A40; T4,,6.1")
+    assert _out(capsys, "-o", "csv", "--columns", "memory_mib,host").splitlines()[:2] == ["memory_mib,host", ",gpu1"]
     assert _out(capsys, "-o", "csv", "--columns", "gpu-boards,host").splitlines()[-1] == "A40; T4,gpu10"
 
 
@@ -228,6 +228,27 @@ def test_a_terminal_s_width_counts_and_a_pipe_s_does_not(monkeypatch: pytest.Mon
 
 def test_a_growing_age_is_no_change_of_a_row() -> None:
     ages: Listing[float, float] = Listing(
-        (Column("NAME", lambda _one: "a"), Column("AGE", format_duration, is_age=True)), str, lambda one: one, ""
+        (Column("NAME", lambda _one: "a"), Column("AGE", lambda one: one, unit=Unit.SECONDS, is_age=True)),
+        str,
+        lambda one: one,
+        "",
     )
     assert ages.texts(60, ListOutput()) == ages.texts(120, ListOutput())
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "shown", "plain", "smaller"),
+    [
+        (Unit.MIB, 1536, "1.5 GiB", "1536", "1GiB"),
+        (Unit.SECONDS, 5400.4, "1h30m", "5400", "1h"),
+        (Unit.SECONDS, 5400.4, "1h30m", "5400", "5399"),
+        (Unit.UTC, 1_793_541_607.5, "2026-11-01 14:00", "2026-11-01T14:00:07Z", "2026-11-01T14:00"),
+    ],
+)
+def test_a_number_has_its_unit_in_words_in_tables_and_in_the_heading_in_csv(
+    unit: Unit, value: float, shown: str, plain: str, smaller: str
+) -> None:
+    column: Column[float] = Column("TIME (UTC)" if unit is Unit.UTC else "LEFT", lambda one: one, unit=unit)
+    assert (column.shown(value), column.plain(value)) == (shown, plain)
+    assert column.csv_name == ("time_utc" if unit is Unit.UTC else f"left_{unit}")
+    assert unit.number(smaller) < value < unit.number(smaller) * 2

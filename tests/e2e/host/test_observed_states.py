@@ -156,14 +156,15 @@ def test_a_dead_libvirtd_is_shown_of_hosts_and_gpus(operator: Operator, fleet: l
     with failing(fleet, "libvirtd"):
         hosts = operator.run("list-hosts")
         told = operator.run("list-hosts", "--json")
-        gpus = operator.does("list-gpus", "--refresh").out
+        gpus = operator.run("list-gpus", "--refresh")
         free = operator.does("list-gpus", "--free").out
-    assert hosts.code == 10
+    assert (hosts.code, gpus.code) == (10, 10)
+    assert f"{HOST}: libvirt" in gpus.err
     (line,) = [line for line in hosts.out.splitlines() if line.startswith(HOST)]
     assert "libvirt: no answer" in line
     assert f"{HOST}: " in hosts.err
     assert '"libvirt_problem": "' in told.out
-    (line,) = [line for line in gpus.splitlines() if line.startswith(HOST)]
+    (line,) = [line for line in gpus.out.splitlines() if line.startswith(HOST)]
     assert "libvirt: no answer since" in line
     assert HOST not in free
     assert operator.json("list-hosts")[0]["libvirt_problem"] is None

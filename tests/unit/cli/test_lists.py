@@ -12,13 +12,14 @@ import click
 import pytest
 
 from tests.stored_fleet import AT, fill, open_stored
-from tests.unit.fleet_factory import vm
+from tests.unit.fleet_factory import emulated_a40, host_facts, vm
+from vgpuctl.agent.wire.facts import UnreadFunction, UnreadPart
 from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
 from vgpuctl.cli.lists.listing import Listing
 from vgpuctl.cli.main import command as vgpuctl
 from vgpuctl.cli.main import run
 from vgpuctl.cli.shown.table_text import TableColumn, table_text
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import HostError, NotFound, PartialFailure
 from vgpuctl.model.licence import Edition, LicencePool
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.reservation import Reservation
@@ -150,3 +151,25 @@ def test_no_cell_of_csv_has_a_unit_or_an_age_in_words(
     assert rows or not [one for each in _listings(name) for one in each.columns if one.unit is not None]
     texts = {one.csv_name for each in _listings(name) for one in each.columns if one.is_text and one.key is None}
     assert not [cell for row in rows for head, cell in row.items() if head not in texts and _IN_WORDS.search(cell)]
+
+
+@pytest.mark.parametrize("arguments", [("list-hosts", "--cached"), ("list-gpus",), ("list-profiles",), ("map",)])
+@pytest.mark.parametrize("part", ["function", "memory"])
+def test_a_list_that_leaves_out_what_could_not_be_read_fails(
+    arguments: tuple[str, ...], part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = host_facts([emulated_a40("0000:41:00.0").facts()])
+    unread = {
+        "function": replace(whole, gpus=(), unread_functions=(UnreadFunction("0000:41:00.0", "EIO"),)),
+        "memory": replace(whole, memory_mib=0, unread=(UnreadPart("memory_mib", "EIO"),)),
+    }
+    with open_stored(tmp_path, ("gpu1", "gpu2")) as services, services.store.transaction() as session:
+        session.save_facts("gpu1", unread[part], at=AT)
+        session.save_facts("gpu2", whole, at=AT)
+    where = ("--database", f"sqlite:///{tmp_path}/store.db", "--inventory", f"{tmp_path}/inventory.yml")
+    is_listed = part == "function" or arguments[0] == "list-hosts"
+    assert run([*arguments, *where, "-l", "gpu2"]) == 0
+    capsys.readouterr()
+    assert run([*arguments, *where]) == (PartialFailure.exit_code if is_listed else 0)
+    assert ("gpu1: not everything could be read: " in capsys.readouterr().err) == is_listed
+    assert run([*arguments, *where, "-l", "gpu1"]) == (HostError.exit_code if is_listed else 0)

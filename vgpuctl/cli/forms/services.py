@@ -20,6 +20,7 @@ from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.model.rehearsal import Rehearsal
+    from vgpuctl.usecases.observed.survey import Survey
     from vgpuctl.usecases.running.services import Services
 
 
@@ -128,6 +129,15 @@ def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: i
         return
     is_inventory = all(isinstance(error, InventoryError) for _name, error in failures)
     _raise_together(failures, "are wrong in the inventory" if is_inventory else "did not answer", others=answered)
+
+
+def report_survey(seen: "Survey") -> None:
+    """The same for a survey; a host of which something could not be read counts too, also where that is cached."""
+    failures = dict((*seen.incomplete, *seen.failures))
+    if failures:
+        what = "could not be read in full" if seen.incomplete else "did not answer"
+        others = sum(one.name not in failures for one in seen.capacities)
+        _raise_together(list(failures.items()), what, others=others)
 
 
 def report_hosts(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.forms.services import report_survey
 from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.options import options
 from vgpuctl.model.plural import counted
@@ -127,7 +127,7 @@ def command(free: bool, refresh: bool, output: ListOutput, **where: Any) -> None
             return [one for one in gpus if _is_free(one)] if free else gpus
 
         _LISTING.show(output, read)
-    report_failures(surveys[-1].failures, answered=len(surveys[-1].capacities))
+    report_survey(surveys[-1])
 
 
 def _is_free(listed: "ListedGpu") -> bool:

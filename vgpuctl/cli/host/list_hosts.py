@@ -114,6 +114,6 @@ def command(cached: bool, output: ListOutput, **where: Any) -> None:
         hosts = _LISTING.show(
             output, lambda: list_observed_hosts(opened) if cached else list_hosts(opened, keep=output.is_watched)
         )
-    problems = [(host.name, host.problem or host.libvirt_problem) for host in hosts]
+    problems = [(host.name, host.problem or host.libvirt_problem or host.incomplete) for host in hosts]
     failures = [(name, problem) for name, problem in problems if problem is not None]
     report_failures(failures, answered=len(hosts) - len(failures))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.forms.services import report_survey
 from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, Unit
 from vgpuctl.cli.options import options
 
@@ -71,4 +71,4 @@ def command(creatable: bool, output: ListOutput, refresh: bool, **where: Any) ->
             return [one for one in profiles if one.profile.creatable or not creatable]
 
         _LISTING.show(output, read)
-    report_failures(surveys[-1].failures, answered=len(surveys[-1].capacities))
+    report_survey(surveys[-1])

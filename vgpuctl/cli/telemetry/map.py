@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.forms.services import report_failures
+from vgpuctl.cli.forms.services import report_survey
 from vgpuctl.cli.host.inspect_host import topology_as_json
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
@@ -81,7 +81,7 @@ def command(is_full: bool | None, refresh: bool, as_json: bool, **where: Any) ->
                 host = one.map.host
                 print_map(one.map, one.seen, width)
         _print_end([one.map for one in gpus], width)
-    report_failures(seen.failures, answered=len(seen.capacities))
+    report_survey(seen)
 
 
 def _print_topology(host: str, topology: "HostTopology", width: int) -> None:

@@ -31,7 +31,7 @@ from vgpuctl.usecases.observed.observations import (
     missing_gpus,
     observed_hosts,
 )
-from vgpuctl.usecases.observed.survey import Survey
+from vgpuctl.usecases.observed.survey import Survey, incomplete_facts
 from vgpuctl.usecases.running.services import Services
 
 
@@ -119,10 +119,14 @@ def read_gpus(
 ) -> tuple[Sequence[ListedGpu], Survey]:
     """The GPUs of every host, or of these, from cached facts unless refresh.
 
-    libvirt is asked on the hosts that are read.
+    libvirt is asked on the hosts that are read. The survey is incomplete for a libvirt that did not answer, and for
+    GPUs that may be missing, also when that is cached.
     """
     wanted = services.hosts() if hosts is None else hosts
-    seen, _silent = survey_fully(services, wanted, refresh=refresh)
+    seen, without = survey_fully(services, wanted, refresh=refresh)
+    found = {one.name: incomplete_facts(one.name, one.facts) for one in seen.capacities}
+    incomplete = {name: error for name, error in found.items() if error is not None} | without
+    seen = replace(seen, incomplete=tuple(sorted(incomplete.items())))
     with services.store.reading() as session:
         leases = session.leases()
         silent = libvirt_problems(session)

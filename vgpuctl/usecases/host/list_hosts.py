@@ -15,9 +15,12 @@ from vgpuctl.usecases.declared.layout_comparison import compare_facts, compare_h
 from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.observed.full_survey import survey_fully
 from vgpuctl.usecases.observed.observations import ObservedHost, observed_hosts, readings_in_words
+from vgpuctl.usecases.observed.survey import incomplete_facts
 from vgpuctl.usecases.running.services import Services
 
 _NOT_COMPARED = "not compared"
+_LISTED = ("cpus", "memory_mib", "kernel", "libvirt_version", "qemu_version", "nvidia_driver")
+"""The fields of HostFacts that are listed."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class ListedHost:
     problem: also a mistake in the inventory. closed: why it takes no new VM: cordoned, drained, fenced or in
     maintenance.
     layout: `as declared`, `2 differences`, `not compared`, or None where no layout is declared.
-    libvirt_problem: why libvirt does not answer on a host whose agent does.
+    libvirt_problem: why libvirt does not answer on a host whose agent does. incomplete: what could not be read of it.
     observed: its last observation, which this look has made. seen: the same of its agent in words, with its age and
     what was tried since. is_asked: it was contacted now.
     is_stale: it was not, and its last answer is old.
@@ -38,6 +41,7 @@ class ListedHost:
     problem: VgpuctlError | None
     layout: str | None = None
     libvirt_problem: VgpuctlError | None = None
+    incomplete: VgpuctlError | None = None
     observed: ObservedHost | None = None
     closed: Refusal | None = None
     seen: str = ""
@@ -97,6 +101,8 @@ def _completed(services: Services, host: ListedHost, layout: str | None = None) 
 
     layout: its state, where the host was asked for it.
     """
+    if host.facts is not None:
+        host = replace(host, incomplete=incomplete_facts(host.name, host.facts, parts=_LISTED))
     try:
         closed = refuse_closed_host(rules_of(services, host.name))
         return replace(host, closed=closed, layout=layout or _layout_state(services, host))

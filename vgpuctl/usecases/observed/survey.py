@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import InventoryError, VgpuctlError
+from vgpuctl.errors import HostError, InventoryError, VgpuctlError
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
@@ -18,12 +18,31 @@ class Survey:
     """Hosts that answered (now or, cached, before), in name order.
 
     failures: of hosts that did not, and of those of which the inventory says something wrong. read: those that
-    answered now.
+    answered now. incomplete: of hosts that answered without a part that was asked for.
     """
 
     capacities: tuple[HostCapacity, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
     read: tuple[str, ...] = ()
+    incomplete: tuple[tuple[str, VgpuctlError], ...] = ()
+
+
+def incomplete_facts(host: str, facts: HostFacts, *, parts: Collection[str] = ()) -> HostError | None:
+    """The error of facts without something that a list shows; None when all of it was read.
+
+    A PCI function that may be a GPU always counts. parts: fields of HostFacts that count. A GPU that is there and has a
+    part that could not be read is listed with that problem.
+    """
+    unread = [f"{one.address}: {one.problem}" for one in facts.unread_functions]
+    unread += [f"{one.name}: {one.problem}" for one in facts.unread if one.name in parts]
+    if not unread:
+        return None
+    more = f", and {len(unread) - 1} more" if len(unread) > 1 else ""
+    return HostError(
+        f"{host}: not everything could be read: {unread[0]}{more}",
+        context=unread[1:],
+        hint=f"see `vgpuctl check-hosts -l {host}`; the agent must run as root",
+    )
 
 
 def survey(

@@ -128,6 +128,10 @@ class VolumeRows(EventRows):
         found = map(_volume, self._find("volumes", **given(host=host, vm_uuid=vm_uuid, tenant=tenant)))
         return sorted(found, key=lambda volume: (volume.host, volume.pool, volume.name))
 
+    def volume_times(self, vm_uuid: str) -> dict[str, float]:
+        """When each volume of a VM was recorded, before it was made, by name; seconds since the epoch, UTC."""
+        return {row.name: row.created_at for row in self._find("volumes", vm_uuid=vm_uuid)}
+
     def _note_volume(
         self, kind: EventKind, volume: Volume, *, before: Values | None = None, after: Values | None = None
     ) -> None:

@@ -14,6 +14,7 @@ from tests.e2e.operator import Operator
 from vgpuctl.guests.libvirtd.storage import Storage
 
 ACME = ("--tenant", "acme")
+AT = 1_800_000_000.0
 SIZE = (*ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
 
 
@@ -39,11 +40,17 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
     before = _volumes(operator)
     hint = operator.is_refused("revert-snapshot", "one", "first", *ACME, "--yes")["hint"]
     assert hint == "it has no snapshots; `vgpuctl create-snapshot one first --tenant acme` makes one of its state now"
-    for name in ("first", "second"):
-        done = operator.json("create-snapshot", "one", name, *ACME)
+    for number, name in enumerate(("first", "second")):
+        done = operator.at(AT + 60 * number).json("create-snapshot", "one", name, *ACME)
         assert (done["changed"], done["disks"]) == (True, ["-", "data"])
         assert operator.json("create-snapshot", "one", name, *ACME)["changed"] is False
-    assert _snapshots(operator) == ["first", "second"] and len(_volumes(operator) - before) == 4
+    listed = operator.json("list-snapshots", "one", *ACME)
+    assert [(one["name"], one["taken_at"], one["size_bytes"]) for one in listed] == [
+        ("first", AT, 96 * 2**20),
+        ("second", AT + 60, 96 * 2**20),
+    ]
+    assert "2027-01-15 08:01  96 MiB" in operator.does("list-snapshots", "one", *ACME).out
+    assert len(_volumes(operator) - before) == 4
     xml = operator.json("show-vm", "one", *ACME)["xml"]
     assert xml.index(".second.qcow2") < xml.index(".first.qcow2") < xml.index("<backingStore/>")
     for arguments, why in (
@@ -54,10 +61,13 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
         (("delete-vm", "one", *ACME, "--dry-run"), "its disk data is kept and has snapshots, the newest second"),
         (("delete-snapshot", "one", "first", *ACME, "--yes"), "has newer ones above it: second"),
         (("delete-snapshot", "one", "second", *ACME, "--yes"), "merges the disks of running guests only"),
+        (("revert-snapshot", "one", "first", *ACME, "--yes"), "they hold only what differs from its disks"),
         (("revert-snapshot", "one", "third", *ACME, "--yes"), "has no snapshot 'third'"),
         (("create-snapshot", "one", "a/b", *ACME), "snapshot 'a/b' cannot be used"),
     ):
         assert why in operator.is_refused(*arguments)["message"]
+    hint = operator.is_refused("revert-snapshot", "one", "first", *ACME, "--yes")["hint"]
+    assert hint == "revert the newest first: `vgpuctl revert-snapshot acme/one second`"
     operator.does("start-vm", "one", *ACME)
     assert (
         "takes no snapshot of a running guest"

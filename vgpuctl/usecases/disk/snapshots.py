@@ -31,10 +31,11 @@ class SnapshotChange:
     disks: tuple[str, ...]
 
 
-def named_chains(services: Services, host: HostSession, vm: Vm, name: str) -> list[DiskChain]:
+def named_chains(services: Services, host: HostSession, vm: Vm, name: str, *, verb: str) -> list[DiskChain]:
     """The disks that a snapshot is of. Raises NotFound for an unknown one, StateError for one that is not the newest.
 
-    Only the newest can be deleted or reverted to: older ones are below it.
+    Only the newest can be deleted or reverted to: newer overlays hold only what differs from the disks below them, so
+    a change there would spoil them. verb: `delete` or `revert`.
     """
     volumes = recorded_volumes(services, vm)
     names = snapshots_of(volumes)
@@ -46,8 +47,9 @@ def named_chains(services: Services, host: HostSession, vm: Vm, name: str) -> li
         raise NotFound(f"{vm.printed_name} has no snapshot {name!r}", hint=known)
     if names[-1] != name:
         raise StateError(
-            f"{vm.printed_name}: snapshot {name} has newer ones above it: {', '.join(names[names.index(name) + 1 :])}",
-            hint=f"delete the newest first: `{delete_command(vm, names[-1])}`",
+            f"{vm.printed_name}: snapshot {name} has newer ones above it: {', '.join(names[names.index(name) + 1 :])}; "
+            "they hold only what differs from its disks, and would be lost",
+            hint=f"{verb} the newest first: `vgpuctl {verb}-snapshot {vm.printed_name} {names[-1]}`",
         )
     return [one for one in chains_of(host, vm, volumes) if one.overlay_of(name) is not None]
 
@@ -101,21 +103,33 @@ def values_of(name: str, disks: Sequence[DiskChain]) -> Values:
 
 @dataclass(frozen=True)
 class ListedSnapshot:
-    """One snapshot. disks: names of its disks, `-` for the first. is_whole: False when a run on it was cut short."""
+    """One snapshot. disks: names of its disks, `-` for the first. is_whole: False when a run on it was cut short.
+
+    taken_at: seconds since the epoch, UTC. size_bytes: of its disks as the guest sees them, of which the guest has
+    since written at most as much anew; None where that is not known.
+    """
 
     name: str
     disks: tuple[str, ...]
     is_whole: bool
+    taken_at: float | None = None
+    size_bytes: int | None = None
 
 
 def list_snapshots(services: Services, vm: Vm) -> list[ListedSnapshot]:
     """The snapshots of a VM, oldest first."""
     volumes = recorded_volumes(services, vm)
+    with services.store.reading() as session:
+        times = session.volume_times(vm.uuid)
     found = []
     for name in snapshots_of(volumes):
         overlays = [one for one in volumes if one.kind is VolumeKind.OVERLAY and snapshot_of(one) == name]
         disks = tuple(sorted(one.label.partition("/")[2] or "-" for one in overlays))
-        found.append(ListedSnapshot(name, disks, all(one.state is VolumeState.MADE for one in overlays)))
+        is_whole = all(one.state is VolumeState.MADE for one in overlays)
+        taken_at = min((times[one.name] for one in overlays if one.name in times), default=None)
+        sizes = [one.capacity_bytes for one in overlays if one.capacity_bytes is not None]
+        size_bytes = sum(sizes) if len(sizes) == len(overlays) else None
+        found.append(ListedSnapshot(name, disks, is_whole, taken_at, size_bytes))
     return found
 
 
@@ -130,7 +144,7 @@ def revert_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
     with operation(services, "revert-snapshot", vm):
         vm, _ = find_vm(services, vm.request.tenant, vm.request.name)
         host = services.host(vm.host)
-        disks = named_chains(services, host, vm, name)
+        disks = named_chains(services, host, vm, name, verb="revert")
         if LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid).xml() is not None:
             raise StateError(f"{vm.printed_name} runs, and its disks cannot be reverted", hint="stop the VM first")
         with services.store.transaction() as session:
@@ -155,7 +169,7 @@ def delete_snapshot(services: Services, vm: Vm, name: str) -> SnapshotChange:
     with operation(services, "delete-snapshot", vm):
         vm, _ = find_vm(services, vm.request.tenant, vm.request.name)
         host = services.host(vm.host)
-        disks = named_chains(services, host, vm, name)
+        disks = named_chains(services, host, vm, name, verb="delete")
         live = LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid)
         if disks and live.xml() is None:
             raise StateError(

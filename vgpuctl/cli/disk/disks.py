@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
-from vgpuctl.cli.lists.listing import Column, Listing, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.state_colours import colour_of_state
 
@@ -23,7 +23,7 @@ _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
         Column(
             "SIZE",
             lambda one: None if one.size_bytes is None else one.size_bytes // 2**20,
-            unit=RawUnit.MIB,
+            unit=ColumnUnit.MIB,
         ),
         Column("STATE", lambda one: one.state, colour=lambda one: colour_of_state(one.state)),
         Column("VM", lambda one: one.vm),
@@ -33,7 +33,7 @@ _LISTING: "Listing[ListedDisk, ListedDisk]" = Listing(
         Column(
             "UNTIL",
             lambda one: one.until,
-            unit=RawUnit.UTC,
+            unit=ColumnUnit.UTC,
             is_rare=True,
         ),
         Column("VOLUME", lambda one: one.volume, is_wide=True),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.forms.stored_kind import JsonDeletions, StoredKind, if_exists
-from vgpuctl.cli.lists.listing import Column, Listing, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import confirm, say
@@ -57,8 +57,8 @@ _LISTING: "Listing[ListedSnapshot, ListedSnapshot]" = Listing(
     columns=(
         Column("SNAPSHOT", lambda one: one.name),
         Column("DISKS", lambda one: ", ".join(one.disks), drops=1),
-        Column("TAKEN (UTC)", lambda one: one.taken_at, unit=RawUnit.UTC, drops=2),
-        Column("SIZE", lambda one: one.size_bytes and one.size_bytes // 2**20, unit=RawUnit.MIB, drops=3),
+        Column("TAKEN (UTC)", lambda one: one.taken_at, unit=ColumnUnit.UTC, drops=2),
+        Column("SIZE", lambda one: one.size_bytes and one.size_bytes // 2**20, unit=ColumnUnit.MIB, drops=3),
         Column("STATE", _state, colour=lambda one: colour_of_state(_state(one))),
     ),
     name=lambda one: one.name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.forms.services import report_survey
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.model.plural import counted
 from vgpuctl.model.units import format_mib
@@ -71,7 +71,7 @@ def _memory(heading: str, of: "Callable[[GpuMemory], int]", drops: int = 0) -> "
         heading,
         cell,
         key=lambda one: None if one.memory is None else of(one.memory),
-        unit=RawUnit.MIB,
+        unit=ColumnUnit.MIB,
         drops=drops,
     )
 
@@ -91,7 +91,7 @@ _LISTING: "Listing[ListedGpu, ListedGpu]" = Listing(
         Column("PROBLEMS", lambda one: tuple(_problems(one)) or None, is_text=True, is_rare=True),
         Column("LEASES", lambda one: tuple(_leases(one)) or None, drops=6),
         Column(
-            "SEEN", lambda one: one.seen, key=lambda one: one.observation.at, unit=RawUnit.UTC, is_text=True, drops=5
+            "SEEN", lambda one: one.seen, key=lambda one: one.observation.at, unit=ColumnUnit.UTC, is_text=True, drops=5
         ),
         Column("SHARING", lambda one: ",".join(one.gpu.sharing) or None, drops=7),
         Column("DRIVER", lambda one: one.gpu.driver, drops=8),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.forms.services import report_failures
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.state_colours import colour_of_state
 
@@ -73,14 +73,14 @@ _LISTING: "Listing[ListedHost, JsonHost]" = Listing(
     columns=(
         Column("HOST", lambda one: one.name),
         Column("STATE", _state, colour=_colour),
-        Column("SEEN", lambda one: one.seen, key=_seen_at, unit=RawUnit.UTC, is_text=True, drops=3),
+        Column("SEEN", lambda one: one.seen, key=_seen_at, unit=ColumnUnit.UTC, is_text=True, drops=3),
         Column("CLOSED", lambda one: one.closed and one.closed.reason, is_text=True, is_rare=True),
         Column("GPUS", lambda one: one.facts and len(one.facts.gpus), drops=1),
         Column("CPUS", lambda one: one.facts and one.facts.cpus, drops=4),
         Column(
             "MEMORY",
             lambda one: one.facts and one.facts.memory_mib,
-            unit=RawUnit.MIB,
+            unit=ColumnUnit.MIB,
             drops=5,
         ),
         Column("KERNEL", lambda one: one.facts and one.facts.kernel, drops=9),

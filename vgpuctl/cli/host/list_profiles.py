@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.forms.services import report_survey
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options import options
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
         Column(
             "FRAMEBUFFER",
             lambda one: one.profile.framebuffer_mib or None,
-            unit=RawUnit.MIB,
+            unit=ColumnUnit.MIB,
             drops=1,
         ),
         Column("MOST", lambda one: one.profile.max_instances, drops=2),
@@ -40,7 +40,7 @@ _LISTING: "Listing[ListedProfile, ListedProfile]" = Listing(
         Column("RESOLUTION", _resolution, is_wide=True),
         Column("PIXELS", lambda one: one.display and one.max_pixels, is_wide=True),
         Column("FPS", lambda one: one.display and one.display.frame_rate_limit, is_wide=True),
-        Column("SEEN", lambda one: one.seen, key=lambda one: one.seen_at, unit=RawUnit.UTC, drops=5),
+        Column("SEEN", lambda one: one.seen, key=lambda one: one.seen_at, unit=ColumnUnit.UTC, drops=5),
     ),
     name=lambda one: f"{one.host}/{one.gpu}/{one.name}",
     in_order=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.shown.output import print_line
 from vgpuctl.model.plural import counted
@@ -101,7 +101,7 @@ _LISTING: "Listing[LicencePoolState, LicencePoolState]" = Listing(
         Column(
             "WAITING", lambda one: one.waiting or None, drops=2, colour=lambda one: "yellow" if one.waiting else None
         ),
-        Column("LEASE", lambda one: one.pool.lease_s, unit=RawUnit.SECONDS, drops=6),
+        Column("LEASE", lambda one: one.pool.lease_s, unit=ColumnUnit.SECONDS, drops=6),
         Column("SERVER", lambda one: one.pool.server, drops=3),
         Column("TOKEN", lambda one: "yes" if one.pool.has_token else "no", drops=7),
     ),

@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING, TypedDict
 
-from vgpuctl.cli.lists.listing import Column, Listing, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing
 from vgpuctl.cli.shown.output import print_json, print_line
 from vgpuctl.model.times import format_time_to_second
 
@@ -54,7 +54,7 @@ def _detail(event: "Event") -> str | None:
 
 EVENTS: "Listing[Event, JsonEvent]" = Listing(
     columns=(
-        Column("TIME (UTC)", lambda one: format_time_to_second(one.at), key=lambda one: one.at, unit=RawUnit.UTC),
+        Column("TIME (UTC)", lambda one: format_time_to_second(one.at), key=lambda one: one.at, unit=ColumnUnit.UTC),
         Column("EVENT", lambda one: one.kind),
         Column("OBJECT", lambda one: one.subject),
         Column("BY", lambda one: one.who, drops=2),

@@ -40,7 +40,7 @@ _INTERVAL_S = 2.0
 _AGE = re.compile(r"(?:[0-9]{1,9}[smhdw]){1,5} ago")
 
 
-class RawUnit(StrEnum):
+class ColumnUnit(StrEnum):
     """The unit of a column's numbers: MiB, seconds, or a time in seconds since the epoch, UTC."""
 
     MIB = "mib"
@@ -49,19 +49,19 @@ class RawUnit(StrEnum):
 
     def text(self, value: float) -> str:
         """The number as people read it: `8 GiB`, `2h`, `2026-11-01 14:00`."""
-        if self is RawUnit.MIB:
+        if self is ColumnUnit.MIB:
             return format_mib(round(value))
-        return format_duration(value) if self is RawUnit.SECONDS else format_time(value)
+        return format_duration(value) if self is ColumnUnit.SECONDS else format_time(value)
 
     def plain(self, value: float) -> str:
         """The whole number as CSV has it; a time as `2026-11-01T14:00:07Z`."""
-        return format_time_to_second(value) if self is RawUnit.UTC else f"{value:.0f}"
+        return format_time_to_second(value) if self is ColumnUnit.UTC else f"{value:.0f}"
 
     def number(self, text: str) -> float:
         """Read what a --filter compares with: `8GiB`, `2h` or seconds, `2026-11-01T14:00`. Raises UsageError."""
-        if self is RawUnit.MIB:
+        if self is ColumnUnit.MIB:
             return parse_mib(text, what="--filter")
-        if self is RawUnit.UTC:
+        if self is ColumnUnit.UTC:
             return parse_time(text, what="--filter")
         return float(text) if text.strip()[-1:].isdecimal() else parse_duration(text, what="--filter")
 
@@ -81,7 +81,7 @@ class Column(Generic[Row]):
     heading: str
     cell: Callable[[Row], object]
     key: Callable[[Row], object] | None = None
-    unit: RawUnit | None = None
+    unit: ColumnUnit | None = None
     is_wide: bool = False
     is_rare: bool = False
     is_age: bool = False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
@@ -32,7 +32,7 @@ _LISTING: "Listing[ListedController, ListedController]" = Listing(
         Column("MACHINE", lambda one: one.machine),
         Column("PID", lambda one: one.pid),
         Column("STATE", lambda one: one.state, colour=lambda one: colour_of_state(one.state) or "green"),
-        Column("SINCE (UTC)", lambda one: one.begun_at, unit=RawUnit.UTC, drops=1),
+        Column("SINCE (UTC)", lambda one: one.begun_at, unit=ColumnUnit.UTC, drops=1),
         Column("HOSTS", lambda one: len(one.hosts)),
     ),
     name=lambda one: f"{one.machine}/{one.pid}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
@@ -54,9 +54,11 @@ _LISTING: "Listing[_QueueRow, Waiting]" = Listing(
         Column("VM", lambda one: one.waiting.entry.vm_names),
         Column("GPU", _gpus),
         Column("PRIORITY", lambda one: one.waiting.entry.priority, drops=3),
-        Column("FOR", lambda one: one.waiting.entry.duration_s, unit=RawUnit.SECONDS, drops=4),
-        Column("WAITS", lambda one: one.waits_s, unit=RawUnit.SECONDS, is_age=True, drops=2),
-        Column("EXPECTED START (UTC)", _expected, key=lambda one: one.waiting.expected_at, unit=RawUnit.UTC, drops=1),
+        Column("FOR", lambda one: one.waiting.entry.duration_s, unit=ColumnUnit.SECONDS, drops=4),
+        Column("WAITS", lambda one: one.waits_s, unit=ColumnUnit.SECONDS, is_age=True, drops=2),
+        Column(
+            "EXPECTED START (UTC)", _expected, key=lambda one: one.waiting.expected_at, unit=ColumnUnit.UTC, drops=1
+        ),
         Column("NODE POOL", lambda one: one.waiting.node_pool, is_rare=True, drops=5),
         Column("CLUSTER", lambda one: one.waiting.cluster, is_rare=True, drops=6),
         Column("REASON", lambda one: one.waiting.entry.why, is_text=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
-from vgpuctl.cli.lists.listing import Column, Listing, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.labelled import print_labelled
 from vgpuctl.model.times import format_duration, format_time
@@ -88,12 +88,12 @@ _LISTING: "Listing[_CalendarRow, Reservation]" = Listing(
         Column("TENANT", lambda one: one.reservation.tenant),
         Column("RESERVATION", lambda one: one.reservation.name),
         Column("GPU", lambda one: ", ".join(gpu.text for gpu in one.reservation.gpus)),
-        Column("FROM (UTC)", lambda one: one.window[0], unit=RawUnit.UTC),
-        Column("UNTIL (UTC)", lambda one: one.window[1], unit=RawUnit.UTC),
+        Column("FROM (UTC)", lambda one: one.window[0], unit=ColumnUnit.UTC),
+        Column("UNTIL (UTC)", lambda one: one.window[1], unit=ColumnUnit.UTC),
         Column(
             "EVERY",
             lambda one: one.reservation.every_s,
-            unit=RawUnit.SECONDS,
+            unit=ColumnUnit.SECONDS,
             is_rare=True,
             drops=2,
         ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
@@ -66,13 +66,13 @@ _INTERVALS: "Listing[Interval, Interval]" = Listing(
             "BEGUN AT",
             lambda one: format_time_to_second(one.begun_at),
             key=lambda one: one.begun_at,
-            unit=RawUnit.UTC,
+            unit=ColumnUnit.UTC,
         ),
         Column(
             "ENDED AT",
             lambda one: None if one.ended_at is None else format_time_to_second(one.ended_at),
             key=lambda one: one.ended_at,
-            unit=RawUnit.UTC,
+            unit=ColumnUnit.UTC,
         ),
     ),
     name=lambda one: one.lease_id,

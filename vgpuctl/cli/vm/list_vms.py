@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from vgpuctl.cli.forms.services import report_failures
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.output import say
 from vgpuctl.cli.shown.state_colours import colour_of_state
@@ -144,7 +144,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
         Column(
             "MEMORY",
             lambda one: one.request.memory_mib,
-            unit=RawUnit.MIB,
+            unit=ColumnUnit.MIB,
             drops=2,
         ),
         Column("GPU SHARES", _shares, key=_shares_by_word, drops=1),
@@ -154,8 +154,8 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
         Column("REASON", _reason, is_text=True, is_rare=True),
         Column("LABELS", lambda one: tuple(map("=".join, one.request.labels)) or None, is_wide=True, is_rare=True),
         Column("ADDRESSES", lambda one: (one.listed and one.listed.addresses) or None, is_wide=True, is_rare=True),
-        Column("SEEN (UTC)", _seen_at, unit=RawUnit.UTC, is_wide=True),
-        Column("AGE", _age_s, unit=RawUnit.SECONDS, is_age=True, is_wide=True),
+        Column("SEEN (UTC)", _seen_at, unit=ColumnUnit.UTC, is_wide=True),
+        Column("AGE", _age_s, unit=ColumnUnit.SECONDS, is_age=True, is_wide=True),
         Column("UUID", lambda one: one.listed and one.listed.vm.uuid, is_wide=True),
     ),
     name=lambda one: f"{one.request.tenant}/{one.request.name}",

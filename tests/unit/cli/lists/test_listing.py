@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from vgpuctl.cli.frame import command_line
-from vgpuctl.cli.lists.listing import Column, Listing, ListOutput, RawUnit
+from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing, ListOutput
 from vgpuctl.cli.shown.table_text import TableColumn, table_text
 from vgpuctl.errors import UsageError, VgpuctlError
 
@@ -37,7 +37,7 @@ LISTING: Listing[_Host, dict[str, str | None]] = Listing(
         Column(
             "MEMORY",
             lambda one: one.memory_mib,
-            unit=RawUnit.MIB,
+            unit=ColumnUnit.MIB,
         ),
         Column("GPU BOARDS", lambda one: one.gpus or None),
         Column("NOTE", lambda one: one.note, is_rare=True),
@@ -228,7 +228,7 @@ def test_a_terminal_s_width_counts_and_a_pipe_s_does_not(monkeypatch: pytest.Mon
 
 def test_a_growing_age_is_no_change_of_a_row() -> None:
     ages: Listing[float, float] = Listing(
-        (Column("NAME", lambda _one: "a"), Column("AGE", lambda one: one, unit=RawUnit.SECONDS, is_age=True)),
+        (Column("NAME", lambda _one: "a"), Column("AGE", lambda one: one, unit=ColumnUnit.SECONDS, is_age=True)),
         str,
         lambda one: one,
         "",
@@ -239,16 +239,16 @@ def test_a_growing_age_is_no_change_of_a_row() -> None:
 @pytest.mark.parametrize(
     ("unit", "value", "shown", "plain", "smaller"),
     [
-        (RawUnit.MIB, 1536, "1.5 GiB", "1536", "1GiB"),
-        (RawUnit.SECONDS, 5400.4, "1h30m", "5400", "1h"),
-        (RawUnit.SECONDS, 5400.4, "1h30m", "5400", "5399"),
-        (RawUnit.UTC, 1_793_541_607.5, "2026-11-01 14:00", "2026-11-01T14:00:07Z", "2026-11-01T14:00"),
+        (ColumnUnit.MIB, 1536, "1.5 GiB", "1536", "1GiB"),
+        (ColumnUnit.SECONDS, 5400.4, "1h30m", "5400", "1h"),
+        (ColumnUnit.SECONDS, 5400.4, "1h30m", "5400", "5399"),
+        (ColumnUnit.UTC, 1_793_541_607.5, "2026-11-01 14:00", "2026-11-01T14:00:07Z", "2026-11-01T14:00"),
     ],
 )
 def test_a_number_has_its_unit_in_words_in_tables_and_in_the_heading_in_csv(
-    unit: RawUnit, value: float, shown: str, plain: str, smaller: str
+    unit: ColumnUnit, value: float, shown: str, plain: str, smaller: str
 ) -> None:
-    column: Column[float] = Column("TIME (UTC)" if unit is RawUnit.UTC else "LEFT", lambda one: one, unit=unit)
+    column: Column[float] = Column("TIME (UTC)" if unit is ColumnUnit.UTC else "LEFT", lambda one: one, unit=unit)
     assert (column.shown(value), column.plain(value)) == (shown, plain)
-    assert column.csv_name == ("time_utc" if unit is RawUnit.UTC else f"left_{unit}")
+    assert column.csv_name == ("time_utc" if unit is ColumnUnit.UTC else f"left_{unit}")
     assert unit.number(smaller) < value < unit.number(smaller) * 2

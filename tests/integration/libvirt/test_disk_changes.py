@@ -222,7 +222,8 @@ def test_snapshots_of_a_running_guest_are_taken_reverted_and_merged(services: Se
     attach_disk(services, running, DataDisk("data", 16, bus=DiskBus.SCSI, keep=True))
     vm = _now(services, running)
     plain = _paths(services, vm)
-    assert create_snapshot(services, vm, "first").disks == ("-", "data")
+    first_one = create_snapshot(services, vm, "first")
+    assert (first_one.disks, first_one.is_frozen) == (("-", "data"), False)
     assert create_snapshot(services, vm, "first").changed is False
     first = [path.replace(".qcow2", ".first.qcow2") for path in plain]
     assert _paths(services, vm) == _paths(services, vm, defined=True) == first

@@ -15,12 +15,18 @@ from tests.lab_fixtures import lab_folder
 from tests.libvirtd_fixture import LocalLibvirtd
 from tests.unit.guests.cases import facts, vm
 from vgpuctl.errors import GuestError
+from vgpuctl.guests.domain.disk_view import DiskView
 from vgpuctl.guests.domain.render import render_domain
 from vgpuctl.guests.domain.view import DomainView, domain_view
+from vgpuctl.guests.facts.disk_facts import domain_disks
 from vgpuctl.guests.facts.smi_log import SMI_PATHS
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
-from vgpuctl.guests.live import guest_agent
-from vgpuctl.guests.live.guest_agent import ask_probe
+from vgpuctl.guests.libvirtd.storage import Storage
+from vgpuctl.guests.live import disks, guest_agent
+from vgpuctl.guests.live.disks import LiveDisks
+from vgpuctl.guests.live.domain import LiveChange
+from vgpuctl.guests.live.guest_agent import agent_answers, ask_probe
+from vgpuctl.model.image import BaseImage, ImageFormat
 from vgpuctl.model.vm import DirectKernel
 from vgpuctl_lab.folder import LabFolder
 from vgpuctl_lab.initramfs import Archive, add_modules, busybox
@@ -49,7 +55,7 @@ port=$($b basename $($b dirname $port))
 /usr/sbin/qemu-ga --method virtio-serial --path /dev/$port --daemonize
 echo agent runs >/dev/ttyS0
 while $b pidof qemu-ga >/dev/null; do $b sleep 0.2; done
-for number in 1 2 3 4; do $b sleep 1; /hostile /dev/$port $number; done
+for number in 1 2 3 4 5 6; do $b sleep 2; /hostile /dev/$port $number; done
 while :; do $b sleep 1000; done
 """
 # In place of QEMU's agent: it answers libvirt's guest-sync, and the next command in its own way. Then it hangs up.
@@ -75,11 +81,14 @@ int main(int count, char **given)
             say(port, answer);
             continue;
         }
+        if (atoi(given[2]) > 4 && strstr(line, "guest-ping")) { say(port, "{\"return\": {}}\n"); continue; }
+        if (atoi(given[2]) == 6 && strstr(line, "-freeze")) { say(port, "{\"return\": 1}\n"); continue; }
         alarm(8); /* A write waits for ever when libvirt has had enough and reads no more. */
         switch (atoi(given[2])) {
         case 1: for (int n = 0; n < 12; n++) { say(port, n ? " " : "{"); usleep(300000); } return 0;
         case 2: for (int n = 0; n < 200; n++) say(port, flood); return 0;
         case 3: say(port, "{\"return\": {\"exited\": true, \"out-data\": \"e30=\"}}\n"); sleep(1); return 0;
+        case 5: case 6: for (;;) pause();
         default: return 0;
         }
     }
@@ -113,11 +122,13 @@ def guest(libvirtd: LocalLibvirtd, lab_folder: LabFolder) -> Iterator[tuple[Hype
     kernel = ensure_kernel(lab_folder)
     initrd = libvirtd.folder / "agent-initramfs"
     initrd.write_bytes(_initramfs(kernel.modules, libvirtd.folder))
-    made = domain_view(
-        vm(), [], facts(kvm=False), direct_kernel=DirectKernel(str(kernel.image), str(initrd), ARGUMENTS)
-    )
-    made = replace(made, memory_mib=256, vcpus=1, name="agent")
     with Hypervisor(libvirtd.uri, host="gpu1") as opened:
+        storage = Storage(opened)
+        storage.ensure_pool("default")
+        root = storage.create_disk("default", "agent", 16)
+        direct = DirectKernel(str(kernel.image), str(initrd), ARGUMENTS)
+        made = domain_view(vm(), [], facts(kvm=False), disk=DiskView(root.path), direct_kernel=direct)
+        made = replace(made, memory_mib=256, vcpus=1, name="agent")
         opened.define(render_domain(made))
         opened.start(made.name)
         try:
@@ -126,6 +137,8 @@ def guest(libvirtd: LocalLibvirtd, lab_folder: LabFolder) -> Iterator[tuple[Hype
         finally:
             opened.destroy(made.name)
             opened.undefine(made.name)
+            for volume in storage.volumes("default"):
+                storage.delete_volume("default", volume.name)
 
 
 def _initramfs(modules: Path, folder: Path) -> bytes:
@@ -160,6 +173,22 @@ def _wait_for_agent(hypervisor: Hypervisor, view: DomainView, state: str = "conn
         time.sleep(0.1)
 
 
+def _snapshot(hypervisor: Hypervisor, view: DomainView, name: str, *, quiesce: bool | None) -> tuple[LiveChange, bool]:
+    live = LiveDisks(hypervisor, view.name, uuid=view.uuid)
+    (active,) = [one.path for one in domain_disks(live.xml() or "") if one.path is not None]
+    overlay = Storage(hypervisor).create_overlay("default", name, 16, BaseImage(active, ImageFormat.QCOW2, 16 * 2**20))
+    try:
+        return live.snapshot({active: overlay.path}, quiesce=quiesce)
+    finally:
+        assert [one.path for one in domain_disks(live.xml() or "")] == [overlay.path]
+
+
+def test_a_guest_s_agent_freezes_its_file_systems_for_a_snapshot(guest: tuple[Hypervisor, DomainView]) -> None:
+    for name, quiesce in (("auto", None), ("asked", True), ("plain", False)):
+        done = _snapshot(*guest, name, quiesce=quiesce)
+        assert done == (LiveChange.DONE, quiesce is not False)
+
+
 def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: pytest.MonkeyPatch) -> None:
     hypervisor, view = guest
 
@@ -191,3 +220,10 @@ def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: py
         _wait_for_agent(hypervisor, view)
         with pytest.raises(GuestError, match=said):
             ask()
+    # The last two answer at first: one hangs when it has to freeze, the other when it has to thaw.
+    monkeypatch.setattr(disks, "FREEZE_S", 2)
+    for name, is_frozen in (("freeze", False), ("thaw", True)):
+        _wait_for_agent(hypervisor, view, "disconnected")
+        _wait_for_agent(hypervisor, view)
+        assert agent_answers(hypervisor, view.name, uuid=view.uuid)
+        assert _snapshot(hypervisor, view, name, quiesce=None) == (LiveChange.DONE, is_frozen)

@@ -118,7 +118,7 @@ def test_a_snapshot_of_the_disks_leaves_no_metadata_and_merges_back(
 ) -> None:
     disks = LiveDisks(hypervisor, running.name, uuid=running.uuid)
     overlay = storage.create_overlay("default", "root.s1", 64, BaseImage(root.path, ImageFormat.QCOW2, 64 * MIB))
-    assert disks.snapshot({root.path: overlay.path}, quiesce=False) is LiveChange.DONE
+    assert disks.snapshot({root.path: overlay.path}, quiesce=None) == (LiveChange.DONE, False)
     assert [one.path for one in domain_disks(disks.xml() or "")] == [overlay.path]
     assert hypervisor.connection.lookupByName(running.name).snapshotNum(0) == 0
     assert disks.merge(overlay.path, root.path) is LiveChange.DONE

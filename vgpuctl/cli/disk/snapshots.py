@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.running.services import Services
 
 
+_TAKEN = {
+    True: "taken; the guest's agent froze its file systems meanwhile",
+    False: "taken; its file systems were not frozen: after a revert they are as after a power failure",
+    None: "taken",
+}
 _CHANGE: "JsonOutput[SnapshotChange]" = JsonOutput(("create-", "revert-"))
 _DELETION: "JsonOutput[JsonDeletions]" = JsonOutput(("delete-",))
 
@@ -25,11 +30,15 @@ _DELETION: "JsonOutput[JsonDeletions]" = JsonOutput(("delete-",))
 @click.command("create-snapshot")
 @click.argument("name")
 @click.argument("snapshot")
-@click.option("--quiesce", is_flag=True, help="Let the guest's agent freeze its file systems meanwhile.")
+@click.option(
+    "--quiesce/--no-quiesce",
+    default=None,
+    help="The guest's agent must, or must not, freeze its file systems meanwhile.  [default: it does if it answers]",
+)
 @options.tenant
 @options.one_host
 @options.as_json
-def create_snapshot(name: str, snapshot: str, quiesce: bool, tenant: str, as_json: bool, **where: Any) -> None:
+def create_snapshot(name: str, snapshot: str, quiesce: bool | None, tenant: str, as_json: bool, **where: Any) -> None:
     """Take a snapshot of all disks of a VM at one moment, running or not.
 
     It leaves out memory, devices, UEFI variables and the TPM. Until it is deleted, the VM cannot be moved.
@@ -46,7 +55,7 @@ def create_snapshot(name: str, snapshot: str, quiesce: bool, tenant: str, as_jso
     if as_json:
         _CHANGE.print(done)
     else:
-        say(f"{done.vm}: snapshot {snapshot} " + ("taken" if done.changed else "no change, it is there"))
+        say(f"{done.vm}: snapshot {snapshot} " + (_TAKEN[done.is_frozen] if done.changed else "no change, it is there"))
 
 
 def _state(one: "ListedSnapshot") -> str:

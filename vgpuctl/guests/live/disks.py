@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Change the disks of a running domain alone; its definition is written as a whole elsewhere."""
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vgpuctl.errors import DomainRejected, VolumeRejected
@@ -17,8 +18,11 @@ from vgpuctl.guests.facts.disk_facts import (
 from vgpuctl.guests.libvirt_errors import libvirt_module, translated
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.live.domain import LiveChange, LiveDomain
+from vgpuctl.guests.live.guest_agent import agent_answers
 from vgpuctl.guests.templating import render_template
 
+FREEZE_S = 30
+"""How long the guest's agent may take to freeze or thaw its file systems."""
 _POLL_S = 0.2
 _JOB_LIMIT_S = 24 * 3600.0
 
@@ -84,15 +88,25 @@ class LiveDisks(LiveDomain):
             lambda domain: domain.updateDeviceFlags(element, library.VIR_DOMAIN_AFFECT_LIVE),
         )
 
-    def snapshot(self, overlays: Mapping[str, str], *, quiesce: bool) -> LiveChange:
+    def snapshot(self, overlays: Mapping[str, str], *, quiesce: bool | None) -> tuple[LiveChange, bool]:
         """Let all disks write into overlays from one moment on. overlays: path of a disk → path of its overlay.
 
         Each overlay was made before, on the disk. Memory and devices are not part of it, so that devices held by
-        VFIO do not matter. quiesce: the guest's agent freezes its file systems. Raises DomainRejected.
+        VFIO do not matter. quiesce: the guest's agent freezes its file systems; None: if it can. Returns also whether
+        it did. Raises DomainRejected.
         """
         live = self.xml()
         if live is None:
-            return LiveChange.NEXT_START
+            return LiveChange.NEXT_START, False
+        if quiesce or (quiesce is None and agent_answers(self._hypervisor, self._name, uuid=self._uuid)):
+            try:
+                return self._snapshot(live, overlays, quiesce=True), True
+            except DomainRejected:
+                if quiesce:
+                    raise
+        return self._snapshot(live, overlays, quiesce=False), False
+
+    def _snapshot(self, live: str, overlays: Mapping[str, str], *, quiesce: bool) -> LiveChange:
         library = libvirt_module()
         targets = {one.path: one.target for one in domain_disks(live)}
         disks = [(target, overlays.get(path or "")) for path, target in targets.items()]
@@ -104,7 +118,25 @@ class LiveDisks(LiveDomain):
             | library.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC
             | (library.VIR_DOMAIN_SNAPSHOT_CREATE_QUIESCE if quiesce else 0)
         )
-        return self._change("take a snapshot of the disks of", lambda domain: domain.snapshotCreateXML(xml, flags))
+
+        def take(domain: Any) -> None:
+            if not quiesce:
+                domain.snapshotCreateXML(xml, flags)
+                return
+            domain.agentSetResponseTimeout(FREEZE_S, 0)  # libvirt's own default is to wait for ever
+            try:
+                domain.snapshotCreateXML(xml, flags)
+            except library.libvirtError:
+                with contextlib.suppress(library.libvirtError):
+                    domain.fsThaw(None, 0)  # a guest that froze after the time was over
+                if not self._has_all(overlays.values()):  # libvirt also fails when only the thaw did
+                    raise
+
+        return self._change("take a snapshot of the disks of", take)
+
+    def _has_all(self, paths: Iterable[str]) -> bool:
+        live = self.xml()
+        return live is not None and {one.path for one in domain_disks(live)} >= set(paths)
 
     def merge(self, overlay: str, base: str) -> LiveChange:
         """Write an overlay that is in use into the disk below it, and go on with that. Returns when it is done.

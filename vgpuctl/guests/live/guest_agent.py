@@ -48,6 +48,15 @@ _LINUX = _GuestProgram((PROBE_PATH,), (), MOST_BYTES, read_report)
 _WINDOWS = _GuestProgram(SMI_PATHS, SMI_ARGUMENTS, MOST_LOG_BYTES, read_smi_log)
 
 
+def agent_answers(hypervisor: "Hypervisor", name: str, *, uuid: str) -> bool:
+    """True if the guest has an agent that answers now."""
+    try:
+        _GuestAgent(hypervisor, name, uuid).ask("guest-ping")
+    except GuestError:
+        return False
+    return True
+
+
 def ask_probe(
     hypervisor: "Hypervisor", name: str, *, uuid: str, is_windows: bool | None = False, timeout_s: float = 60.0
 ) -> GuestReport:

@@ -24,11 +24,12 @@ from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 
 
-def create_snapshot(services: Services, vm: Vm, name: str, *, quiesce: bool = False) -> SnapshotChange:
+def create_snapshot(services: Services, vm: Vm, name: str, *, quiesce: bool | None = None) -> SnapshotChange:
     """Take a snapshot of all disks of a VM at one moment. The same name again changes nothing.
 
-    quiesce: let the guest's agent freeze its file systems meanwhile. Raises StateError for a VM without disks and for
-    one with too many snapshots, DomainRejected when libvirt or the guest refuses; nothing is left then.
+    quiesce: let the guest's agent freeze its file systems meanwhile; None: if it answers and can. Raises StateError
+    for a VM without disks and for one with too many snapshots, DomainRejected when libvirt or the guest refuses;
+    nothing is left then.
     """
     refuse_fixed(vm, "take a snapshot of")
     with operation(services, "create-snapshot", vm):
@@ -42,13 +43,13 @@ def create_snapshot(services: Services, vm: Vm, name: str, *, quiesce: bool = Fa
         for left in overlays_of(services, vm, name):
             remove_recorded(services, host, left)  # of a run that was killed before the guest wrote into it
         disks = chains_of(host, vm, recorded_volumes(services, vm))
-        _take(services, host, vm, disks, name, quiesce=quiesce)
-        return SnapshotChange(vm.printed_name, name, True, shown(disks))
+        is_frozen = _take(services, host, vm, disks, name, quiesce=quiesce)
+        return SnapshotChange(vm.printed_name, name, True, shown(disks), is_frozen)
 
 
 def _take(
-    services: Services, host: HostSession, vm: Vm, disks: Sequence[DiskChain], name: str, *, quiesce: bool
-) -> None:
+    services: Services, host: HostSession, vm: Vm, disks: Sequence[DiskChain], name: str, *, quiesce: bool | None
+) -> bool | None:
     with Undo(services.say, subject=vm.printed_name) as undoing:
         wanted = [(chain, overlay_on(chain, name, fact_of(host, chain.active).capacity_bytes)) for chain in disks]
         # All at once, so that a killed run leaves at least one that was not made, or all of them.
@@ -59,7 +60,8 @@ def _take(
             undoing.push(str(overlay), partial(_remove, services, host, overlay))
         overlays = {chain.active.path or "": _make(services, host, chain, overlay) for chain, overlay in wanted}
         live = LiveDisks(host.hypervisor, vm.domain_name, uuid=vm.uuid)
-        if live.snapshot(overlays, quiesce=quiesce) is LiveChange.NEXT_START and live.xml() is not None:
+        change, is_frozen = live.snapshot(overlays, quiesce=quiesce)
+        if change is LiveChange.NEXT_START and live.xml() is not None:
             raise StateError(
                 f"{vm.printed_name} runs, and libvirt on {vm.host} takes no snapshot of a running guest",
                 hint="stop the VM first",
@@ -68,6 +70,7 @@ def _take(
     define_again(services, host, vm)
     with services.store.transaction() as session:
         session.add_vm_event(EventKind.DISKS_SNAPSHOT, vm, f"snapshot {name}", after=values_of(name, disks))
+    return is_frozen if change is LiveChange.DONE else None
 
 
 def _make(services: Services, host: HostSession, chain: DiskChain, overlay: Volume) -> str:

@@ -23,12 +23,16 @@ from vgpuctl.usecases.running.services import HostSession, Services
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """A change to one snapshot of a VM. disks: the disks that it is of; the first disk is `-`."""
+    """A change to one snapshot of a VM. disks: the disks that it is of; the first disk is `-`.
+
+    is_frozen: of a snapshot of a running guest that was taken now, True if its agent froze its file systems meanwhile.
+    """
 
     vm: str
     snapshot: str
     changed: bool
     disks: tuple[str, ...]
+    is_frozen: bool | None = None
 
 
 def named_chains(services: Services, host: HostSession, vm: Vm, name: str, *, verb: str) -> list[DiskChain]:

@@ -75,8 +75,8 @@ SCENES: dict[str, Scene] = {
         Run("desk", then={"list-vms -A -o name": "acme/desk"}),
         first=(run_domain,),
     ),
-    "plan-hosts": scene(Run("gpu3"), Run("gpu1")),
-    "apply-hosts": scene(Run("gpu1"), Run("gpu3", then={"plan-hosts": "gpu3"})),
+    "plan-hosts": scene(Run("3 hosts: "), Run("gpu1")),
+    "apply-hosts": scene(Run("gpu1"), Run("gpu3", then={"plan-hosts": "3 hosts: "})),
     "import-layout": scene(
         Run("gpus"),
         Run("gpus"),

@@ -68,7 +68,7 @@ SCENES: dict[str, Scene] = {
     "wait": scene(Run("acme/web-1"), Run("acme/web-1"), first=(WEB_1,)),
     "label-vm": scene(
         Run("acme/web-1: labels app=web, env=prod", then={"show-vm acme/web-1": "labels    app=web, env=prod"}),
-        Run("acme/web-1: labels app=web", then={"list-vms -t acme -l env": "!web-1"}),
+        Run("acme/web-1: labels app=web", then={"list-vms -t acme --selector env": "!web-1"}),
         first=(WEB_1,),
     ),
     "rename-vm": scene(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain-vm and capacity as an operator meets them, on simulated hosts."""
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 
@@ -61,20 +60,22 @@ def test_a_refusal_reads_only_hosts_that_could_change_it(operator: Operator) -> 
     operator.does("list-gpus", "--refresh")
     wanted = ("create-vm", "late", "--tenant", "explained", "--gpu", "A40-48Q", *SMALL, "--host", taken)
 
-    def read_for_refusal(*options: str, age_s: float = 0) -> list[str]:
-        with sqlite3.connect(operator.database.removeprefix("sqlite:///")) as store:
-            store.execute("UPDATE hosts SET read_at = read_at - ?", (age_s,))
+    def read_for_refusal(*options: str) -> list[str]:
         done = operator.run(*wanted, *options)
         assert done.code == 5, done
         return [line for line in done.err.splitlines() if line.startswith("reading ")]
 
-    assert read_for_refusal() == []
-    assert read_for_refusal("--refresh")[0].startswith("reading 4 hosts: ")
-    assert read_for_refusal(age_s=11) == [f"reading 1 host: {taken}"]
-    assert read_for_refusal("--require-label", "rack=r9", age_s=11) == []
+    assert read_for_refusal() == [f"reading 1 host: {taken}"]
+    (once,) = read_for_refusal("--refresh")
+    assert once.startswith("reading 4 hosts: ")
+    assert read_for_refusal("--require-label", "rack=r9") == []
     operator.does("cordon-host", taken, "--reason", "late")
-    assert read_for_refusal(age_s=11) == []
+    assert read_for_refusal() == []
     operator.does("uncordon-host", taken)
+    waits = operator.does(*wanted, "--count", "3", "--queue").err
+    assert [line for line in waits.splitlines() if line.startswith("reading ")] == [f"reading 1 host: {taken}"]
+    for number in (1, 2, 3):
+        operator.does("leave-queue", f"late-{number}", "--tenant", "explained", "--yes")
 
 
 def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> None:
@@ -153,7 +154,7 @@ def test_what_the_store_does_not_know_is_refused_by_questions_as_by_the_run(
 
 
 def test_what_only_a_host_can_tell_is_said(operator: Operator) -> None:
-    words = ("--gpu", "A40-8Q", *SMALL[:4], "--network", "elsewhere", "--disk", "1GiB", "--pool", "fast")
+    words = ("--gpu", "A40-8Q", *SMALL[:4], "--network", "elsewhere", "--disk", "1GiB", "--storage-pool", "fast")
     (explained,) = operator.json("explain-vm", "x", "--tenant", "explained", *words)
     counted = operator.json("capacity", *words)
     assert explained["not_looked_at"] == counted["not_looked_at"] == ["network elsewhere", "storage pool fast"]

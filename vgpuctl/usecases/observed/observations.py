@@ -197,6 +197,7 @@ def read_facts(services: Services, host: str) -> HostFacts:
     except VgpuctlError as error:
         note_failure(services, host, error, asked_at=asked_at)
         raise
+    services.read_at[host] = asked_at
     _keep(services, host, asked_at, facts=facts)
     return facts
 

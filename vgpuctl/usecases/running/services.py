@@ -173,6 +173,8 @@ class Services:
         self._watch = watch
         self.doing: dict[str, str] = {}
         """The step at work on a host, in words, by its name."""
+        self.read_at: dict[str, float] = {}
+        """When this process last read the facts of a host, by `time.monotonic`."""
         self.reachable_networks = reachable_networks
         self.past = opens.past
         self.performance = opens.performance

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hosts on which VMs may be created together: what is known of them, and where the VMs fit."""
 
+import time
 from collections.abc import Collection, Sequence
 
 from vgpuctl.errors import HostError, NoCapacity
@@ -31,7 +32,7 @@ from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.created_vm import PlacementReason
 
 FRESH_S = 10.0
-"""A host that was read within this time is not read again before VMs are refused."""
+"""A host that this process read within this time is not read again before VMs are refused."""
 
 
 class PlaceSearch:
@@ -127,8 +128,8 @@ class PlaceSearch:
     def _worth_reading(self) -> list[str]:
         """The hosts whose facts may be old, and whose answer could admit the VMs.
 
-        A host that a controller watches is read by it all the time. Of a host that the request itself rules out, as by
-        its cards' model or a cordon, nothing that it answers matters.
+        This process may have read a host just now, and a controller reads those that it watches all the time. Of a host
+        that the request itself rules out, as by its cards' model or a cordon, nothing that it answers matters.
         """
         ruled_out: set[str] = set()
         if len(self._requests) == 1 and self._reservation is None:
@@ -136,14 +137,10 @@ class PlaceSearch:
             for one in rejections_of(self.fleet(), self._requests[0]):
                 codes.setdefault(one.host, []).append(Code(one.code))
             ruled_out = {host for host, own in codes.items() if all(one.follows_from_the_request() for one in own)}
+        since, read_at = time.monotonic() - FRESH_S, self._services.read_at
+        old = [one.name for one in self._capacities if read_at.get(one.name, since) <= since]
         with self._services.store.reading() as session:
-            old = session.now() - FRESH_S
-            read_at = {name: cached.read_at for name, cached in session.all_facts().items()}
-            return [
-                name
-                for name in (one.name for one in self._capacities)
-                if name not in ruled_out and read_at.get(name, 0.0) < old and not is_seen_by_controller(session, name)
-            ]
+            return [name for name in old if name not in ruled_out and not is_seen_by_controller(session, name)]
 
     def _place(self) -> list[Placement]:
         together = as_one(self._requests)

@@ -142,7 +142,7 @@ def test_a_vm_that_could_not_start_after_the_boot_starts_when_it_can(operator: O
 
 def test_show_vm_says_how_a_vm_starts_again_and_when(operator: Operator) -> None:
     assert "restart   never, autostart after a boot of its host, priority normal" in operator.does(*SHOW, "boots").out
-    operator.does("create-vm", "flaps", *ACME, *SIZE, "--restart", "always", "--priority", "high")
+    operator.does("create-vm", "flaps", *ACME, *SIZE, "--restart", "always", "--priority", "high", "--refresh")
     try:
         assert _restart(operator, "flaps") is None
         _end(operator, "flaps")

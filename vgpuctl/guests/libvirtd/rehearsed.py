@@ -37,6 +37,7 @@ CHANGES = {
     "blockResize": "resize a disk of",
     "blockCommit": "merge a disk of",
     "snapshotCreateXML": "take a snapshot of the disks of",
+    "fsThaw": "thaw the file systems of",
     "createXML": "create a volume in",
     "delete": "delete",
     "resize": "resize",
@@ -55,6 +56,7 @@ UNNEEDED = {
     "pinVcpuFlags": "pin the vCPUs of",
     "pinEmulator": "pin the emulator of",
     "update": "update",
+    "agentSetResponseTimeout": "set how long to wait for the agent of",
     "nwfilterDefineXML": "define a packet filter on",
 }
 """Changes whose result no command reads back."""

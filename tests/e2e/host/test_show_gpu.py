@@ -78,6 +78,18 @@ def test_what_is_not_there_is_refused(with_vm: Operator, arguments: tuple[str, .
     assert refused["reference"] == reference and "\x1b" not in refused["message"]
 
 
+def test_a_quarantine_that_is_there_keeps_its_reason_and_says_it(with_vm: Operator) -> None:
+    first, second = (("quarantine-gpu", f"sim-002/{GPU}", "--reason", reason) for reason in ("smells", "other"))
+    assert with_vm.json(*first)["reason"] == "smells"
+    again = with_vm.json(*second)
+    assert (again["changed"], again["reason"]) == (False, "smells")
+    assert "no change, it is in quarantine: smells" in with_vm.does(*second).err
+    cordons = [with_vm.json("cordon-host", "sim-002", "--reason", reason) for reason in ("rack", "cable")]
+    assert [(one["changed"], one["reason"]) for one in cordons] == [(True, "rack"), (False, "rack")]
+    with_vm.does("uncordon-host", "sim-002")
+    with_vm.does("unquarantine-gpu", f"sim-002/{GPU}", "--reason", "aired")
+
+
 def test_a_silent_host_is_shown_as_the_store_knows_it(with_vm: Operator, tmp_path: Path) -> None:
     inventory = tmp_path / "elsewhere.yml"
     inventory.write_text("all: {hosts: {sim-001: {ansible_host: 127.0.0.1, ansible_port: 1}}}\n")

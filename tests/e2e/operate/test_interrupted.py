@@ -138,7 +138,7 @@ def test_an_impatient_operator_loses_nothing(
             operator.does(*DELETE)
         assert fleet_witness.state() == before, f"{text} something leaked"
         if "rolling back: GPU shares" in done.err:
-            assert "rolling back goes on and cannot be interrupted" in done.err
+            assert "ends first and cannot be interrupted" in done.err
     assert rolled_back > len(points) // 2
     assert operator.json("repair") == []
 

@@ -38,9 +38,9 @@ def command(host: str, gpu: str | None, reason: str, dry_run: bool, as_json: boo
     from vgpuctl.usecases.maintenance.cordon_host import cordon_host
 
     with services(rehearses=dry_run, **where) as opened:
-        changed = cordon_host(opened, host, gpu=gpu, reason=reason)
+        changed, stored = cordon_host(opened, host, gpu=gpu, reason=reason)
     if as_json:
-        _JSON.print({"changed": changed, "host": host, "gpu": gpu, "reason": reason})
+        _JSON.print({"changed": changed, "host": host, "gpu": gpu, "reason": stored})
     else:
         outcome = "would be cordoned" if dry_run else "cordoned"
-        say(f"{host}{f' {gpu}' if gpu else ''}: {outcome if changed else 'no change'}")
+        say(f"{host}{f' {gpu}' if gpu else ''}: {outcome if changed else f'no change, it is cordoned: {stored}'}")

@@ -29,9 +29,9 @@ def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, 
     from vgpuctl.usecases.maintenance.quarantine_gpu import quarantine_gpu
 
     with services(rehearses=dry_run, **where) as opened:
-        changed = quarantine_gpu(opened, host, address, reason=reason)
+        changed, stored = quarantine_gpu(opened, host, address, reason=reason)
     if as_json:
-        _JSON.print({"changed": changed, "host": host, "gpu": address, "reason": reason})
+        _JSON.print({"changed": changed, "host": host, "gpu": address, "reason": stored})
     else:
         outcome = "would be in quarantine" if dry_run else "in quarantine"
-        say(f"{host} {address}: {outcome if changed else 'no change'}")
+        say(f"{host} {address}: {outcome if changed else f'no change, it is in quarantine: {stored}'}")

@@ -68,12 +68,17 @@ class VmSelection:
         labels = "" if self.selector is None else f" with --selector {self.selector.text!r}"
         return labels + ("" if self.limit is None else f" on hosts of --limit {self.limit!r}")
 
+    @property
+    def _every(self) -> str:
+        """The option that stands for names."""
+        return "--selector" if self.selector is not None else "--limit" if self.limit is not None else "--all"
+
     def _split(self, written: str, *, every: str | None) -> tuple[str, str]:
         whose, name = split_name(written)
         tenant = (self.tenant or every) if whose is None else whose
         if tenant is None:
             more = "; -A is for all tenants" if is_glob(written) else ""
-            raise without_tenant(written if name != "*" else "--all", more=more)
+            raise without_tenant(written if name != "*" else self._every, more=more)
         return tenant, name
 
 

@@ -34,10 +34,19 @@ def find_gpu(services: Services, host: str, address: str) -> Gpu:
 def is_set(services: Services, host: str, device: str, kind: RestrictionKind, gpu: Gpu | None = None) -> bool:
     """True if there is a restriction of this kind. gpu: the GPU at the device, or of the VF there."""
     with services.store.reading() as session:
-        every = [one for one in session.restrictions() if one.kind is kind]
+        return bool(_of_kind(session, host, device, kind, gpu))
+
+
+def stored_reason(session: Session, host: str, device: str, kind: RestrictionKind, gpu: Gpu | None) -> str:
+    """The reason of a restriction that is there: the first one counts, whatever another command says later."""
+    return _of_kind(session, host, device, kind, gpu)[0].reason
+
+
+def _of_kind(session: Session, host: str, device: str, kind: RestrictionKind, gpu: Gpu | None) -> list[Restriction]:
+    every = [one for one in session.restrictions() if one.kind is kind]
     if gpu is None:
-        return (host, device) in [(one.host, one.device) for one in every]
-    return bool(restrictions_on(every, host, device, gpu.uuid if gpu.address == device else None))
+        return [one for one in every if (one.host, one.device) == (host, device)]
+    return restrictions_on(every, host, device, gpu.uuid if gpu.address == device else None)
 
 
 def set_restriction(

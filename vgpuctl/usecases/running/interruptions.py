@@ -21,7 +21,7 @@ from types import FrameType
 from typing import ClassVar, TypeAlias
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_GOES_ON = b"\nrolling back goes on and cannot be interrupted; the command ends after it\n"
+_GOES_ON = b"\nwhat is under way or rolled back ends first and cannot be interrupted; the command ends after it\n"
 _ENDS = b"\nthe command is ending and closes its connections; a third signal ends it at once\n"
 _AGAIN_S = 0.01
 _LOGGER = logging.getLogger("vgpuctl.interruptions")

@@ -26,9 +26,10 @@ _LOOK_S = 0.2
 class Turn:
     """One VM's turn: within the block it is placed, alone of all, until `end` says that its shares are promised."""
 
-    def __init__(self, placing: threading.Lock, hosts: dict[str, threading.Lock]) -> None:
+    def __init__(self, placing: threading.Lock, hosts: dict[str, threading.Lock], stop: threading.Event) -> None:
         self._placing = placing
         self._hosts = hosts
+        self._stop = stop
         self._is_held = False
         self.is_over = threading.Event()
 
@@ -56,14 +57,16 @@ class Turn:
 
     @contextlib.contextmanager
     def on(self, host: str) -> Iterator[None]:
-        """Build on a host, one VM at a time."""
+        """Build on a host, one VM at a time. Raises KeyboardInterrupt after an interrupt."""
         with self._hosts.setdefault(host, threading.Lock()):
+            if self._stop.is_set():
+                raise KeyboardInterrupt
             yield
 
 
 def only_turn() -> Turn:
     """The turn of VMs that nobody creates beside."""
-    return Turn(threading.Lock(), {})
+    return Turn(threading.Lock(), {}, threading.Event())
 
 
 def in_turns(services: Services, items: Sequence[Item], work: Callable[[Item, Turn], Value], done: list[Value]) -> None:
@@ -71,7 +74,8 @@ def in_turns(services: Services, items: Sequence[Item], work: Callable[[Item, Tu
 
     work: enters its turn to place, and ends it to build. At most `services.forks` are at work at the same time; one
     after the other in a dry run, whose answers build on each other. After an error or an interrupt no further one is
-    begun, those at work end, and the first error in the order of `items`, or KeyboardInterrupt, is raised.
+    begun, those at work end, and the first error in the order of `items`, or KeyboardInterrupt, is raised. After an
+    interrupt those that wait for their host are rolled back.
     """
     forks = services.forks or _USUAL_FORKS
     if services.rehearsal is not None or forks == 1 or len(items) == 1:
@@ -103,7 +107,7 @@ def in_turns(services: Services, items: Sequence[Item], work: Callable[[Item, Tu
                 pass
             if errors:
                 break
-            turn = Turn(placing, hosts)
+            turn = Turn(placing, hosts, at_work.stop)
             threads.append(threading.Thread(target=one, args=(index, turn), daemon=True))
             threads[-1].start()
             while not turn.is_over.wait(_LOOK_S):

@@ -156,7 +156,7 @@ def test_signals_while_rolling_back_are_noted_and_take_effect_afterwards(case: s
         "another command is interruptible",
     ]
     assert done.stderr.count("a third signal ends it at once") == 2
-    assert done.stderr.count("rolling back goes on and cannot be interrupted") == 3
+    assert done.stderr.count("ends first and cannot be interrupted") == 3
 
 
 _DROPPED = """

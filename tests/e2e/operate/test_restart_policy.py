@@ -62,7 +62,7 @@ def _end_again(operator: Operator, name: str) -> tuple[Any, str]:
 
 
 def _restart(operator: Operator, name: str) -> Any:
-    """What show-vm says of the last restart, with the pauses of the controller."""
+    """The last restart as show-vm tells it, and the pauses of the controller."""
     return json.loads(operator.run(*SHOW, name, "--json", program=QUICK).out)["restart"]
 
 

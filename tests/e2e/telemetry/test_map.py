@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """map: the fleet's GPUs with their shares, at 80 columns, compact, as JSON, and of a host that does not answer."""
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 
 SIZE = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
@@ -64,6 +65,23 @@ def test_a_host_that_does_not_answer_is_drawn_from_its_cached_facts(fleet_operat
     again = cut_off.does("map").out
     assert "unknown since" not in " ".join(again.split()), "an inventory that leads elsewhere says nothing of it"
     assert "[web-1======]" in again
+
+
+def test_nothing_of_a_silent_host_is_usable_now(fleet_operator: Operator, fleet: lab.LabFolder) -> None:
+    only = ("--limit", "sim-001,sim-002")
+    assert "40 GiB of it usable now\n" in fleet_operator.does("map", *only).out
+    lab.faults.begin("sim-001", "sshd", folder=fleet)
+    try:
+        fleet_operator.run("list-hosts", "--limit", "sim-001")
+        shown = fleet_operator.does("map", *only, "--compact").out
+        full = fleet_operator.does("map", *only, "--full").out
+    finally:
+        lab.faults.clear("sim-001", folder=fleet)
+    first = shown.splitlines()[0]
+    assert first.startswith("sim-001 0000:41:00.0 [we") and "unknown since" in first and "free" not in first
+    for out in (shown, full):
+        assert "0 MiB of it usable now; 1 GPU of hosts that give no answer as last seen" in " ".join(out.split())
+    fleet_operator.does("list-hosts", "--limit", "sim-001")
 
 
 def test_without_any_gpu_it_says_so(fleet_operator: Operator) -> None:

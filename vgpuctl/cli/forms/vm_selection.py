@@ -88,6 +88,10 @@ class VmChoice:
         """True if no VM is named any more."""
         return not self.selection.names and not self.selection.is_all
 
+    def is_summed_up(self, number: int) -> bool:
+        """True for so many VMs that their dry run has no line for each step of each."""
+        return number > _MOST_LISTED
+
     def each(self, opened: "Services", work: "Callable[[Vm], Value]") -> "list[VmResult[Value]]":
         """Find the VMs and do the work on each of them; see `on_each_vm`."""
         return self.on(opened, [vm for vm, _leases in self.find(opened)], work)
@@ -98,8 +102,7 @@ class VmChoice:
         """Do the work on each of these VMs; a dry run of many says nothing before `finish`, which sums it up."""
         from vgpuctl.usecases.running.each_vm import on_each_vm
 
-        is_summed_up = opened.rehearsal is not None and len(vms) > _MOST_LISTED
-        with _quiet() if is_summed_up else nullcontext():
+        with _quiet() if opened.rehearsal is not None and self.is_summed_up(len(vms)) else nullcontext():
             return on_each_vm(opened, vms, work, is_in_turn=is_in_turn)
 
     def answer(
@@ -172,7 +175,7 @@ def _sum_up(results: "Sequence[VmResult[Any]]") -> None:
         alike.update({(step.host, own.sub("*", step.text)) for step in one.steps})
     for (host, text), number in sorted(alike.items(), key=lambda found: (natural(found[0][0]), found[0][1])):
         say(f"{host}: would {text} (of {counted(number, 'VM')})")
-    if alike:
+    if alike and running().rehearsal is not None:
         say("-o json has the steps of each VM")
 
 

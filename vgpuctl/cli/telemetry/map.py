@@ -80,7 +80,7 @@ def command(is_full: bool | None, refresh: bool, as_json: bool, **where: Any) ->
                     _print_topology(one.map.host, found.topologies[one.map.host], width)
                 host = one.map.host
                 print_map(one.map, one.seen, width)
-        _print_end([one.map for one in gpus], width)
+        _print_end(gpus, width)
     report_survey(seen)
 
 
@@ -124,6 +124,8 @@ def _print_compact(gpus: "Sequence[MappedGpu]", width: int) -> None:
 def _tail(one: "MappedGpu") -> str:
     """The end of a compact line: what is free, and the largest that fits, or why nothing does."""
     drawn = one.map
+    if not one.is_known:
+        return one.seen
     if drawn.closed is not None:
         return drawn.closed.code
     if one.state not in (None, "present"):
@@ -133,20 +135,23 @@ def _tail(one: "MappedGpu") -> str:
     return f"{free}, {largest.count}x{largest.profile}" if largest is not None else free
 
 
-def _print_end(maps: "Sequence[GpuMap]", width: int) -> None:
-    """The sums of the fleet, and the legend."""
+def _print_end(gpus: "Sequence[MappedGpu]", width: int) -> None:
+    """The sums of the fleet, and the legend. Of hosts that give no answer nothing is usable now."""
     from vgpuctl.cli.shown.gpu_bar import legend
     from vgpuctl.cli.shown.terminal import wrapped
     from vgpuctl.model.gpu_map import SegmentKind
     from vgpuctl.model.units import format_mib
 
+    maps = [one.map for one in gpus]
+    silent = sum(not one.is_known for one in gpus)
     hosts = len({one.host for one in maps})
     total, free = sum(one.memory_mib for one in maps), sum(one.free_mib for one in maps)
-    usable = sum(one.size_of(SegmentKind.FREE) for one in maps)
+    usable = sum(one.map.size_of(SegmentKind.FREE) for one in gpus if one.is_known)
     text = (
         f"{counted(hosts, 'host')}, {counted(len(maps), 'GPU')}, {format_mib(total)}: {format_mib(total - free)} taken,"
         f" {format_mib(free)} free, {format_mib(usable)} of it usable now"
     )
+    text += f"; {counted(silent, 'GPU')} of hosts that give no answer as last seen" if silent else ""
     for line in wrapped(text.split(), width):
         print_line(line)
     for part in legend(maps):

@@ -77,6 +77,9 @@ def command(
 
         found = chosen.find(opened, asks=not dry_run)
         done = chosen.on(opened, [vm for vm, _leases in found], move, is_in_turn=True)
+    for one in done if dry_run and chosen.is_summed_up(len(done)) else ():
+        if one.value is not None and one.value["changed"]:
+            say(f"{one.vm.printed_name}: would move from {one.value['from']} to {one.value['to']}")
     word = "to be moved" if dry_run else "moved"
     chosen.answer(
         done,

@@ -21,13 +21,15 @@ _GONE = "its host no longer shows it"
 class MappedGpu:
     """One GPU. seen: when its host last showed it, in words; observed_at: the same in seconds since the epoch, UTC.
 
-    state: `present`, `unreadable` or `missing`, None if it was never observed.
+    state: `present`, `unreadable` or `missing`, None if it was never observed. is_known: False while its host gives no
+    answer, so that all of it is as it was last seen.
     """
 
     map: GpuMap
     seen: str
     state: str | None
     observed_at: float | None
+    is_known: bool
 
 
 @dataclass(frozen=True)
@@ -65,4 +67,4 @@ def map_missing(capacity: HostCapacity, gpu: Gpu, leases: Sequence[Lease]) -> Gp
 
 def _mapped(listed: ListedGpu, drawn: GpuMap) -> MappedGpu:
     seen = listed.observation
-    return MappedGpu(replace(drawn, board=listed.board), listed.seen, seen.state, seen.at)
+    return MappedGpu(replace(drawn, board=listed.board), listed.seen, seen.state, seen.at, seen.unknown_since is None)

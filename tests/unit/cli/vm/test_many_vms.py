@@ -7,7 +7,8 @@ import pytest
 
 from tests.unit.fleet_factory import vm
 from vgpuctl.cli.forms.vm_selection import VmChoice, _list_found
-from vgpuctl.model.rehearsal import RehearsedStep
+from vgpuctl.cli.frame.command_line import running
+from vgpuctl.model.rehearsal import Rehearsal, RehearsedStep
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.found.find_vms import VmSelection
 from vgpuctl.usecases.running.each_vm import VmResult
@@ -40,19 +41,24 @@ def test_a_question_names_few_vms_and_counts_many(number: int, capsys: pytest.Ca
         assert lines == [f"gpu2: {number - stopped} running", f"gpu10: {stopped} stopped"]
 
 
-def test_a_dry_run_of_many_vms_has_one_line_for_steps_that_are_alike(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("has_steps_in_json", [True, False])
+def test_a_dry_run_of_many_vms_has_one_line_for_steps_that_are_alike(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, has_steps_in_json: bool
+) -> None:
     found = vms(30)
     results: list[VmResult[str]] = [VmResult(one, steps=steps_of(one), is_cut=True) for one in found]
     chosen = VmChoice(VmSelection((), "acme", True, False, None), "Stop", True, 0.0)
+    monkeypatch.setattr(running(), "rehearsal", Rehearsal() if has_steps_in_json else None)
     chosen.finish(results, outcome=str)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[:-2] == [
+    *lines, last = [line.removeprefix("dry run: ") for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
         "gpu2: would mdev.remove *: * to none (of 20 VMs)",
         "gpu2: would shut down domain * (of 20 VMs)",
         "gpu10: would mdev.remove *: * to none (of 10 VMs)",
         "gpu10: would shut down domain * (of 10 VMs)",
+        *["-o json has the steps of each VM"] * has_steps_in_json,
     ]
-    assert lines[-2] == "-o json has the steps of each VM" and lines[-1].startswith("30 VMs: 30 would change, ")
+    assert last.startswith("30 VMs: 30 would change, ")
 
 
 def test_a_run_of_many_vms_prints_its_sum_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 
 SMALL = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--limit", "sim-001")
@@ -85,6 +86,21 @@ def test_what_is_reserved_is_backfilled_with_short_vms_only_and_given_to_its_ten
 def test_times_that_make_no_sense_are_refused(operator: Operator, arguments: tuple[str, ...], said: str) -> None:
     refused = operator.is_refused("reserve", "x", *WHERE, *arguments)
     assert (refused["reference"], said in refused["message"]) == ("usage", True), refused
+
+
+def test_a_reservation_on_a_silent_host_says_so(operator: Operator, fleet: lab.LabFolder) -> None:
+    times = ("--from", "2091-01-01", "--until", "2091-01-02", "--limit", "sim-001")
+    assert "gave no answer" not in operator.does("reserve", "heard", *WHERE, *times).err
+    operator.does("cancel-reservation", "--yes", "heard", *WHERE[:2])
+    lab.faults.begin("sim-001", "sshd", folder=fleet)
+    try:
+        operator.run("list-hosts", "--limit", "sim-001")
+        said = operator.does("reserve", "unheard", *WHERE, *times).err
+    finally:
+        lab.faults.clear("sim-001", folder=fleet)
+    assert "warning: sim-001 gave no answer when it was last asked (unreachable)" in said
+    operator.does("cancel-reservation", "--yes", "unheard", *WHERE[:2])
+    operator.does("list-hosts", "--limit", "sim-001")
 
 
 def test_an_offboarded_tenant_keeps_no_reservation(operator: Operator) -> None:

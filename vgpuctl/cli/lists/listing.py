@@ -71,10 +71,10 @@ class Column(Generic[Row]):
     """One column of a list.
 
     cell: its text; None is a dash, a tuple is written below one another. key: what --sort-by and --filter compare and
-    CSV has, else the cell; it has neither a unit nor an age in words. unit: of the key's number, which is the cell too
-    where that is no text; CSV names it in the heading.
+    CSV has, else the cell; it has neither a unit nor an age in words. unit: of the key's number; CSV names it in the
+    heading. A cell that is a number too is written in words.
     is_wide: only in `-o wide` and CSV. is_rare: left out of the table while no row has a value.
-    is_age: a time up to now; that it grows is no change of the row for --watch.
+    is_age: a time up to now; --watch does not mark a row because it grows.
     drops, is_text: what a narrow terminal takes, see `table_text.TableColumn`. colour: of the cell, or None.
     """
 

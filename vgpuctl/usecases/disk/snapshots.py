@@ -109,8 +109,8 @@ def values_of(name: str, disks: Sequence[DiskChain]) -> Values:
 class ListedSnapshot:
     """One snapshot. disks: names of its disks, `-` for the first. is_whole: False when a run on it was cut short.
 
-    taken_at: seconds since the epoch, UTC. size_bytes: of its disks as the guest sees them, of which the guest has
-    since written at most as much anew; None where that is not known.
+    taken_at: seconds since the epoch, UTC. size_bytes: of its disks as the guest sees them, the most that the guest
+    can have written since; None where that is not known.
     """
 
     name: str

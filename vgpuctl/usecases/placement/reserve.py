@@ -16,6 +16,7 @@ from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.refusals import summarise
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
+from vgpuctl.usecases.observed.observations import read_record
 from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.quota import refuse_for_ever
 from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
@@ -73,9 +74,15 @@ def reserve(
                 label = printed_name(tenant, name)
                 after = values_of(made)
                 session.add_event(EventKind.RESERVATION_CREATED, label, tenant=tenant, host=made.host, after=after)
+                silence = read_record(session, made.host).silence
         except ConcurrentChange as error:
             services.say(f"{error.line_of(placement.host)}; looking again")
             continue
+        if silence is not None:
+            services.say(
+                f"warning: {made.host} gave no answer when it was last asked ({silence.state});"
+                " its cards are reserved as they were read before"
+            )
         return made, True
     raise ConcurrentChange(f"no place for reservation {name} held in {TRIES} tries", hint="try again")
 

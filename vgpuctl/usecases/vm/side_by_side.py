@@ -74,8 +74,8 @@ def in_turns(services: Services, items: Sequence[Item], work: Callable[[Item, Tu
 
     work: enters its turn to place, and ends it to build. At most `services.forks` are at work at the same time; one
     after the other in a dry run, whose answers build on each other. After an error or an interrupt no further one is
-    begun, those at work end, and the first error in the order of `items`, or KeyboardInterrupt, is raised. After an
-    interrupt those that wait for their host are rolled back.
+    begun, and those at work end; after an interrupt those that wait for their host are rolled back. Raises the first
+    error in the order of `items`, or KeyboardInterrupt.
     """
     forks = services.forks or _USUAL_FORKS
     if services.rehearsal is not None or forks == 1 or len(items) == 1:

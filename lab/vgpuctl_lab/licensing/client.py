@@ -6,6 +6,7 @@
 Every line that it prints is one JSON object: the state of the licence from then on.
 """
 
+import _thread
 import base64
 import http.client
 import json
@@ -214,7 +215,8 @@ def main() -> None:
     if claims is None:
         sys.exit(f"{sys.argv[1]} has no token of the lab's licence server")
     ending = threading.Event()
-    signal.signal(signal.SIGTERM, lambda _number, _frame: ending.set())
+    # A thread sets it: the main thread may be within a wait for it, with its lock.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _thread.start_new_thread(ending.set, ()))
     session = LicenceSession(LicenceClient(token, claims, sys.argv[2]), sys.argv[3:])
     while True:
         wait_s = session.step()

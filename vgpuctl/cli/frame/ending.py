@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of a command that runs until it is told to stop."""
 
+import _thread
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -13,10 +14,14 @@ _ASK_S = 5.0
 
 
 def stop_on_signals() -> threading.Event:
-    """The event that SIGTERM and SIGINT set from now on."""
+    """The event that SIGTERM and SIGINT set from now on.
+
+    A thread sets it, begun without a lock of `threading`: Python runs the handler between two steps of the main thread,
+    and if those are steps of the event's own `wait`, the main thread has the lock that `set` waits for.
+    """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+        signal.signal(number, lambda _number, _frame: _thread.start_new_thread(stop.set, ()))
     return stop
 
 

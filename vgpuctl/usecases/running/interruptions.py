@@ -9,6 +9,7 @@ print its traceback: there the signal is sent again a moment later. An interrupt
 it half made, and its destructor may fail for what it lacks: that is logged and not shown.
 """
 
+import _thread
 import contextlib
 import logging
 import os
@@ -115,7 +116,7 @@ class _DroppedHook:
         try:
             _guard.has_raised = False
             _command.seen = 0
-            threading.Thread(target=_send_again, args=(error.number,), daemon=True).start()
+            _thread.start_new_thread(_send_again, (error.number,))
         finally:
             # The last step: Python runs no handler between it and the end of the hook.
             _DroppedHook.is_at_work = False

@@ -23,7 +23,7 @@ from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.lookup import boards, types_of
-from vgpuctl.cli.contents import SECTIONS
+from vgpuctl.cli.contents import SECTIONS, file_name
 from vgpuctl.cli.forms.conventions import CONNECTION
 from vgpuctl.cli.forms.json_schema import output_schema, schema_of
 from vgpuctl.cli.main import command
@@ -81,9 +81,11 @@ def pages() -> dict[Path, str]:
         one = command.get_command(context, name)
         made.update(_command_pages(commands, name, one, context))
         if one is not None and (schema := output_schema(one)) is not None:
-            made[OUTPUT / f"{name}.json"] = _json_text(schema)
+            made[OUTPUT / f"{file_name(name)}.json"] = _json_text(schema)
     for name, kind in PAGES.items():
-        made[PAGE_SCHEMAS / f"{name}.json"] = _json_text(schema_of(kind, f"JSON of the page {name} of vgpuctl web"))
+        made[PAGE_SCHEMAS / f"{name}.json"] = _json_text(
+            schema_of(kind, f"JSON of the page {name} of vgpuctl serve web")
+        )
     made[ROOT / "docs" / "errors.md"] = _errors_page()
     made[ROOT / "docs" / "doctor.md"] = _doctor_page()
     for name, tables in _TABLES.items():
@@ -272,7 +274,7 @@ def _command_pages(folder: Path, name: str, one: click.Command | None, parent: c
                 sub, info_name=sub_name, parent=context, max_content_width=110, terminal_width=110
             )
             text += f"\n```\n\n## {sub_context.command_path}\n\n```text\n{sub.get_help(sub_context)}"
-    return {folder / f"{name}.md": _page(title, text)}
+    return {folder / f"{file_name(name)}.md": _page(title, text)}
 
 
 def _page(title: str, text: str) -> str:

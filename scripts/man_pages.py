@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from vgpuctl import __version__
-from vgpuctl.cli.contents import COMMANDS, SECTIONS
+from vgpuctl.cli.contents import COMMANDS, SECTIONS, file_name
 from vgpuctl.cli.forms.conventions import CONNECTION
 from vgpuctl.cli.main import command, examples_of
 
@@ -26,7 +26,7 @@ def pages() -> dict[str, str]:
     for name in COMMANDS:
         found = command.get_command(context, name)
         assert found is not None
-        made[f"vgpuctl-{name}.1"] = "\n".join(_page(name, found, context)) + "\n"
+        made[f"vgpuctl-{file_name(name)}.1"] = "\n".join(_page(name, found, context)) + "\n"
     return made
 
 
@@ -43,7 +43,7 @@ def _front(context: click.Context) -> Iterator[str]:
 
 def _page(name: str, found: click.Command, parent: click.Context) -> Iterator[str]:
     with click.Context(found, info_name=name, parent=parent) as context:
-        yield from _head(f"vgpuctl-{name}", COMMANDS[name].rstrip("."))
+        yield from _head(f"vgpuctl-{file_name(name)}", COMMANDS[name].rstrip("."))
         yield from (".SH SYNOPSIS", rf".B vgpuctl {_text(name)}", _text(" ".join(found.collect_usage_pieces(context))))
         yield ".SH DESCRIPTION"
         yield from _paragraphs(found.help or "")
@@ -55,7 +55,7 @@ def _page(name: str, found: click.Command, parent: click.Context) -> Iterator[st
                 yield from (".TP", _text(one.meaning), rf"\fBvgpuctl {_text(one.line)}\fR")
         section = next(one for one in SECTIONS if name in one.commands)
         yield ".SH SEE ALSO"
-        others = [f"vgpuctl-{other}" for other in section.commands if other != name]
+        others = [f"vgpuctl-{file_name(other)}" for other in section.commands if other != name]
         yield ",\n".join(rf"\fB{_text(one)}\fR(1)" for one in ("vgpuctl", *others))
 
 

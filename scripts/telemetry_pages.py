@@ -46,7 +46,7 @@ def _after(alert: Alert) -> str:
 
 
 def monitoring_files() -> dict[Path, str]:
-    """Rules with their tests and dashboards, which the package ships for export-monitoring."""
+    """Rules with their tests and dashboards, which the package ships for export monitoring."""
     shipped = ROOT / "vgpuctl" / "telemetry" / "shipped"
     made = {shipped / "rules" / name: _yaml(content) for name, content in rule_files.rules().items()}
     made |= {shipped / "rule-tests" / name: _yaml(content) for name, content in rule_files.rule_tests().items()}

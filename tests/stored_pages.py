@@ -18,7 +18,7 @@ from vgpuctl.quota.limits import Quota
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.observed.promise_record import note_findings
 from vgpuctl.usecases.running.history import PastSource
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import make_application
 

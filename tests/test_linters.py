@@ -77,27 +77,29 @@ def test_one_name_runs_through_the_floors() -> None:
 
     The function is in the file of its name, or of its subject.
     """
-    from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
+    from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY, file_name
 
     for name in COMMANDS:
-        folder, own = FOLDERS[name], name.replace("-", "_")
+        folder, own = FOLDERS[name], file_name(name).replace("-", "_")
         module = MADE_BY.get(name, own)
         below = ROOT / "vgpuctl/usecases" / folder
-        wanted = [f"vgpuctl/cli/{folder}/{module}.py", f"docs/commands/{name}.md"]
+        wanted = [f"vgpuctl/cli/{folder}/{module}.py", f"docs/commands/{file_name(name)}.md"]
         is_in_subject = any(f"def {own}(" in path.read_text(encoding="utf-8") for path in below.glob("*.py"))
         if not is_in_subject and name not in _OF_THE_COMMAND_LINE:
             wanted.append(f"vgpuctl/usecases/{folder}/{module}.py")
         missing = [one for one in wanted if not (ROOT / one).exists()]
         assert not missing, f"{name}: {', '.join(missing)} is missing"
         tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e" / folder).glob("test_*.py")]
-        assert any(f'"{name}"' in text for text in tests), f"no test in tests/e2e/{folder} runs {name}"
+        assert any(f'"{name}"'.replace(" ", '", "') in text for text in tests), (
+            f"no test in tests/e2e/{folder} runs {name}"
+        )
 
 
 def test_every_page_of_a_command_has_its_command() -> None:
-    from vgpuctl.cli.contents import COMMANDS
+    from vgpuctl.cli.contents import COMMANDS, file_name
 
     pages = {path.stem for path in (ROOT / "docs" / "commands").glob("*.md")}
-    assert pages - {"vgpuctl", "lab"} == set(COMMANDS)
+    assert pages - {"vgpuctl", "lab"} == set(map(file_name, COMMANDS))
 
 
 def test_no_file_is_two_subjects() -> None:

@@ -5,7 +5,7 @@ BENCH has the placement benchmark: fgd_bench.py replays, policies.py has FGD (US
 its rule for equal ones. One trace differs from openb in one property; section 6.5 of the FGD paper varies the same
 four: requests for several GPUs, shares of a GPU, requests bound to models, and CPU-only requests.
 A trace is drawn from openb's requests by a generator of its own, seeded by its name, so it is the same at each run.
-`vgpuctl` learns the distribution from the arrivals, as `serve-extender` does; `known` is told it, as FGD is.
+`vgpuctl` learns the distribution from the arrivals, as `serve extender` does; `known` is told it, as FGD is.
 """
 
 import argparse

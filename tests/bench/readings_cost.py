@@ -5,9 +5,10 @@ The hosts are the lab's simulated ones: real sshd, real agent, real libvirtd wit
 run on the same machine. NVML is the simulation's, in Python: the host's CPU time of a reading is that of the agent with
 this NVML, and a real driver answers in other times.
 
-`host`: readings over a connection that is open. `exporter`: a `vgpuctl exporter` process in its steady state; CPU time
-and memory are its own alone. `page`: CPU time of the exporter for the readings of `host` under many names: building and
-encoding the page of a host, adding the host to the history, and joining the pages of all hosts for a scrape.
+`host`: readings over a connection that is open. `exporter`: a `vgpuctl serve exporter` process in its steady state;
+CPU time and memory are its own alone. `page`: CPU time of the exporter for the readings of `host` under many names:
+building and encoding the page of a host, adding the host to the history, and joining the pages of all hosts for a
+scrape.
 `states`: CPU time to read every state of a store and to encode its page, once for each interval.
 
 Run it with `python -m tests.bench.readings_cost [--hosts 100] [--rounds 50] [--window 60] [--json FILE]`.

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.stored_fleet import fill, keep_history, open_stored, readings_of
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.kept import KEPT_S
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import make_application
 from vgpuctl.web.server import serving

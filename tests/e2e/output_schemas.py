@@ -4,12 +4,13 @@
 import functools
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 
-from vgpuctl.cli.contents import COMMANDS
+from vgpuctl.cli.contents import COMMANDS, file_name
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schemas" / "output"
 
@@ -19,7 +20,7 @@ _ROW_A_LINE = {"--watch", "-w", "--follow"}
 
 @functools.cache
 def _validator(name: str, *, is_row: bool) -> Any:
-    schema = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    schema = json.loads((FOLDER / f"{file_name(name)}.json").read_text(encoding="utf-8"))
     if is_row:
         schema = {"$defs": schema.get("$defs", {}), **schema["items"]}
     return jsonschema.Draft202012Validator(schema)
@@ -31,7 +32,8 @@ def check_output(arguments: Sequence[str], out: str) -> None:
     A list that is followed prints a row a line, each an item of its array. Other outputs of several documents are not
     checked.
     """
-    name = next((one for one in arguments if one in COMMANDS), None)
+    names = (name for pair in pairwise((*arguments, "")) for name in (" ".join(pair), pair[0]))
+    name = next((one for one in names if one in COMMANDS), None)
     if name is None or not {"--json", "json"} & set(arguments):
         return
     is_row = bool(_ROW_A_LINE & set(arguments))

@@ -36,7 +36,15 @@ SMALL = ("--memory", "96MiB", "--vcpus", "1")
 GUEST_KINDS = [
     *["create-snapshot", "revert-snapshot", "rename-vm", "delete-disk"] * 4,
     *["attach-disk", "detach-disk", "attach-gpu", "detach-gpu", "restart-vm", "attach-nic", "detach-nic"] * 2,
-    *["delete-snapshot", "resize-disk", "reset-vm", "force-off", "eject-iso", "set-console", "set-licence-pool"],
+    *[
+        "delete-snapshot",
+        "resize-disk",
+        "restart-vm --reset",
+        "stop-vm --force",
+        "eject-iso",
+        "set-console",
+        "set-licence-pool",
+    ],
 ]
 """Those that only few VMs can have, such as stopped ones with a snapshot, are drawn more often."""
 GUEST_REFUSALS: Mapping[str, set[str]] = {
@@ -119,7 +127,9 @@ class GuestCommands:
         if not vms:
             return None
         vm = self._dice.choice(vms)
-        return (kind, vm.request.name, *self._further(kind, number, vm, seen), "--tenant", vm.request.tenant)
+        command, *flags = kind.split()
+        further = self._further(kind, number, vm, seen)
+        return (command, vm.request.name, *further, *flags, "--tenant", vm.request.tenant)
 
     def _fits(self, kind: str, vm: Vm, seen: GuestSeen) -> bool:
         volumes = seen.volumes_of(vm)
@@ -135,7 +145,7 @@ class GuestCommands:
             return vm.state is wanted and bool(snapshots_of(volumes))
         if kind == "resize-disk":
             return vm.request.disk is not None
-        if kind in ("reset-vm", "force-off"):
+        if kind in ("restart-vm", "restart-vm --reset", "stop-vm --force"):
             return vm.state is VmState.RUNNING
         if kind == "attach-nic":
             return vm.request.tenant == "acme" and vm.host in NETWORKS

@@ -22,8 +22,8 @@ from psycopg.conninfo import make_conninfo
 from tests.e2e.operator import Operator
 
 SERVERS: Mapping[str, tuple[Sequence[str], str]] = {
-    "exporter": (("--store-only", "--interval", "1"), "/metrics"),
-    "web": (("--cached",), "/"),
+    "serve exporter": (("--store-only", "--interval", "1"), "/metrics"),
+    "serve web": (("--cached",), "/"),
 }
 """Command → its arguments, and a page of it."""
 _ADDRESS = re.compile(r"http://[^/\s]+")
@@ -77,7 +77,7 @@ class Neighbours:
     def _servers(self, ends: contextlib.ExitStack) -> list[tuple[str, str, "subprocess.Popen[str]"]]:
         started = []
         for name, (arguments, page) in SERVERS.items():
-            process = self._operator.start(name, *arguments, "--listen", "127.0.0.1:0")
+            process = self._operator.start(*name.split(), *arguments, "--listen", "127.0.0.1:0")
             ends.callback(_end, process)
             assert process.stderr is not None
             address = next((found[0] for line in process.stderr if (found := _ADDRESS.search(line))), None)

@@ -21,8 +21,8 @@ from tests.unit.usecases.kubernetes.gpu_cluster import NOW, GpuCluster
 from vgpuctl.model.web_config import WebConfig
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
 from vgpuctl.usecases.running.history import PastSource
-from vgpuctl.usecases.telemetry.exporter import Exporter
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_exporter import Exporter
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import PAGES, make_application
 from vgpuctl.web.browser_console import BrowserConsole

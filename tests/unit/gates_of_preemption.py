@@ -79,7 +79,6 @@ PREEMPTION = [
         "usecases/vm/move_vm.py:carry_out",
         "usecases/vm/resize_vm.py:_resize_here",
         "usecases/vm/restart_vm.py:restart_vm",
-        "usecases/vm/force_off.py:force_off",
         "usecases/maintenance/drain_host.py:_stop",
     ),
 ]

@@ -39,7 +39,7 @@ OPTIONS = {
     ("create-tenant", "guaranteed"): "read_amounts in cli/tenant/tenants.py:create_tenant",
     ("create-tenant", "limits"): "read_amounts in cli/tenant/tenants.py:create_tenant",
     **{
-        (f"export-{tool}", "profile"): "profile_name in usecases/layout/tool_exports.py:export_for"
+        (f"export {tool}", "profile"): "profile_name in usecases/layout/tool_exports.py:export_for"
         for tool in ("kubevirt", "nova", "proxmox")
     },
     ("lab up", "memory"): "lab/vgpuctl_lab/cli/lab.py",

@@ -47,12 +47,12 @@ print(json.dumps({{name: sorted(extras) for name, extras in failed.items()}}))
 """
 ALL = [module for modules in EXTRAS.values() for module in modules]
 NEED = {
-    "exporter": ["monitoring"],
+    "serve exporter": ["monitoring"],
     "report": ["monitoring"],
-    "serve-autoscaler": ["clusters"],
-    "serve-extender": ["clusters", "monitoring"],
+    "serve autoscaler": ["clusters"],
+    "serve extender": ["clusters", "monitoring"],
     "view": ["monitoring"],
-    "web": ["monitoring"],
+    "serve web": ["monitoring"],
 }
 """What commands import themselves: `report` for --html, `view` for --web. Others open OVN, a cluster or PostgreSQL."""
 
@@ -77,11 +77,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("extra", "arguments"),
     [
-        ("clusters", "serve-autoscaler --tenant acme"),
-        ("clusters", "serve-extender"),
-        ("monitoring", "exporter"),
+        ("clusters", "serve autoscaler --tenant acme"),
+        ("clusters", "serve extender"),
+        ("monitoring", "serve exporter"),
         ("monitoring", "report --html report.html"),
-        ("monitoring", "web"),
+        ("monitoring", "serve web"),
         ("ovn", "create-network lan --tenant acme --cidr 192.0.2.0/24"),
         ("postgresql", "list-vms --database postgresql://127.0.0.1:1/fleet"),
     ],

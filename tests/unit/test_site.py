@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpuctl.cli.contents import COMMANDS
+from vgpuctl.cli.contents import COMMANDS, file_name
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ def test_each_command_has_a_manual_page_that_roff_reads(tmp_path: Path) -> None:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
     subprocess.run([sys.executable, script, str(tmp_path)], cwd=ROOT, env=environment, check=True, timeout=100)
     written = {one.name for one in tmp_path.iterdir()}
-    assert written == {"vgpuctl.1", *(f"vgpuctl-{name}.1" for name in COMMANDS)}
+    assert written == {"vgpuctl.1", *(f"vgpuctl-{file_name(name)}.1" for name in COMMANDS)}
     command = ["groff", "-man", "-ww", "-Wbreak", "-Tutf8", "-z", *sorted(map(str, tmp_path.iterdir()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     assert done.stderr == ""

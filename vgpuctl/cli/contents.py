@@ -3,6 +3,7 @@
 
 A line is the first sentence of the command's docstring, here because `--help` imports no command.
 tests/unit/cli/test_help.py compares the two.
+A name of two words is a command of a family, such as `export FORMAT`.
 A command is `command` in the module of its name, except for those in MADE_BY.
 """
 
@@ -26,6 +27,7 @@ SECTIONS = (
         "hosts",
         "Hosts come from an Ansible-style inventory and are reached over SSH; they need Python and libvirt.",
         ("logins", "ssh", "doctor", "health"),
+        frozenset({"record-host"}),
     ),
     CommandSection(
         "Layout of hosts",
@@ -34,10 +36,10 @@ SECTIONS = (
             "plan-hosts": "Show the steps that bring hosts into their declared layout.",
             "apply-hosts": "Bring every host into its declared layout.",
             "import-layout": "Convert another tool's file to a declared layout.",
-            "export-layout": "Convert a declared layout to another tool's file.",
-            "export-nova": "Write what OpenStack Nova needs to hand out the GPUs of hosts.",
-            "export-proxmox": "Write what Proxmox VE needs to hand out the GPUs of hosts.",
-            "export-kubevirt": "Write what KubeVirt needs to hand out the GPUs of hosts.",
+            "export layout": "Convert a declared layout to another tool's file.",
+            "export nova": "Write what OpenStack Nova needs to hand out the GPUs of hosts.",
+            "export proxmox": "Write what Proxmox VE needs to hand out the GPUs of hosts.",
+            "export kubevirt": "Write what KubeVirt needs to hand out the GPUs of hosts.",
         },
         "layout",
         "A host's variable `vgpu` declares what each of its GPUs is for; plan shows the steps, apply takes them.",
@@ -53,8 +55,6 @@ SECTIONS = (
             "start-vm": "Start VMs that are stopped or paused.",
             "stop-vm": "Stop VMs and keep or release their GPU shares.",
             "restart-vm": "Stop VMs and start them again with their GPU shares.",
-            "reset-vm": "Reset running VMs, as the reset button of a machine does.",
-            "force-off": "Force VMs off without asking their guests.",
             "label-vm": "Set or remove labels of VMs.",
             "rename-vm": "Rename a VM that is off.",
             "attach-nic": "Attach a network interface to a VM, running or not.",
@@ -72,6 +72,7 @@ SECTIONS = (
         "vms",
         "A VM belongs to a tenant and is named TENANT/NAME; it holds GPU shares that its leases in the store record.",
         ("labels", "vm-file", "guest-systems", "guest-drivers", "resizing", "promises"),
+        frozenset({"render-vm"}),
     ),
     CommandSection(
         "Displays and consoles of VMs",
@@ -171,14 +172,15 @@ SECTIONS = (
         "node-pools",
         "A node pool is a set of equal VMs that are nodes of a tenant's Kubernetes or Slurm cluster.",
         ("node-pools", "node-config"),
+        frozenset({"render-node"}),
     ),
     CommandSection(
         "Kubernetes clusters",
         "kubernetes",
         {
-            "export-dra": "Write what is free of the fleet as ResourceSlices of Kubernetes.",
-            "serve-autoscaler": "Serve a tenant's node pools to a Kubernetes cluster-autoscaler.",
-            "serve-extender": "Place pods that ask for parts of GPUs, for kube-scheduler.",
+            "export dra": "Write what is free of the fleet as ResourceSlices of Kubernetes.",
+            "serve autoscaler": "Serve a tenant's node pools to a Kubernetes cluster-autoscaler.",
+            "serve extender": "Place pods that ask for parts of GPUs, for kube-scheduler.",
         },
         "kubernetes",
         "Kubernetes clusters of tenants ask for nodes by cluster-autoscaler, and place pods that share GPUs.",
@@ -188,7 +190,7 @@ SECTIONS = (
         "Slurm clusters",
         "slurm",
         {
-            "export-slurm": "Write Slurm's configuration for the node pools of a tenant.",
+            "export slurm": "Write Slurm's configuration for the node pools of a tenant.",
             "slurm-resume": "Ask for the nodes that Slurm resumes (ResumeProgram).",
             "slurm-suspend": "Give up the nodes that Slurm suspends (SuspendProgram).",
             "slurm-fail": "Give up nodes that did not register in time (ResumeFailProgram).",
@@ -196,6 +198,7 @@ SECTIONS = (
         "slurm",
         "Slurm's own programs ask for nodes and let them go.",
         ("slurm",),
+        frozenset({"slurm-resume", "slurm-suspend", "slurm-fail"}),
     ),
     CommandSection(
         "Licences",
@@ -267,18 +270,19 @@ SECTIONS = (
         "Monitoring",
         "telemetry",
         {
-            "exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
+            "serve exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
             "list-targets": "List the targets for Prometheus: hosts to probe, exporters in guests.",
-            "export-monitoring": "Write rules, dashboards and configurations for Prometheus and Grafana.",
+            "export monitoring": "Write rules, dashboards and configurations for Prometheus and Grafana.",
             "top": "Show what each share uses of what was promised, live.",
             "map": "Draw each GPU with its shares and what is left.",
             "advise": "Advise changes that are worth it, from kept readings.",
             "fit-performance": "Fit how much throughput VMs lose beside neighbours on a GPU.",
-            "web": "Serve read-only pages of the fleet.",
+            "serve web": "Serve read-only pages of the fleet.",
         },
         "monitoring",
         "What each share uses of what was promised: at the terminal, in a browser, in Prometheus.",
         ("terminal", "web", "monitoring", "telemetry", "advice"),
+        frozenset({"list-targets", "fit-performance"}),
     ),
     CommandSection(
         "Operation",
@@ -320,10 +324,16 @@ DAILY = (
     *("list-hosts", "list-gpus", "map", "check-hosts", "plan-hosts", "apply-hosts"),
     *("onboard", "create-tenant", "set-quota", "show-usage"),
     *("create-vm", "list-vms", "show-vm", "start-vm", "stop-vm", "move-vm", "delete-vm", "explain-vm"),
-    *("capacity", "top", "web", "list-events", "drain-host", "repair"),
+    *("capacity", "top", "serve web", "list-events", "drain-host", "repair"),
 )
 """The commands of a usual day, which the front page shows."""
+FAMILIES = {
+    "export": ("FORMAT", "Write what another tool reads, in the format of that tool."),
+    "serve": ("SERVICE", "Run a service for programs or browsers until it is told to stop."),
+}
+"""The first words of commands of two words → what the second word names, and what these commands do."""
 COMMANDS = {name: text for section in SECTIONS for name, text in section.commands.items()}
+SELDOM = {name for section in SECTIONS for name in section.seldom}
 FOLDERS = {name: section.folder for section in SECTIONS for name in section.commands}
 _VPC_OBJECTS = {
     *("create-gateway", "create-floating-ip", "create-port-forward", "create-security-group", "create-security-rule"),
@@ -350,3 +360,8 @@ _BY_SUBJECT = {
 MADE_BY = {name: module for module, names in _BY_SUBJECT.items() for name in names}
 """Commands that share the module of their subject → that module of their folder. It has each command by its name, or
 makes it by `make(name, text)`."""
+
+
+def file_name(name: str) -> str:
+    """The name of files about a command, such as its page: `export nova` has no space there."""
+    return name.replace(" ", "-")

@@ -18,7 +18,7 @@ import click
 
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
-from vgpuctl.cli.contents import COMMANDS, DAILY, FOLDERS, MADE_BY, SECTIONS
+from vgpuctl.cli.contents import COMMANDS, DAILY, FAMILIES, FOLDERS, MADE_BY, SECTIONS, SELDOM
 from vgpuctl.cli.frame import command_line
 from vgpuctl.cli.options.log_options import accept_log_options
 
@@ -49,12 +49,14 @@ class _LazyGroup(click.Group):
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            own = name.replace("-", "_")
+            own = name.replace("-", "_").replace(" ", "_")
             module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{MADE_BY.get(name, own)}")
             if hasattr(module, "make"):
                 command = module.make(name, COMMANDS[name])
             else:
                 command = getattr(module, own if name in MADE_BY else "command")
+        elif name in FAMILIES:
+            return _Family(name)
         elif (plugin := plugins.installed().get(name)) is not None:
             command = plugin.load()
         else:
@@ -72,6 +74,8 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if not context.resilient_parsing:  # as where a shell completes
             _prepare_command()
+        if (both := " ".join(args[:2])) in COMMANDS:
+            args = [both, *args[2:]]
         try:
             name, found, rest = super().resolve_command(context, args)
         except click.UsageError as error:
@@ -93,8 +97,12 @@ class _LazyGroup(click.Group):
         """The commands that begin so, with their lines of the table of contents: none is imported for it."""
         from click.shell_completion import CompletionItem
 
-        lines = COMMANDS | {name: plugin.text for name, plugin in plugins.installed().items()}
-        found = [CompletionItem(name, help=lines[name]) for name in sorted(lines) if name.startswith(incomplete)]
+        lines = {name: text for name, (_word, text) in FAMILIES.items()}
+        lines |= {name: text for name, text in COMMANDS.items() if " " not in name}
+        lines |= {name: plugin.text for name, plugin in plugins.installed().items()}
+        hidden = () if incomplete else SELDOM
+        names = sorted(name for name in lines if name.startswith(incomplete) and name not in hidden)
+        found = [CompletionItem(name, help=lines[name]) for name in names]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -108,6 +116,47 @@ class _LazyGroup(click.Group):
                 formatter.write_dl([(name, plugin.text) for name, plugin in added.items()])
 
 
+class _Family(click.Group):
+    """What the commands `NAME WORD` have in common: their list, for people, shells, and whoever mistypes the word.
+
+    They themselves are commands of the group above it, so that each has one name everywhere.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._word, text = FAMILIES[name]
+        super().__init__(
+            name,
+            help=text,
+            no_args_is_help=True,
+            options_metavar="",
+            subcommand_metavar=f"{self._word} [OPTIONS] [ARGS]...",
+            epilog=f"`vgpuctl {name} {self._word} --help` is the page of each.",
+        )
+        self._lines = {one.partition(" ")[2]: COMMANDS[one] for one in COMMANDS if one.startswith(f"{name} ")}
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return list(self._lines)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        return command.get_command(context, f"{self.name} {name}")
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> NoReturn:
+        import difflib
+
+        near = difflib.get_close_matches(args[0], self._lines, n=3) or list(self._lines)
+        raise click.UsageError(f"After `{self.name}` comes a {self._word}: {' or '.join(near)}.", context)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(one, help=text) for one, text in self._lines.items() if one.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section(f"{self._word.capitalize()}s"):
+            formatter.write_dl(list(self._lines.items()))
+
+
 def examples_of(name: str) -> "Sequence[Example]":
     """The examples of a command, in the table of its folder."""
     if name not in FOLDERS:
@@ -117,9 +166,16 @@ def examples_of(name: str) -> "Sequence[Example]":
 
 
 def _in_two_words(words: Sequence[str], commands: Sequence[str]) -> list[str]:
-    """The command that `list vms`, `vm list` or `vms` stands for, as other tools write it."""
+    """The command that `list vms`, `vm list`, `vms` or `export-nova` stands for, as other tools write it."""
     parts = [one for one in words[:2] if not one.startswith("-")]
-    both = [one for one in ("-".join(parts), "-".join(parts[::-1])) if one in commands]
+    ways = (
+        "-".join(parts),
+        "-".join(parts[::-1]),
+        " ".join(parts[::-1]),
+        words[0].replace("-", " "),
+        f"serve {words[0]}",
+    )
+    both = [one for one in ways if one in commands]
     return both or [one for one in (f"list-{parts[0]}", f"show-{parts[0]}") if one in commands]
 
 

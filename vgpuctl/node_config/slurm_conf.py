@@ -46,7 +46,7 @@ def slurm_conf(tenant: str, cluster: str, pools: Sequence[NodePool], settings: S
     nodes = ",".join(_nodes(pool) for pool in pools)
     kept = [f"{_nodes(pool)}:{pool.minimum}" for pool in pools if pool.minimum]
     lines = [
-        f"# The nodes of cluster {cluster} of tenant {tenant}, by `vgpuctl export-slurm {tenant} {cluster}`.",
+        f"# The nodes of cluster {cluster} of tenant {tenant}, by `vgpuctl export slurm {tenant} {cluster}`.",
         "# A parameter that slurm.conf already has is to be merged by hand: the last one counts alone.",
         "SelectType=select/cons_tres",
         "GresTypes=gpu",

@@ -247,5 +247,5 @@ class History:
     def _unusable(self, error: Exception | str) -> StoreUnusable:
         return StoreUnusable(
             f"the history of readings {self.path} cannot be used: {error}",
-            hint="`vgpuctl exporter` writes it; name another file with --history",
+            hint="`vgpuctl serve exporter` writes it; name another file with --history",
         )

@@ -11,7 +11,7 @@ from vgpuctl.telemetry.alerts import ALERTS, Alert
 from vgpuctl.telemetry.recordings import RECORDINGS
 
 RUNBOOK = "docs/monitoring.md"
-"""The page of the runbooks. export-monitoring can put another address in its place."""
+"""The page of the runbooks. export monitoring can put another address in its place."""
 _ACTION = re.compile(r"\{\{ *\$(labels\.(?P<label>\w+)|value)[^}]*\}\}")
 _PREFIX = "vgpuctl"
 

@@ -10,8 +10,8 @@ from werkzeug.exceptions import HTTPException
 from vgpuctl import __version__
 from vgpuctl.errors import NotFound, Unexpected, UsageError, VgpuctlError
 from vgpuctl.quota.resources import format_amount
-from vgpuctl.usecases.telemetry.exporter import Exporter
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_exporter import Exporter
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web import page_json, wording
 from vgpuctl.web.access import PageAccess, guard
 from vgpuctl.web.exporter_app import exporter_views

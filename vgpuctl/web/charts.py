@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.telemetry.history import Sample
-from vgpuctl.usecases.telemetry.web import Chart
+from vgpuctl.usecases.telemetry.serve_web import Chart
 from vgpuctl.web.wording import amount, title
 
 WIDTH, HEIGHT = 600, 100

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from flask import Blueprint, Flask, Response, request
 
 from vgpuctl.errors import NotFound, VgpuctlError
-from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.list_targets import host_targets, tenant_targets
+from vgpuctl.usecases.telemetry.serve_exporter import Exporter
 from vgpuctl.web.basic_auth import TENANTS
 from vgpuctl.web.server import ApplicationRules
 

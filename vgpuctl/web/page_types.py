@@ -15,8 +15,8 @@ from vgpuctl.quota.usage import UsageLine
 from vgpuctl.usecases.placement.capacity import HostCount
 from vgpuctl.usecases.telemetry.fleet_view import FleetTotals, FreeProfile
 from vgpuctl.usecases.telemetry.search_fleet import FoundObject
+from vgpuctl.usecases.telemetry.serve_web import Charts
 from vgpuctl.usecases.telemetry.state_view import ObjectsInState
-from vgpuctl.usecases.telemetry.web import Charts
 from vgpuctl.usecases.tenant.list_tenants import ListedTenant
 
 

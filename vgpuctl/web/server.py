@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP server under `vgpuctl exporter`, `vgpuctl web` and `vgpuctl serve-extender`."""
+"""The HTTP server under `vgpuctl serve exporter`, `vgpuctl serve web` and `vgpuctl serve extender`."""
 
 import logging
 import re

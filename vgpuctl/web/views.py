@@ -19,11 +19,11 @@ from vgpuctl.usecases.telemetry.fleet_choice import FIELDS, choose, values_of
 from vgpuctl.usecases.telemetry.fleet_view import free_profiles, read_fleet_view
 from vgpuctl.usecases.telemetry.kept import Kept
 from vgpuctl.usecases.telemetry.search_fleet import search_fleet
+from vgpuctl.usecases.telemetry.serve_web import DAY_S, Charts, PageSources, read_charts
 from vgpuctl.usecases.telemetry.state_view import ROWS_ON_PAGE, state_page, states_of_object, summarise_states
 from vgpuctl.usecases.telemetry.tenant_view import read_tenant_view
 from vgpuctl.usecases.telemetry.vm_page import SORTS, VMS_ON_PAGE, read_vm_page
 from vgpuctl.usecases.telemetry.vm_view import last_events, read_vm_view
-from vgpuctl.usecases.telemetry.web import DAY_S, Charts, PageSources, read_charts
 from vgpuctl.usecases.tenant.list_tenants import list_tenants
 from vgpuctl.web import charts, drawing, page_json
 from vgpuctl.web.page_types import (

@@ -80,15 +80,15 @@ SCENES: dict[str, Scene] = {
     "import-layout": scene(
         Run("gpus"),
         Run("gpus"),
-        first=(file("config.yaml", MIG_PARTED), SHARES, "export-layout gpu1 --for mdevctl --to mdevctl.d"),
+        first=(file("config.yaml", MIG_PARTED), SHARES, "export layout gpu1 --for mdevctl --to mdevctl.d"),
     ),
-    "export-layout": scene(
+    "export layout": scene(
         Run("mig-configs", first=(declare("gpu1", "{match: all, kind: off}"),)),
         Run("mdevctl.d/", first=(declare("gpu1", "{match: all, kind: vgpu, shares: {A40-8Q: 2}}"),)),
     ),
-    "export-nova": scene(Run("CUSTOM_VGPU_A40_8Q"), Run("nova/gpu1.conf"), first=(SHARES,)),
-    "export-proxmox": scene(Run("A40"), Run("proxmox")),
-    "export-kubevirt": scene(Run("permittedHostDevices"), Run("A40-8Q"), first=(SHARES,)),
+    "export nova": scene(Run("CUSTOM_VGPU_A40_8Q"), Run("nova/gpu1.conf"), first=(SHARES,)),
+    "export proxmox": scene(Run("A40"), Run("proxmox")),
+    "export kubevirt": scene(Run("permittedHostDevices"), Run("A40-8Q"), first=(SHARES,)),
     "cordon-host": scene(
         Run("gpu1", then={"list-hosts --cached": "it is cordoned: new firmware"}),
         Run("gpu1", then={"list-gpus": "fan is loud"}),

@@ -60,16 +60,16 @@ SCENES: dict[str, Scene] = {
         Run("", then={"create-tenant globex": "globex"}),
         first=(BACKUP, "restore-store store.backup --replace --yes"),
     ),
-    "exporter": scene(Run("serving", more="--listen 127.0.0.1:0", is_stopped=True), Run("vgpuctl_")),
+    "serve exporter": scene(Run("serving", more="--listen 127.0.0.1:0", is_stopped=True), Run("vgpuctl_")),
     "list-targets": scene(Run("gpu1"), Run("[")),
-    "export-monitoring": scene(Run("monitoring"), Run("monitoring")),
+    "export monitoring": scene(Run("monitoring"), Run("monitoring")),
     "top": scene(Run("web-1", keys=b"q"), Run("web-1"), first=(WEB_1,)),
     "map": scene(Run("gpu1"), Run("gpu2"), first=(WEB_1,)),
     "advise": scene(Run("1 of 1 lease measured"), Run("["), first=(WEB_1, keep_history)),
     "fit-performance": scene(
         Run("COST"), Run("COST"), first=(WEB_1, DESK_1, keep_history, file("measured.csv", MEASURED))
     ),
-    "web": scene(Run("http://127.0.0.1:", more="--listen 127.0.0.1:0", is_stopped=True), Run("<html")),
+    "serve web": scene(Run("http://127.0.0.1:", more="--listen 127.0.0.1:0", is_stopped=True), Run("<html")),
 }
 
 

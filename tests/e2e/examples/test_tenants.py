@@ -116,16 +116,16 @@ SCENES: dict[str, Scene] = {
         first=(HPC,),
     ),
     "render-node": scene(Run("slurm"), Run("node-files"), first=(HPC,)),
-    "export-dra": scene(Run("ResourceSlice"), Run("ResourceSlice")),
-    "serve-autoscaler": scene(
+    "export dra": scene(Run("ResourceSlice"), Run("ResourceSlice")),
+    "serve autoscaler": scene(
         Run("--cloud-provider=externalgrpc"),
         Run("serving the autoscaler of", more="--listen 127.0.0.1:0", is_stopped=True),
         first=(PODS, make_certificates),
     ),
-    "serve-extender": scene(
+    "serve extender": scene(
         Run("https://extender.example:9638/v1"), Run("serving", more="--listen 127.0.0.1:0", is_stopped=True)
     ),
-    "export-slurm": scene(Run("hpc"), Run("gpu"), first=(HPC,)),
+    "export slurm": scene(Run("hpc"), Run("gpu"), first=(HPC,)),
     "slurm-resume": scene(
         Run("hpc-002", then={POOLS: "!hpc-002"}), Run("hpc-002: wanted", then={POOLS: "hpc-002"}), first=(HPC,)
     ),

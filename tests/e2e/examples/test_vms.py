@@ -39,6 +39,7 @@ SCENES: dict[str, Scene] = {
     "start-vm": scene(
         Run("acme/web-1: running", then={STATES: "running"}),
         Run("acme/web-2: running", then={STATES: "!stopped"}),
+        Run("acme/web-1", then={"list-events acme/web-1": "vm-reset"}),
         first=(WEB_1, WEB_2, STOP_1, STOP_2),
     ),
     "stop-vm": scene(
@@ -53,16 +54,7 @@ SCENES: dict[str, Scene] = {
     "restart-vm": scene(
         Run("acme/web-1: running", then={"list-events acme/web-1": "vm-started"}),
         Run("acme/web-2: running", then={STATES: "!stopped"}),
-        first=(WEB_1, WEB_2),
-    ),
-    "reset-vm": scene(
         Run("acme/web-1", then={"list-events acme/web-1": "vm-reset"}),
-        Run("acme/web-2", then={"list-events acme/web-2": "vm-reset"}),
-        first=(WEB_1, WEB_2),
-    ),
-    "force-off": scene(
-        Run("acme/web-1", then={STATES: "stopped"}),
-        Run("acme/web-2", then={STATES: "!running"}),
         first=(WEB_1, WEB_2),
     ),
     "wait": scene(Run("acme/web-1"), Run("acme/web-1"), first=(WEB_1,)),

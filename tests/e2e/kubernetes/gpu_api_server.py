@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server of tests/unit/usecases/kubernetes/gpu_cluster.py behind HTTP: the requests of serve-extender alone."""
+"""The API server of tests/unit/usecases/kubernetes/gpu_cluster.py behind HTTP: the requests of serve extender alone."""
 
 import contextlib
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-dra over simulated hosts: slices of the form of Kubernetes, of what is free."""
+"""export dra over simulated hosts: slices of the form of Kubernetes, of what is free."""
 
 import pytest
 import yaml
@@ -19,15 +19,15 @@ def no_vm_is_left(operator: Operator) -> object:
 
 
 def test_the_fleet_is_a_pool_for_each_host_of_what_is_free(operator: Operator) -> None:
-    before = operator.json("export-dra")
+    before = operator.json("export", "dra")
     assert {one["spec"]["pool"]["name"] for one in before} == {"sim-001", "sim-002"}
     for one in before:
         assert problems("resource-slice", one) == []
-    text = operator.does("export-dra", "--host", "sim-001").out
+    text = operator.does("export", "dra", "--host", "sim-001").out
     only = [one for one in before if one["spec"]["pool"]["name"] == "sim-001"]
     assert list(yaml.safe_load_all(text)) == only
     operator.does("create-vm", "one", *ACME, *SIZE, "--gpu", "A40-24Q", "--host", "sim-001")
-    after = operator.json("export-dra", "--host", "sim-001")
+    after = operator.json("export", "dra", "--host", "sim-001")
     (vm,) = operator.json("list-vms")
     used = vm["leases"][0]["share"]["gpu"]
     here = [
@@ -41,4 +41,4 @@ def test_the_fleet_is_a_pool_for_each_host_of_what_is_free(operator: Operator) -
 
 
 def test_an_unknown_host_is_refused_by_name(operator: Operator) -> None:
-    assert "no facts of sim-009" in operator.is_refused("export-dra", "--host", "sim-009")["message"]
+    assert "no facts of sim-009" in operator.is_refused("export", "dra", "--host", "sim-009")["message"]

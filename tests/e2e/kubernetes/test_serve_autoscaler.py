@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve-autoscaler: a cluster-autoscaler makes nodes appear on simulated hosts and lets them go again."""
+"""serve autoscaler: a cluster-autoscaler makes nodes appear on simulated hosts and lets them go again."""
 
 import contextlib
 import re
@@ -31,8 +31,8 @@ def create_host_pool(operator: Operator, name: str, gpu: str, *options: str, max
 
 @contextlib.contextmanager
 def endpoint(operator: Operator, *options: str) -> Iterator[int]:
-    """Run `vgpuctl serve-autoscaler` on a free port during the block; it must end well when it is told to."""
-    process = operator.start("serve-autoscaler", *ACME, "--listen", "127.0.0.1:0", *options)
+    """Run `vgpuctl serve autoscaler` on a free port during the block; it must end well when it is told to."""
+    process = operator.start("serve", "autoscaler", *ACME, "--listen", "127.0.0.1:0", *options)
     try:
         assert process.stderr is not None
         said = []
@@ -190,20 +190,20 @@ def test_clusters_and_tenants_are_apart_and_certificates_decide(operator: Operat
         with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
             groups = Provider(channel).call("NodeGroups").nodeGroups
             assert [one.id for one in groups] == ["acme/lab/lab/default"]
-    refused = operator.is_refused("serve-autoscaler", *ACME, "--cluster", "none")
+    refused = operator.is_refused("serve", "autoscaler", *ACME, "--cluster", "none")
     assert refused["reference"] == "not-found"
-    assert operator.is_refused("serve-autoscaler", *ACME, "--key", str(key))["reference"] == "usage"
-    assert "can be reached by others" in operator.is_refused("serve-autoscaler", *ACME, "--listen", ":0")["message"]
+    assert operator.is_refused("serve", "autoscaler", *ACME, "--key", str(key))["reference"] == "usage"
+    assert "can be reached by others" in operator.is_refused("serve", "autoscaler", *ACME, "--listen", ":0")["message"]
 
 
 def test_the_autoscalers_configuration_is_printed(operator: Operator) -> None:
     create_host_pool(operator, "gpu", "A40-24Q", "--join-timeout", "20m")
-    printed = operator.json("serve-autoscaler", *ACME, "--print", "--advertise", "vgpuctl.example:8086")
+    printed = operator.json("serve", "autoscaler", *ACME, "--print", "--advertise", "vgpuctl.example:8086")
     assert printed["cloud_config"] == "address: vgpuctl.example:8086\n"
     assert printed["flags"] == [
         "--cloud-provider=externalgrpc",
         "--cloud-config=/etc/vgpuctl-autoscaler/cloud-config.yaml",
         "--max-node-provision-time=1200s",
     ]
-    text = operator.does("serve-autoscaler", *ACME, "--print").out
+    text = operator.does("serve", "autoscaler", *ACME, "--print").out
     assert text.startswith("address: 127.0.0.1:8086\n# --cloud-provider=externalgrpc\n")

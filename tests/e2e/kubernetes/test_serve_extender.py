@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve-extender: the real command with TLS in front of an API server over HTTP, killed and started again."""
+"""serve extender: the real command with TLS in front of an API server over HTTP, killed and started again."""
 
 import contextlib
 import http.client
@@ -86,7 +86,7 @@ class Running:
 def running(kubeconfig: Path, web_config: Path) -> Iterator[Running]:
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "vgpuctl", "serve-extender", "--listen", "127.0.0.1:0", "--json"),
+            *(sys.executable, "-m", "vgpuctl", "serve", "extender", "--listen", "127.0.0.1:0", "--json"),
             *("--kubeconfig", str(kubeconfig), "--web-config", str(web_config), "--refresh", "0.2"),
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -155,7 +155,7 @@ def test_only_the_scheduler_is_answered(cluster: GpuCluster, kubeconfig: Path, w
 
 def _fails(*arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "vgpuctl", "serve-extender", "--listen", "127.0.0.1:0", *arguments],
+        [sys.executable, "-m", "vgpuctl", "serve", "extender", "--listen", "127.0.0.1:0", *arguments],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
@@ -187,7 +187,7 @@ def test_an_api_server_that_cannot_be_used_is_an_error(kubeconfig: Path, tmp_pat
 
 
 def test_the_configuration_is_printed() -> None:
-    command = [sys.executable, "-m", "vgpuctl", "serve-extender", "--print-config"]
+    command = [sys.executable, "-m", "vgpuctl", "serve", "extender", "--print-config"]
     done = subprocess.run([*command, "https://x.example:9638/v1"], capture_output=True, text=True, check=True)
     config = yaml.safe_load(done.stdout)
     assert config["kind"] == "KubeSchedulerConfiguration"

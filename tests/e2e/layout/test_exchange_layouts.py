@@ -36,10 +36,10 @@ def test_a_mig_parted_file_shapes_a_host_and_is_written_back(layouts: LayoutFlee
     assert layouts.states() == before
     layouts.declare(sim_001={"gpus": imported["vgpu"]["gpus"]})
     operator.does("apply-hosts", "--no-boot")
-    written = operator.json("export-layout", "sim-001", "--for", "mig-parted", "--config", "mixed")["content"]
+    written = operator.json("export", "layout", "sim-001", "--for", "mig-parted", "--config", "mixed")["content"]
     wanted = {"devices": [1], "mig-enabled": True, "mig-devices": {"3g.40gb": 1}}
     assert written == {"version": "v1", "mig-configs": {"mixed": [wanted]}}
-    file.write_text(operator.does("export-layout", "sim-001", "--for", "mig-parted").out)
+    file.write_text(operator.does("export", "layout", "sim-001", "--for", "mig-parted").out)
     again = operator.json("import-layout", "--from-mig-parted", str(file), "--host", "sim-001")
     assert again["vgpu"] == imported["vgpu"]
     assert again["remarks"] == []
@@ -53,10 +53,10 @@ def test_a_mig_parted_file_shapes_a_host_and_is_written_back(layouts: LayoutFlee
 def test_mdevctl_definitions_name_the_shares_that_exist(layouts: LayoutFleet, tmp_path: Path) -> None:
     operator = layouts.operator
     layouts.declare(sim_001={"gpus": [{"match": {"address": T4}, "kind": "vgpu", "shares": {"T4-4Q": 2}}]})
-    planned = operator.json("export-layout", "sim-001", "--for", "mdevctl", "--refresh")["content"]
+    planned = operator.json("export", "layout", "sim-001", "--for", "mdevctl", "--refresh")["content"]
     operator.does("apply-hosts", "--no-boot")
     folder = tmp_path / "mdevctl.d"
-    export = ("export-layout", "sim-001", "--for", "mdevctl", "--refresh", "--to", str(folder))
+    export = ("export", "layout", "sim-001", "--for", "mdevctl", "--refresh", "--to", str(folder))
     written = operator.does(*export).out.split()
     made = {vgpu.uuid for vgpu in layouts.machine("sim-001").state().vgpus}
     assert {Path(path).name for path in written} == made == {name for one in planned[0][T4] for name in one}
@@ -64,7 +64,7 @@ def test_mdevctl_definitions_name_the_shares_that_exist(layouts: LayoutFleet, tm
     assert imported["vgpu"]["gpus"] == [{"match": {"address": T4}, "kind": "vgpu", "shares": {"T4-4Q": 2}}]
     Path(written[0]).write_text(json.dumps({"mdev_type": "nvidia-1", "start": "auto"}))
     assert "is there and says otherwise" in operator.is_refused(*export)["message"]
-    refused = operator.is_refused("export-layout", "sim-001", "--for", "mig-parted")
+    refused = operator.is_refused("export", "layout", "sim-001", "--for", "mig-parted")
     assert refused["exit_code"] == 2 and refused["context"][0] == f"{T4}: kind vgpu is more than MIG on or off"
 
 
@@ -78,20 +78,20 @@ def test_other_tools_are_told_of_the_same_gpus(layouts: LayoutFleet, tmp_path: P
     layouts.declare(sim_001={"gpus": gpus})
     operator.does("apply-hosts", "--no-boot")
     before = layouts.states()
-    found = operator.json("export-nova", "sim-001", "--refresh")
+    found = operator.json("export", "nova", "sim-001", "--refresh")
     assert (found["hosts"], found["remarks"], found["written"]) == (["sim-001"], [], [])
     texts = {one["path"]: one["text"] for one in found["files"]}
     assert f"device_addresses = {T4}" in texts["nova/sim-001.conf"]
     assert f'"address": "{H100}"' in texts["nova/sim-001.conf"]
-    printed = operator.does("export-proxmox").out
+    printed = operator.does("export", "proxmox").out
     assert f"path={T4}" in printed and "hostpci0: mapping=vgpu-tesla-t4,mdev=nvidia-" in printed
-    written = operator.does("export-kubevirt", "--to", str(tmp_path / "out"))
+    written = operator.does("export", "kubevirt", "--to", str(tmp_path / "out"))
     assert written.out.split() == [str(tmp_path / "out" / "kubevirt" / name) for name in ("kubevirt.yaml", "gpus.yaml")]
     assert "mdevNameSelector: GRID T4-4Q" in (tmp_path / "out" / "kubevirt" / "kubevirt.yaml").read_text()
-    assert "does not offer A40-8Q" in operator.does("export-nova", "--profile", "A40-8Q").err
-    assert operator.is_refused("export-nova", "sim-009")["exit_code"] == 3
+    assert "does not offer A40-8Q" in operator.does("export", "nova", "--profile", "A40-8Q").err
+    assert operator.is_refused("export", "nova", "sim-009")["exit_code"] == 3
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "off"}]})
-    refused = operator.is_refused("export-kubevirt")
+    refused = operator.is_refused("export", "kubevirt")
     assert "no GPU of these hosts can be exported" in refused["message"]
     assert any("its layout off gives nothing to VMs" in one for one in refused["context"])
     assert layouts.states() == before

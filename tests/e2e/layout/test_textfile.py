@@ -92,7 +92,7 @@ def test_the_second_run_writes_nothing(layouts: LayoutFleet) -> None:
 def test_the_file_agrees_with_the_exporter(layouts: LayoutFleet, name: str) -> None:
     assert run_unit(layouts, name, "ExecStart") == 0
     text = written(layouts, name).read_text()
-    page = layouts.operator.does("exporter", "--once").out
+    page = layouts.operator.does("serve", "exporter", "--once").out
     ours, exported = of_host(parse(text), name), of_host(parse(page), name)
     others = {"vgpuctl_collect_duration_seconds", "vgpuctl_snapshot_age_seconds", "vgpuctl_host_clock_skew_seconds"}
     measured = {key: one for key, one in exported.items() if key[0] in {own for own, _ in ours}}

@@ -206,7 +206,7 @@ def test_capacity_and_explain_vm_name_the_licences(operator: Operator) -> None:
         and explained["placement"] is not None
         and "the only seat of licences" in explained["licence"]
     )
-    page = operator.does("exporter", "--once").out
+    page = operator.does("serve", "exporter", "--once").out
     seats = {line for line in page.splitlines() if "licence_seats{" in line}
     labels = 'edition="vws",pool="dls"'
     assert f'vgpuctl_licence_seats{{{labels},state="free"}} 0.0' in seats, seats

@@ -96,7 +96,7 @@ def test_both_count_alike_from_create_to_delete(site: Site) -> None:
     operator.does("move-vm", "one", *TENANT)
     site.agree(2)
     assert site.taken("one") == taken, "a VM that moves keeps its seat"
-    operator.does("force-off", "one", *TENANT)
+    operator.does("stop-vm", "one", *TENANT, "--force")
     site.agree(2)
     assert site.coming_back() == 1, "the guest could not return it"
     operator.does("start-vm", "one", *TENANT)

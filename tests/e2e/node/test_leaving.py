@@ -150,13 +150,13 @@ def test_a_vm_that_does_not_wait_is_cordoned_and_its_pods_are_left(
     api.add_pod("train", "gpu-001")
     operator.does("stop-vm", "gpu-001", *ACME, "--no-drain", "--timeout", "0")
     operator.does("start-vm", "gpu-001", *ACME)
-    operator.does("reset-vm", "gpu-001", *ACME)
+    operator.does("restart-vm", "gpu-001", *ACME, "--reset")
     restarted = ("--restart", "--no-drain", "--shutdown-timeout", "0")
     operator.does("resize-vm", "gpu-001", *ACME, "--vcpus", "2", *restarted)
     assert api.requests == [CORDON], "one cordon is enough"
     round_of(operator)
     api.broken = [(500, b"boom")] * 50
-    operator.does("force-off", "gpu-001", *ACME)
+    operator.does("stop-vm", "gpu-001", *ACME, "--force")
     assert vms(operator)["gpu-001"]["state"] == "stopped"
     assert kinds(operator) == ["node-cordoned", "node-uncordoned", "node-not-told"]
     assert told(operator)[-1]["detail"].startswith("not told that its VM is stopped: the API server refused")

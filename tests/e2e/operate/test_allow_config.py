@@ -202,7 +202,7 @@ def test_a_command_that_changes_something_does_not_do_it_elsewhere(rehearsal: Op
         ("controller", "--once"),
         ("check-hosts", "--snapshot"),
         ("backup-store", str(tmp_path / "backup")),
-        ("serve-autoscaler", "--tenant", "acme", "--cluster", "k8s"),
+        ("serve", "autoscaler", "--tenant", "acme", "--cluster", "k8s"),
     ):
         refused = rehearsal.is_refused(*command)
         assert refused["reference"] == "file-not-trusted", refused

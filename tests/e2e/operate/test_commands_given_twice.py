@@ -29,7 +29,7 @@ TWICE = (
     f"stop-vm web {ACME} --timeout 0",
     f"attach-disk web data,size=32MiB {ACME}",
     f"attach-nic web default {ACME}",
-    f"force-off web {ACME}",
+    f"stop-vm web --force {ACME}",
     f"create-snapshot web old {ACME}",
     f"label-vm web env=prod {ACME}",
     f"rename-vm web web {ACME}",

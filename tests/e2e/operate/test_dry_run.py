@@ -46,7 +46,7 @@ def test_a_dry_run_of_a_start_names_what_the_agent_would_build_and_ends_with_the
 
 
 def test_a_dry_run_of_several_sums_them_up_and_finds_the_refused_one(operator: Operator) -> None:
-    done = operator.run("reset-vm", "off", "db", *ACME, "--dry-run")
+    done = operator.run("restart-vm", "off", "db", *ACME, "--reset", "--dry-run")
     assert done.code == 10
     assert "dry run: sim-002: would reset domain acme.db" in done.err
     assert "dry run: 2 VMs: 1 would change, 1 failed" in done.err

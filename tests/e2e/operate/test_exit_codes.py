@@ -53,7 +53,7 @@ CASES: dict[int, tuple[str, ...]] = {
     9: ("create-vm", "more", *ACME, "--network", "none", "--limit", "sim-001"),
     10: ("list-gpus", "--refresh"),
     11: ("create-network", "acme/front", "--cidr", "10.0.0.0/24", "--backend", "ovn"),
-    12: ("serve-extender", "--kubeconfig", "{home}/kubeconfig", "--listen", "127.0.0.1:0"),
+    12: ("serve", "extender", "--kubeconfig", "{home}/kubeconfig", "--listen", "127.0.0.1:0"),
     13: ("wait", "acme/web", "--for", "stopped", "--timeout", "0"),
 }
 """What ends with each code but 70 and 130."""

@@ -132,7 +132,7 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_what_repair_finishes(
 
 
 WRITING = {
-    "an exported layout": ["export-layout", "sim-001", "--for", "vgpu-device-manager", "--to", "{disk}/out/deep"],
+    "an exported layout": ["export", "layout", "sim-001", "--for", "vgpu-device-manager", "--to", "{disk}/out/deep"],
     "the authority": ["create-certificate", "gpu1"],
 }
 

@@ -20,9 +20,9 @@ FLEET = (1, "a40")
 HERE = ("--listen", "127.0.0.1:0")
 LONG = {
     "controller": ("--interval", "3600"),
-    "exporter": ("--store-only", *HERE),
-    "web": ("--cached", *HERE),
-    "serve-autoscaler": ("--tenant", "acme", *HERE),
+    "serve exporter": ("--store-only", *HERE),
+    "serve web": ("--cached", *HERE),
+    "serve autoscaler": ("--tenant", "acme", *HERE),
 }
 BEGUN = re.compile(r"watching the hosts|serving ")
 
@@ -30,7 +30,7 @@ BEGUN = re.compile(r"watching the hosts|serving ")
 @contextmanager
 def _begun(operator: Operator, name: str) -> Iterator["subprocess.Popen[str]"]:
     """A command that has said that it serves."""
-    process = operator.start(name, *LONG[name])
+    process = operator.start(*name.split(), *LONG[name])
     try:
         assert process.stderr is not None
         assert any(BEGUN.match(line) for line in process.stderr), f"{name} ended"

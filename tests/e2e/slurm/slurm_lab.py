@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tenant's Slurm cluster over simulated hosts: slurmctld calls our commands, and slurmd stands in for the guests.
 
-The commands run as slurmctld starts them, by the script that export-slurm writes. A node's slurmd is started when its
+The commands run as slurmctld starts them, by the script that export slurm writes. A node's slurmd is started when its
 VM runs and ended with it, since a simulated VM has no guest.
 """
 
@@ -111,13 +111,13 @@ def slurm_lab(
     begins_batch_at_once: bool = True,
     edit: Callable[[str], str] = lambda text: text,
 ) -> Iterator[SlurmLab]:
-    """Start slurmctld with what export-slurm writes for the pools of acme, and give the controller its slurm.conf.
+    """Start slurmctld with what export slurm writes for the pools of acme, and give the controller its slurm.conf.
 
     slurmctld looks at nodes every second instead of every 10 s, and waits shorter. edit: further changes of the lines.
     begins_batch_at_once: slurmctld looks only every 30 s, a constant of it, whether the nodes of a batch job are up;
     but when a job's prolog ends it looks at once. So a prolog waits for the nodes, with two queries a job in 0.2 s.
     """
-    found = operator.json("export-slurm", "acme", "--suspend-time", str(suspend_s), "--suspend-timeout", "1")
+    found = operator.json("export", "slurm", "acme", "--suspend-time", str(suspend_s), "--suspend-timeout", "1")
     with short_folder() as folder:
         text = found["slurm_conf"].replace("idle_on_node_suspend", "idle_on_node_suspend,power_save_interval=1")
         text = re.sub(r"ResumeTimeout=\d+", f"ResumeTimeout={resume_timeout_s}", text)
@@ -146,7 +146,7 @@ def slurm_lab(
 
 
 def _program(text: str, operator: Operator, folder: Path, what: str) -> str:
-    """The script of export-slurm, with this test's settings, and called by the name that its slurm.conf gives it."""
+    """The script of export slurm, with this test's settings, and called by the name that its slurm.conf gives it."""
     settings = folder / "slurm.env"
     environment = {**operator.environment, "VGPUCTL_SLURM_LOG": str(folder / "programs.log")}
     wanted = ("VGPUCTL_DATABASE_URL", "VGPUCTL_KEY_FILE", "VGPUCTL_SLURM_LOG")

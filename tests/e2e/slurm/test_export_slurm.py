@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real slurmctld starts with the output of export-slurm."""
+"""A real slurmctld starts with the output of export slurm."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +29,8 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 def test_slurmctld_starts_with_exactly_these_lines(operator: Operator) -> None:
     """The rest of the configuration is the site's own: names, ports, folders and authentication."""
-    text = operator.does("export-slurm", "acme").out
-    gres = operator.does("export-slurm", "acme", "main", "--file", "gres.conf").out
+    text = operator.does("export", "slurm", "acme").out
+    gres = operator.does("export", "slurm", "acme", "main", "--file", "gres.conf").out
     names = [*expand("big-[001-008]"), "cpu-001", *expand("gpu-[001-064]")]
     with short_folder() as folder:
         cluster = SlurmCluster(folder, names, "", gres=gres, power=text.replace("{", "{{").replace("}", "}}"))
@@ -58,16 +58,16 @@ def test_slurmctld_starts_with_exactly_these_lines(operator: Operator) -> None:
 
 
 def test_the_answer_has_all_files(operator: Operator) -> None:
-    found = operator.json("export-slurm", "acme")
+    found = operator.json("export", "slurm", "acme")
     assert (found["cluster"], found["pools"]) == ("main", ["big", "cpu", "gpu"])
     assert found["program"].startswith("#!/bin/sh\n")
-    assert operator.does("export-slurm", "acme", "--file", "program").out == found["program"]
+    assert operator.does("export", "slurm", "acme", "--file", "program").out == found["program"]
 
 
 def test_a_tenant_with_several_clusters_names_one(operator: Operator) -> None:
-    refused = operator.is_refused("export-slurm", "globex")
+    refused = operator.is_refused("export", "slurm", "globex")
     assert refused["message"] == "tenant globex has several Slurm clusters: east, west"
-    assert operator.json("export-slurm", "globex", "west")["pools"] == ["two"]
+    assert operator.json("export", "slurm", "globex", "west")["pools"] == ["two"]
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_a_tenant_with_several_clusters_names_one(operator: Operator) -> None:
     ],
 )
 def test_what_cannot_be_written_is_refused(operator: Operator, arguments: tuple[str, ...], message: str) -> None:
-    assert message in operator.is_refused("export-slurm", *arguments)["message"]
+    assert message in operator.is_refused("export", "slurm", *arguments)["message"]

@@ -60,7 +60,7 @@ def test_nodes_are_wanted_with_their_jobs_and_a_second_call_changes_nothing(oper
 def test_a_node_above_a_lowered_maximum_is_suspended_and_no_other_is_resumed_there(operator: Operator) -> None:
     operator.does("slurm-resume", "gpu-[006-007]", *ACME)
     operator.does("set-node-pool", "gpu", *ACME, "--max", "2")
-    assert "gpu-006, gpu-007 of pool gpu are above its maximum" in operator.does("export-slurm", "acme", "main").err
+    assert "gpu-006, gpu-007 of pool gpu are above its maximum" in operator.does("export", "slurm", "acme", "main").err
     resumed = operator.run("slurm-resume", "gpu-[006,008]", *ACME)
     assert "gpu-006: already wanted" in resumed.err
     assert "gpu-008: refused: gpu-008: no node of pool acme/gpu" in resumed.err

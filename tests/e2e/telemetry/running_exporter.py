@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real `vgpuctl exporter` for the length of a block, and requests to it."""
+"""A real `vgpuctl serve exporter` for the length of a block, and requests to it."""
 
 import contextlib
 import json
@@ -87,8 +87,8 @@ def values(series: Series, name: str, **labels: str) -> list[float]:
 
 @contextlib.contextmanager
 def running_exporter(operator: Operator, *options: str) -> Iterator[RunningExporter]:
-    """Run `vgpuctl exporter` on a free port during the block."""
-    process = operator.start("exporter", "--listen", "127.0.0.1:0", "--interval", "1", *options)
+    """Run `vgpuctl serve exporter` on a free port during the block."""
+    process = operator.start("serve", "exporter", "--listen", "127.0.0.1:0", "--interval", "1", *options)
     try:
         assert process.stderr is not None
         said = []

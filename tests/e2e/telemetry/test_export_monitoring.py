@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-monitoring: files that promtool and amtool accept, kept up to date, never written over someone's work."""
+"""export monitoring: files that promtool and amtool accept, kept up to date, never written over someone's work."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def operator(tmp_path: Path) -> Operator:
 def folder(operator: Operator, tmp_path: Path) -> Path:
     """A folder that was just written."""
     made = tmp_path / "monitoring: files"
-    operator.does("export-monitoring", str(made))
+    operator.does("export", "monitoring", str(made))
     return made
 
 
@@ -39,7 +39,7 @@ def test_promtool_accepts_configuration_and_rules(folder: Path) -> None:
 
 def test_the_rules_tests_pass_where_they_were_written(operator: Operator, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    operator.does("export-monitoring", str(made), "--runbooks", "https://wiki.example/gpus")
+    operator.does("export", "monitoring", str(made), "--runbooks", "https://wiki.example/gpus")
     code, said = promtool("test", "rules", "vgpuctl-hosts.test.yml", folder=made / "rule-tests")
     assert code == 0, said
     assert "https://wiki.example/gpus#host-unreachable" in (made / "rules" / "vgpuctl-hosts.yml").read_text()
@@ -62,7 +62,7 @@ def test_grafana_is_pointed_at_the_dashboards(folder: Path) -> None:
 def test_addresses_are_where_they_belong(operator: Operator, tmp_path: Path) -> None:
     made = tmp_path / "made"
     operator.does(
-        "export-monitoring", str(made), "--exporter", "gpu-admin:9700", "--alertmanager", "[::1]:9094",
+        "export", "monitoring", str(made), "--exporter", "gpu-admin:9700", "--alertmanager", "[::1]:9094",
         "--prometheus", "https://prometheus.example/x",
     )  # fmt: skip
     config = yaml.safe_load((made / "prometheus.yml").read_text())
@@ -75,8 +75,8 @@ def test_addresses_are_where_they_belong(operator: Operator, tmp_path: Path) -> 
 
 def test_a_second_run_changes_nothing(operator: Operator, folder: Path) -> None:
     before = _tree(folder)
-    assert "no change" in operator.does("export-monitoring", str(folder)).err
-    assert operator.json("export-monitoring", str(folder))["changed"] is False
+    assert "no change" in operator.does("export", "monitoring", str(folder)).err
+    assert operator.json("export", "monitoring", str(folder))["changed"] is False
     assert _tree(folder) == before
 
 
@@ -86,12 +86,12 @@ def test_a_file_changed_by_hand_is_kept_until_told_otherwise(operator: Operator,
     rules.write_text(written + "# ours\n")
     (folder / "rules" / "ours.yml").write_text("groups: []\n")
     (folder / "alertmanager.yml").unlink()
-    error = operator.is_refused("export-monitoring", str(folder))
+    error = operator.is_refused("export", "monitoring", str(folder))
     assert (error["reference"], error["context"]) == ("state", ["rules/vgpuctl-hosts.yml"])
     assert rules.read_text().endswith("# ours\n")
     assert not (folder / "alertmanager.yml").exists()
 
-    done = operator.json("export-monitoring", str(folder), "--overwrite")
+    done = operator.json("export", "monitoring", str(folder), "--overwrite")
     assert {one["path"]: one["outcome"] for one in done["files"] if one["outcome"] != "unchanged"} == {
         "rules/vgpuctl-hosts.yml": "overwritten",
         "alertmanager.yml": "added",
@@ -108,20 +108,20 @@ def test_files_of_an_older_version_are_updated_and_removed(operator: Operator, f
         (folder / path).write_text("groups: []\n")
         record[path] = hashlib.sha256(b"groups: []\n").hexdigest()
     (folder / RECORD).write_text(json.dumps(record))
-    dry = operator.does("export-monitoring", str(folder), "--dry-run")
+    dry = operator.does("export", "monitoring", str(folder), "--dry-run")
     assert "would change 2 files" in dry.err
     assert (folder / "rules/vgpuctl-old.yml").exists()
-    done = operator.json("export-monitoring", str(folder))
+    done = operator.json("export", "monitoring", str(folder))
     assert {one["path"]: one["outcome"] for one in done["files"] if one["outcome"] != "unchanged"} == {
         "rules/vgpuctl-hosts.yml": "updated",
         "rules/vgpuctl-old.yml": "removed",
     }
     assert not (folder / "rules/vgpuctl-old.yml").exists()
-    assert "no change" in operator.does("export-monitoring", str(folder)).err
+    assert "no change" in operator.does("export", "monitoring", str(folder)).err
 
 
 def test_a_dry_run_writes_nothing(operator: Operator, tmp_path: Path) -> None:
-    done = operator.json("export-monitoring", str(tmp_path / "new"), "--dry-run")
+    done = operator.json("export", "monitoring", str(tmp_path / "new"), "--dry-run")
     assert {one["outcome"] for one in done["files"]} == {"added"}
     assert not (tmp_path / "new").exists()
 
@@ -134,7 +134,7 @@ def test_a_record_that_names_paths_outside_removes_nothing(operator: Operator, f
     record = json.loads((folder / RECORD).read_text())
     record |= dict.fromkeys(("../other", str(other)), hashlib.sha256(b"x").hexdigest())
     (folder / RECORD).write_text(json.dumps(record))
-    operator.does("export-monitoring", str(folder))
+    operator.does("export", "monitoring", str(folder))
     assert other.read_text() == "x"
 
 
@@ -149,7 +149,7 @@ def test_a_record_that_names_paths_outside_removes_nothing(operator: Operator, f
 def test_an_address_that_would_break_a_file_is_refused(
     operator: Operator, tmp_path: Path, arguments: tuple[str, str], said: str
 ) -> None:
-    error = operator.is_refused("export-monitoring", str(tmp_path / "new"), *arguments)
+    error = operator.is_refused("export", "monitoring", str(tmp_path / "new"), *arguments)
     assert error["exit_code"] == 2
     assert said in error["message"]
     assert not (tmp_path / "new").exists()
@@ -157,8 +157,11 @@ def test_an_address_that_would_break_a_file_is_refused(
 
 def test_what_is_no_file_or_no_record_is_told(operator: Operator, folder: Path, tmp_path: Path) -> None:
     (folder / RECORD).write_text("[1]")
-    assert "is not the record of export-monitoring" in operator.is_refused("export-monitoring", str(folder))["message"]
+    assert (
+        "is not the record of export monitoring" in operator.is_refused("export", "monitoring", str(folder))["message"]
+    )
     (tmp_path / "new" / "prometheus.yml").mkdir(parents=True)
     assert (
-        "is no file of export-monitoring" in operator.is_refused("export-monitoring", str(tmp_path / "new"))["message"]
+        "is no file of export monitoring"
+        in operator.is_refused("export", "monitoring", str(tmp_path / "new"))["message"]
     )

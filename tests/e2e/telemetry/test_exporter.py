@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""exporter: real scrapes of simulated hosts."""
+"""serve exporter: real scrapes of simulated hosts."""
 
 import re
 import subprocess
@@ -93,7 +93,7 @@ def test_what_another_store_has_is_unknown_to_this_one(
     fleet_operator: Operator, exporter: RunningExporter, tmp_path: Path
 ) -> None:
     other = forgetful(fleet_operator, tmp_path, "acme")
-    series = parse(other.does("exporter", "--once").out)
+    series = parse(other.does("serve", "exporter", "--once").out)
     assert values(series, "vgpuctl_truth_mismatch", host="sim-001", kind="domain-unknown") == [1]
     assert values(series, "vgpuctl_truth_mismatch", host="sim-001", kind="vgpu-unknown") == [1]
     assert set(values(exporter.series(), "vgpuctl_truth_mismatch", kind="domain-unknown")) == {0}
@@ -194,6 +194,6 @@ def test_prometheus_discovers_hosts_as_the_page_says(exporter: RunningExporter) 
 
 
 def test_once_prints_the_page_without_server_and_history(fleet_operator: Operator, exporter: RunningExporter) -> None:
-    series = parse(fleet_operator.does("exporter", "--once").out)
+    series = parse(fleet_operator.does("serve", "exporter", "--once").out)
     assert len(values(series, "vgpuctl_snapshot_age_seconds")) == 4
     assert {name for name, _labels in series} <= {name for name, _labels in exporter.series()}

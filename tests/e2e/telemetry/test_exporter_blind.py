@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""exporter: hosts that vanish, clocks, and an unreadable store. It exports the failure and keeps serving."""
+"""serve exporter: hosts that vanish, clocks, and an unreadable store. It exports the failure and keeps serving."""
 
 import contextlib
 import sqlite3
@@ -11,7 +11,7 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.telemetry.running_exporter import Series, parse, values
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.telemetry.exporter import Exporter
+from vgpuctl.usecases.telemetry.serve_exporter import Exporter
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.layout import simulated_folder
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""exporter: TLS, client certificates, users, and a certificate that is renewed while it runs."""
+"""serve exporter: TLS, client certificates, users, and a certificate that is renewed while it runs."""
 
 import base64
 import contextlib
@@ -131,7 +131,7 @@ def test_a_renewed_certificate_and_a_changed_user_count_without_a_restart(
 
 
 def test_an_open_address_is_refused(fleet_operator: Operator) -> None:
-    done = fleet_operator.run("exporter", "--listen", ":0")
+    done = fleet_operator.run("serve", "exporter", "--listen", ":0")
     assert done.code == 2
     assert "0.0.0.0 can be reached by others" in done.err
     assert "--insecure-listen" in done.err

@@ -45,6 +45,6 @@ def test_an_exporter_of_the_store_alone_reads_no_host(operator: Operator) -> Non
         assert [one["targets"][0] for one in exporter.json("/sd/hosts")] == ["sim-001", "sim-002", "sim-003", "sim-004"]
         assert len(exporter.json("/sd/tenants/acme")) == 2
         assert exporter.get("/probe?target=sim-001")[0] == 404
-    once = operator.does("exporter", "--once", "--store-only", "-vv")
+    once = operator.does("serve", "exporter", "--once", "--store-only", "-vv")
     assert "vgpuctl_lease_state{" in once.out and "vgpuctl_snapshot_age_seconds{" not in once.out
     assert "ssh-login" not in once.err

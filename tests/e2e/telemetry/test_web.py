@@ -28,7 +28,7 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 @dataclass(frozen=True)
 class RunningWeb:
-    """One `vgpuctl web`."""
+    """One `vgpuctl serve web`."""
 
     url: str
     process: "subprocess.Popen[str]"
@@ -58,8 +58,8 @@ class RunningWeb:
 
 @contextlib.contextmanager
 def running_web(operator: Operator, *options: str, trusted: Path | None = None) -> Iterator[RunningWeb]:
-    """Run `vgpuctl web` on a free port during the block; it must end well when it is told to."""
-    process = operator.start("web", "--listen", "127.0.0.1:0", *options)
+    """Run `vgpuctl serve web` on a free port during the block; it must end well when it is told to."""
+    process = operator.start("serve", "web", "--listen", "127.0.0.1:0", *options)
     try:
         assert process.stderr is not None
         said = []
@@ -177,18 +177,18 @@ def test_with_a_token_and_tls_only_who_has_it_reads(fleet_operator: Operator, tm
 
 
 def test_other_machines_are_not_served_without_protection(fleet_operator: Operator) -> None:
-    done = fleet_operator.run("web", "--listen", "0.0.0.0:0", "--cached")
+    done = fleet_operator.run("serve", "web", "--listen", "0.0.0.0:0", "--cached")
     assert done.code == 2 and "no TLS and no login" in done.err and "--token-file" in done.err
-    done = fleet_operator.run("web", "--listen", "127.0.0.1:0", "--token-file", "/nowhere/token")
+    done = fleet_operator.run("serve", "web", "--listen", "127.0.0.1:0", "--token-file", "/nowhere/token")
     assert done.code == 2 and "cannot be read" in done.err
-    bad = fleet_operator.run("web", "--cached", "--listen", "127.0.0.1:0", "--prometheus", "ftp://here")
+    bad = fleet_operator.run("serve", "web", "--cached", "--listen", "127.0.0.1:0", "--prometheus", "ftp://here")
     assert bad.code == 2 and "no HTTP address" in bad.err
 
 
 def test_one_page_is_printed_without_a_server(fleet_operator: Operator) -> None:
-    done = fleet_operator.does("web", "--print", "/hosts/sim-001")
+    done = fleet_operator.does("serve", "web", "--print", "/hosts/sim-001")
     assert done.out.startswith("<!doctype html>") and "Host sim-001" in done.out
-    done = fleet_operator.run("web", "--print", "/hosts/none")
+    done = fleet_operator.run("serve", "web", "--print", "/hosts/none")
     assert done.code == 2 and "404" in done.err
 
 
@@ -202,5 +202,5 @@ def test_one_page_is_printed_without_a_server(fleet_operator: Operator) -> None:
     ],
 )
 def test_a_page_that_is_none_is_refused_with_its_reason(page: str, reason: str, fleet_operator: Operator) -> None:
-    done = fleet_operator.run("web", "--print", page)
+    done = fleet_operator.run("serve", "web", "--print", page)
     assert done.code == 2 and "is no page: 4" in done.err and reason in done.err.partition("is no page")[2]

@@ -55,7 +55,7 @@ def test_a_name_that_nobody_knows_is_refused_at_every_command(operator: Operator
         ("reserve", "r", *of_acme, "--gpu", name, *period),
         ("create-node-pool", "acme/n", "--role", "slurm", "--max", "1", "--gpu", name),
         ("show-usage", "--profile", name),
-        ("export-proxmox", "--profile", name),
+        ("export", "proxmox", "--profile", name),
     ]
     for command in commands:
         refused = operator.is_refused(*command)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""restart-vm, reset-vm and force-off on simulated hosts: shares stay, each kill leaves what `repair` finishes."""
+"""restart-vm, its --reset and stop-vm --force on simulated hosts: shares stay, `repair` finishes what is killed."""
 
 import pytest
 
@@ -47,20 +47,20 @@ def test_a_restart_keeps_the_shares_and_the_end(operator: Operator) -> None:
 
 def test_force_off_keeps_the_shares_and_says_so(operator: Operator) -> None:
     running = _vm(operator)
-    assert operator.json("force-off", "web", *ACME)["changed"]
+    assert operator.json("stop-vm", "web", *ACME, "--force")["changed"]
     off = _vm(operator)
     assert (off["state"], off["domain"]) == ("stopped", "shut-off")
     assert [one for one, _ in off["leases"]] == [one for one, _ in running["leases"]]  # type: ignore[attr-defined]
     assert _last_event(operator, "vm-stopped")["detail"] == "forced off"
-    assert not operator.json("force-off", "web", *ACME)["changed"]
-    refused = operator.is_refused("reset-vm", "web", *ACME)
+    assert not operator.json("stop-vm", "web", *ACME, "--force")["changed"]
+    refused = operator.is_refused("restart-vm", "web", *ACME, "--reset")
     assert "cannot reset acme/web: it is stopped" in refused["message"]
     assert operator.json(*RESTART)["vm"]["state"] == "running"
 
 
 def test_a_reset_leaves_everything_as_it_is(operator: Operator) -> None:
     before = _vm(operator)
-    assert operator.json("reset-vm", "web", *ACME)["changed"]
+    assert operator.json("restart-vm", "web", *ACME, "--reset")["changed"]
     assert _vm(operator) == before
     assert _last_event(operator, "vm-reset")["before"]["state"] == "running"  # type: ignore[index]
 
@@ -93,13 +93,21 @@ def test_a_restart_that_is_killed_anywhere_is_finished_by_repair(operator: Opera
 
 def test_a_force_off_that_is_killed_anywhere_is_off_or_as_before(operator: Operator) -> None:
     for which in ("2", "destroy"):
-        operator.run(which, "force-off", "web", *ACME, program=KILLED_RUN)
+        operator.run(which, "stop-vm", "web", *ACME, "--force", program=KILLED_RUN)
         operator.does("repair")
-        assert operator.json("force-off", "web", *ACME)["vm"]["state"] == "stopped"
+        assert operator.json("stop-vm", "web", *ACME, "--force")["vm"]["state"] == "stopped"
         assert operator.json("repair") == []
         operator.does("start-vm", "web", *ACME)
 
 
 def test_a_vm_that_is_not_there_is_refused(operator: Operator) -> None:
-    for command in ("restart-vm", "reset-vm", "force-off"):
-        assert operator.is_refused(command, "weg", *ACME)["reference"] == "not-found"
+    for command, *options in (("restart-vm",), ("restart-vm", "--reset"), ("stop-vm", "--force")):
+        assert operator.is_refused(command, "weg", *ACME, *options)["reference"] == "not-found"
+
+
+def test_who_asks_no_guest_waits_for_none(operator: Operator) -> None:
+    for command in (("restart-vm", "--reset"), ("stop-vm", "--force")):
+        for wait in (("--timeout", "5"), ("--no-drain",)):
+            for order in ((*command, *wait), (command[0], *wait, command[1])):
+                refused = operator.is_refused(*order, "web", *ACME)
+                assert f"{command[1]} waits for no guest, so it excludes {wait[0]}" in refused["message"]

@@ -53,7 +53,7 @@ def test_a_vm_that_fails_stops_no_other(operator: Operator) -> None:
     with libvirt_of(operator.inventory, "sim-001") as there:
         uuid = operator.json("show-vm", "acme/web-1")["vm"]["uuid"]
         there.connection.lookupByUUIDString(uuid).destroy()
-    refused = operator.is_refused("reset-vm", *PLACES)
+    refused = operator.is_refused("restart-vm", *PLACES, "--reset")
     assert (refused["exit_code"], refused["reference"]) == (10, "partial-failure")
     assert refused["message"] == "1 of 3 VMs failed"
     assert "cannot reset" in refused["context"][0]

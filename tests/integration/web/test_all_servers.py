@@ -26,8 +26,8 @@ from vgpuctl.listening.wrong_logins import FREE, FREE_OF_CLIENT
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.telemetry.exporter import Exporter
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_exporter import Exporter
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import PAGES, make_application
 from vgpuctl.web.browser_console import BrowserConsole

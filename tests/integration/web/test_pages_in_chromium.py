@@ -20,7 +20,7 @@ from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 from vgpuctl.usecases.observed.fleet_reader import HostSnapshot
 from vgpuctl.usecases.running.history import PastSource
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import PAGES, make_application
 from vgpuctl.web.server import serving

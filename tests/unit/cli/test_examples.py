@@ -24,9 +24,9 @@ def test_a_command_has_two_examples_that_it_takes(name: str, tmp_path: Path, mon
     examples = examples_of(name)
     assert len({one.line for one in examples}) >= 2, "two examples in the examples.py of its folder"
     for one in examples:
-        first, *arguments = one.arguments
         begin()
-        assert first == name
+        first, found, arguments = command_line.resolve_command(parent, list(one.arguments))
+        assert first == name and found is not None
         assert 0 < len(one.meaning) <= _LONGEST_MEANING and not one.meaning.endswith(".")
         command.make_context(name, arguments, parent=parent)
     begin()

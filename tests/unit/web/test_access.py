@@ -13,7 +13,7 @@ from vgpuctl.listening.wrong_logins import FREE
 from vgpuctl.model.web_config import WebConfig
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import SESSION_S, PageAccess, read_token, require_safe
 from vgpuctl.web.application import make_application
 from vgpuctl.web.protection import Protection

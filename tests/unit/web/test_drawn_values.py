@@ -13,7 +13,7 @@ from vgpuctl.agent.wire.readings import Measured
 from vgpuctl.model.event import Actor
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.telemetry.history import Sample
-from vgpuctl.usecases.telemetry.web import Chart, Series
+from vgpuctl.usecases.telemetry.serve_web import Chart, Series
 from vgpuctl.web import charts, wording
 from vgpuctl.web.drawing import tenant_styles
 

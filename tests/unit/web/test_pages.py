@@ -21,7 +21,7 @@ from vgpuctl.usecases.observed.gpu_health import keep_health
 from vgpuctl.usecases.observed.observation_record import Record, SeenGpu
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import make_application
 

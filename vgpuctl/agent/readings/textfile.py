@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The readings in Prometheus's text format, as a file for node_exporter (telemetry reference 5, 5.3).
 
-Families, help and labels are those of `vgpuctl exporter`; a test compares them. The file has no timestamps,
+Families, help and labels are those of `vgpuctl serve exporter`; a test compares them. The file has no timestamps,
 because node_exporter refuses them and exports the file's own time.
 """
 

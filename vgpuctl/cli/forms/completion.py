@@ -146,8 +146,8 @@ _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (
     (
         VM,
         (
-            *("show-vm", "start-vm", "stop-vm", "restart-vm", "reset-vm", "delete-vm", "move-vm", "resize-vm"),
-            *("rename-vm", "check-vm", "force-off", "attach-gpu", "detach-gpu", "attach-nic", "detach-nic"),
+            *("show-vm", "start-vm", "stop-vm", "restart-vm", "delete-vm", "move-vm", "resize-vm"),
+            *("rename-vm", "check-vm", "attach-gpu", "detach-gpu", "attach-nic", "detach-nic"),
             *("console", "view", "screenshot", "set-console", "eject-iso", "attach-disk", "detach-disk", "resize-disk"),
             *("create-snapshot", "list-snapshots", "revert-snapshot", "delete-snapshot", "delete-floating-ip"),
         ),

@@ -2,7 +2,7 @@
 """JSON schema (draft 2020-12) of what a command prints with --json, made from the types that its module declares.
 
 The types are those of `JsonOutput[Type]` and `Listing[Row, JsonRow]`; the rules are those of `output.plain`. The pages
-of `vgpuctl web` have their types in web/page_types.py. Only
+of `vgpuctl serve web` have their types in web/page_types.py. Only
 `show-schema`, the docs and the tests import this module: it reads source files and resolves every annotation.
 """
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 class CommandSection(NamedTuple):
     """A subject of `vgpuctl help`. folder: where the modules of its commands are, under cli/ and usecases/.
 
-    about: what a newcomer has to know first. pages: under docs/.
+    about: what a newcomer has to know first. pages: under docs/. seldom: those of the commands that programs call, or
+    that nobody types in an ordinary week; lists have them last.
     """
 
     title: str
@@ -16,3 +17,4 @@ class CommandSection(NamedTuple):
     subject: str
     about: str
     pages: tuple[str, ...]
+    seldom: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REHEARSED = frozenset(
     {"set-queue", "delete-node-pool", "slurm-resume", "slurm-suspend", "slurm-fail"}
-    | {"start-vm", "stop-vm", "restart-vm", "reset-vm", "force-off", "rename-vm"}
+    | {"start-vm", "stop-vm", "restart-vm", "rename-vm"}
     | {"attach-nic", "detach-nic", "attach-disk", "detach-disk", "resize-disk", "eject-iso"}
     | {"create-snapshot", "revert-snapshot", "delete-snapshot", "reconcile-store"}
     | {"label-vm"}
@@ -43,7 +43,7 @@ OWN_DRY_RUN = {
     "allow-config": "compares one file of this machine",
     "drain-host": "rehearses within its use case, which also asks before the run",
     "evacuate-host": "rehearses within its use case, which also asks before the run",
-    "export-monitoring": "compares files of this machine",
+    "export monitoring": "compares files of this machine",
     "fit-performance": "compares one file of this machine",
     "gc": "lists what it finds; each thing is deleted by itself",
     "grant-store": "shows SQL of the database's own roles, which no copy of the store has",
@@ -62,7 +62,7 @@ WITHOUT_DRY_RUN = {
     "view": "opens a display for as long as it is watched",
 }
 """Changing commands for which a dry run makes no sense, and why."""
-_ON_BEHALF = frozenset({"console", "serve-autoscaler"})
+_ON_BEHALF = frozenset({"console", "serve autoscaler"})
 """Commands that leave no event of their own, and let a guest or a cluster change what they reach."""
 
 

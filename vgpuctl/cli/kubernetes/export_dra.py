@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-dra: the fleet as ResourceSlices of Kubernetes."""
+"""export dra: the fleet as ResourceSlices of Kubernetes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from vgpuctl.cli.shown.output import print_document
 _JSON: "JsonOutput[Sequence[Mapping[str, object]]]" = JsonOutput()
 
 
-@click.command("export-dra")
+@click.command("export dra")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host; may be given several times.")
 @options.inventory
 @options.database

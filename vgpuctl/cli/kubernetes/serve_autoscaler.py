@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve-autoscaler: node pools as the node groups of a Kubernetes cluster-autoscaler."""
+"""serve autoscaler: node pools as the node groups of a Kubernetes cluster-autoscaler."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _JSON: "JsonOutput[AutoscalerConfig]" = JsonOutput()
 
 
-@click.command("serve-autoscaler")
+@click.command("serve autoscaler")
 @options.tenant_of("The tenant that the cluster belongs to.")
 @click.option("--cluster", default="main", show_default=True, metavar="NAME", help="The tenant's Kubernetes cluster.")
 @click.option(

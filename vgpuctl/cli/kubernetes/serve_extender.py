@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve-extender: the scheduler extender of a Kubernetes cluster."""
+"""serve extender: the scheduler extender of a Kubernetes cluster."""
 
 import threading
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from vgpuctl.cli.shown.output import print_document, say
 _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 
 
-@click.command("serve-extender")
+@click.command("serve extender")
 @options.listen("127.0.0.1:9638")
 @click.option(
     "--kubeconfig",

@@ -16,20 +16,20 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("import-layout --from-mig-parted config.yaml", "print a layout from mig-parted's file"),
         Example("import-layout --from-mdevctl mdevctl.d --host gpu1", "from mdevctl's files of a host"),
     ),
-    "export-layout": (
-        Example("export-layout gpu1 --for mig-parted", "print mig-parted's file"),
-        Example("export-layout gpu1 --for mdevctl --to mdevctl.d", "write a folder for mdevctl"),
+    "export layout": (
+        Example("export layout gpu1 --for mig-parted", "print mig-parted's file"),
+        Example("export layout gpu1 --for mdevctl --to mdevctl.d", "write a folder for mdevctl"),
     ),
-    "export-nova": (
-        Example("export-nova", "flavours and options for OpenStack Nova"),
-        Example("export-nova gpu1 --to nova", "files for one host"),
+    "export nova": (
+        Example("export nova", "flavours and options for OpenStack Nova"),
+        Example("export nova gpu1 --to nova", "files for one host"),
     ),
-    "export-proxmox": (
-        Example("export-proxmox gpu1", "hostpci lines and mappings for Proxmox"),
-        Example("export-proxmox --profile A40-8Q --to proxmox", "for one profile, as files"),
+    "export proxmox": (
+        Example("export proxmox gpu1", "hostpci lines and mappings for Proxmox"),
+        Example("export proxmox --profile A40-8Q --to proxmox", "for one profile, as files"),
     ),
-    "export-kubevirt": (
-        Example("export-kubevirt", "permittedHostDevices for KubeVirt"),
-        Example("export-kubevirt gpu1 --profile A40-8Q", "for one host and profile"),
+    "export kubevirt": (
+        Example("export kubevirt", "permittedHostDevices for KubeVirt"),
+        Example("export kubevirt gpu1 --profile A40-8Q", "for one host and profile"),
     ),
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-layout: a host's declared layout as another tool's file."""
+"""export layout: a host's declared layout as another tool's file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ class JsonExportedLayout(TypedDict):
 _JSON: "JsonOutput[JsonExportedLayout]" = JsonOutput()
 
 
-@click.command("export-layout")
+@click.command("export layout")
 @click.argument("host")
 @click.option(
     "--for",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-nova: what OpenStack Nova needs to hand out the GPUs of hosts."""
+"""export nova: what OpenStack Nova needs to hand out the GPUs of hosts."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from vgpuctl.cli.shown.json_output import JsonOutput
 _JSON: "JsonOutput[JsonToolExport]" = JsonOutput()
 
 
-@click.command("export-nova")
+@click.command("export nova")
 @export_options
 @options.many_hosts
 @options.as_json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-proxmox: what Proxmox VE needs to hand out the GPUs of hosts."""
+"""export proxmox: what Proxmox VE needs to hand out the GPUs of hosts."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from vgpuctl.cli.shown.json_output import JsonOutput
 _JSON: "JsonOutput[JsonToolExport]" = JsonOutput()
 
 
-@click.command("export-proxmox")
+@click.command("export proxmox")
 @export_options
 @options.many_hosts
 @options.as_json

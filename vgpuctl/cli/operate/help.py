@@ -16,30 +16,31 @@ _EVERY = "all"
 
 
 @click.command("help")
-@click.argument("subject", required=False)
+@click.argument("subject", nargs=-1)
 @click.pass_context
-def command(context: click.Context, subject: str | None) -> None:
+def command(context: click.Context, subject: tuple[str, ...]) -> None:
     """Show a subject, all commands, or a command's help. A SUBJECT has commands and pages; `all` is every command by
     subject.
     """
+    wanted = " ".join(subject)
     root = context.find_root()
     assert isinstance(root.command, click.Group)
     sections: tuple[CommandSection, ...] = root.obj
     by_subject = {one.subject: one for one in sections}
-    if subject is None:
+    if not wanted:
         print_document(root.command.get_help(root))
-    elif subject == _EVERY:
+    elif wanted == _EVERY:
         print_document("\n\n".join(commands_of(one) for one in sections))
-    elif subject in by_subject:
-        print_document(_page_of(by_subject[subject]))
-    elif (found := root.command.get_command(root, subject)) is not None:
-        with click.Context(found, info_name=subject, parent=root) as inner:
+    elif wanted in by_subject:
+        print_document(_page_of(by_subject[wanted]))
+    elif (found := root.command.get_command(root, wanted)) is not None:
+        with click.Context(found, info_name=wanted, parent=root) as inner:
             print_document(found.get_help(inner))
     else:
         known = [*by_subject, *root.command.list_commands(root), _EVERY]
-        near = difflib.get_close_matches(subject, known, n=3)
+        near = difflib.get_close_matches(wanted, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"subjects: {', '.join(by_subject)}"
-        raise UsageError(f"there is no subject and no command {subject!r}", hint=hint)
+        raise UsageError(f"there is no subject and no command {wanted!r}", hint=hint)
 
 
 def _page_of(section: "CommandSection") -> str:
@@ -48,7 +49,10 @@ def _page_of(section: "CommandSection") -> str:
 
 
 def commands_of(section: "CommandSection") -> str:
-    """The commands of a subject with their first lines of help."""
+    """The commands of a subject with their first lines of help, those of every week first."""
     longest = max(map(len, section.commands))
-    lines = (f"  {name.ljust(longest)}  {text}" for name, text in section.commands.items())
-    return "\n".join((f"{section.title}:", *lines))
+    lines = {name: f"  {name.ljust(longest)}  {text}" for name, text in section.commands.items()}
+    often = [line for name, line in lines.items() if name not in section.seldom]
+    seldom = [line for name, line in lines.items() if name in section.seldom]
+    heading = ["  Seldom typed, or called by programs:"] if seldom else []
+    return "\n".join((f"{section.title}:", *often, *heading, *seldom))

@@ -161,7 +161,7 @@ _HISTORY: dict[str, Any] = {
     "envvar": "VGPUCTL_HISTORY",
     "type": click.Path(path_type=Path, dir_okay=False),
     "metavar": "FILE",
-    "help": "History of readings that `vgpuctl exporter` keeps.  [default: beside the store]  [env: VGPUCTL_HISTORY]",
+    "help": "Readings that `vgpuctl serve exporter` keeps.  [default: beside the store]  [env: VGPUCTL_HISTORY]",
 }
 history = click.option("--history", **_HISTORY)
 history_file = click.option("--history-file", **_HISTORY)
@@ -256,6 +256,14 @@ def no_drain(function: Command) -> Command:
         callback=lambda _context, _option, is_given: 0.0 if is_given else None,
         help="Cordon a node of a cluster and do not wait for its work to leave.  [default: wait as its pool says]",
     )(function)
+
+
+def refuse_waits(flag: str) -> None:
+    """Raise click.UsageError where a command whose flag asks no guest is told how long to wait for one."""
+    context = click.get_current_context()
+    for name, other in (("timeout_s", "--timeout"), ("drain_s", "--no-drain")):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{flag} waits for no guest, so it excludes {other}.")
 
 
 def ssh(function: Command) -> Command:

@@ -4,9 +4,9 @@
 from vgpuctl.cli.frame.examples import Example
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
-    "export-slurm": (
-        Example("export-slurm acme", "slurm.conf for its node pools"),
-        Example("export-slurm acme hpc --file gres.conf", "another file of one cluster"),
+    "export slurm": (
+        Example("export slurm acme", "slurm.conf for its node pools"),
+        Example("export slurm acme hpc --file gres.conf", "another file of one cluster"),
     ),
     "slurm-resume": (
         Example("slurm-resume 'hpc-[001-002]' -t acme --cluster hpc --dry-run", "what would be wanted"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-slurm: the lines of slurm.conf and gres.conf for node pools, and the script that slurmctld runs."""
+"""export slurm: the lines of slurm.conf and gres.conf for node pools, and the script that slurmctld runs."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ _FILES = ("slurm.conf", "gres.conf", "program")
 _JSON: "JsonOutput[SlurmExport]" = JsonOutput()
 
 
-@click.command("export-slurm")
+@click.command("export slurm")
 @click.argument("tenant")
 @click.argument("cluster", required=False)
 @click.option("--file", "file", type=click.Choice(_FILES), default=_FILES[0], show_default=True, help="Text to print.")

@@ -25,7 +25,7 @@ def command(
     """Ask for the nodes that Slurm resumes (ResumeProgram). HOSTLIST is written as `gpu-[001-004]`.
 
     It only writes the store and returns. `vgpuctl controller` makes the VMs, and tells Slurm of a node that cannot be
-    made. Unknown names are refused, the others go on. `vgpuctl export-slurm` writes
+    made. Unknown names are refused, the others go on. `vgpuctl export slurm` writes
     the script that slurmctld runs.
     """
     from vgpuctl.cli.forms.services import services

@@ -4,17 +4,17 @@
 from vgpuctl.cli.frame.examples import Example
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
-    "exporter": (
-        Example("exporter", "serve metrics on 127.0.0.1:9635"),
-        Example("exporter --once -l gpu1", "print one reading"),
+    "serve exporter": (
+        Example("serve exporter", "serve metrics on 127.0.0.1:9635"),
+        Example("serve exporter --once -l gpu1", "print one reading"),
     ),
     "list-targets": (
         Example("list-targets --exporter 127.0.0.1:9635", "for Prometheus's HTTP discovery"),
         Example("list-targets -t acme -o json", "what a tenant may scrape"),
     ),
-    "export-monitoring": (
-        Example("export-monitoring monitoring --dry-run", "what would be written"),
-        Example("export-monitoring monitoring --overwrite", "rules, dashboards, configurations"),
+    "export monitoring": (
+        Example("export monitoring monitoring --dry-run", "what would be written"),
+        Example("export monitoring monitoring --overwrite", "rules, dashboards, configurations"),
     ),
     "top": (
         Example("top", "live, until q is pressed"),
@@ -32,8 +32,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("fit-performance --dry-run", "what the kept readings say"),
         Example("fit-performance --table measured.csv --dry-run", "from a table of measurements"),
     ),
-    "web": (
-        Example("web", "pages on 127.0.0.1:9636"),
-        Example("web --print /", "print one page"),
+    "serve web": (
+        Example("serve web", "pages on 127.0.0.1:9636"),
+        Example("serve web --print /", "print one page"),
     ),
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-monitoring: rules, dashboards and example configurations as files."""
+"""export monitoring: rules, dashboards and example configurations as files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ class JsonExport(TypedDict):
 _JSON: "JsonOutput[JsonExport]" = JsonOutput()
 
 
-@click.command("export-monitoring")
+@click.command("export monitoring")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--exporter",

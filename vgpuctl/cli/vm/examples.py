@@ -24,18 +24,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "stop-vm": (
         Example("stop-vm acme/web-1 --timeout 0", "without waiting for the guest"),
         Example("stop-vm acme/web-1 --hold release", "and give its shares back"),
+        Example("stop-vm acme/web-1 --force", "end a guest that hangs"),
     ),
     "restart-vm": (
         Example("restart-vm acme/web-1 --timeout 0", "stop and start again"),
         Example("restart-vm --all -t acme --yes --timeout 0", "every VM of a tenant"),
-    ),
-    "reset-vm": (
-        Example("reset-vm acme/web-1", "as by its reset button"),
-        Example("reset-vm 'acme/web-*' --yes", "several"),
-    ),
-    "force-off": (
-        Example("force-off acme/web-1", "end a guest that hangs"),
-        Example("force-off 'acme/web-*' --yes", "several"),
+        Example("restart-vm acme/web-1 --reset", "as by its reset button"),
     ),
     "wait": (
         Example("wait acme/web-1 --for running", "after create-vm --queue"),

@@ -35,6 +35,7 @@ _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 )
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=60.0)
 @options.no_drain
+@click.option("--force", is_flag=True, help="Force them off without asking their guests, as by pulling the plug.")
 @options.one_host
 @options.as_json
 def command(
@@ -43,10 +44,15 @@ def command(
     hold_for: str | None,
     timeout_s: float,
     drain_s: float | None,
+    force: bool,
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Stop VMs and keep or release their GPU shares."""
+    """Stop VMs and keep or release their GPU shares.
+
+    A guest is asked to shut down, and forced off where it does not in time. With --force it is not asked, and data that
+    it has not written is lost. QEMU that does not end within a minute is killed, and its VFs go into quarantine.
+    """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
@@ -55,10 +61,13 @@ def command(
     keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
     if keep_s is not None and hold == "release":
         raise UsageError("--hold-for goes with shares that are kept", hint="leave --hold release out")
+    if force:
+        options.refuse_waits("--force")
+    how = Stop(Hold(hold), None if force else timeout_s, drain_s=drain_s, keep_s=keep_s)
     with services(**where) as opened:
 
         def stop(found: "Vm") -> "tuple[Vm, bool]":
-            vm, changed = stop_vm(opened, found, Stop(Hold(hold), timeout_s, drain_s=drain_s, keep_s=keep_s))
+            vm, changed = stop_vm(opened, found, how)
             if not changed:
                 say(f"{vm.printed_name}: no change, it is stopped")
             return vm, changed

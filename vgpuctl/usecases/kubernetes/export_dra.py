@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-dra: what is free of the fleet as ResourceSlices, from the store alone."""
+"""export dra: what is free of the fleet as ResourceSlices, from the store alone."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve-autoscaler: a tenant's node pools as the node groups of its cluster-autoscaler.
+"""serve autoscaler: a tenant's node pools as the node groups of its cluster-autoscaler.
 
 Every call reads or writes the store and contacts no host and no cluster: what it changes is in the store before it
 returns, and the controller carries it out. Nodes are told apart by their provider id alone, since the autoscaler

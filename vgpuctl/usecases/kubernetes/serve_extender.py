@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve-extender: kube-scheduler's verbs filter, prioritize, bind and preempt for pods with parts of GPUs.
+"""serve extender: kube-scheduler's verbs filter, prioritize, bind and preempt for pods with parts of GPUs.
 
 Filter names every node where the pod fits, prioritize says what each is worth, and bind takes the devices, checks again
 and lets HAMi's plugin carry it out. Nothing is taken before bind, and nothing is known that the API does not say.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-kubevirt: what KubeVirt needs to hand out the GPUs of hosts."""
+"""export kubevirt: what KubeVirt needs to hand out the GPUs of hosts."""
 
 from collections.abc import Sequence
 
@@ -13,4 +13,4 @@ def export_kubevirt(services: Services, hosts: Sequence[str], *, profile: str | 
 
     Raises InventoryError for an unknown host, and NotFound when there is nothing to export.
     """
-    return export_for(services, "export-kubevirt", exchange.export_kubevirt, hosts, profile=profile, refresh=refresh)
+    return export_for(services, "export kubevirt", exchange.export_kubevirt, hosts, profile=profile, refresh=refresh)

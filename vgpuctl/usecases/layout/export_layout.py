@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-layout: a host's declared layout as another tool's file. The host is read only where the file needs it."""
+"""export layout: a host's declared layout as another tool's file. The host is read only where the file needs it."""
 
 import json
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-nova: what OpenStack Nova needs to hand out the GPUs of hosts."""
+"""export nova: what OpenStack Nova needs to hand out the GPUs of hosts."""
 
 from collections.abc import Sequence
 
@@ -13,4 +13,4 @@ def export_nova(services: Services, hosts: Sequence[str], *, profile: str | None
 
     Raises InventoryError for an unknown host, and NotFound when there is nothing to export.
     """
-    return export_for(services, "export-nova", exchange.export_nova, hosts, profile=profile, refresh=refresh)
+    return export_for(services, "export nova", exchange.export_nova, hosts, profile=profile, refresh=refresh)

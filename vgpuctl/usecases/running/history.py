@@ -87,7 +87,9 @@ def open_past(source: PastSource | None) -> Iterator[OpenedPast]:
     except OSError:
         is_there = False
     if not is_there:
-        yield OpenedPast(None, f"no history of readings: {source.history} is not there; `vgpuctl exporter` writes it")
+        yield OpenedPast(
+            None, f"no history of readings: {source.history} is not there; `vgpuctl serve exporter` writes it"
+        )
         return
     try:
         history = History(source.history, read_only=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-slurm: what slurm.conf and gres.conf need so that Slurm resumes and suspends the nodes of pools."""
+"""export slurm: what slurm.conf and gres.conf need so that Slurm resumes and suspends the nodes of pools."""
 
 import re
 from collections.abc import Sequence

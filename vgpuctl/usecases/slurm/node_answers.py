@@ -65,5 +65,5 @@ def _stranger(pools: Sequence[NodePool], name: str) -> UsageError:
     known = ", ".join(f"{pool.node_name(1)} to {pool.node_name(pool.maximum)}" for pool in pools)
     return UsageError(
         f"{name} is no node of a pool of cluster {pools[0].cluster}",
-        hint=f"its nodes are {known}; `vgpuctl export-slurm {pools[0].tenant} {pools[0].cluster}` writes their lines",
+        hint=f"its nodes are {known}; `vgpuctl export slurm {pools[0].tenant} {pools[0].cluster}` writes their lines",
     )

@@ -45,7 +45,7 @@ def advise(
         if opened.past is None:
             raise NotFound(
                 opened.problem or "there is no history of readings",
-                hint="advice is given from measurements only: run `vgpuctl exporter`, or name --prometheus",
+                hint="advice is given from measurements only: run `vgpuctl serve exporter`, or name --prometheus",
             )
         fleet = read_fleet_measured(services, opened.past, Windows(since_s, minutes))
     return Advised(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export-monitoring: rules, dashboards and example configurations as files, kept up to date by the same command."""
+"""export monitoring: rules, dashboards and example configurations as files, kept up to date by the same command."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _LARGEST = 4 << 20
 
 
 class FileOutcome(StrEnum):
-    """The outcome of export-monitoring for one file."""
+    """The outcome of export monitoring for one file."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -104,7 +104,7 @@ def _known(folder: Path) -> dict[str, str]:
         known: dict[str, str] = typed_json.decode(text.decode(), dict[str, str])
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise UsageError(
-            f"{folder / RECORD} is not the record of export-monitoring: {exc}",
+            f"{folder / RECORD} is not the record of export monitoring: {exc}",
             hint="remove it; files that differ then need --overwrite",
         ) from exc
     # A path that leads out of the folder is not one that vgpuctl wrote.
@@ -122,7 +122,7 @@ def _read(path: Path) -> bytes | None:
         if not path.exists():
             return None
         if not path.is_file() or path.stat().st_size > _LARGEST:
-            raise UsageError(f"{path} is no file of export-monitoring", hint="choose another folder")
+            raise UsageError(f"{path} is no file of export monitoring", hint="choose another folder")
         return read_bounded(path, NAMED)
     except Malformed as exc:
         raise UsageError(f"{path} cannot be read: {exc}") from exc

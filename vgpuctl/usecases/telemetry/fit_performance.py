@@ -72,8 +72,8 @@ def fit_performance(
     if not found:
         raise NotFound(
             "nothing measured that a model could be fitted from",
-            hint="VMs must share a GPU for ten minutes and be alone on it for ten minutes, while `vgpuctl exporter`"
-            " runs; or give measurements of your own with --table",
+            hint="VMs must share a GPU for ten minutes and be alone on it for ten minutes, while"
+            " `vgpuctl serve exporter` runs; or give measurements of your own with --table",
         )
     model = fit(found, made_at=now, source=source)
     path = services.performance()
@@ -89,7 +89,7 @@ def _measured(services: Services, now: float, since_s: float) -> list[Measuremen
         facts = {name: known.facts for name, known in session.all_facts().items()}
     with open_past(services.past()) as opened:
         if opened.past is None:
-            raise NotFound(opened.problem or "there is no history of readings", hint="run `vgpuctl exporter`")
+            raise NotFound(opened.problem or "there is no history of readings", hint="run `vgpuctl serve exporter`")
         episodes = []
         for host in sorted(facts):  # the minutes of one host at a time: a fleet's would fill the memory
             used = opened.past.series(VGPU, "utilization_ratio", since=now - since_s, until=now, host=host)

@@ -39,7 +39,7 @@ from vgpuctl.usecases.observed.observations import (
 )
 from vgpuctl.usecases.observed.promise_record import recorded_on
 from vgpuctl.usecases.telemetry.map import map_missing
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from vgpuctl.model.vm import printed_name
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.observed.promise_record import recorded
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.telemetry.web import PageSources
+from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.usecases.vm.list_vms import ListedVm, list_vms
 
 _OF_VMS = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reset-vm: the reset button of a running VM. QEMU keeps running, and its devices and leases stay as they are."""
+"""restart-vm --reset: the reset button of a running VM. QEMU goes on, its devices and leases stay as they are."""
 
 from vgpuctl.errors import StateError
 from vgpuctl.guests.facts.domain_facts import DomainState
@@ -13,7 +13,7 @@ from vgpuctl.usecases.running.services import Services
 
 def reset_vm(services: Services, vm: Vm) -> None:
     """Reset `vm` without asking its guest; of a node the cluster is told. Raises StateError when it does not run."""
-    with operation(services, "reset-vm", vm):
+    with operation(services, "restart-vm", vm):
         host = services.host(vm.host)
         state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid) if vm.state is VmState.RUNNING else None
         if state is not DomainState.RUNNING:

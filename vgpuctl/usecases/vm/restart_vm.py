@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """restart-vm: stop a VM and start it again with the shares it has, so that everything that waits for a start applies.
 
-A restart within the guest keeps QEMU and its devices as they are; that is what the guest's own reboot and reset-vm are
+A restart within the guest keeps QEMU and its devices as they are; that is what the guest's own reboot and --reset are
 for. A run that is killed leaves a VM that is on its way, and `repair` starts it.
 """
 

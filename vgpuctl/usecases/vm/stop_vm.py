@@ -61,7 +61,7 @@ def stop_vm(
             f"{vm.request.name} cannot release its shares: its domain {vm.domain_name} is adopted and names them",
             hint="stop it with its shares kept, or delete it",
         )
-    with operation(services, "force-off" if how.timeout_s is None else "stop-vm", vm):
+    with operation(services, "stop-vm", vm):
         changed, has_shut_down = vm.state is VmState.RUNNING, False
         is_moving = replace(vm, problem=how.problem).is_to_come_back
         with services.store.transaction() as session:

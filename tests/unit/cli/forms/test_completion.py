@@ -43,7 +43,7 @@ def test_every_parameter_that_takes_a_name_completes_to_names() -> None:
             if (
                 one.name in FREE
                 or (is_name and name in WITHOUT_NAMES)
-                or (name, one.name) == ("serve-autoscaler", "names")
+                or (name, one.name) == ("serve autoscaler", "names")
             ):
                 continue
             missing.append(f"{name} {one.name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""exporter: the process that Prometheus scrapes."""
+"""serve exporter: the process that Prometheus scrapes."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.output import print_raw, say
 
 
-@click.command("exporter")
+@click.command("serve exporter")
 @options.listen("127.0.0.1:9635")
 @options.readings_interval(15.0)
 @options.history
@@ -43,7 +43,7 @@ def command(
     from vgpuctl.cli.forms.services import services
     from vgpuctl.cli.options.listen_address import listen_address
     from vgpuctl.usecases.running.history import history_path
-    from vgpuctl.usecases.telemetry.exporter import Exporter
+    from vgpuctl.usecases.telemetry.serve_exporter import Exporter
     from vgpuctl.web.exporter_app import EXPORTER, exporter_app
     from vgpuctl.web.protection import Protection, refuse_unprotected
     from vgpuctl.web.server import serving

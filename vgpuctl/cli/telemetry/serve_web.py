@@ -13,7 +13,7 @@ from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.output import print_raw, say
 
 
-@click.command("web")
+@click.command("serve web")
 @options.listen("127.0.0.1:9636")
 @options.web_config
 @options.allow_host
@@ -44,15 +44,15 @@ def command(
     """Serve read-only pages of the fleet. They are a map of its GPUs, hosts, VMs, tenants, queue, capacity, events and
     states.
 
-    The pages also work without JavaScript. Unless --cached is given, the hosts are read as `vgpuctl exporter` reads
-    them: the history is kept, and /metrics is served too. Another address than this machine's loopback needs TLS and
-    a login.
+    The pages also work without JavaScript. Unless --cached is given, the hosts are read as `vgpuctl serve exporter`
+    reads them: the history is kept, and /metrics is served too. Another address than this machine's loopback needs TLS
+    and a login.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.cli.options.listen_address import listen_address
     from vgpuctl.usecases.running.history import PastSource, history_path, require_usable
-    from vgpuctl.usecases.telemetry.exporter import Exporter
-    from vgpuctl.usecases.telemetry.web import PageSources
+    from vgpuctl.usecases.telemetry.serve_exporter import Exporter
+    from vgpuctl.usecases.telemetry.serve_web import PageSources
     from vgpuctl.web.access import PageAccess, read_token, require_safe
     from vgpuctl.web.application import PAGES, make_application, print_page
     from vgpuctl.web.protection import Protection

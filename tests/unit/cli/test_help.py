@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from vgpuctl.cli.contents import COMMANDS, DAILY, SECTIONS
+from vgpuctl.cli.contents import COMMANDS, DAILY, FAMILIES, SECTIONS, SELDOM
 from vgpuctl.cli.frame.command_section import CommandSection
 from vgpuctl.cli.main import command as command_line
 from vgpuctl.cli.main import run
@@ -61,6 +61,30 @@ def test_the_line_of_a_command_is_the_first_sentence_of_its_help(name: str) -> N
 
 def test_help_of_a_command_is_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert _out(capsys, "help", "show-config") == _out(capsys, "show-config", "--help")
+    assert _out(capsys, "help", "export", "nova") == _out(capsys, "export", "nova", "--help")
+    assert _out(capsys, "help", "export") == _out(capsys, "export", "--help")
+
+
+def test_the_page_of_a_family_has_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = " ".join(_out(capsys, "serve", "--help").split())
+    assert {name.partition(" ")[0] for name in COMMANDS if " " in name} == FAMILIES.keys()
+    assert all(f"{name.partition(' ')[2]} {COMMANDS[name]}" in shown for name in COMMANDS if name.startswith("serve "))
+
+
+def test_what_is_typed_seldom_stands_last_and_is_completed_from_its_first_letter_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = _out(capsys, "help", "slurm")
+    assert shown.index("export slurm") < shown.index("Seldom typed") < shown.index("slurm-resume")
+    root = click.Context(command_line)
+    whole = {one.value for one in command_line.shell_complete(root, "")}
+    assert COMMANDS.keys() >= SELDOM and not SELDOM & whole
+    assert whole & COMMANDS.keys() == {name for name in COMMANDS if " " not in name} - SELDOM
+    assert whole >= FAMILIES.keys()
+    assert {one.value for one in command_line.shell_complete(root, "slurm-")} == {n for n in SELDOM if "slurm-" in n}
+    family = command_line.get_command(root, "export")
+    assert family is not None
+    assert {one.value for one in family.shell_complete(root, "k")} == {"kubevirt"}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +95,12 @@ def test_help_of_a_command_is_its_page(capsys: pytest.CaptureFixture[str]) -> No
         (["vm", "create"], "Did you mean create-vm?"),
         (["tenants"], "Did you mean list-tenants?"),
         (["craete-vm"], "Did you mean create-vm"),
+        (["export-nova"], "Did you mean export nova?"),
+        (["nova", "export"], "Did you mean export nova?"),
+        (["web"], "Did you mean serve web?"),
+        (["export", "nvoa"], "After `export` comes a FORMAT: nova."),
+        (["serve", "--listen"], "No such option '--listen'"),
+        (["serve"], "Serve read-only pages of the fleet."),
         (["list-vms", "--tennant", "acme"], "'--tenant'"),
     ],
 )

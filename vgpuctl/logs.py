@@ -6,15 +6,16 @@ Warnings and errors that libraries log are lines too.
 """
 
 import contextlib
+import itertools
 import json
 import logging
 import os
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.local_files import not_written, open_to_append
@@ -31,24 +32,41 @@ _started: list[logging.Handler] = []
 _BARE = re.compile(r"[^\s\"=]+")
 
 
+class Call(NamedTuple):
+    """A call to what is outside of this process, as its line of the log names it."""
+
+    event: str
+    fields: Mapping[str, object]
+
+
+_under_way: dict[int, Call] = {}
+_numbers = itertools.count()
+
+
+def calls_under_way() -> Sequence[Call]:
+    """The calls that have not ended, of all threads, in the order in which they began."""
+    return list(_under_way.values())
+
+
 @contextlib.contextmanager
 def timed(event: str, *, level: int = logging.DEBUG, **fields: object) -> Iterator[dict[str, object]]:
     """Log a call when it ends: its event, fields, duration and, where it failed, the error.
 
+    Until then it is one of `calls_under_way`.
     Yields the fields, so that the block can add to them; a field that is None is left out.
     """
-    if not _CALLS.isEnabledFor(level):
-        yield fields
-        return
-    begun = time.monotonic()
+    begun, number = time.monotonic(), next(_numbers)
+    _under_way[number] = Call(event, fields)
     try:
         yield fields
     except BaseException as error:
         fields["error"] = f"{type(error).__name__}: {error}"
         raise
     finally:
-        fields["duration_ms"] = round((time.monotonic() - begun) * 1000, 1)
-        _CALLS.log(level, event, extra={"fields": fields})
+        del _under_way[number]
+        if _CALLS.isEnabledFor(level):
+            fields["duration_ms"] = round((time.monotonic() - begun) * 1000, 1)
+            _CALLS.log(level, event, extra={"fields": fields})
 
 
 def start(

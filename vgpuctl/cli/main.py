@@ -275,6 +275,8 @@ def run(arguments: list[str]) -> int:
             logs.note_end(code)
         return code
     finally:
+        if (progress := _loaded("cli.shown.progress")) is not None:
+            progress.SILENCE.stop()
         if (logs := _loaded("logs")) is not None:
             logs.stop()
 

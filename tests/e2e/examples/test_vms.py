@@ -39,7 +39,6 @@ SCENES: dict[str, Scene] = {
     "start-vm": scene(
         Run("acme/web-1: running", then={STATES: "running"}),
         Run("acme/web-2: running", then={STATES: "!stopped"}),
-        Run("acme/web-1", then={"list-events acme/web-1": "vm-reset"}),
         first=(WEB_1, WEB_2, STOP_1, STOP_2),
     ),
     "stop-vm": scene(
@@ -49,6 +48,7 @@ SCENES: dict[str, Scene] = {
             first=("start-vm acme/web-1",),
             then={"list-gpus -l gpu1": "48 GiB 100%"},
         ),
+        Run("acme/web-1: stopped", first=("start-vm acme/web-1",), then={"list-events acme/web-1": "forced off"}),
         first=(WEB_1,),
     ),
     "restart-vm": scene(

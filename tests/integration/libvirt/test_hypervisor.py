@@ -55,6 +55,27 @@ def test_a_domain_that_cannot_be_read_is_named(hypervisor: Hypervisor, view: Dom
     assert hypervisor.undefine(view.name)
 
 
+def test_many_domains_are_read_at_once_as_each_alone(hypervisor: Hypervisor, view: DomainView) -> None:
+    uuids = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 9)]
+    views = [replace(view, name=f"acme.many-{uuid[7]}", uuid=uuid) for uuid in uuids]
+    for one in views:
+        hypervisor.define(render_domain(one))
+    hypervisor.start(views[0].name, paused=True)
+    try:
+        read = {one.uuid: one for one in hypervisor.domains() if one.uuid in uuids}
+        assert read == {uuid: hypervisor.domain(uuid) for uuid in uuids}
+        states = hypervisor.states()
+        assert {uuid: (one.name, one.state) for uuid, one in read.items()} == {
+            uuid: (states[uuid].name, states[uuid].state) for uuid in uuids
+        }
+        assert read[uuids[0]].state is DomainState.PAUSED and read[uuids[1]].state is DomainState.SHUT_OFF
+    finally:
+        hypervisor.destroy(views[0].name)
+        for one in views:
+            hypervisor.undefine(one.name)
+    assert hypervisor.domain(uuids[0]) is None
+
+
 def test_a_guest_that_ignores_acpi_is_stopped_after_the_limit(hypervisor: Hypervisor, view: DomainView) -> None:
     hypervisor.define(render_domain(view))
     hypervisor.start(view.name)

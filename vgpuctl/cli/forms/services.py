@@ -13,7 +13,7 @@ from vgpuctl.cli.forms.configuration import configured, refuse_change_elsewhere
 from vgpuctl.cli.frame.command_line import running
 from vgpuctl.cli.options.options import inventory_reader
 from vgpuctl.cli.shown.output import say
-from vgpuctl.cli.shown.progress import FleetLine
+from vgpuctl.cli.shown.progress import SILENCE, FleetLine
 from vgpuctl.errors import HostError, InventoryError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
 from vgpuctl.model.plural import counted
@@ -49,6 +49,7 @@ def services(
     from vgpuctl.wiring import Settings, open_services
 
     refuse_change_elsewhere()
+    SILENCE.start()
     return open_services(
         Settings(
             inventories,

@@ -38,6 +38,7 @@ class CommandLine:
     def __init__(self) -> None:
         self.form = OutputFormat.TEXT
         self.is_quiet = False
+        self.runs_until_told = False
         self.context_name: str | None = None
         self.configuration: Configuration | None = None
         self.rehearsal: Rehearsal | None = None

@@ -6,6 +6,8 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from vgpuctl.cli.frame.command_line import running
+
 if TYPE_CHECKING:
     from vgpuctl.store.store import Store
 
@@ -20,6 +22,7 @@ def stop_on_signals() -> threading.Event:
     and if those are steps of the event's own `wait`, the main thread has the lock that `set` waits for.
     """
     stop = threading.Event()
+    running().runs_until_told = True
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: _thread.start_new_thread(stop.set, ()))
     return stop

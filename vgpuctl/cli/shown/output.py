@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TextIO
@@ -147,6 +148,7 @@ def say(text: str) -> None:
 
 _status = ""
 _is_status_held = False
+_shown_at_s = 0.0
 _status_lock = threading.RLock()
 
 
@@ -156,6 +158,20 @@ def show_status(text: str) -> None:
     Only on a terminal, without -q and outside of `status_held`. text: one that fits into a line of the terminal. It is
     erased with blanks, so that a terminal of any kind, and NO_COLOR, see no escape code.
     """
+    global _shown_at_s
+    with _status_lock:
+        _shown_at_s = time.monotonic()
+        _put_status(text)
+
+
+def show_if_silent(text: str, silence_s: float) -> None:
+    """Show one line as `show_status` does, unless anything was shown during the last `silence_s` seconds."""
+    with _status_lock:
+        if time.monotonic() - _shown_at_s >= silence_s:
+            _put_status(text)
+
+
+def _put_status(text: str) -> None:
     global _status
     with _status_lock:
         if running().is_quiet or _is_status_held or not sys.stderr.isatty() or text == _status:
@@ -190,7 +206,8 @@ def confirm(question: str) -> None:
     if running().rehearsal is not None:
         return
     try:
-        is_accepted = click.confirm(printable(question), err=True)
+        with status_held():
+            is_accepted = click.confirm(printable(question), err=True)
     except click.Abort:
         _write("", err=True)  # ends the line of the question
         raise
@@ -201,14 +218,17 @@ def confirm(question: str) -> None:
 def choose(question: str, choices: Sequence[str], *, default: str) -> str:
     """Ask on stderr for one of these; an empty answer is the default. Raises click.Abort where nobody can answer."""
     kind = click.Choice(list(choices))
-    return str(click.prompt(printable(question), default=default, type=kind, show_choices=False, err=True))
+    with status_held():
+        return str(click.prompt(printable(question), default=default, type=kind, show_choices=False, err=True))
 
 
 def _write(text: str | bytes, *, nl: bool = True, err: bool = False) -> None:
     """Write to stdout or stderr, below no status. Raises FileNotWritten for stdout; what stderr refuses is lost."""
+    global _shown_at_s
     with _status_lock:
+        _shown_at_s = time.monotonic()
         if _status:
-            show_status("")
+            _put_status("")
         _echo(text, nl=nl, err=err)
 
 

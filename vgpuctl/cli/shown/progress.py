@@ -4,10 +4,13 @@
 import os
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from vgpuctl.cli.shown.output import say, show_status
+from vgpuctl.cli.frame.command_line import running
+from vgpuctl.cli.shown.output import say, show_if_silent, show_status
+from vgpuctl.logs import Call, calls_under_way
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -18,6 +21,21 @@ _NAMES_AFTER_S = 3.0
 _INTERVAL_S = 5.0
 _MOST_NAMES = 5
 _PIPED_WIDTH = 120
+_SILENCE_S = 0.8
+_LOOK_S = 0.25
+_AWAITED: "Mapping[str, str]" = {
+    "agent-call": "{host}",
+    "ansible": "ansible-inventory",
+    "libvirt-call": "libvirt: {action}",
+    "libvirt-open": "libvirt on {host}",
+    "ovn-apply": "OVN",
+    "slurm": "{program} of cluster {cluster}",
+    "ssh-login": "the login on {host}",
+    "ssh-run": "{program} on {host}",
+    "ssh-start": "{program} on {host}",
+    "store-transaction": "the store",
+}
+"""What is waited for during each call of the log."""
 
 
 class FleetLine:
@@ -52,6 +70,50 @@ class FleetLine:
             return
         self._said_at_s = 0.0 if progress.is_over else progress.elapsed_s
         say(progress_text(progress, _PIPED_WIDTH))
+
+
+class SilenceLine:
+    """Says on a terminal what a command waits for, once nothing was printed for nearly a second: a thread looks.
+
+    Commands that run until they are told to stop, and whole screens, show nothing of it.
+    """
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to look, if stderr is a terminal; once for a command line."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._thread is None and is_main and not running().is_quiet and sys.stderr.isatty():
+            self._thread = threading.Thread(target=self._look, name="silence", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Erase the line; nothing is shown from here on."""
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+            self._ended, self._thread = threading.Event(), None
+            show_status("")
+
+    def _look(self) -> None:
+        ended, began_s = self._ended, time.monotonic()
+        while not ended.wait(_LOOK_S):
+            if not running().runs_until_told:
+                text = silence_text(calls_under_way(), time.monotonic() - began_s, _width())
+                show_if_silent(text, _SILENCE_S)
+
+
+SILENCE = SilenceLine()
+"""That of this process."""
+
+
+def silence_text(calls: Sequence[Call], elapsed_s: float, width: int) -> str:
+    """`12 s; waiting for gpu1, libvirt: start acme.web-1 on gpu2`, in fewer than `width` columns."""
+    awaited = dict.fromkeys(_AWAITED[one.event].format_map(one.fields) for one in calls)
+    text = f"{elapsed_s:.0f} s" + (f"; waiting for {', '.join(awaited)}" if awaited else "")
+    return text if len(text) < width else f"{text[: width - 2]}…"
 
 
 def progress_text(progress: "FleetProgress", width: int) -> str:

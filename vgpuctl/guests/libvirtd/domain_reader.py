@@ -2,6 +2,7 @@
 """Reads domains from a host's libvirt: states, XML, consoles, screens. Changes nothing."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from vgpuctl.errors import GuestError
@@ -19,6 +20,11 @@ from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate,
 from vgpuctl.guests.libvirtd.connection import LibvirtConnection
 from vgpuctl.guests.libvirtd.console import Console
 from vgpuctl.guests.libvirtd.screenshot import Screenshot, as_screenshot, receive_screenshot
+
+_MANY = 6
+_CALLS_AT_ONCE = 4
+"""Domains that are read at the same time, from _MANY on: each is a round trip to the host. libvirtd answers five calls
+of a client at once (max_client_requests of libvirtd.conf)."""
 
 
 class DomainReader(LibvirtConnection):
@@ -42,37 +48,55 @@ class DomainReader(LibvirtConnection):
 
     def states(self) -> dict[str, NamedState]:
         """Read name and state of every domain by UUID, without its XML."""
-        library = libvirt_module()
-        states = {}
         with translated(f"list the domains on {self.host}"):
-            for domain in self.connection.listAllDomains(0):
-                try:
-                    number, reason = domain.state()
-                    state = domain_state(number)
-                    states[str(domain.UUIDString())] = NamedState(domain.name(), state, has_failed(state, reason))
-                except library.libvirtError as refused:
-                    # It went away between the list and the look.
-                    if error_code(refused) != library.VIR_ERR_NO_DOMAIN:
-                        raise
-        return states
+            return {
+                str(domain.UUIDString()): NamedState(domain.name(), state, has_failed(state, reason))
+                for domain, state, reason in self._listed()
+            }
 
     def domains(self) -> list[DomainFact]:
         """Read all domains of the host, ours and others, by name."""
-        library = libvirt_module()
-        facts = []
         with translated(f"list the domains on {self.host}"):
-            for domain in self.connection.listAllDomains(0):
-                try:
-                    facts.append(self._fact(domain))
-                except library.libvirtError as refused:
-                    # It went away between the list and the look.
-                    if error_code(refused) != library.VIR_ERR_NO_DOMAIN:
-                        raise
-        return sorted(facts, key=lambda fact: fact.name)
+            listed = self._listed()
+            if len(listed) < _MANY:
+                read = [self._fact_if_there(domain, state) for domain, state, _reason in listed]
+            else:
+                with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+                    read = list(pool.map(lambda one: self._fact_if_there(*one[:2]), listed))
+        return sorted((fact for fact in read if fact is not None), key=lambda fact: fact.name)
 
-    def _fact(self, domain: Any) -> DomainFact:
+    def domain(self, uuid: str) -> DomainFact | None:
+        """Read the domain of this UUID; None when there is none."""
+        library = libvirt_module()
+        with translated(f"read domain {uuid} on {self.host}"):
+            try:
+                domain = self.connection.lookupByUUIDString(uuid)
+                return self._fact_if_there(domain, domain_state(domain.state()[0]))
+            except library.libvirtError as refused:
+                if error_code(refused) != library.VIR_ERR_NO_DOMAIN:
+                    raise
+                return None
+
+    def _listed(self) -> list[tuple[Any, DomainState, int]]:
+        """All domains, each with its state and the reason of it: one call for all of them."""
+        library = libvirt_module()
+        listed = []
+        for domain, found in self.connection.getAllDomainStats(library.VIR_DOMAIN_STATS_STATE, 0):
+            listed.append((domain, domain_state(found["state.state"]), found["state.reason"]))
+        return listed
+
+    def _fact_if_there(self, domain: Any, state: DomainState) -> DomainFact | None:
+        """Read one domain; None if it went away since it was listed."""
+        library = libvirt_module()
+        try:
+            return self._fact(domain, state)
+        except library.libvirtError as refused:
+            if error_code(refused) != library.VIR_ERR_NO_DOMAIN:
+                raise
+            return None
+
+    def _fact(self, domain: Any, state: DomainState) -> DomainFact:
         """Read one domain. Raises GuestError, which names it: nobody may take it for one that is not there."""
-        state = domain_state(domain.state()[0])
         xml = domain.XMLDesc(0)
         try:
             return domain_fact(xml, state)

@@ -12,10 +12,10 @@ from vgpuctl.model.rehearsal import Rehearsal
 
 _NAMES_OF_READS = """
     lookupByUUIDString lookupByName listAllDomains listAllNetworks listAllStoragePools listAllVolumes listAllDevices
-    networkLookupByName nwfilterLookupByName storagePoolLookupByName storageVolLookupByName getHostname getInfo getType
-    getLibVersion getCapabilities getDomainCapabilities newStream isAlive XMLDesc name path key state info isActive
-    autostart UUIDString vcpuPinInfo blockJobInfo download refresh screenshot domainEventRegisterAny
-    domainEventDeregisterAny registerCloseCallback unregisterCloseCallback
+    getAllDomainStats networkLookupByName nwfilterLookupByName storagePoolLookupByName storageVolLookupByName
+    getHostname getInfo getType getLibVersion getCapabilities getDomainCapabilities newStream isAlive XMLDesc name
+    path key state info isActive autostart UUIDString vcpuPinInfo blockJobInfo download refresh screenshot
+    domainEventRegisterAny domainEventDeregisterAny registerCloseCallback unregisterCloseCallback
     """
 READS = frozenset(_NAMES_OF_READS.split())
 CHANGES = {

@@ -155,14 +155,14 @@ def remove_domain(
     when_off: what is to be done when it is off and still defined. keeps_state: its UEFI variables and its TPM stay,
     for they follow it to another host; otherwise they are removed.
     """
-    for domain in host.hypervisor.domains():
-        if domain.uuid == vm.uuid:
-            host.hypervisor.destroy(domain.name, uuid=vm.uuid)
-            if when_off is not None:
-                when_off(domain)
-            if not keeps_state:
-                drop_state(host, vm)  # before libvirt does it, which overwrites nothing
-            host.hypervisor.undefine(domain.name, uuid=vm.uuid, keeps_state=keeps_state)
+    domain = host.hypervisor.domain(vm.uuid)
+    if domain is not None:
+        host.hypervisor.destroy(domain.name, uuid=vm.uuid)
+        if when_off is not None:
+            when_off(domain)
+        if not keeps_state:
+            drop_state(host, vm)  # before libvirt does it, which overwrites nothing
+        host.hypervisor.undefine(domain.name, uuid=vm.uuid, keeps_state=keeps_state)
     if not keeps_state:
         drop_state(host, vm)
 

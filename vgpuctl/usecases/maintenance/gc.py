@@ -247,10 +247,10 @@ def _share_of(vgpu: ExistingVgpu, facts: HostFacts) -> Share:
 
 
 def _undefine(services: Services, host: HostSession, domain: DomainFact) -> None:
-    state = next((one.state for one in host.hypervisor.domains() if one.uuid == domain.uuid), None)
-    if state is not None and state.is_active():
-        raise StateError(f"domain {domain.name} on {host.name} is {state} by now")
-    if state is not None:
+    now = host.hypervisor.domain(domain.uuid)
+    if now is not None and now.state.is_active():
+        raise StateError(f"domain {domain.name} on {host.name} is {now.state} by now")
+    if now is not None:
         release_cards_of(services, host, domain)
         host.hypervisor.undefine(domain.name, uuid=domain.uuid)
         host.agent.guest_state(StateOrder(StateAction.REMOVE, domain.uuid, (f"{domain.uuid}{NVRAM_ENDING}",)))

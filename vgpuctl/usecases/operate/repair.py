@@ -349,8 +349,8 @@ def _detach(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | No
 
 def _runs_with_its_shares(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
     host = services.host(vm.host)
-    uuids = {domain.uuid for domain in host.hypervisor.domains()}
-    if vm.uuid not in uuids or host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is not DomainState.RUNNING:
+    found = host.hypervisor.domain(vm.uuid)
+    if found is None or found.state is not DomainState.RUNNING:
         return False
     return all(guest.is_held(host, vm, lease) for lease in leases)
 

@@ -85,7 +85,7 @@ def check_keeping(services: Services, vm: Vm) -> None:
 
 def _shut_down(services: Services, vm: Vm, timeout_s: float) -> None:
     host = services.host(vm.host)
-    if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
+    if host.hypervisor.domain(vm.uuid) is not None:
         services.say(f"{vm.printed_name}: shutting down")
         host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
         if host.hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid):

@@ -189,7 +189,7 @@ def drop_copies(services: Services, vm: Vm, hosts: Sequence[str]) -> bool:
             continue
         try:
             host = services.host(name)
-            if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
+            if host.hypervisor.domain(vm.uuid) is not None:
                 continue
             drop_left_volumes(services, host, now)
         except VgpuctlError as error:

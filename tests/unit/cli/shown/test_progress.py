@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The progress of runs over hosts, as it is written on a terminal and elsewhere."""
 
+import ast
 import io
 import sys
 import threading
@@ -9,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from vgpuctl.cli.shown import output
-from vgpuctl.cli.shown.progress import FleetLine, progress_text
+from tests.unit.uses_of_names import files, nodes
+from vgpuctl.cli.frame.command_line import running
+from vgpuctl.cli.shown import output, progress
+from vgpuctl.cli.shown.progress import FleetLine, progress_text, silence_text
 from vgpuctl.hosts.fleet import FleetProgress
+from vgpuctl.logs import Call, timed
 from vgpuctl.usecases.running.services import Openers, Services
 
 
@@ -117,3 +121,61 @@ def test_a_host_that_is_waited_for_is_told_with_its_step() -> None:
         (result,) = services.on_hosts(["gpu1"], work)
     assert result.value, shown
     assert "0 of 1 host, 4 s; waiting for gpu1 (enable 32 VFs)" in shown
+
+
+def test_what_is_waited_for_is_named_once_in_one_line() -> None:
+    calls = [Call("agent-call", {"host": "gpu1"}), Call("libvirt-call", {"action": "start acme.web-1 on gpu2"})]
+    assert silence_text([*calls, calls[0]], 12.4, 80) == "12 s; waiting for gpu1, libvirt: start acme.web-1 on gpu2"
+    assert silence_text(calls, 3, 24) == "3 s; waiting for gpu1,…"
+    assert silence_text([], 2, 80) == "2 s"
+
+
+def test_each_call_of_the_log_has_its_words_on_a_terminal() -> None:
+    events = {
+        (str(node.args[0].value), *sorted(one.arg for one in node.keywords if one.arg is not None))
+        for path in files()
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "timed" and isinstance(node.args[0], ast.Constant)
+    }
+    fields = {event: dict.fromkeys(names, "x") for event, *names in events}
+    assert all(
+        silence_text([Call(event, found)], 2, 80).startswith("2 s; waiting for") for event, found in fields.items()
+    )
+    assert len(fields) > 8
+
+
+def test_a_silent_command_says_on_a_terminal_what_it_waits_for_and_erases_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _on_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "_SILENCE_S", 0)
+    monkeypatch.setattr(progress, "_LOOK_S", 0.001)
+    shown = progress.SilenceLine()
+    shown.start()
+    with timed("libvirt-open", host="gpu1"):
+        while "waiting for libvirt on gpu1" not in terminal.getvalue():
+            pass
+    shown.stop()
+    assert terminal.getvalue().endswith(" \r")
+
+
+@pytest.mark.parametrize("why", ["not a terminal", "quiet", "told to stop"])
+def test_nothing_is_shown_elsewhere_nor_for_who_runs_until_told(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _on_terminal(monkeypatch)
+    looked = threading.Event()
+    monkeypatch.setattr(progress, "_SILENCE_S", 0)
+    monkeypatch.setattr(progress, "_LOOK_S", 0.001)
+    if why == "not a terminal":
+        monkeypatch.setattr(terminal, "isatty", lambda: False)
+    monkeypatch.setattr(running(), "is_quiet", why == "quiet")
+    monkeypatch.setattr(running(), "runs_until_told", why == "told to stop")
+
+    def look() -> list[Call]:
+        looked.set()
+        return []
+
+    monkeypatch.setattr(progress, "calls_under_way", look)
+    shown = progress.SilenceLine()
+    shown.start()
+    is_looking = any(one.name == "silence" for one in threading.enumerate())
+    shown.stop()
+    assert terminal.getvalue().strip() == "" and not looked.is_set()
+    assert is_looking == (why == "told to stop")

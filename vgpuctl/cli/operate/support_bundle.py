@@ -10,7 +10,7 @@ import click
 from vgpuctl.cli.options import options
 from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput
-from vgpuctl.cli.shown.output import confirm, print_document, print_line, say
+from vgpuctl.cli.shown.output import confirm, print_line, say, show_document
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.operate.support_bundle import SupportBundle
@@ -101,8 +101,8 @@ def _is_accepted(texts: str) -> bool:
     """Show the texts to the user at a terminal, and ask. Nobody is asked elsewhere."""
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
         return False
-    print_document(texts, err=True)
-    say("above are the free texts; what is known to be secret was removed, and something may be left")
+    show_document(texts)
+    say(f"those were the free texts, {texts.count(chr(10))} lines; known secrets were removed, others may be left")
     try:
         confirm("Put them into the bundle?")
     except click.Abort:

@@ -3,6 +3,7 @@
 
 import io
 import logging
+import re
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ from vgpuctl.local_files import is_out_of_room, not_written
 
 _LOGGER = logging.getLogger("vgpuctl")
 _LONGEST_LINE = 4000
+_FOR_PROGRAMS = re.compile(r"(?:^| )(?:--json|(?:-o ?|--output[= ])(?:json|yaml))(?: |$)")
 
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
@@ -22,14 +24,43 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.ClickException):
-        written = io.StringIO()
-        error.show(written)
-        print_document(written.getvalue(), nl=False, err=True)
-        return error.exit_code
+        return _report_usage(error, arguments)
     if isinstance(error, BrokenPipeError):
         drop_output(sys.stdout)
         return 0
     return _report(_translated(error), arguments)
+
+
+def _report_usage(error: click.ClickException, arguments: Sequence[str]) -> int:
+    """Tell what click could not read. The options of the form may stand behind what it read."""
+    hint = _usage_hint(error)
+    if running().form.is_for_programs() or _FOR_PROGRAMS.search(" ".join(arguments)):
+        asked = hint or f"see `{_command_path(error)} --help`"
+        described = {"reference": UsageError.reference, "message": error.format_message(), "context": [], "hint": asked}
+        print_json_error({"error": described})
+        return error.exit_code
+    written = io.StringIO()
+    error.show(written)
+    print_document(written.getvalue(), nl=False, err=True)
+    if hint:
+        print_line(f"hint: {hint}", err=True)
+    return error.exit_code
+
+
+def _command_path(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return "vgpuctl" if context is None else str(context.command_path)
+
+
+def _usage_hint(error: click.ClickException) -> str | None:
+    """Where hosts belong in a command that takes no names; None where click has said all that is to be said."""
+    context = getattr(error, "ctx", None)
+    if context is None or not error.format_message().startswith("Got unexpected extra argument"):
+        return None
+    options = {one.name for one in context.command.params}
+    if "limit" not in options or any(isinstance(one, click.Argument) for one in context.command.params):
+        return None
+    return "hosts are named by -l: `-l gpu1,gpu2`, also groups and globs"
 
 
 def _translated(error: BaseException) -> VgpuctlError:

@@ -12,6 +12,7 @@ import functools
 import io
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -44,6 +45,16 @@ def print_line(*parts: str | Styled, err: bool = False) -> None:
 def print_document(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print text of several lines on stdout, or on stderr: XML, a layout, a log."""
     _write(printable_document(text), nl=nl, err=err)
+
+
+def show_document(text: str) -> None:
+    """Show text of several lines on a terminal, in the user's pager where it is longer than the screen."""
+    is_long = text.count("\n") >= shutil.get_terminal_size().lines
+    if not (is_long and sys.stdout.isatty()):
+        print_document(text, err=True)
+        return
+    with status_held():
+        click.echo_via_pager(printable_document(text))
 
 
 def print_raw(data: bytes) -> None:

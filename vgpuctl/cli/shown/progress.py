@@ -86,6 +86,7 @@ class SilenceLine:
         """Begin to look, if stderr is a terminal; once for a command line."""
         is_main = threading.current_thread() is threading.main_thread()
         if self._thread is None and is_main and not running().is_quiet and sys.stderr.isatty():
+            show_status("")
             self._thread = threading.Thread(target=self._look, name="silence", daemon=True)
             self._thread.start()
 

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line cannot read is told in words to people and as JSON to programs."""
+
+import json
+
+import pytest
+
+from vgpuctl.cli.main import run
+
+
+@pytest.mark.parametrize("form", [["--json"], ["-o", "json"], ["-ojson"], ["--output=json"], ["--output", "yaml"]])
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["list-gpus", "--nope"], "No such option '--nope'.", "see `vgpuctl list-gpus --help`"),
+        (["nope"], "No such command 'nope'.", "see `vgpuctl --help`"),
+        (["list-gpus", "gpu1"], "Got unexpected extra argument (gpu1)", "hosts are named by -l: `-l gpu1,gpu2`, also"),
+        (["delete-vm", "a", "--timeout", "soon"], "Invalid value for '--timeout'", "see `vgpuctl delete-vm --help`"),
+    ],
+)
+def test_a_wrong_command_line_is_json_where_json_is_wanted(
+    words: list[str], message: str, hint: str, form: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in ([*words, *form], [words[0], *form, *words[1:]]):
+        assert run(line) == 2
+        out, err = capsys.readouterr()
+        error = json.loads(err)["error"]
+        assert (out, error["reference"], error["context"]) == ("", "usage", [])
+        assert error["message"].startswith(message) and error["hint"].startswith(hint)
+
+
+def test_a_person_gets_the_usage_and_a_hint_where_click_knows_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list-gpus", "gpu1"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("Usage: vgpuctl list-gpus")
+    assert err.endswith("(gpu1)\nhint: hosts are named by -l: `-l gpu1,gpu2`, also groups and globs\n")
+    assert run(["list-gpus", "--nope"]) == 2
+    assert "hint" not in capsys.readouterr().err

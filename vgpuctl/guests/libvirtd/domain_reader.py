@@ -2,7 +2,6 @@
 """Reads domains from a host's libvirt: states, XML, consoles, screens. Changes nothing."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from vgpuctl.errors import GuestError
@@ -61,6 +60,8 @@ class DomainReader(LibvirtConnection):
             if len(listed) < _MANY:
                 read = [self._fact_if_there(domain, state) for domain, state, _reason in listed]
             else:
+                from concurrent.futures import ThreadPoolExecutor  # most hosts need none of it
+
                 with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
                     read = list(pool.map(lambda one: self._fact_if_there(*one[:2]), listed))
         return sorted((fact for fact in read if fact is not None), key=lambda fact: fact.name)

@@ -77,6 +77,18 @@ def _commands(context: click.Context, _incomplete: str) -> Sequence[str]:
     return root.command.list_commands(root) if isinstance(root.command, click.Group) else []
 
 
+def _words_of_help(context: click.Context, incomplete: str) -> Sequence[str]:
+    """The first words of commands, or the second ones after that of a family."""
+    given = "".join(f"{one} " for one in context.params.get("subject") or ())
+    return list(
+        dict.fromkeys(
+            name.removeprefix(given).partition(" ")[0]
+            for name in _commands(context, incomplete)
+            if name.startswith(given)
+        )
+    )
+
+
 def _priorities(_context: click.Context, _incomplete: str) -> Sequence[str]:
     from vgpuctl.model.priority import PriorityClass
 
@@ -138,7 +150,7 @@ BY_PARAMETER: dict[str, Source] = {
     "os": _systems,
     "kinds": _kinds_of_events,
     "command": _commands,
-    "subject": _commands,
+    "subject": _words_of_help,
     "output_of": _commands,
     "priority": _priorities,
 }

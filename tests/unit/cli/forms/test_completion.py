@@ -2,6 +2,8 @@
 """Each parameter that takes a name completes to the names in the store; the rest is listed here."""
 
 import click
+import pytest
+from click.shell_completion import ShellComplete
 
 from vgpuctl.cli.forms.completion import BY_PARAMETER, OF_NAME, source_of
 from vgpuctl.cli.main import command as command_line
@@ -53,3 +55,17 @@ def test_every_parameter_that_takes_a_name_completes_to_names() -> None:
 
 def test_every_command_of_the_table_exists() -> None:
     assert OF_NAME.keys() - set(command_line.list_commands(click.Context(command_line))) == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "begun", "offered"),
+    [
+        ([], "ex", ["explain-vm", "export"]),
+        (["export"], "k", ["kubevirt"]),
+        (["serve"], "", ["autoscaler", "exporter", "extender", "web"]),
+        (["list-vms"], "", []),
+    ],
+)
+def test_help_completes_one_word_at_a_time(given: list[str], begun: str, offered: list[str]) -> None:
+    complete = ShellComplete(command_line, {}, "vgpuctl", "_VGPUCTL_COMPLETE")
+    assert [one.value for one in complete.get_completions(["help", *given], begun)] == offered

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host patterns of `--limit`: `gpu_hosts:!gpu3:&rack1`, globs, `~regex`, `group[0:2]`, `@file`."""
+"""Host patterns of `--limit`: `gpu_hosts:!gpu3:&rack1`, globs, `~regex`, `group[0:2]`, `gpu[1:3]`, `@file`."""
 
 import difflib
 import fnmatch
@@ -11,6 +11,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.tree import InventoryTree, TreeHost
 from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+from vgpuctl.specs.origin import Origin
 from vgpuctl.trusted_files import NAMED
 
 _SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]{1,9})|(?P<start>[0-9]{1,9})[:-](?P<end>[0-9]{0,9}))\]")
@@ -78,6 +79,8 @@ def _match(tree: InventoryTree, pattern: str) -> Sequence[TreeHost]:
     expression, subscript = pattern, None
     if not pattern.startswith("~"):
         subscript = _SUBSCRIPT.fullmatch(pattern)
+        if subscript and not _fits(tree, subscript["pattern"]):
+            return _in_brackets(tree, pattern)
         expression = subscript["pattern"] if subscript else pattern
     hosts = _enumerate(tree, expression, pattern)
     if subscript is None or not hosts:
@@ -89,6 +92,24 @@ def _match(tree: InventoryTree, pattern: str) -> Sequence[TreeHost]:
         return [hosts[int(subscript["index"])]]
     except IndexError as exc:
         raise InventoryError(f"--limit {pattern}: {expression} has {len(hosts)} hosts, counted from 0") from exc
+
+
+def _fits(tree: InventoryTree, expression: str) -> bool:
+    expected = re.compile(fnmatch.translate(expression))
+    return any(expected.match(name) for name in (*tree.groups, *tree.hosts))
+
+
+def _in_brackets(tree: InventoryTree, pattern: str) -> list[TreeHost]:
+    """Hosts of `gpu[12]` and `gpu[1-3]`, as globs mean them, and of `gpu[1:3]`, as the inventory writes it.
+
+    Ansible looks for a group `gpu` alone, and finds nothing.
+    """
+    if ":" not in pattern:
+        return _enumerate(tree, pattern, pattern)
+    found = [tree.hosts[name] for name in host_names.expand(pattern, Origin("--limit")) if name in tree.hosts]
+    if not found:
+        raise _unknown(tree, pattern, pattern)
+    return found
 
 
 def _enumerate(tree: InventoryTree, expression: str, pattern: str) -> list[TreeHost]:

@@ -102,6 +102,9 @@ def test_what_is_typed_seldom_stands_last_and_is_completed_from_its_first_letter
         (["serve", "--listen"], "No such option '--listen'"),
         (["serve"], "Serve read-only pages of the fleet."),
         (["list-vms", "--tennant", "acme"], "'--tenant'"),
+        (["attach-gpu", "acme/web-1", "--gpu", "A40-8Q"], "No such option '--gpu'.\n"),
+        (["list-hosts", "--refresh"], "No such option '--refresh'.\n"),
+        (["check-hosts", "gpu1", "--snapshot"], "(gpu1); hosts are named by -l"),
     ],
 )
 def test_a_near_miss_is_named(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

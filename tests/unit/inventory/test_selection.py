@@ -50,6 +50,10 @@ GPUS = [f"gpu{number}" for number in range(1, 7)]
         ("gpu_hosts[4:]", ["gpu5", "gpu6"]),
         ("gpu_hosts[4:99]", ["gpu5", "gpu6"]),
         ("both[0:1]:gpu_hosts[5]", ["gpu1", "gpu2", "gpu6"]),
+        ("gpu[12]", ["gpu1", "gpu2"]),
+        ("gpu[2-4],!gpu[3]", ["gpu2", "gpu4"]),
+        ("gpu[2:4]:web1", ["gpu2", "gpu3", "gpu4", "web1"]),
+        ("gpu[5:9]", ["gpu5", "gpu6"]),
     ],
 )
 def test_limit_chooses_hosts_in_the_order_of_the_inventory(
@@ -70,6 +74,9 @@ def test_limit_chooses_hosts_in_the_order_of_the_inventory(
         ("gpu_hosts[6]", "has 6 hosts, counted from 0"),
         ("gpu1:&rack2", "leaves no host"),
         ("gpu_hosts[7:9]", "leaves no host"),
+        ("gpu[78]", "no host or group of the inventory fits"),
+        ("gpu[7:9]", "no host or group of the inventory fits"),
+        ("gpu[2:]", "the range has no end"),
         ("", "--limit is empty"),
         (" , ", "--limit is empty"),
         ("@absent.txt", "No such file or directory"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells the user why a command line failed, and gives the exit code (docs/errors.md)."""
 
+import difflib
 import io
 import logging
 import re
@@ -24,7 +25,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.ClickException):
-        return _report_usage(error, arguments)
+        return _report_usage(_helped(error), arguments)
     if isinstance(error, BrokenPipeError):
         drop_output(sys.stdout)
         return 0
@@ -33,34 +34,29 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
 def _report_usage(error: click.ClickException, arguments: Sequence[str]) -> int:
     """Tell what click could not read. The options of the form may stand behind what it read."""
-    hint = _usage_hint(error)
     if running().form.is_for_programs() or _FOR_PROGRAMS.search(" ".join(arguments)):
-        asked = hint or f"see `{_command_path(error)} --help`"
-        described = {"reference": UsageError.reference, "message": error.format_message(), "context": [], "hint": asked}
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"see `{'vgpuctl' if context is None else context.command_path} --help`"
+        described = {"reference": UsageError.reference, "message": error.format_message(), "context": [], "hint": hint}
         print_json_error({"error": described})
         return error.exit_code
     written = io.StringIO()
     error.show(written)
     print_document(written.getvalue(), nl=False, err=True)
-    if hint:
-        print_line(f"hint: {hint}", err=True)
     return error.exit_code
 
 
-def _command_path(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return "vgpuctl" if context is None else str(context.command_path)
-
-
-def _usage_hint(error: click.ClickException) -> str | None:
-    """Where hosts belong in a command that takes no names; None where click has said all that is to be said."""
-    context = getattr(error, "ctx", None)
-    if context is None or not error.format_message().startswith("Got unexpected extra argument"):
-        return None
-    options = {one.name for one in context.command.params}
-    if "limit" not in options or any(isinstance(one, click.Argument) for one in context.command.params):
-        return None
-    return "hosts are named by -l: `-l gpu1,gpu2`, also groups and globs"
+def _helped(error: click.ClickException) -> click.ClickException:
+    """A wrong command line with what was meant: click finds `--output` near `--gpu` because of the two dashes."""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        names = {one.lstrip("-"): one for one in error.possibilities}
+        near = [names[one] for one in difflib.get_close_matches(error.option_name.lstrip("-"), names)]
+        return click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    takes_hosts = context is not None and any("--limit" in one.opts for one in context.command.params)
+    if takes_hosts and error.message.startswith("Got unexpected extra argument"):
+        return click.UsageError(f"{error.message}; hosts are named by -l", ctx=context)
+    return error
 
 
 def _translated(error: BaseException) -> VgpuctlError:

@@ -24,6 +24,7 @@ _POOLS: "StoredKind[HostPool]" = StoredKind("host pool", "list-host-pools", "poo
 
 @_POOLS.changes(lambda pool: ", ".join(pool.hosts), is_new=True)
 @click.option(
+    "-l",
     "--hosts",
     "pattern",
     required=True,

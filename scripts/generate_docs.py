@@ -7,6 +7,7 @@ With --check nothing is written, and the exit code is 1 when a page is not what 
 
 import difflib
 import functools
+import importlib
 import json
 import re
 import sys
@@ -23,9 +24,10 @@ from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.lookup import boards, types_of
-from vgpuctl.cli.contents import SECTIONS, file_name
+from vgpuctl.cli.contents import FOLDERS, MADE_BY, SECTIONS, file_name
 from vgpuctl.cli.forms.conventions import CONNECTION
 from vgpuctl.cli.forms.json_schema import output_schema, schema_of
+from vgpuctl.cli.lists.listing import Listing
 from vgpuctl.cli.main import command
 from vgpuctl.cli.operate.help import commands_of
 from vgpuctl.model.capture import SUFFIX, read_capture
@@ -111,6 +113,8 @@ def pages() -> dict[Path, str]:
     made.update(monitoring_files())
     telemetry = ROOT / "docs" / "telemetry.md"
     made[telemetry] = with_measures(telemetry.read_text(encoding="utf-8"))
+    terminal = ROOT / "docs" / "terminal.md"
+    made[terminal] = between(terminal.read_text(encoding="utf-8"), "lists", "lists", _list_rows())
     promises = ROOT / "docs" / "promises.md"
     made[promises] = between(promises.read_text(encoding="utf-8"), "rows", "rows", _promise_rows())
     hardware = ROOT / "docs" / "hardware.md"
@@ -130,6 +134,18 @@ def _promise_rows() -> Iterable[str]:
     for row in PromiseRow:
         moments = ", ".join(str(one) for one in Moment if one in row.moments)
         yield f"| `{row}` | {row.promised} | {row.witness} | {row.kept} | {moments} |"
+
+
+def _list_rows() -> Iterable[str]:
+    yield "| list | always shown | left out, in this order |"
+    yield "|---|---|---|"
+    for name in sorted(one for one in FOLDERS if one.startswith("list-")):
+        module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{MADE_BY.get(name, name.replace('-', '_'))}")
+        listing: Listing[Any, Any] = module.EVENTS if name == "list-events" else module._LISTING
+        usual = [one for one in listing.columns if not one.is_wide]
+        dropped = sorted((one for one in reversed(usual) if one.drops), key=lambda one: -one.drops)
+        kept = ", ".join(one.heading for one in usual if not one.drops)
+        yield f"| `{name}` | {kept} | {', '.join(one.heading for one in dropped)} |"
 
 
 def _board_rows() -> Iterable[str]:

@@ -42,12 +42,17 @@ def _closed(listed: "ListedGpu") -> tuple[str, ...] | None:
     return (*whole, *listed.closed_vfs.values()) or None
 
 
-def _health(listed: "ListedGpu") -> str | None:
+def _health(listed: "ListedGpu") -> tuple[str, ...] | None:
     if listed.observation.state == "missing":
-        return "missing"
+        return ("missing",)
     if listed.health is None:
         return None
-    return ", ".join(dict.fromkeys(one.code for one in listed.health)) or "ok"
+    return tuple(dict.fromkeys(one.code for one in listed.health)) or ("ok",)
+
+
+def _health_in_line(listed: "ListedGpu") -> str | None:
+    codes = _health(listed)
+    return None if codes is None else ", ".join(codes)
 
 
 def _colour(listed: "ListedGpu") -> str | None:
@@ -80,15 +85,15 @@ _LISTING: "Listing[ListedGpu, ListedGpu]" = Listing(
     columns=(
         Column("HOST", lambda one: one.host),
         Column("GPU", lambda one: one.gpu.address),
-        Column("BOARD", lambda one: one.board, drops=4),
-        Column("DECLARED", lambda one: one.declared, drops=3),
+        Column("BOARD", lambda one: one.board, is_text=True),
+        Column("DECLARED", lambda one: one.declared, drops=4),
         _memory("MEMORY", lambda one: one.total_mib, drops=2),
         _memory("USED", lambda one: one.used_mib, drops=1),
         _memory("FREE", lambda one: one.free_mib),
         Column("LARGEST", lambda one: one.memory and one.memory.largest, is_wide=True),
-        Column("HEALTH", _health, colour=_colour, is_text=True),
+        Column("HEALTH", _health, key=_health_in_line, colour=_colour),
         Column("CLOSED", _closed, is_text=True, is_rare=True),
-        Column("PROBLEMS", lambda one: tuple(_problems(one)) or None, is_text=True, is_rare=True),
+        Column("PROBLEMS", lambda one: tuple(_problems(one)) or None, is_text=True, is_rare=True, drops=3),
         Column("LEASES", lambda one: tuple(_leases(one)) or None, drops=6),
         Column(
             "SEEN", lambda one: one.seen, key=lambda one: one.observation.at, unit=ColumnUnit.UTC, is_text=True, drops=5

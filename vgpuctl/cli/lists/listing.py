@@ -17,7 +17,7 @@ from vgpuctl.cli.frame.command_line import OutputFormat
 from vgpuctl.cli.frame.ending import stop_on_signals
 from vgpuctl.cli.options.output_format import list_format
 from vgpuctl.cli.shown.output import Styled, print_csv, print_json, print_line, say
-from vgpuctl.cli.shown.terminal import terminal_width
+from vgpuctl.cli.shown.terminal import terminal_width, wrapped
 from vgpuctl.errors import UsageError
 from vgpuctl.model.natural_order import natural, natural_path
 from vgpuctl.model.times import format_duration, format_time, format_time_to_second, parse_duration, parse_time
@@ -257,7 +257,8 @@ class Listing(Generic[Row, JsonRow]):
             for number, line in made.lines
         ]
         if made.left_out:
-            lines.append(Styled(f"(no room for {', '.join(made.left_out)}: -o wide or --columns shows them)", ""))
+            note = f"(no room for {', '.join(made.left_out)}: -o wide or --columns shows them)"
+            lines += [Styled(line, "") for line in wrapped(note.split(), width or len(note))]
         return lines
 
     def texts(self, row: Row, output: ListOutput) -> list[str]:

@@ -37,6 +37,17 @@ def fitted(text: str, width: int) -> str:
     return set_cell_size(shown, width)
 
 
+def cut_in_middle(text: str, width: int, mark: str) -> str:
+    """A name in at most `width` columns, with the mark for what is cut: its end tells it from others like its start."""
+    if cell_len(text) <= width or width < 1:
+        return text if width > 0 else ""
+    rest = width - cell_len(mark)
+    end = text
+    while cell_len(end) > rest // 2:
+        end = end[1:]
+    return set_cell_size(text, rest - cell_len(end)) + mark + end
+
+
 def wrapped(words: list[str], width: int, *, indent: str = "") -> list[str]:
     """Words in lines of at most `width` columns, each behind the indent; a word that is longer has its own line."""
     lines: list[str] = []

@@ -147,7 +147,7 @@ _LISTING: "Listing[VmRow, JsonVm]" = Listing(
             unit=ColumnUnit.MIB,
             drops=2,
         ),
-        Column("GPU SHARES", _shares, key=_shares_by_word, drops=1),
+        Column("GPU SHARES", _shares, key=_shares_by_word),
         Column("LICENCE", _licence, is_rare=True, drops=3),
         Column("NODE POOL", lambda one: one.listed and one.listed.node_pool, is_rare=True, drops=3),
         Column("CLUSTER", lambda one: one.listed and one.listed.cluster, is_rare=True, drops=4),

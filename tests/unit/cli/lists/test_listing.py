@@ -204,6 +204,17 @@ def test_a_narrow_terminal_shortens_texts_and_never_addresses() -> None:
     assert all("0000:41:00.4" in _narrow(width)[1] for width in range(1, 80))
 
 
+def test_names_lose_their_middle_where_needed_columns_have_no_room() -> None:
+    columns = [TableColumn("VM"), TableColumn("STATE", is_text=True), TableColumn("HOST"), TableColumn("CPUS", drops=1)]
+    rows = [(f"trainers-of-the-second-floor-{number}", "running", "gpu1", 8) for number in (9, 10)]
+    assert [line for _, line in table_text(columns, rows, 34).lines] == [
+        "VM                   STATE    HOST",
+        "trainers-…d-floor-9  running  gpu1",
+        "trainers-…-floor-10  running  gpu1",
+    ]
+    assert [line for _, line in table_text(columns, rows, 60).lines][1].startswith("trainers-of-the-second-floor-9  ")
+
+
 def test_what_was_left_out_is_named() -> None:
     made = table_text([TableColumn("A"), TableColumn("B", drops=1)], [("aaaa", "bbbb")], 6)
     assert made.left_out == ("B",)
@@ -223,7 +234,13 @@ def test_a_terminal_s_width_counts_and_a_pipe_s_does_not(monkeypatch: pytest.Mon
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     listing.show(ListOutput(), lambda: ["a"])
-    assert terminal.getvalue().splitlines() == ["NAME", "a", "(no room for NOTE: -o wide or --columns shows them)"]
+    assert terminal.getvalue().splitlines() == [
+        "NAME",
+        "a",
+        "(no room for NOTE:",
+        "-o wide or --columns",
+        "shows them)",
+    ]
 
 
 def test_a_growing_age_is_no_change_of_a_row() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seats of licences as an operator meets them, on simulated hosts."""
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -47,7 +48,9 @@ def test_a_site_without_pools_counts_nothing_and_its_vms_are_counted_by_the_firs
     assert operator.json("list-licence-pools") == []
     token = token_file(tmp_path, DLS)
     create = ("create-licence-pool", "dls", "--edition", "vws", "--seats", "2", "--token", str(token))
-    made = operator.json(*create)
+    done = operator.run(*create, "--json")
+    assert "1 running VM with a seat now" in done.err
+    made = json.loads(done.out)
     assert made["changed"] and made["pool"]["server"] == DLS and made["pool"]["has_token"]
     assert not operator.json(*create)["changed"]
     assert operator.is_refused(*create[:-4], "--seats", "3")["reference"] == "state"

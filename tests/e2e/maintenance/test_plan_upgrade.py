@@ -46,7 +46,7 @@ def test_a_plan_names_order_vms_and_guests_and_changes_nothing(
     told = operator.run("plan-upgrade", "--driver", NEWER, "--guest-driver", "acme/web-1=550.54.16")
     assert told.code == 1
     assert "guest driver 550.54.16: breaks (guest up to 0x14.1, host from 0x18.1)" in told.out
-    assert f"guest driver {GUEST_DRIVER}: " in told.out, "what a guest was seen with is kept"
+    assert "guest drivers: 1 breaks, 1 works" in told.out, "what a guest was seen with is kept"
     assert "first of its kind" in told.out
     assert "no NVIDIA driver runs there, none is planned: sim-004" in told.err
     kernel = operator.does("plan-upgrade", "--kernel", "6.12.0", "--limit", "sim-001")

@@ -39,6 +39,7 @@ def test_a_tenant_is_shown_with_all_that_it_may_use_and_has(fleet_operator: Oper
     text = fleet.does("show-tenant", "acme").out
     assert max(map(len, text.splitlines())) <= 80
     assert "quota     framebuffer 8 GiB / 16 GiB (8 GiB guaranteed)\n" in text
+    assert "host pool closed\n" in text
     assert "VMs       1 queued, 1 running, 1 stopped\n" in text
     assert "reserved  training: A40-4Q from 2099-01-01 00:00" in text
     assert "network   back-9 10.20.2.0/29" in text

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-upgrade: plan the upgrade of hosts to another driver or kernel."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 import click
 
@@ -11,10 +12,8 @@ from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
 from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.errors import UsageError
-from vgpuctl.planner.upgrade import UpgradePlan, UpgradeStep, UpgradeTarget
-
-if TYPE_CHECKING:
-    from vgpuctl.planner.upgrade import UpgradePlan
+from vgpuctl.model.plural import counted
+from vgpuctl.planner.upgrade import UpgradePlan, UpgradeStep, UpgradeTarget, UpgradeVm
 
 
 class JsonAnswered(TypedDict):
@@ -56,7 +55,8 @@ def command(
 
     Nothing is changed. The first host of each kind of GPUs is upgraded alone. Exit code 1 means that the driver of a
     guest does not work with the new host driver. With --refresh the vGPUs of running VMs tell the guest drivers;
-    --guest-driver names others, or overrides them.
+    --guest-driver names others, or overrides them. Of several hosts, VMs are counted, and named where they stop or
+    their guest breaks.
     SEEN is when the host last answered.
     """
     from vgpuctl.cli.forms.services import report_failures, services
@@ -90,7 +90,7 @@ def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
     if plan.without_driver:
         say(f"no NVIDIA driver runs there, none is planned: {', '.join(plan.without_driver)}")
     print_table(
-        ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "REMARK", "SEEN"],
+        ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "VMS", "REMARK", "SEEN"],
         [
             (
                 host.batch,
@@ -99,6 +99,7 @@ def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
                 host.driver,
                 host.kernel,
                 host.running,
+                _counts([vm.verdict for vm in host.vms]),
                 "first of its kind: go on when it is proven" if host.is_first else None,
                 seen.get(host.name),
             )
@@ -106,12 +107,48 @@ def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
         ],
         empty="no host to upgrade",
     )
-    for host in plan.hosts:
-        _print_host(host)
+    if len(plan.hosts) == 1:
+        _print_host(plan.hosts[0])
+    else:
+        _print_sums(plan)
     if plan.branches:
         print_line(f"Guest drivers with host driver {plan.target.driver}:")
         for one in plan.branches:
             print_line(f"  {one.branch}: {one.verdict} ({one.reason})")
+
+
+def _print_sums(plan: UpgradePlan) -> None:
+    """Of several hosts: VMs that stop or whose guest breaks, the changes with their number, and the guests."""
+    breaking = set(plan.breaking)
+    for host in plan.hosts:
+        for vm in host.vms:
+            if vm.verdict == "stop" or vm in breaking:
+                print_line(f"{host.name} {_vm_line(vm)}")
+    places: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+    for host in plan.hosts:
+        for change in host.changes:
+            places.setdefault((change.found, change.todo), []).append((host.name, change.gpu))
+    if places:
+        rows = [(_where(found), change, todo) for (change, todo), found in places.items()]
+        print_line()
+        print_table(("WHERE", "CHANGE", "TO DO"), rows, empty="")
+    guests = _counts([str(vm.guest.verdict) for host in plan.hosts for vm in host.vms if vm.guest is not None])
+    if guests:
+        print_line()
+        print_line(f"guest drivers: {guests}")
+    if busiest := max(plan.hosts, key=lambda host: len(host.vms), default=None):
+        say(f"each VM and change of one host: the same with `-l {busiest.name}`")
+
+
+def _counts(words: Sequence[str]) -> str | None:
+    return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common()) or None
+
+
+def _where(places: Sequence[tuple[str, str | None]]) -> str:
+    """`130 GPUs of 40 hosts`, `2 GPUs of gpu1`, `40 hosts`."""
+    hosts = list(dict.fromkeys(host for host, _gpu in places))
+    which = hosts[0] if len(hosts) == 1 else counted(len(hosts), "host")
+    return which if places[0][1] is None else f"{counted(len(places), 'GPU')} of {which}"
 
 
 def _print_host(host: UpgradeStep) -> None:
@@ -119,11 +156,15 @@ def _print_host(host: UpgradeStep) -> None:
         return
     print_line(f"{host.name}:")
     for vm in host.vms:
-        to = f" to {vm.to}" if vm.to else f" ({vm.reason})" if vm.reason else ""
-        guest = ""
-        if vm.guest is not None:
-            guest = f"; guest driver {vm.guest_driver or 'unknown'}: {vm.guest.verdict} ({vm.guest.reason})"
-        print_line(f"  {vm.name}: {vm.verdict}{to}{guest}")
+        print_line(f"  {_vm_line(vm)}")
     for change in host.changes:
         print_line(f"  {change.gpu or 'host'}: {change.found}")
         print_line(f"      to do: {change.todo}")
+
+
+def _vm_line(vm: UpgradeVm) -> str:
+    to = f" to {vm.to}" if vm.to else f" ({vm.reason})" if vm.reason else ""
+    guest = ""
+    if vm.guest is not None:
+        guest = f"; guest driver {vm.guest_driver or 'unknown'}: {vm.guest.verdict} ({vm.guest.reason})"
+    return f"{vm.name}: {vm.verdict}{to}{guest}"

@@ -133,7 +133,7 @@ def _print(shown: "ShownTenant") -> None:
     one = shown.tenant
     print_labelled("tenant", [one.tenant + (f", contact {one.contact}" if one.contact else "")])
     print_labelled("preempt", [describe_policy(one.policy)])
-    print_labelled("host pools", [", ".join(one.host_pools) or "none granted"])
+    print_labelled("host pool", [", ".join(one.host_pools) or "none granted"])
     print_labelled("quota", [quota_text(use) for use in one.quotas] or ["no limit"])
     print_labelled("VMs", [_counts(shown.vm_states) or "none"])
     print_labelled("queue", [_waiting(waiting) for waiting in shown.queue])

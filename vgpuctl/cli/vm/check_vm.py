@@ -44,7 +44,8 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
     that nobody could look at says why. Where the tenant's file has `guest_probe: true`, a probe in the guest is asked
     too, through the guest agent.
 
-    Of VMs that are not named one by one, those that do not run are left out.
+    Of VMs that are not named one by one, those that do not run are left out. Of several VMs, only rows that are not
+    kept are shown.
 
     Exit code 1 when a row is broken, else 14 when a row was not looked at; 0 means that every row is kept.
     """
@@ -67,8 +68,7 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
         done = on_each_vm(opened, [vm for vm, _leases in found], check)
     checks = [(one.vm, one.value) for one in done if one.value is not None]
     if not as_json:
-        for vm, checked in checks:
-            _print(vm.printed_name, checked)
+        _print_all([(vm.printed_name, checked) for vm, checked in checks])
     chosen.answer(
         done, outcome=lambda one: _WORDS[one.verdict], json=lambda one: one, output=_JSON if as_json else None
     )
@@ -83,7 +83,17 @@ def _states(vms: "Sequence[Vm]") -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def _print(name: str, checked: "PromiseCheck") -> None:
+def _print_all(checks: "Sequence[tuple[str, PromiseCheck]]") -> None:
+    """Of one VM every row; of several the rows that are not kept, and how many VMs have none."""
+    wrong = [(name, checked) for name, checked in checks if checked.verdict != "kept"]
+    for name, checked in checks if len(checks) == 1 else wrong:
+        _print(name, checked, is_short=len(checks) > 1)
+    if len(checks) > 1:
+        print_line(f"kept in every row: {counted(len(checks) - len(wrong), 'VM')}")
+        say(f"every row of one VM: `vgpuctl check-vm {(wrong or checks)[0][0]}`")
+
+
+def _print(name: str, checked: "PromiseCheck", *, is_short: bool) -> None:
     kept = sum(one.verdict == "kept" for one in checked.findings)
     said = {
         "kept": "is kept in every row",
@@ -94,10 +104,12 @@ def _print(name: str, checked: "PromiseCheck") -> None:
     }
     print_line(f"the promise to the owner of {name} {said[checked.verdict]}")
     for one in checked.findings:
+        if is_short and one.verdict == "kept":
+            continue
         print_line(f"{_WORDS[one.verdict]:13} {one}{_found(one)}")
         if one.remedy:
             print_line(f"              look: {one.remedy}")
-    for note in checked.notes:
+    for note in () if is_short else checked.notes:
         print_line(f"note          {note}")
 
 

@@ -49,10 +49,10 @@ def create_licence_pool(services: Services, pool: LicencePool, token_file: Path 
             session.set_licence_token(pool.name, token)
         pool = session.licence_pool(pool.name)
         session.add_event(EventKind.LICENCE_POOL_CREATED, pool.name, after=values_of_pool(pool))
-        counted = settle_seats(session)
+        taken = settle_seats(session)
         lacking = shortages(session)
-    for name, _found in counted:
-        services.say(f"{name}: runs, and is counted now")
+    if taken:
+        services.say(f"{counted(len(taken), 'running VM')} with a seat now: `vgpuctl list-licence-pools {pool.name}`")
     for line in lacking:
         services.say(f"warning: {line}")
     return pool, True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.licence import LicencePool, LicenceSeat
+from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.quota.licences import editions_of
 from vgpuctl.usecases.running.services import Services
@@ -47,7 +48,7 @@ def _state_of(pool: LicencePool, seats: Sequence[LicenceSeat], waiting: Sequence
         len(seats) - held,
         max(0, pool.seats - len(seats)),
         dict(sorted(tenants.items())),
-        tuple(seats),
+        tuple(sorted(seats, key=lambda one: natural_path(printed_name(one.tenant, one.vm_name)))),
         tuple(printed_name(one.tenant, one.name) for one in waiting if _would_take(one, pool)),
     )
 

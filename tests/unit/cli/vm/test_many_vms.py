@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions and dry runs about many VMs: sums by host in place of a line for each."""
+"""Questions, dry runs, checks and plans about many VMs: sums in place of a line for each."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -8,8 +9,20 @@ import pytest
 from tests.unit.fleet_factory import vm
 from vgpuctl.cli.forms.vm_selection import VmChoice, _list_found
 from vgpuctl.cli.frame.command_line import running
+from vgpuctl.cli.maintenance.plan_upgrade import _print as print_plan
+from vgpuctl.cli.vm.check_vm import _print_all
+from vgpuctl.model.promise import PromiseCheck, PromiseFinding, PromiseRow, PromiseVerdict, Witness
 from vgpuctl.model.rehearsal import Rehearsal, RehearsedStep
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.planner.upgrade import (
+    GuestCheck,
+    GuestVerdict,
+    HostChange,
+    UpgradePlan,
+    UpgradeStep,
+    UpgradeTarget,
+    UpgradeVm,
+)
 from vgpuctl.usecases.found.find_vms import VmSelection
 from vgpuctl.usecases.running.each_vm import VmResult
 
@@ -66,3 +79,58 @@ def test_a_run_of_many_vms_prints_its_sum_alone(capsys: pytest.CaptureFixture[st
     chosen.finish([VmResult(one, True) for one in vms(30)], outcome=lambda _one: "stopped")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("30 VMs: 30 stopped, ")
+
+
+def _check(verdict: PromiseVerdict) -> PromiseCheck:
+    kept = PromiseFinding(PromiseRow.VCPUS, "", Witness.LIBVIRT, PromiseVerdict.KEPT, "2", "2")
+    other = PromiseFinding(PromiseRow.LICENCE, "A40-8Q", Witness.NVML, verdict, "licensed", "unlicensed")
+    return PromiseCheck("uuid", 0.0, verdict, (), (kept, other), ("the guest was not asked",))
+
+
+def test_promises_of_many_vms_are_the_rows_that_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [(f"acme/web-{number}", _check(PromiseVerdict.KEPT)) for number in range(40)]
+    _print_all([*checks, ("acme/bad", _check(PromiseVerdict.BROKEN))])
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "the promise to the owner of acme/bad is broken",
+        "broken        licence A40-8Q, by nvml: promised licensed, seen unlicensed",
+        "kept in every row: 40 VMs",
+    ]
+    assert err == "every row of one VM: `vgpuctl check-vm acme/bad`\n"
+    _print_all(checks[:1])
+    assert len(capsys.readouterr().out.splitlines()) == 4, "one VM has all of it"
+
+
+def test_an_upgrade_of_many_hosts_names_the_vms_that_are_hurt(capsys: pytest.CaptureFixture[str]) -> None:
+    works, breaks = GuestCheck(GuestVerdict.WORKS, "old enough"), GuestCheck(GuestVerdict.BREAKS, "too old")
+    changes = tuple(HostChange(f"0000:{at}1:00.0", "MIG instances are lost", "apply") for at in range(4))
+
+    def guest(name: str, verdict: str, check: GuestCheck) -> UpgradeVm:
+        return UpgradeVm(name, True, verdict, None, None, True, guest=check)
+
+    hosts = tuple(
+        UpgradeStep(
+            f"gpu{number}",
+            1,
+            False,
+            ("A40",),
+            "580.1",
+            "6.8",
+            tuple(guest(f"acme/web-{number}{at}", "move", works) for at in range(9)),
+            changes,
+        )
+        for number in range(40)
+    )
+    hurt = replace(
+        hosts[7], vms=(guest("acme/old", "move", breaks), guest("acme/stuck", "stop", works)), changes=changes[:1]
+    )
+    print_plan(UpgradePlan(UpgradeTarget("590.1", None), (*hosts[:7], hurt, *hosts[8:]), (), (), ()), {})
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert len(lines) == 48 and "gpu7 acme/old: move; guest driver unknown: breaks (too old)" in lines
+    assert "gpu7 acme/stuck: stop; guest driver unknown: works (old enough)" in lines
+    assert "157 GPUs of 40 hosts  MIG instances are lost  apply" in lines
+    assert "guest drivers: 352 works, 1 breaks" in lines and "9 move" in lines[1] and "web-" not in out
+    assert err.endswith("the same with `-l gpu0`\n")
+    print_plan(UpgradePlan(UpgradeTarget("590.1", None), hosts[:1], (), (), ()), {})
+    assert "acme/web-08: move" in capsys.readouterr().out, "one host has all of it"

@@ -11,7 +11,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,10 @@ from vgpuctl.catalog.lookup import boards, types_of
 from vgpuctl.cli.contents import FOLDERS, MADE_BY, SECTIONS, file_name
 from vgpuctl.cli.forms.conventions import CONNECTION
 from vgpuctl.cli.forms.json_schema import output_schema, schema_of
-from vgpuctl.cli.lists.listing import Listing
+from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.main import command
 from vgpuctl.cli.operate.help import commands_of
+from vgpuctl.cli.telemetry.top_lines import COLUMNS, TopColumn
 from vgpuctl.model.capture import SUFFIX, read_capture
 from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind
@@ -114,7 +115,8 @@ def pages() -> dict[Path, str]:
     telemetry = ROOT / "docs" / "telemetry.md"
     made[telemetry] = with_measures(telemetry.read_text(encoding="utf-8"))
     terminal = ROOT / "docs" / "terminal.md"
-    made[terminal] = between(terminal.read_text(encoding="utf-8"), "lists", "lists", _list_rows())
+    shown = between(terminal.read_text(encoding="utf-8"), "columns of top", "columns", _top_rows())
+    made[terminal] = between(shown, "lists", "lists", _list_rows())
     promises = ROOT / "docs" / "promises.md"
     made[promises] = between(promises.read_text(encoding="utf-8"), "rows", "rows", _promise_rows())
     hardware = ROOT / "docs" / "hardware.md"
@@ -136,16 +138,27 @@ def _promise_rows() -> Iterable[str]:
         yield f"| `{row}` | {row.promised} | {row.witness} | {row.kept} | {moments} |"
 
 
+def _top_rows() -> Iterable[str]:
+    yield "| view | always shown | left out, in this order | on wider terminals |"
+    yield "|---|---|---|---|"
+    for table, columns in COLUMNS.items():
+        wide = ", ".join(f"{one.heading} from {one.wide} columns" for one in columns if one.wide)
+        yield f"| {table} | {_kept_and_dropped([one for one in columns if not one.wide])} | {wide} |"
+
+
 def _list_rows() -> Iterable[str]:
     yield "| list | always shown | left out, in this order |"
     yield "|---|---|---|"
     for name in sorted(one for one in FOLDERS if one.startswith("list-")):
         module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{MADE_BY.get(name, name.replace('-', '_'))}")
         listing: Listing[Any, Any] = module.EVENTS if name == "list-events" else module._LISTING
-        usual = [one for one in listing.columns if not one.is_wide]
-        dropped = sorted((one for one in reversed(usual) if one.drops), key=lambda one: -one.drops)
-        kept = ", ".join(one.heading for one in usual if not one.drops)
-        yield f"| `{name}` | {kept} | {', '.join(one.heading for one in dropped)} |"
+        yield f"| `{name}` | {_kept_and_dropped([one for one in listing.columns if not one.is_wide])} |"
+
+
+def _kept_and_dropped(columns: Sequence[Column[Any] | TopColumn[Any]]) -> str:
+    dropped = sorted((one for one in reversed(columns) if one.drops), key=lambda one: -one.drops)
+    kept = (one for one in columns if not one.drops)
+    return " | ".join(", ".join(one.heading for one in each) for each in (kept, dropped))
 
 
 def _board_rows() -> Iterable[str]:

@@ -109,9 +109,60 @@ def test_the_live_screen_follows_the_hosts_and_the_keys(busy: Operator, fleet: l
         terminal.wait_for("POWER", "MODEL")
         terminal.press("s")
         terminal.wait_for("HOST*")
-        terminal.press("\x1b[Bjjr")
+        terminal.press("r")
+        terminal.wait_for("1-5 of 5 by HOST, reversed")
+        terminal.press("?")
+        terminal.wait_for("show only rows with a text")
+        terminal.press("qvv/DB\r")
+        terminal.wait_for("1-1 of 1 by HOST", "only rows with DB")
+        terminal.press("\x1b")
+        terminal.wait_for("1-3 of 3")
         terminal.press("q")
         _leaves_the_screen(terminal)
+
+
+def test_every_row_can_be_reached_on_a_small_screen(busy: Operator) -> None:
+    with on_terminal(busy, "top", "--by", "gpu", "--sort", "host", LINES="5") as terminal:
+        terminal.wait_for("1-2 of 5 by HOST", "sim-001 41:00.0")
+        for key, shown in (("\x1b[B", "2-3 of 5"), ("\x1b[F", "4-5 of 5"), ("\x1b[5~", "2-3 of 5"), (" ", "4-5 of 5")):
+            terminal.press(key)
+            terminal.wait_for(shown)
+        terminal.press("q")
+        _leaves_the_screen(terminal)
+
+
+def test_a_stopped_command_gives_the_terminal_back_until_it_goes_on(busy: Operator) -> None:
+    with on_terminal(busy, "top") as terminal:
+        terminal.wait_for("SHARE%*")
+        os.kill(terminal.process.pid, signal.SIGTSTP)  # of a group without a shell: it goes on at once
+        shown = terminal.wait_for("\x1b[?1049l", "\x1b[?1049h", "SHARE%*")
+        assert shown.index(b"\x1b[?25h\x1b[?1049l") < shown.index(b"\x1b[?1049h\x1b[?25l")
+        terminal.press("q")
+        _leaves_the_screen(terminal)
+
+
+def test_a_list_is_scrolled_while_it_is_watched(busy: Operator) -> None:
+    with on_terminal(busy, "list-vms", "--watch", LINES="4") as terminal:
+        assert b"globex" not in terminal.wait_for("web-1", "3 rows, q ends")
+        terminal.press("\x1b[F")
+        terminal.wait_for("globex")
+        terminal.press("q")
+        _leaves_the_screen(terminal)
+
+
+def test_a_dumb_terminal_gets_the_readings_once(busy: Operator) -> None:
+    with on_terminal(busy, "top", "--by", "share", TERM="dumb") as terminal:
+        terminal.ends_with(0)
+        assert b"300%" in terminal.seen or b"150%" in terminal.seen
+        assert b"\x1b[?" not in terminal.seen
+
+
+def test_a_pipe_gets_whole_names(busy: Operator) -> None:
+    tenant = "a-tenant-with-a-name-as-long-as-the-names-of-tenants-can-be"
+    busy.does("create-tenant", tenant)
+    busy.does("create-vm", "long", "--tenant", tenant, *SIZE, "--gpu", "A40-8Q", "--host", "sim-002")
+    assert f"{tenant} long " in busy.does("top").out
+    busy.does("delete-vm", "long", "--tenant", tenant, "--yes")
 
 
 def test_ctrl_c_ends_it_in_peace_and_colour_needs_no_setting(busy: Operator) -> None:

@@ -5,6 +5,7 @@ import fnmatch
 import functools
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,9 +18,10 @@ from vgpuctl.cli.frame.command_line import OutputFormat
 from vgpuctl.cli.frame.ending import stop_on_signals
 from vgpuctl.cli.options.output_format import list_format
 from vgpuctl.cli.shown.output import Styled, print_csv, print_json, print_line, say
-from vgpuctl.cli.shown.terminal import terminal_width, wrapped
+from vgpuctl.cli.shown.terminal import fitted, has_screen, terminal_width, wrapped
 from vgpuctl.errors import UsageError
 from vgpuctl.model.natural_order import natural, natural_path
+from vgpuctl.model.plural import counted
 from vgpuctl.model.times import format_duration, format_time, format_time_to_second, parse_duration, parse_time
 from vgpuctl.model.units import format_mib, parse_mib
 
@@ -320,23 +322,29 @@ class Listing(Generic[Row, JsonRow]):
 
 def _watch(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
     """Show the list every two seconds until it is interrupted, or `q` is pressed. Returns what was read last."""
-    if output.is_for_people() and sys.stdout.isatty():
+    if output.is_for_people() and has_screen():
         return _on_screen(listing, output, read)
     return _as_lines(listing, output, read)
 
 
 def _on_screen(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
-    from vgpuctl.cli.lists.live_screen import LiveScreen
+    from vgpuctl.cli.lists.live_screen import LiveScreen, Scroll
 
+    scroll = Scroll()
     with LiveScreen().shown() as screen:
         while True:
-            rows = read()
-            width, height = screen.size
+            rows, until = read(), time.monotonic() + _INTERVAL_S
             wanted = listing.wanted(rows, output)
-            lines = listing.table(wanted, output, width) if wanted else [Styled(listing.nothing(rows, output), "")]
-            screen.draw([*lines[: height - 1], Styled(f"{len(wanted)} rows, q ends", "")])
-            if screen.key(_INTERVAL_S) == "q":
-                return rows
+            while (rest_s := until - time.monotonic()) > 0:
+                width, height = screen.size
+                lines = listing.table(wanted, output, width) if wanted else [Styled(listing.nothing(rows, output), "")]
+                part = scroll.shown(len(lines) - 1, height - 2)
+                keys = f"{counted(len(wanted), 'row')}, q ends, arrows scroll"
+                screen.draw([lines[0], *lines[1:][part], Styled(fitted(keys, width).rstrip(), "")])
+                key = screen.key(rest_s)
+                if key == "q":
+                    return rows
+                scroll.press(key or "")
 
 
 def _as_lines(listing: Listing[Row, Any], output: ListOutput, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:

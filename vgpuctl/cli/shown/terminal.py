@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The size and the characters of this terminal, and text that fits into it."""
 
+import os
 import shutil
 import sys
 
@@ -15,6 +16,11 @@ _WIDEST = 400
 def terminal_width() -> int:
     """Columns of the terminal (COLUMNS counts), 80 where the output is piped."""
     return max(1, min(shutil.get_terminal_size(_PIPED).columns, _WIDEST))
+
+
+def has_screen() -> bool:
+    """True if the output is a terminal that can be drawn on: with TERM `dumb`, or none, it cannot."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown")
 
 
 def has_blocks() -> bool:

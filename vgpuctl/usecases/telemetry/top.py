@@ -8,10 +8,13 @@ from vgpuctl.agent.wire.readings import GpuReadings, Measured
 from vgpuctl.errors import NotFound
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural, natural_path
+from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.sharing.kinds import takes_card
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.observed.fleet_reader import HostSnapshot
 from vgpuctl.usecases.running.services import Services
+
+_GRAVEST_FIRST = (RestrictionKind.FENCE, RestrictionKind.QUARANTINE, RestrictionKind.DRAIN, RestrictionKind.CORDON)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,10 @@ class TopShare:
 
 @dataclass(frozen=True)
 class TopGpu:
-    """One GPU. shares: leases on it. missing: why readings are missing."""
+    """One GPU. shares: leases on it. missing: why readings are missing.
+
+    closed: why it takes no new VM, in a word: fence, quarantine, drain or cordon, of its host too.
+    """
 
     host: str
     gpu: str
@@ -54,6 +60,7 @@ class TopGpu:
     power_watts: float | None
     temperature_celsius: float | None
     missing: str | None
+    closed: str | None
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,7 @@ def make_top(services: Services, wanted: TopFilter, snapshots: Iterable[HostSnap
     with services.store.reading() as session:
         leases = [one for one in session.leases() if one.host in by_host and wanted.tenant in (None, one.tenant)]
         now = session.now()
+        restrictions = session.restrictions()
         pools = {one.vm_uuid: one.pool for one in session.licence_seats() if one.released_at is None}
     fresh = {name: one.readings for name, one in by_host.items() if one.readings is not None and one.error is None}
     shares = [
@@ -130,14 +138,15 @@ def make_top(services: Services, wanted: TopFilter, snapshots: Iterable[HostSnap
         now,
         tuple(_host(by_host[name], now) for name in sorted(by_host, key=natural)),
         tuple(shares),
-        tuple(_gpus(by_host, leases, now, of_tenant=wanted.tenant is not None)),
+        tuple(_gpus(by_host, leases, restrictions, now, of_tenant=wanted.tenant is not None)),
         tuple(_tenants(shares)),
     )
 
 
 def _host(snapshot: HostSnapshot, now: float) -> TopHost:
     age_s = None if snapshot.at is None else max(0.0, now - snapshot.at)
-    return TopHost(snapshot.host, age_s, None if snapshot.error is None else snapshot.error.message)
+    error = None if snapshot.error is None else snapshot.error.message.removeprefix(f"{snapshot.host}: ")
+    return TopHost(snapshot.host, age_s, error)
 
 
 def _share(one: MeasuredShare, snapshot: HostSnapshot, now: float, pool: str | None) -> TopShare:
@@ -194,10 +203,16 @@ def _silence(snapshot: HostSnapshot, now: float) -> str | None:
 
 
 def _gpus(
-    snapshots: Mapping[str, HostSnapshot], leases: Sequence[Lease], now: float, *, of_tenant: bool
+    snapshots: Mapping[str, HostSnapshot],
+    leases: Sequence[Lease],
+    restrictions: Sequence[Restriction],
+    now: float,
+    *,
+    of_tenant: bool,
 ) -> Iterable[TopGpu]:
     """Every GPU that its host shows, and those that leases name; of a tenant only the latter."""
     counts: dict[tuple[str, str], int] = {}
+    whole = {(lease.host, lease.share.gpu) for lease in leases if takes_card(lease.share)}
     for lease in leases:
         key = (lease.host, lease.share.gpu)
         counts[key] = counts.get(key, 0) + 1
@@ -209,7 +224,7 @@ def _gpus(
     for (host, address), readings in sorted(found.items(), key=lambda one: natural_path("/".join(one[0]))):
         silent = _silence(snapshots[host], now)
         measured = Measured() if readings is None or silent is not None else readings.measured
-        unread = "in guest" if readings is None else None
+        unread = None if readings is not None else "in guest" if (host, address) in whole else "not seen"
         yield TopGpu(
             host,
             address,
@@ -221,7 +236,15 @@ def _gpus(
             measured.get("power_watts"),
             measured.get("temperature_celsius"),
             silent or unread,
+            _closed(restrictions, host, address, None if readings is None else readings.uuid),
         )
+
+
+def _closed(every: Sequence[Restriction], host: str, address: str, uuid: str | None) -> str | None:
+    """The gravest restriction of a GPU or its host."""
+    of_host = [one for one in every if (one.host, one.device) == (host, WHOLE_HOST)]
+    kinds = {one.kind for one in (*of_host, *restrictions_on(every, host, address, uuid))}
+    return next((kind.value for kind in _GRAVEST_FIRST if kind in kinds), None)
 
 
 def _tenants(shares: Sequence[TopShare]) -> Iterable[TopTenant]:

@@ -72,8 +72,16 @@ def test_a_disk_goes_from_vm_to_vm_and_is_deleted_when_none_has_it(operator: Ope
     assert _disks(operator) == {"data": ("attached", "two")}
     operator.does("stop-vm", "two", *ACME, "--timeout", "0")
     operator.does("detach-disk", "two", "data", *ACME)
-    assert operator.json("delete-disk", "data", *ACME, "--dry-run") == {"deleted": [], "dry_run": True}
-    assert operator.json("delete-disk", "data", *ACME, "--yes") == {"deleted": ["acme/data"], "dry_run": False}
+    assert operator.json("delete-disk", "data", *ACME, "--dry-run") == {
+        "deleted": [],
+        "would_delete": ["acme/data"],
+        "dry_run": True,
+    }
+    assert operator.json("delete-disk", "data", *ACME, "--yes") == {
+        "deleted": ["acme/data"],
+        "would_delete": [],
+        "dry_run": False,
+    }
     assert operator.json("delete-disk", "data", *ACME, "--yes", "--if-exists")["deleted"] == []
     assert (_disks(operator), _volumes(operator)) == ({}, before)
     operator.does("start-vm", "two", *ACME)

@@ -66,6 +66,13 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
         (("create-snapshot", "one", "a/b", *ACME), "snapshot 'a/b' cannot be used"),
     ):
         assert why in operator.is_refused(*arguments)["message"]
+    for command, snapshot, reference in (
+        ("delete-snapshot", "first", "state"),
+        ("delete-snapshot", "third", "not-found"),
+        ("revert-snapshot", "third", "not-found"),
+    ):
+        asked = operator.is_refused(command, "one", snapshot, *ACME)
+        assert asked["reference"] == reference, "it looks before it asks"
     hint = operator.is_refused("revert-snapshot", "one", "first", *ACME, "--yes")["hint"]
     assert hint == "revert the newest first: `vgpuctl revert-snapshot acme/one second`"
     operator.does("start-vm", "one", *ACME)

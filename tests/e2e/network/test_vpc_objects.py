@@ -141,9 +141,10 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
     operator.does("delete-vm", "web-1", *tenant, "--yes", "--timeout", "0")
     for _create, _other, _difference, command in reversed(OBJECTS):
         delete = (*command, *tenant, "--yes")
+        names = [f"acme/{one}" for one in command[1:] or ["gateway"]]
         if command[0] == "delete-port-forward":
-            assert operator.json(*delete, "--dry-run") == {"deleted": [], "dry_run": True}
-        assert operator.json(*delete)["deleted"] == [f"acme/{one}" for one in command[1:] or ["gateway"]]
+            assert operator.json(*delete, "--dry-run") == {"deleted": [], "would_delete": names, "dry_run": True}
+        assert operator.json(*delete)["deleted"] == names
     assert operator.is_refused(*delete)["reference"] == "not-found"
     assert operator.json(*delete, "--if-exists")["deleted"] == []
     assert _names(operator) == []
@@ -159,6 +160,8 @@ def test_rules_change_one_by_one_and_a_file_counts_them_as_its_own_only_when_it_
     for _ in range(2):
         operator.does("create-security-rule", "web", "tcp:443", "icmp", *tenant)
         operator.does("delete-security-rule", "--yes", "web", "tcp:80", *tenant)
+        asked = operator.is_refused("delete-security-rule", "nowhere", "tcp:80", *tenant)
+        assert asked["reference"] == "not-found", "it looks before it asks"
     (group,) = operator.json("list-vpc-objects", "--kind", "security-group")
     assert [rule["ports"] for rule in group["spec"]["rules"]] == [[443, 443], None]
     assert "tcp.dst == 443" in central.nbctl("--bare", "--columns=match", "list", "ACL")

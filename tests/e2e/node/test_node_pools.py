@@ -156,7 +156,7 @@ def test_a_pool_is_deleted_with_its_nodes_and_only_once(operator: Operator) -> N
     operator.does(*ONCE)
     operator.does("scale-node-pool", "gpu", "2", *ACME)
     delete = ("delete-node-pool", "gpu", *ACME, "--yes", "--timeout", "0")
-    assert operator.json(*delete) == {"deleted": ["acme/gpu"], "dry_run": False}
+    assert operator.json(*delete) == {"deleted": ["acme/gpu"], "would_delete": [], "dry_run": False}
     operator.does(*ONCE)
     assert operator.json("list-node-pools") == []
     assert list(vms(operator)) == ["web"], "the node with a VM and the one that waited are gone, another VM is not"

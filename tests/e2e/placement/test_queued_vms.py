@@ -42,7 +42,7 @@ def test_a_queued_vm_is_known_to_lists_show_vm_and_delete_vm(waiting: Operator) 
     assert "created   " in text
     assert "event     " in text
 
-    assert waiting.json("delete-vm", "acme/second", "--dry-run")["deleted"] == []
+    assert waiting.json("delete-vm", "acme/second", "--dry-run")["would_delete"] == ["acme/second"]
     assert len(waiting.json("list-queue")["queue"]) == 1
     assert waiting.json("delete-vm", "acme/second", "--yes")["deleted"] == ["acme/second"]
     assert waiting.json("list-queue")["queue"] == []

@@ -27,14 +27,22 @@ def test_globs_and_names_are_found_before_anything_is_deleted(operator: Operator
     assert (refused["reference"], refused["exit_code"]) == ("not-found", 6)
     refused = operator.is_refused("delete-image", "arch-*", "--yes")
     assert (refused["message"], refused["exit_code"]) == ("no image fits arch-*", 6)
-    assert operator.json("delete-image", "debian-*", "--dry-run") == {"deleted": [], "dry_run": True}
+    assert operator.json("delete-image", "debian-*", "--dry-run") == {
+        "deleted": [],
+        "would_delete": ["debian-12", "debian-13"],
+        "dry_run": True,
+    }
     assert len(operator.json("list-images")) == 3
     done = operator.does("delete-image", "debian-*", "debian-12", "arch", "--if-exists", "--yes", "--json")
     assert "there is no image 'arch', nothing to delete" in done.err
     assert "image debian-12: deleted; /images/debian-12.qcow2 stays on the hosts" in done.err
     assert [one["image"]["name"] for one in operator.json("list-images")] == ["fedora"]
-    assert operator.json("delete-image", "*", "--yes") == {"deleted": ["fedora"], "dry_run": False}
-    assert operator.json("delete-image", "*", "--if-exists", "--yes") == {"deleted": [], "dry_run": False}
+    assert operator.json("delete-image", "*", "--yes") == {"deleted": ["fedora"], "would_delete": [], "dry_run": False}
+    assert operator.json("delete-image", "*", "--if-exists", "--yes") == {
+        "deleted": [],
+        "would_delete": [],
+        "dry_run": False,
+    }
 
 
 def test_the_question_names_what_goes_and_how_many(operator: Operator) -> None:

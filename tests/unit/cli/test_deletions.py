@@ -43,7 +43,8 @@ def test_a_command_that_deletes_answers_with_the_names(name: str) -> None:
     schema = output_schema(_command(name))
     assert schema is not None
     for one in schema.get("anyOf", [schema])[:1]:
-        assert one["properties"]["deleted"] == {"type": "array", "items": {"type": "string"}}
+        names = {"type": "array", "items": {"type": "string"}}
+        assert one["properties"]["deleted"] == one["properties"]["would_delete"] == names
         assert one["properties"]["dry_run"] == {"type": "boolean"}
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.stored_kind import JsonDeletions, StoredKind, if_exists
+from vgpuctl.cli.forms.stored_kind import JsonDeletions, StoredKind, deletions_json, if_exists
 from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
@@ -105,11 +105,12 @@ def revert_snapshot(name: str, snapshot: str, tenant: str, yes: bool, as_json: b
     Everything that the guest wrote since is lost. Take the snapshot again to keep the state.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.disk.snapshots import revert_snapshot
+    from vgpuctl.usecases.disk.snapshots import find_newest, revert_snapshot
     from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(**where) as opened:
         vm, _ = find_vm(opened, tenant, name)
+        find_newest(opened, vm, snapshot, verb="revert")
         if not yes:
             confirm(f"Drop everything that VM {name} wrote since snapshot {snapshot}?")
         done = revert_snapshot(opened, vm, snapshot)
@@ -136,15 +137,14 @@ def delete_snapshot(
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import NotFound
-    from vgpuctl.usecases.disk.snapshots import delete_snapshot, list_snapshots
+    from vgpuctl.usecases.disk.snapshots import delete_snapshot, find_newest
     from vgpuctl.usecases.found.find_vm import find_vm
 
     with services(**where) as opened:
         deleted = []
         try:
             vm, _ = find_vm(opened, tenant, name)
-            if if_exists and all(one.name != snapshot for one in list_snapshots(opened, vm)):
-                raise NotFound(f"{vm.printed_name} has no snapshot {snapshot}")
+            find_newest(opened, vm, snapshot, verb="delete")
         except NotFound as error:
             if not if_exists:
                 raise
@@ -156,4 +156,4 @@ def delete_snapshot(
             say(f"{vm.printed_name}: snapshot {snapshot} deleted")
             deleted.append(snapshot)
     if as_json:
-        _DELETION.print({"deleted": deleted, "dry_run": False})
+        _DELETION.print(deletions_json(deleted, dry_run=False))

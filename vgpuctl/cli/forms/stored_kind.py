@@ -34,10 +34,16 @@ _JSON: JsonOutput[object] = JsonOutput()
 
 
 class JsonDeletions(TypedDict):
-    """deleted: names; empty with dry_run."""
+    """deleted: names. would_delete: names, of a dry run; then `deleted` is empty."""
 
     deleted: Sequence[str]
+    would_delete: Sequence[str]
     dry_run: bool
+
+
+def deletions_json(names: Sequence[str], *, dry_run: bool) -> JsonDeletions:
+    """The answer of a command that deletes, or would delete, these."""
+    return {"deleted": [] if dry_run else names, "would_delete": names if dry_run else [], "dry_run": dry_run}
 
 
 if_exists = click.option("--if-exists", is_flag=True, help="Ignore names that do not exist.")
@@ -170,8 +176,7 @@ class StoredKind(Generic[Thing]):
                     would = "would be " * is_trial
                     say(f"{self.word} {rules.printed(one)}: {would}{outcome}{left and f'; {left}'}")
                 if as_json:
-                    deleted = [] if is_trial else [rules.printed(one) for one in gone]
-                    _JSON.print({"deleted": deleted, "dry_run": is_trial})
+                    _JSON.print(deletions_json([rules.printed(one) for one in gone], dry_run=is_trial))
                 failures = [
                     (rules.printed(one), error) for one, error in zip(found, errors, strict=True) if error is not None
                 ]

@@ -122,18 +122,19 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
     items = kind.table.field(kind.changed_list)
 
     def run(tenant: str, database: str | None, as_json: bool, *, yes: bool = True, **given: Any) -> None:
-        from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
+        from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object, require_object
 
         key = kind.name_in(given.pop(kind.named_by.parameter))
         values = read_flags((items,), given)[items.path]
-        if not yes:
-            confirm(f"Delete {len(values)} of {kind.kind} {key} of tenant {tenant}?")
         change = ObjectChange(add=values) if is_added else ObjectChange(remove=values)
-        _change(
-            lambda opened: change_object(opened, tenant, kind, key, change),
-            *(database, as_json),
-            verb="changed",
-        )
+
+        def do(opened: "Services") -> "CreatedObject":
+            require_object(opened, tenant, kind, key)
+            if not yes:
+                confirm(f"Delete {len(values)} of {kind.kind} {key} of tenant {tenant}?")
+            return change_object(opened, tenant, kind, key, change)
+
+        _change(do, database, as_json, verb="changed")
 
     arguments: list[Decorator] = [
         _argument(replace(kind.named_by, metavar=kind.name.rpartition(" ")[2].upper())),

@@ -6,16 +6,21 @@ from typing import Any, TypedDict
 
 import click
 
+from vgpuctl.cli.forms.stored_kind import deletions_json
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import confirm, say
 
 
 class JsonOffboarded(TypedDict):
-    """deleted: what the tenant had, a line each. hosts_asked: hosts on which nothing is left."""
+    """deleted: what the tenant had, a line each. would_delete: the same of a dry run; then `deleted` is empty.
+
+    hosts_asked: hosts on which nothing is left.
+    """
 
     tenant: str
     deleted: Sequence[str]
+    would_delete: Sequence[str]
     hosts_asked: Sequence[str]
     dry_run: bool
 
@@ -55,4 +60,4 @@ def command(
     if not dry_run:
         say(f"{name}: nothing is left on {counted(len(asked), 'host')}")
     if as_json:
-        _JSON.print({"tenant": name, "deleted": lines, "hosts_asked": asked, "dry_run": dry_run})
+        _JSON.print({"tenant": name, "hosts_asked": asked, **deletions_json(lines, dry_run=dry_run)})

@@ -85,6 +85,6 @@ def command(
     if as_json:
         gone = [one.vm.printed_name for one in done if one.error is None]
         gone += [one.printed_name for one in queued]
-        _JSON.print({"deleted": [] if dry_run else gone, "dry_run": dry_run})
+        _JSON.print(stored_kind.deletions_json(gone, dry_run=dry_run))
     if not chosen.is_empty:
         chosen.finish(done, outcome=lambda _one: "would be deleted" if dry_run else "deleted")

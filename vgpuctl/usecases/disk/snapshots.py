@@ -36,11 +36,20 @@ class SnapshotChange:
 
 
 def named_chains(services: Services, host: HostSession, vm: Vm, name: str, *, verb: str) -> list[DiskChain]:
-    """The disks that a snapshot is of. Raises NotFound for an unknown one, StateError for one that is not the newest.
+    """The disks that the newest snapshot is of. Raises what `find_newest` raises."""
+    volumes = find_newest(services, vm, name, verb=verb)
+    return [one for one in chains_of(host, vm, volumes) if one.overlay_of(name) is not None]
+
+
+def find_newest(services: Services, vm: Vm, name: str, *, verb: str) -> list[Volume]:
+    """The volumes of a VM whose newest snapshot has this name, by the store alone.
+
+    Raises NotFound for an unknown one, StateError for one that is not the newest, and for a VM that is not to change.
 
     Only the newest can be deleted or reverted to: newer overlays hold only what differs from the disks below them, so
     a change there would spoil them. verb: `delete` or `revert`.
     """
+    refuse_fixed(vm, "revert" if verb == "revert" else "delete a snapshot of")
     volumes = recorded_volumes(services, vm)
     names = snapshots_of(volumes)
     if name not in names:
@@ -55,7 +64,7 @@ def named_chains(services: Services, host: HostSession, vm: Vm, name: str, *, ve
             "they hold only what differs from its disks, and would be lost",
             hint=f"{verb} the newest first: `vgpuctl {verb}-snapshot {vm.printed_name} {names[-1]}`",
         )
-    return [one for one in chains_of(host, vm, volumes) if one.overlay_of(name) is not None]
+    return volumes
 
 
 def overlays_of(services: Services, vm: Vm, name: str) -> list[Volume]:

@@ -79,6 +79,13 @@ def change_object(services: Services, tenant: str, kind: ObjectKind, key: str, c
     return _created(services, tenant, change_objects(services, tenant, decide))
 
 
+def require_object(services: Services, tenant: str, kind: ObjectKind, key: str) -> None:
+    """Raise NotFound for an object, or its tenant, that is not there."""
+    with services.store.reading() as session:
+        session.tenant(tenant)
+        _find(session, tenant, kind, key)
+
+
 def list_vpc_objects(
     services: Services, *, tenant: str | None = None, kind: VpcKind | None = None
 ) -> list[ShownObject]:

@@ -131,7 +131,8 @@ def main() -> None:
 
     def delete() -> bool:
         words = ("--yes", *vgpuctl.options("delete_disks", "timeout"), "--", name)
-        return bool(vgpuctl.change("offboard-tenant", *words, on_hosts=True)["deleted"])
+        answer = vgpuctl.change("offboard-tenant", *words, on_hosts=True)
+        return bool(answer["deleted"] or answer["would_delete"])
 
     vgpuctl.keep("tenant", find, create, delete)
 

@@ -47,7 +47,7 @@ def test_a_qemu_that_is_killed_is_seen(watched: Operator, witness: Witness) -> N
     assert int(witness.run(KILL)) > 1
     soon(lambda: vm(watched)["observed"] == "shut-off")
     soon(lambda: state(watched) == ("shut-off", "free"))
-    seen = [one for one in events(watched, "vm-observed") if one["after"] == {"state": "shut-off"}]
+    seen = [one for one in events(watched, "vm-observed") if one["after"]["state"] == "shut-off"]
     assert [(one["subject"], one["actor"]["command"]) for one in seen] == [("acme/web", "controller")]
     assert vm(watched)["declared"] == "running"
     assert events(watched, "vm-started") == [], "its policy is never"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from lxml import html
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 
@@ -134,21 +135,27 @@ def test_what_was_measured_has_its_coverage(used: Operator) -> None:
     assert [one["hours"] for one in acme["promises"]] == [pytest.approx(2.0)]
 
 
-def test_waits_and_incidents_of_this_month(used: Operator) -> None:
+def test_waits_and_incidents_of_this_month(used: Operator, fleet: lab.LabFolder) -> None:
     used.does("create-vm", "waits", "--tenant", "globex", *SIZE, "--gpu", "A40-48Q", "--host", "sim-002", "--queue")
     used.does("quarantine-gpu", "sim-003", "0000:43:00.0", "--reason", "<b>sparks</b>")
+    lab.faults.begin("sim-001", "fallen", folder=fleet)
+    try:
+        used.does("list-gpus", "--refresh", "--limit", "sim-001")
+    finally:
+        lab.faults.clear("sim-001", folder=fleet)
     (globex, acme) = (used.json("report", "--tenant", one)["tenants"][0] for one in ("globex", "acme"))
     assert [(one["vm"], one["left_at"]) for one in globex["waits"]] == [("globex/waits", None)]
-    assert [one for one in globex["incidents"] if "sparks" in one["text"]] == []
-    incident = next(one for one in acme["incidents"] if one["what"] == "quarantine")
-    assert incident["vms"] == ["card"] and incident["text"] == "<b>sparks</b>"
+    assert globex["incidents"] == []
+    (fault,) = acme["incidents"]  # the quarantine changed nothing for the VM `card`
+    assert (fault["what"], fault["vms"], fault["duration_s"]) == ("GPU fault", ["web-1", "web-2"], None)
+    assert fault["effect"] == "the GPU stopped working in the VM"
     assert {one["heading"] for one in acme["states"]} >= {"Lease", "VM in the store"}
     waits = list(csv.DictReader(io.StringIO(used.does("report", "--csv", "waits").out)))
     assert [(one["tenant"], one["vm"], one["left_at"]) for one in waits] == [("globex", "globex/waits", "")]
     incidents = list(csv.DictReader(io.StringIO(used.does("report", "--csv", "incidents").out)))
-    assert ("acme", "quarantine", "card") in {(one["tenant"], one["what"], one["vms"]) for one in incidents}
+    assert [(one["tenant"], one["what"], one["vms"]) for one in incidents] == [("acme", "GPU fault", "web-1 web-2")]
     out = used.does("report").out
-    assert "STILL WAITING" in out and "quarantine" in out
+    assert "STILL WAITING" in out and "GPU fault" in out
 
 
 def test_the_page_is_one_file_with_the_same_figures(used: Operator, tmp_path: Path) -> None:
@@ -156,7 +163,7 @@ def test_the_page_is_one_file_with_the_same_figures(used: Operator, tmp_path: Pa
     used.does("report", "--html", str(file))
     page = html.fromstring(file.read_bytes())
     assert page.xpath("//h2/text()") == ["acme", "globex", "idle"] and page.xpath("//script | //link | //img") == []
-    assert "<b>sparks</b>" in page.xpath("//section[1]")[0].text_content()
+    assert "the GPU stopped working in the VM" in page.xpath("//section[1]")[0].text_content()
     february = tmp_path / "february.html"
     used.does("report", "--month", MONTH, "--tenant", "acme", "--html", str(february))
     found = html.fromstring(february.read_bytes())
@@ -166,7 +173,9 @@ def test_the_page_is_one_file_with_the_same_figures(used: Operator, tmp_path: Pa
         assert [line["profile"], f"{line['share_hours']:,.2f}", f"{line['gpu_hours']:,.2f}"] in [
             [row[0], row[3], row[4]] for row in cells if len(row) == 7
         ]
-    assert len(found.xpath("//svg[1]//rect")) == len(acme["days"]) + len(acme["promises"])
+    assert len(found.xpath("//rect[contains(@class, 'bar')]")) == sum(
+        len(acme[name]) for name in ("months", "days", "promises")
+    )
 
 
 def test_one_form_at_a_time_and_a_place_that_can_be_written(used: Operator, tmp_path: Path) -> None:

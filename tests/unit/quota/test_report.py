@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pure parts of a report: days that add up, waits with both ends, incidents of those whom they hit."""
+"""The pure parts of a report: days and months that add up, waits with both ends."""
 
 import math
 
@@ -7,20 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some_of
 
-from vgpuctl.model.event import Event, Value
+from tests.unit.quota.test_incidents import BEGIN, event, interval
+from vgpuctl.model.event import Event
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.quota.report import DAY_S, INCIDENT_KINDS, Incident, days_of, incidents_of, queue_waits
-from vgpuctl.quota.usage import Interval, add_up
+from vgpuctl.quota.report import DAY_S, days_of, months_of, queue_waits
+from vgpuctl.quota.usage import add_up
 
-BEGIN = 1_790_812_800.0
 END = BEGIN + 31 * DAY_S
-GPU = "0000:41:00.0"
-
-
-def interval(
-    begun: float, ended: float | None, *, tenant: str = "acme", vm: str = "web-1", lease: str = "l"
-) -> Interval:
-    return Interval(lease, tenant, "u", vm, "gpu1", GPU, "A40-8Q", 8192, 0, 1 / 6, begun, ended)
 
 
 _TIMES = some_of.floats(BEGIN - 40 * DAY_S, END + 5 * DAY_S)
@@ -50,23 +43,6 @@ def test_a_period_that_begins_in_a_day_and_is_empty() -> None:
     assert days_of([interval(BEGIN, None)], END, END) == []
 
 
-_number = iter(range(1, 10_000))
-
-
-def event(
-    at: float,
-    kind: EventKind,
-    subject: str,
-    detail: str = "",
-    *,
-    tenant: str | None = None,
-    evidence: dict[str, Value] | None = None,
-    state: str | None = None,
-) -> Event:
-    after: dict[str, Value] = {} if state is None else {"state": state}
-    return Event(next(_number), at, kind, subject, detail, tenant, after=after, evidence=evidence or {})
-
-
 def test_waits_have_both_ends_or_last() -> None:
     def queued(at: float, vm: str) -> Event:
         return event(at, EventKind.VM_QUEUED, vm, "no GPU is free", tenant="acme")
@@ -90,41 +66,14 @@ def test_waits_have_both_ends_or_last() -> None:
     ]
 
 
-def test_a_tenant_gets_the_incidents_that_hit_it() -> None:
-    mine = [interval(BEGIN, BEGIN + 100), interval(BEGIN, None, tenant="globex", vm="db")]
-    events = [
-        event(BEGIN + 10, EventKind.HOST_OBSERVED, "gpu1", "no route", state="unreachable"),
-        event(BEGIN + 12, EventKind.HOST_OBSERVED, "gpu1", "other key", state="host-key-changed"),
-        event(BEGIN + 40, EventKind.HOST_OBSERVED, "gpu1", state="up"),
-        event(BEGIN + 41, EventKind.HOST_OBSERVED, "gpu2", state="unreachable"),
-        event(BEGIN + 50, EventKind.GPU_QUARANTINED, f"gpu1 {GPU}", "off-the-bus"),
-        event(BEGIN + 51, EventKind.GPU_QUARANTINED, "gpu1 0000:81:00.0", "another card"),
-        event(BEGIN + 52, EventKind.GPU_QUARANTINED, "gpu1 0000:41:00.5", "a VF of it"),
-        event(BEGIN + 60, EventKind.VM_PREEMPTED, "acme/web-1", "", tenant="acme"),
-        event(BEGIN + 61, EventKind.VM_PREEMPTED, "globex/db", "", tenant="globex"),
-        event(BEGIN + 200, EventKind.GPU_HEALTH, f"gpu1 {GPU}", "Xid 31", evidence={"finding": "xid-restart-app"}),
-        event(
-            BEGIN + 201,
-            EventKind.GPU_HEALTH,
-            "gpu9 0000:01:00.0",
-            "Xid 79",
-            evidence={"finding": "xid-restart-bm", "vms": ["acme/web-7", "globex/db", "acme..x.y"]},
-        ),
+def test_the_months_begin_with_the_first_that_used_something() -> None:
+    february, march, april, may = (1_769_904_000.0, 1_772_323_200.0, 1_775_001_600.0, 1_777_593_600.0)
+    used = [interval(february + 3600, february + 7200), interval(april, april + 12 * 3600)]
+    assert [(one.begins_at, one.share_hours) for one in months_of(used, april + 6 * 3600)] == [
+        (february, 1.0),
+        (march, 0.0),
+        (april, 6.0),
     ]
-
-    def brief(one: Incident) -> tuple[float, str, tuple[str, ...], float | None]:
-        return one.at - BEGIN, one.what, one.vms, one.duration_s
-
-    assert [brief(one) for one in incidents_of(events, mine, "acme")] == [
-        (10, "host outage", ("web-1",), 30.0),
-        (50, "quarantine", ("web-1",), None),
-        (52, "quarantine", ("web-1",), None),
-        (60, "preemption", ("web-1",), None),
-        (201, "Xid", ("web-7",), None),
-    ]
-    assert [one.at - BEGIN for one in incidents_of(events, mine, "globex")] == [10, 50, 52, 61, 200, 201]
-    assert incidents_of(events, mine, "nobody") == []
-
-
-def test_every_kind_of_incident_is_a_kind_of_event() -> None:
-    assert set(INCIDENT_KINDS) <= set(EventKind)
+    assert [one.begins_at for one in months_of([interval(april, None)], may)] == [april]
+    assert len(months_of([interval(february - 800 * DAY_S, None)], may)) == 12
+    assert months_of([], may) == []

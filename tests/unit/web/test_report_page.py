@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as HTML: whole in itself, without script, and with every name escaped."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from lxml import html
 
-from vgpuctl.quota.report import DayUse, Incident, QueueWait
+from vgpuctl.quota.incidents import Incident
+from vgpuctl.quota.report import DayUse, MonthUse, QueueWait
 from vgpuctl.quota.usage import UsageLine
 from vgpuctl.usecases.tenant.report import DayPromise, MeasuredUse, Report, StateCount, TenantReport
 from vgpuctl.web.report_page import render_report
@@ -26,7 +28,7 @@ def a_report(name: str = "acme", **changes: Any) -> Report:
         (MeasuredUse(name, 36.0, 0.5, 0.42, 1.7, 0.07, 2.0 * 2**30, 6.0 * 2**30),),
         tuple(DayPromise(BEGIN + day * DAY, 0.5 + day, 24.0) for day in range(3)),
         (QueueWait(name, BEGIN, None, 90.0, name), QueueWait("b", BEGIN, BEGIN + 60, 60.0, "")),
-        (Incident(BEGIN, "host-observed", "host outage", name, name, (name,), 30.0),),
+        (Incident(BEGIN, "host-observed", "host outage", name, name, (name,), 30.0, name),),
         (StateCount("Lease", name, "The VM holds the device.", 3),),
     )
     return Report(BEGIN, BEGIN + 3 * DAY, BEGIN + 3 * DAY, (tenant, TenantReport("idle", (), 0)), **changes)
@@ -57,6 +59,32 @@ def test_figures_and_plots_are_there() -> None:
     for bar in page.xpath("//rect"):
         assert float(bar.get("y")) >= 0 and float(bar.get("y")) + float(bar.get("height")) <= 150.05
         assert float(bar.get("x")) >= 0 and float(bar.get("x")) + float(bar.get("width")) <= 640.05
+
+
+def test_a_day_of_use_without_readings_says_so() -> None:
+    report = a_report()
+    tenant = report.tenants[0]
+    unread = MeasuredUse("T4-4Q", 0.0, 0.0, None, None, None, None, None)
+    changed = replace(tenant, measured=(unread,), promises=tenant.promises[1:])
+    page = html.fromstring(render_report(replace(report, tenants=(changed,))).encode())
+    assert [one.text for one in page.xpath("//rect[@class='gap']/title")] == ["2026-10-01: no readings"]
+    assert [cell.text for cell in page.xpath("//tr[td='T4-4Q']/td")] == ["T4-4Q", *["–"] * 5, "no readings"]
+
+
+def test_months_are_drawn_where_there_are_several() -> None:
+    report = a_report()
+
+    def titles(*hours: float) -> list[str]:
+        months = tuple(MonthUse(BEGIN - 31 * DAY * back, used, used) for back, used in enumerate(hours))
+        tenant = replace(report.tenants[0], days=(), promises=(), months=months[::-1])
+        page = html.fromstring(render_report(replace(report, tenants=(tenant,))).encode())
+        return [str(one) for one in page.xpath("//rect[contains(@class, 'bar')]/title/text()")]
+
+    assert titles(12.0) == []
+    assert titles(12.0, 4.0) == [
+        "2026-08: 4.00 GPU-hours, 4.00 share-hours",
+        "2026-10: 12.00 GPU-hours, 12.00 share-hours",
+    ]
 
 
 def test_hostile_names_are_text() -> None:

@@ -49,7 +49,7 @@ def command(
     tenant: str | None, month: str | None, csv_of: str | None, html_file: Path | None, as_json: bool, **where: Any
 ) -> None:
     """Report a month of tenants: use, promises, queue waits, incidents. Shown are the hours used, the use of what was
-    promised, how long VMs waited, and what failed.
+    promised, how long VMs waited, and the incidents that VMs felt.
 
     Hours come from the usage ledger, as in `show-usage`. Use of the promise comes from past readings; COVERAGE is the
     part of these hours that was measured.
@@ -112,10 +112,11 @@ def _print_csv(report: "Report", part: str) -> None:
                 " ".join(one.vms),
                 None if one.duration_s is None else f"{one.duration_s:.0f}",
                 one.text,
+                one.effect,
             ]
             for name, one in found
         ]
-        print_csv(["tenant", "time", "event", "what", "subject", "vms", "duration_seconds", "detail"], rows)
+        print_csv(["tenant", "time", "event", "what", "subject", "vms", "duration_seconds", "detail", "effect"], rows)
 
 
 def _usage_rows(report: "TenantReport") -> list[list[object]]:
@@ -178,7 +179,7 @@ def _print(report: "Report") -> None:
 
 def _measured_words(one: "MeasuredUse | None") -> list[str | None]:
     if one is None or one.promised_used is None or one.promised_peak is None:
-        return [None, None, None if one is None else f"{one.coverage * 100:.0f}%"]
+        return [None, None, None if one is None or not one.hours else f"{one.coverage * 100:.0f}%"]
     return [f"{one.promised_used * 100:.0f}%", f"{one.promised_peak * 100:.0f}%", f"{one.coverage * 100:.0f}%"]
 
 
@@ -206,12 +207,12 @@ def _print_incidents(report: "Report") -> None:
             one.tenant,
             incident.what + ("" if incident.duration_s is None else f", {format_duration(incident.duration_s)}"),
             incident.subject,
-            ", ".join(incident.vms) or None,
-            incident.text or None,
+            ", ".join(incident.vms),
+            incident.effect,
         ]
         for one in report.tenants
         for incident in one.incidents
     ]
     if rows:
         print_line()
-        print_table(["TIME (UTC)", "TENANT", "INCIDENT", "OBJECT", "VMS", "DETAIL"], rows, empty="")
+        print_table(["TIME (UTC)", "TENANT", "INCIDENT", "OBJECT", "VMS", "FOR THE VMS"], rows, empty="")

@@ -80,7 +80,7 @@ def _thing(
         subject,
         text + named + failed,
         {} if was is None else {"state": was.state},
-        {"state": is_now.state},
+        {"state": is_now.state, **({"failed": True} if is_now.has_failed else {})},
         tenant,
         None if is_now.as_declared else FaultId.TRUTH_MISMATCH,
     )

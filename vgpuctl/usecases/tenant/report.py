@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.catalog import profile_name
-from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.event import EventFilter
 from vgpuctl.model.natural_order import natural
+from vgpuctl.quota.incidents import END_KINDS, INCIDENT_KINDS, POWER_KINDS, Incident, incidents_of
 from vgpuctl.quota.report import (
-    INCIDENT_KINDS,
     QUEUE_KINDS,
     DayUse,
-    Incident,
+    MonthUse,
     QueueWait,
     days_of,
-    incidents_of,
+    months_of,
     queue_waits,
     tenants_of,
+    year_until,
 )
 from vgpuctl.quota.usage import Interval, UsageLine, add_up
 from vgpuctl.telemetry.history import HOUR_S, Sample
@@ -73,7 +74,8 @@ class StateCount:
 class TenantReport:
     """One tenant. usage: as show-usage adds it up; share_seconds: of all lines, to the second.
 
-    measured: by profile; empty without past readings. states: of the moment of the report.
+    measured: by profile; empty without past readings. months: the last ones until this, at most twelve. states: of the
+    moment of the report.
     """
 
     tenant: str
@@ -85,6 +87,7 @@ class TenantReport:
     waits: tuple[QueueWait, ...] = ()
     incidents: tuple[Incident, ...] = ()
     states: tuple[StateCount, ...] = ()
+    months: tuple[MonthUse, ...] = ()
 
     @property
     def gpu_hours(self) -> float:
@@ -116,18 +119,28 @@ def make_report(services: Services, *, since: float, until: float, tenant: str |
             if tenant is not None
             else sorted({*(one.name for one in session.tenants()), *tenants_of(usage.intervals)}, key=natural)
         )
-        kinds = tuple(str(kind) for kind in INCIDENT_KINDS)
-        events = session.events(None, EventFilter(kinds=kinds, since=since, until=usage.until))
-        queued = {
-            name: session.events(None, EventFilter(kinds=tuple(map(str, QUEUE_KINDS)), tenant=name)) for name in names
-        }
+        # What has begun in the period may have ended after it.
+        events = session.events(None, EventFilter(kinds=tuple(map(str, (*INCIDENT_KINDS, *END_KINDS))), since=since))
+        of_queue, of_power = tuple(map(str, QUEUE_KINDS)), tuple(map(str, POWER_KINDS))
+        queued = {name: session.events(None, EventFilter(kinds=of_queue, tenant=name)) for name in names}
+        power = {name: session.events(None, EventFilter(kinds=of_power, tenant=name)) for name in names}
+        year = session.intervals(year_until(usage.until)[0][0], usage.until, tenant)
         states = read_states(session)
     with open_past(services.past()) as opened:
         past, problem = opened.past, opened.problem
         reports = []
         for name in names:
             intervals = [one for one in usage.intervals if one.tenant == name]
-            report = _of_ledger(name, intervals, usage.since, usage.until, events, queued[name], states)
+            report = TenantReport(
+                name,
+                tuple(add_up(intervals, usage.since, usage.until)),
+                round(math.fsum(one.seconds(usage.since, usage.until) for one in intervals)),
+                tuple(days_of(intervals, usage.since, usage.until)),
+                waits=tuple(queue_waits(queued[name], usage.since, usage.until)),
+                incidents=tuple(incidents_of(events, intervals, name, usage.until, power[name])),
+                states=tuple(_states_of(states, name)),
+                months=tuple(months_of([one for one in year if one.tenant == name], usage.until)),
+            )
             if past is not None and intervals:
                 try:
                     report = _with_measured(report, intervals, past, usage.since, usage.until)
@@ -135,26 +148,6 @@ def make_report(services: Services, *, since: float, until: float, tenant: str |
                     past, problem = None, error.message
             reports.append(report)
     return Report(usage.since, usage.until, now, tuple(reports), problem)
-
-
-def _of_ledger(
-    name: str,
-    intervals: Sequence[Interval],
-    since: float,
-    until: float,
-    events: Sequence[Event],
-    queued: Sequence[Event],
-    states: States,
-) -> TenantReport:
-    return TenantReport(
-        name,
-        tuple(add_up(intervals, since, until)),
-        round(math.fsum(one.seconds(since, until) for one in intervals)),
-        tuple(days_of(intervals, since, until)),
-        waits=tuple(queue_waits(queued, since, until)),
-        incidents=tuple(incidents_of(events, intervals, name)),
-        states=tuple(_states_of(states, name)),
-    )
 
 
 def _states_of(states: States, tenant: str) -> list[StateCount]:

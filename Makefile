@@ -2,7 +2,7 @@
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-long test-changed test-other-debian test-network test-boot \
-	test-guest fuzz kill-test test-kill-points fail-test storm lint docs site man bench bench-guard release test-release release-notes lock \
+	test-guest fuzz kill-test test-kill-points fail-test storm lint docs pictures site man bench bench-guard release test-release release-notes lock \
 	clean
 
 help: ## Show this list
@@ -87,6 +87,11 @@ lint: ## Style, types and import floors only
 
 docs: ## Write the generated pages under docs/ again
 	@.venv/bin/python scripts/generate_docs.py
+
+pictures: ## Take the pictures of docs/images again: 40 simulated hosts, their pages and a map (2 minutes)
+	@bash scripts/setup test
+	@.venv/bin/python -m tests.pictures
+	@ls -s docs/images
 
 site: ## Build the documentation as a web site in build/site, without a network
 	@bash scripts/setup test

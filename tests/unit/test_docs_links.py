@@ -9,7 +9,10 @@ from tests.unit.uses_of_names import nodes, uses
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LARGEST_PICTURE = 150_000
+"""Bytes of one."""
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_PICTURE = re.compile(r"!\[[^\]]+\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`((?:\w+/)+\w+\.py)(?::(\w+))?`")
 _PLACES = (ROOT, ROOT / "vgpuctl", ROOT / "lab", ROOT / "lab" / "vgpuctl_lab")
 _HEADING = re.compile(r"(?m)^#+ +(.+)$")
@@ -43,6 +46,17 @@ def test_every_link_leads_to_a_page_and_its_heading() -> None:
             if not target.exists() or (anchor and anchor not in _anchors(target)):
                 broken.append(f"{page.relative_to(ROOT)}: {link}")
     assert broken == []
+
+
+def test_each_picture_is_small_and_named_by_a_page() -> None:
+    pictures = {one.resolve(): one.stat().st_size for one in (DOCS / "images").iterdir()}
+    named = {
+        (page.parent / link).resolve()
+        for page in _pages()
+        for link in _PICTURE.findall(page.read_text(encoding="utf-8"))
+    }
+    assert pictures and set(pictures) == named, "`make pictures` takes them all; delete one that no page shows"
+    assert max(pictures.values()) < LARGEST_PICTURE
 
 
 def test_the_index_names_every_page() -> None:

@@ -18,18 +18,18 @@ from typing import Any
 import click
 from page_parts import ROOT, between
 from room_pages import with_rooms
+from site_pages import site_pages
 from telemetry_pages import METRICS, monitoring_files, with_alerts, with_measures, with_metrics
 
 from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.lookup import boards, types_of
-from vgpuctl.cli.contents import FOLDERS, MADE_BY, SECTIONS, file_name
+from vgpuctl.cli.contents import FOLDERS, MADE_BY, file_name
 from vgpuctl.cli.forms.conventions import CONNECTION
 from vgpuctl.cli.forms.json_schema import output_schema, schema_of
 from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.main import command
-from vgpuctl.cli.operate.help import commands_of
 from vgpuctl.cli.telemetry.top_lines import COLUMNS, TopColumn
 from vgpuctl.model.capture import SUFFIX, read_capture
 from vgpuctl.model.configuration import VARIABLES
@@ -74,15 +74,10 @@ PAGE_SCHEMAS = ROOT / "docs" / "schemas" / "pages"
 
 def pages() -> dict[Path, str]:
     """Every generated page, by path."""
-    commands = ROOT / "docs" / "commands"
-    context = click.Context(command, info_name="vgpuctl", max_content_width=110, terminal_width=110)
-    every = "\n\n".join(commands_of(one) for one in SECTIONS)
-    made = {
-        commands / "vgpuctl.md": _page("vgpuctl", f"{command.get_help(context)}\n\nAll commands by subject\n\n{every}")
-    }
+    context = click.Context(command, info_name="vgpuctl")
+    made = site_pages(context)
     for name in command.list_commands(context):
         one = command.get_command(context, name)
-        made.update(_command_pages(commands, name, one, context))
         if one is not None and (schema := output_schema(one)) is not None:
             made[OUTPUT / f"{file_name(name)}.json"] = _json_text(schema)
     for name, kind in PAGES.items():
@@ -288,27 +283,6 @@ def _ranges(numbers: Iterable[int]) -> str:
         else:
             spans.append([number, number])
     return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
-
-
-def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:
-    assert one is not None
-    context = click.Context(one, info_name=name, parent=parent, max_content_width=110, terminal_width=110)
-    text = one.get_help(context)
-    title = context.command_path
-    if isinstance(one, click.Group):
-        for sub_name in one.list_commands(context):
-            sub = one.get_command(context, sub_name)
-            assert sub is not None
-            sub_context = click.Context(
-                sub, info_name=sub_name, parent=context, max_content_width=110, terminal_width=110
-            )
-            text += f"\n```\n\n## {sub_context.command_path}\n\n```text\n{sub.get_help(sub_context)}"
-    return {folder / f"{file_name(name)}.md": _page(title, text)}
-
-
-def _page(title: str, text: str) -> str:
-    lines = "\n".join(line.rstrip() for line in text.splitlines())
-    return f"<!-- made by scripts/generate_docs.py -->\n# {title}\n\n```text\n{lines}\n```\n"
 
 
 def _errors_page() -> str:

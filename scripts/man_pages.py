@@ -93,8 +93,8 @@ def _paragraphs(text: str) -> Iterator[str]:
     for number, part in enumerate(text.split("\n\n")):
         if number:
             yield ".PP"
-        if part.startswith("\b"):
-            yield from (".nf", *(_text(line) for line in part.splitlines()[1:]), ".fi")
+        if part.strip().startswith("\b"):
+            yield from (".nf", *(_text(line.strip()) for line in part.strip().splitlines()[1:]), ".fi")
         else:
             yield _text(" ".join(part.split()))
 

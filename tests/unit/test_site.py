@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lxml import html
 
 from vgpuctl.cli.contents import COMMANDS, file_name
 
@@ -41,6 +42,22 @@ def test_every_page_stands_in_the_navigation(site: Path) -> None:
     assert not missing
 
 
+def test_the_page_of_each_command_links_to_a_page_that_shows_it_at_work(site: Path) -> None:
+    without = []
+    for name in COMMANDS:
+        page = html.parse(site / "commands" / f"{name}.html")
+        links = page.xpath("//article//p[starts-with(normalize-space(), 'How-to:')]/a/@href")
+        if not links or not all((site / "commands" / one).is_file() for one in links):
+            without.append(name)
+    assert without == []
+
+
+def test_the_front_page_has_the_comparison_of_the_readme() -> None:
+    own, other = ((ROOT / one).read_text(encoding="utf-8") for one in ("README.md", "docs/README.md"))
+    rows = [line for line in own.splitlines() if line.startswith("| ")]
+    assert len(rows) > 8 and all(one in other for one in rows[:9])
+
+
 def test_a_page_of_the_site_asks_no_other_server(site: Path) -> None:
     loaded = re.compile(r"""<(?:script|link|img)\b[^>]*(?:src|href)=["']?(https?:)?//""")
     foreign = [one.name for one in site.rglob("*.html") if loaded.search(one.read_text(encoding="utf-8"))]
@@ -56,6 +73,7 @@ def test_each_command_has_a_manual_page_that_roff_reads(tmp_path: Path) -> None:
     command = ["groff", "-man", "-ww", "-Wbreak", "-Tutf8", "-z", *sorted(map(str, tmp_path.iterdir()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     assert done.stderr == ""
+    assert [one.name for one in tmp_path.iterdir() if "\b" in one.read_text(encoding="utf-8")] == []
     page = (tmp_path / "vgpuctl-show-config.1").read_text(encoding="utf-8")
     for part in ('"2026-09-21"', ".SH EXAMPLES", '"OPTIONS OF THE CONNECTION"', r"\fB\-\-log\-file FILE\fR"):
         assert part in page

@@ -45,7 +45,7 @@ def test_every_page_stands_in_the_navigation(site: Path) -> None:
 def test_the_page_of_each_command_links_to_a_page_that_shows_it_at_work(site: Path) -> None:
     without = []
     for name in COMMANDS:
-        page = html.parse(site / "commands" / f"{name}.html")
+        page = html.parse(site / "commands" / f"{file_name(name)}.html")
         links = page.xpath("//article//p[starts-with(normalize-space(), 'How-to:')]/a/@href")
         if not links or not all((site / "commands" / one).is_file() for one in links):
             without.append(name)

@@ -144,13 +144,13 @@ class VmChoice:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Print no remarks within the block."""
+    """Print no remarks within the block; what is waited for is still shown."""
     state = running()
-    before, state.is_quiet = state.is_quiet, True
+    state.is_summing_up = True
     try:
         yield
     finally:
-        state.is_quiet = before
+        state.is_summing_up = False
 
 
 def _list_found(vms: "Sequence[Vm]") -> None:

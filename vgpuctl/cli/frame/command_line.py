@@ -39,6 +39,7 @@ class CommandLine:
         self.form = OutputFormat.TEXT
         self.is_quiet = False
         self.runs_until_told = False
+        self.is_summing_up = False
         self.context_name: str | None = None
         self.configuration: Configuration | None = None
         self.rehearsal: Rehearsal | None = None

@@ -153,7 +153,7 @@ def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 def say(text: str) -> None:
     """Print one remark for people on stderr, unless -q was given; that of a rehearsal begins with `dry run: `."""
-    if not running().is_quiet:
+    if not (running().is_quiet or running().is_summing_up):
         print_line(text if running().rehearsal is None else f"dry run: {text}", err=True)
 
 

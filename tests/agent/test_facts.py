@@ -15,13 +15,13 @@ from tests.agent.machine import (
     vf_address,
     virtual_function,
 )
-from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.dispatch import read_facts, read_holders
 from vgpuctl.agent.facts import gpus, host_facts, vgpu_types
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 
@@ -386,6 +386,8 @@ def test_a_types_name_tells_its_size(name: str, size: int | None, mig: bool) -> 
 def test_nvmls_bus_ids_become_sysfs_addresses() -> None:
     assert normalise_bus_id("00000000:C1:00.0") == "0000:c1:00.0"
     assert normalise_bus_id("00010000:3D:00.0") == "10000:3d:00.0"
+    assert normalise_bus_id("C1:00.0") == "0000:c1:00.0"
+    assert normalise_bus_id("GPU-C1") == "gpu-c1"
 
 
 def test_the_hosts_own_addresses_are_read(tmp_path: Path) -> None:

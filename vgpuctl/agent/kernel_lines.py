@@ -4,7 +4,7 @@
 import re
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
-from vgpuctl.agent.bus_id import normalise_bus_id
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.values import dataclass
 
 # `NVRM: Xid (PCI:0000:c1:00): 79, pid=…` (telemetry reference 8). Newer drivers add the function to the bus id, old

@@ -41,6 +41,11 @@ def _keep_inventories(context: click.Context, _parameter: click.Parameter, paths
     context.meta[_INVENTORIES] = paths
 
 
+_DELETING = ("delete", "remove", "destroy")
+_OTHER_ENDS = ("offboard", "forget", "detach", "cancel", "leave")
+"""What the end of a thing is called that has no `delete-`: `offboard-tenant`."""
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are modules, imported only when run or asked for help."""
 
@@ -176,6 +181,11 @@ def _in_two_words(words: Sequence[str], commands: Sequence[str]) -> list[str]:
         f"serve {words[0]}",
     )
     both = [one for one in ways if one in commands]
+    verb, _, noun = parts[0].partition("-") if parts else ("", "", "")
+    if verb in _DELETING and f"delete-{noun}" not in commands:
+        both = [f"{other}-{noun}" for other in _OTHER_ENDS if f"{other}-{noun}" in commands]
+    elif verb in _DELETING:
+        both = [f"delete-{noun}"]
     return both or [one for one in (f"list-{parts[0]}", f"show-{parts[0]}") if one in commands]
 
 

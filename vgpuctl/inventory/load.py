@@ -128,16 +128,17 @@ class Inventory:
         """
         return MappingProxyType(self._merged(self._host(host)).values)
 
-    def select(self, limit: str | None) -> list[str]:
+    def select(self, limit: str | None, *, option: str = "--limit") -> list[str]:
         """Names of the hosts that fit ansible's host patterns, in the inventory's order; None means all.
 
-        Raises InventoryError for a pattern that fits nothing (with near names), and when no host is left.
+        option: where the patterns were written, for errors. Raises InventoryError for a pattern that
+        fits nothing (with near names), and when no host is left.
         """
         if limit is None:
             return self.hosts()
-        chosen = [host.name for host in patterns.select(self._tree, limit)]
+        chosen = [host.name for host in patterns.select(self._tree, limit, option=option)]
         if not chosen:
-            raise InventoryError(f"--limit {limit} leaves no host")
+            raise InventoryError(f"{option} {limit} leaves no host")
         return chosen
 
     def target(self, host: str) -> HostTarget:

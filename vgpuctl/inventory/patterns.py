@@ -19,17 +19,24 @@ _LONGEST = 4096
 _PART = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 
 
-def select(tree: InventoryTree, limit: str) -> list[TreeHost]:
-    """Hosts that fit a limit, in the inventory's order.
+def select(tree: InventoryTree, limit: str, *, option: str = "--limit") -> list[TreeHost]:
+    """Hosts that fit a limit, in the inventory's order. option: where it was written, for errors.
 
     Names and groups are joined, then `&` intersects and `!` excludes; a limit of `&` and `!` alone starts from all
     hosts. Raises InventoryError for a pattern that fits nothing of the inventory.
     """
+    try:
+        return _select(tree, limit)
+    except InventoryError as exc:
+        raise InventoryError(f"{option} {exc.message}", hint=exc.hint) from exc
+
+
+def _select(tree: InventoryTree, limit: str) -> list[TreeHost]:
     if len(limit) > _LONGEST:  # the expressions look at every bracket again and again
-        raise InventoryError(f"--limit has {len(limit)} characters", hint=f"at most {_LONGEST}; use --limit @FILE")
+        raise InventoryError(f"has {len(limit)} characters", hint=f"at most {_LONGEST}; use @FILE")
     patterns = _read_limit(limit)
     if not patterns:
-        raise InventoryError("--limit is empty", hint="leave it out to mean all hosts")
+        raise InventoryError("is empty", hint="name hosts or groups; `all` means all hosts")
     joined = [pattern for pattern in patterns if pattern[0] not in "&!"] or ["all"]
     chosen = {host.name for pattern in joined for host in _match(tree, pattern)}
     for pattern in patterns:
@@ -66,10 +73,10 @@ def _read_file(path: str) -> list[str]:
     try:
         lines = decode(read_bounded(Path(path), NAMED)).splitlines()
     except Malformed as exc:
-        raise InventoryError(f"--limit @{path}: {exc}", hint=exc.hint) from exc
+        raise InventoryError(f"@{path}: {exc}", hint=exc.hint) from exc
     patterns = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not patterns:
-        raise InventoryError(f"--limit @{path}: the file names no host")
+        raise InventoryError(f"@{path}: the file names no host")
     return patterns
 
 
@@ -91,10 +98,11 @@ def _match(tree: InventoryTree, pattern: str) -> Sequence[TreeHost]:
     try:
         return [hosts[int(subscript["index"])]]
     except IndexError as exc:
-        raise InventoryError(f"--limit {pattern}: {expression} has {len(hosts)} hosts, counted from 0") from exc
+        raise InventoryError(f"{pattern}: {expression} has {len(hosts)} hosts, counted from 0") from exc
 
 
 def _fits(tree: InventoryTree, expression: str) -> bool:
+    """True if a host or group has a name that fits a glob."""
     expected = re.compile(fnmatch.translate(expression))
     return any(expected.match(name) for name in (*tree.groups, *tree.hosts))
 
@@ -116,7 +124,7 @@ def _enumerate(tree: InventoryTree, expression: str, pattern: str) -> list[TreeH
     try:
         expected = re.compile(expression[1:] if expression.startswith("~") else fnmatch.translate(expression))
     except (re.error, RecursionError, OverflowError) as exc:
-        raise InventoryError(f"--limit {pattern}: not a regular expression: {exc}") from exc
+        raise InventoryError(f"{pattern}: not a regular expression: {exc}") from exc
     groups = [group for name, group in tree.groups.items() if expected.match(name)]
     found = {host.name: host for group in groups for host in group.all_hosts()}
     if not groups or expression.startswith("~") or any(special in expression for special in ".?*["):
@@ -133,7 +141,7 @@ def unknown_host(tree: InventoryTree, name: str) -> InventoryError:
 
 def _unknown(tree: InventoryTree, pattern: str, expression: str) -> InventoryError:
     names = [name for name in (*tree.groups, *tree.hosts) if name not in ("all", "ungrouped")]
-    return InventoryError(f"--limit {pattern}: no host or group of the inventory fits", hint=_near(expression, names))
+    return InventoryError(f"{pattern}: no host or group of the inventory fits", hint=_near(expression, names))
 
 
 def _near(name: str, names: list[str]) -> str:

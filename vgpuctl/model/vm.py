@@ -366,12 +366,17 @@ def named_network(text: str | None) -> str | None:
     return None if text in (None, "none") else text
 
 
+def is_name(text: str) -> bool:
+    """True for a name as `check_name` accepts it, which a hint may give to a command."""
+    return _VM_NAME.fullmatch(text) is not None
+
+
 def check_name(value: str, *, what: str) -> str:
     """Accept a name of 1 to 63 characters of `A-Za-z0-9._-` that starts and ends with a letter or digit.
 
     Raises UsageError; the value is shown shortened and escaped.
     """
-    if not _VM_NAME.fullmatch(value):
+    if not is_name(value):
         shown = f"'{printable(value if len(value) <= 40 else value[:40] + '...')}'"
         raise UsageError(
             f"{what} {shown} ({len(value)} characters) cannot be used",

@@ -114,7 +114,7 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
         known = ", ".join(pool.name for pool in pools)
         raise NotFound(
             f"there is no host pool {name!r} in the store {self._store_name}",
-            hint=f"there are {known}" if known else f"run `vgpuctl create-host-pool {name} --hosts PATTERN` first",
+            hint=f"there are {known}" if known else "see `vgpuctl create-host-pool --help`",
         )
 
     def set_host_pool(self, name: str, hosts: Sequence[str]) -> None:

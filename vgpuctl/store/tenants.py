@@ -6,6 +6,7 @@ from typing import Any
 from vgpuctl.errors import NotFound
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.preemption import USUAL_POLICY, PreemptMode, Reclaim, TenantPolicy
+from vgpuctl.model.vm import is_name
 from vgpuctl.store.database import Row
 from vgpuctl.store.records import Tenant
 from vgpuctl.store.rows import Rows
@@ -26,10 +27,11 @@ class TenantRows(Rows):
 
         known = [tenant.name for tenant in self.tenants()]
         near = difflib.get_close_matches(name, known, n=3)
+        create = f"run `vgpuctl create-tenant {name}` first"
         raise NotFound(
             f"there is no tenant {name!r} in the store {self._store_name}",
             context=[f"near: {', '.join(near)}"] if near else (),
-            hint=f"did you mean {near[0]}?" if near else f"run `vgpuctl create-tenant {name}` first",
+            hint=f"did you mean {near[0]}?" if near else create if is_name(name) else "see `vgpuctl list-tenants`",
         )
 
     def tenants(self) -> list[Tenant]:

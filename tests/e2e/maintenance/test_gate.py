@@ -118,7 +118,7 @@ def test_a_cordoned_host_takes_no_new_vm_and_starts_its_own(operator: Operator) 
 
 
 def test_a_cordoned_gpu_takes_no_new_vm(operator: Operator) -> None:
-    operator.does("cordon-host", HOST, "--gpu", GPU, "--reason", "a new firmware")
+    operator.does("cordon-host", HOST, "--gpu", GPU.removeprefix("0000:"), "--reason", "a new firmware")
     assert codes(operator) == {"gpu-cordoned"}
     refuses_new_vms(operator, "a new firmware")
     operator.does("uncordon-host", HOST, "--gpu", GPU)
@@ -126,7 +126,7 @@ def test_a_cordoned_gpu_takes_no_new_vm(operator: Operator) -> None:
 
 
 def test_the_events_say_who_closed_what_and_why(operator: Operator) -> None:
-    operator.does("quarantine-gpu", HOST, GPU, "--reason", "one")
+    operator.does("quarantine-gpu", f"{HOST}/{GPU.removeprefix('0000:')}", "--reason", "one")
     operator.does("unquarantine-gpu", HOST, GPU, "--reason", "two")
     told = [one for one in operator.json("list-events", "--host", HOST) if one["kind"].startswith("gpu-")][-2:]
     assert [(one["kind"], one["detail"]) for one in told] == [("gpu-quarantined", "one"), ("gpu-released", "two")]

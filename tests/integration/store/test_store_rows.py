@@ -78,9 +78,15 @@ def test_unknown_tenant_is_refused_with_near_names(store: Store) -> None:
         with pytest.raises(NotFound, match="'acne'") as caught:
             session.tenant("acne")
         assert caught.value.hint == "did you mean acme?"
-        with pytest.raises(NotFound) as caught:
-            session.tenant("zürich'; DROP TABLE tenants; --")
-        assert "create-tenant" in (caught.value.hint or "")
+        for name, hint in (
+            ("globex", "run `vgpuctl create-tenant globex` first"),
+            ("gl*", "see `vgpuctl list-tenants`"),
+            ("", "see `vgpuctl list-tenants`"),
+            ("zürich'; DROP TABLE tenants; --", "see `vgpuctl list-tenants`"),
+        ):
+            with pytest.raises(NotFound) as caught:
+                session.tenant(name)
+            assert caught.value.hint == hint
         assert [tenant.name for tenant in session.tenants()] == ["acme"]
 
 

@@ -88,6 +88,13 @@ def test_limit_that_fits_nothing_is_refused(fleet: Inventory, limit: str, words:
     assert words in f"{refused.value.message}\n{refused.value.hint}"
 
 
+@pytest.mark.parametrize(("pattern", "words"), [("", "--hosts is empty"), ("gpu9", "--hosts gpu9: no host or group")])
+def test_errors_name_the_option(fleet: Inventory, pattern: str, words: str) -> None:
+    with pytest.raises(InventoryError) as refused:
+        fleet.select(pattern, option="--hosts")
+    assert refused.value.message.startswith(words)
+
+
 def test_limit_reads_patterns_from_a_file(fleet: Inventory, tmp_path: Path) -> None:
     chosen = tmp_path / "chosen"
     chosen.write_text("# the first rack\nrack1\n\n  !web1 \n")

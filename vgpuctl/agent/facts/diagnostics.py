@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from vgpuctl.agent import kernel_lines
-from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import fabric, guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.nvml import Nvml
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.diagnostics import (
     AUDIT,
     KERNEL,

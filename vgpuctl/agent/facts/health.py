@@ -4,11 +4,11 @@
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
-from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.kernel_lines import read_driver_failures, read_xid
 from vgpuctl.agent.nvml import Nvml, text
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.health import (
     Bar,

@@ -3,13 +3,13 @@
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import nvml_mig, nvml_vgpu, topology
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.facts.topology import NvmlTopology
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import MIB, Nvml, text
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.values import dataclass, replace
 

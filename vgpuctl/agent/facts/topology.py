@@ -9,10 +9,10 @@ import re
 import uuid
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, text
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.facts import FabricFacts, GpuTopology, NvLinks
 from vgpuctl.agent.wire.values import dataclass
 

@@ -9,7 +9,6 @@ import threading
 from functools import partial
 from typing import Callable, Dict, List, Mapping, Optional
 
-from vgpuctl.agent.bus_id import normalise_bus_id
 from vgpuctl.agent.facts import nvidia
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import sentence
@@ -20,6 +19,7 @@ from vgpuctl.agent.readings.domains import RunningDomain
 from vgpuctl.agent.readings.instances import Instances
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.readings.xids import XidCounts
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.readings import GpuReadings, InstanceReadings, VgpuReadings
 
 # Of one GPU, and of all of them: the other side gives up after a minute.

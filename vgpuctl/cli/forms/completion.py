@@ -108,11 +108,21 @@ _HOST_POOL, _NODE_POOL, _DISK = _of_store("host pool"), _of_store("node pool"), 
 _RESERVATION, _LICENCES = _of_store("reservation"), _of_store("licence pool")
 _GPU, _DELETED, _LABEL = _of_store("GPU"), _of_store("deleted VM"), _of_store("label")
 
+
+def _hosts(context: click.Context, incomplete: str) -> Sequence[str]:
+    """Hosts; behind `HOST/` the GPUs of it, where a command takes one."""
+    host, slash, _ = incomplete.partition("/")
+    if not slash or all(BY_PARAMETER.get(one.name or "") is not _GPU for one in context.command.params):
+        return HOST(context, incomplete)
+    context.params["host"] = host
+    return [f"{host}/{one}" for one in _GPU(context, "")]
+
+
 BY_PARAMETER: dict[str, Source] = {
     "tenant": TENANT,
     "tenants": TENANT,
     "neighbour": TENANT,
-    "host": HOST,
+    "host": _hosts,
     "hosts": HOST,
     "vms_limit": HOST,
     "to": HOST,

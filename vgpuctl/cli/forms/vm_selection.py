@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.running.services import Services
 
 _MOST_LISTED = 10
+_MOST_TENANTS = 5
 """VMs that are named one by one before a question, and in a dry run."""
 
 _NAMES_OF_THINGS = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
@@ -154,7 +155,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _list_found(vms: "Sequence[Vm]") -> None:
-    """Name the VMs before a question; of many, their number on each host."""
+    """Name the VMs before a question; of many, their number on each host and of each tenant."""
     if len(vms) <= _MOST_LISTED:
         for vm in vms:
             say(f"{vm.printed_name}: {vm.state} on {vm.host}")
@@ -164,6 +165,10 @@ def _list_found(vms: "Sequence[Vm]") -> None:
         by_host.setdefault(vm.host, Counter())[str(vm.state)] += 1
     for host, states in sorted(by_host.items(), key=lambda one: natural(one[0])):
         say(f"{host}: {', '.join(f'{count} {state}' for state, count in states.items())}")
+    tenants = Counter(vm.request.tenant for vm in vms).most_common()
+    named = [f"{tenant} {count}" for tenant, count in tenants[:_MOST_TENANTS]]
+    more = [f"and {len(tenants) - _MOST_TENANTS} more"] if len(tenants) > _MOST_TENANTS else []
+    say(f"of {counted(len(tenants), 'tenant')}: {', '.join([*named, *more])}")
 
 
 def _sum_up(results: "Sequence[VmResult[Any]]") -> None:

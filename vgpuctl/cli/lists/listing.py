@@ -384,7 +384,7 @@ def _narrowing_options() -> list[str]:
     if context is None:
         return []
     return [
-        one.opts[-1]
+        next(name for name in one.opts if name.startswith("--"))
         for one in context.command.params
         if one.name in _NARROWING and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
     ]

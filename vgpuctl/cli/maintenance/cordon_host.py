@@ -24,7 +24,7 @@ _JSON: "JsonOutput[JsonRestricted]" = JsonOutput()
 
 @click.command("cordon-host")
 @click.argument("host")
-@click.option("--gpu", metavar="ADDRESS", help="Cordon only this GPU, by its PCI address.")
+@options.only_gpu("Cordon only this GPU, by its PCI address.")
 @options.reason("Reason, shown wherever a VM is refused.")
 @options.dry_run
 @options.one_host

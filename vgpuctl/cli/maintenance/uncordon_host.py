@@ -29,7 +29,7 @@ _JSON: "JsonOutput[JsonUncordoned]" = JsonOutput()
 
 @click.command("uncordon-host")
 @click.argument("host")
-@click.option("--gpu", metavar="ADDRESS", help="Uncordon only this GPU, by its PCI address.")
+@options.only_gpu("Uncordon only this GPU, by its PCI address.")
 @options.reason("Reason, for the event.", required=False)
 @click.option("--start", "starts", is_flag=True, help="Start the VMs that `drain-host --stop` stopped.")
 @click.option("--force", is_flag=True, help="Accept a layout that differs, and volumes of no VM.")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.cli.options import output_format
 from vgpuctl.cli.options.database_url import database_url
 from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
@@ -311,12 +312,22 @@ def gpu_of_host(parameter: str) -> Callable[[Command], Command]:
                     f"{host} names a GPU already" if gpu else f"no GPU of {on} is named",
                     hint="write HOST GPU or HOST/GPU; see `vgpuctl list-gpus -o name`",
                 )
-            return function(host=on, **{**given, parameter: gpu or given[parameter]})
+            return function(host=on, **{**given, parameter: normalise_bus_id(gpu or given[parameter])})
 
         made = click.argument(parameter, required=False)(cast(Command, command))
         return click.argument("host")(made)
 
     return decorate
+
+
+def only_gpu(text: str) -> Callable[[Command], Command]:
+    """--gpu ADDRESS of a command on a host, also without the domain: `41:00.0`."""
+    return click.option(
+        "--gpu",
+        metavar="ADDRESS",
+        callback=lambda _context, _option, given: None if given is None else normalise_bus_id(given),
+        help=text,
+    )
 
 
 def one_host(function: Command) -> Command:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-gpu: one GPU with its facts, health, restrictions, shares, readings, events and the last hour."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.measures import GPU
 from vgpuctl.agent.wire.readings import GpuReadings, HostReadings, InstanceReadings
@@ -37,7 +37,6 @@ from vgpuctl.usecases.running.services import Services
 
 PAST_MEASURES = ("utilization_ratio", "framebuffer_used_bytes", "power_watts", "temperature_celsius")
 _EVENTS = 10
-_SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _GONE = "its host no longer shows it"
 
 
@@ -136,9 +135,7 @@ def _read(services: Services, host: str) -> tuple[HostReadings | None, str | Non
 
 def _find(session: Session, capacity: HostCapacity, named: str) -> tuple[Gpu, Observation]:
     """The GPU of an address (also a VF's, also without its domain) or a UUID, with its last observation."""
-    wanted = named.strip().lower()
-    if _SHORT_ADDRESS.fullmatch(wanted):
-        wanted = f"0000:{wanted}"
+    wanted = normalise_bus_id(named.strip())
     observed = observed_hosts(session).get(capacity.name)
     for gpu in capacity.facts.gpus:
         if _is(gpu, wanted):

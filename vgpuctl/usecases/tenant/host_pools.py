@@ -18,7 +18,7 @@ def create_host_pool(services: Services, name: str, pattern: str) -> tuple[HostP
     Raises UsageError, InventoryError when no host fits, StateError when a host is in another pool.
     """
     check_name(name, what="host pool")
-    hosts = tuple(sorted(services.inventory.select(pattern)))
+    hosts = tuple(sorted(services.inventory.select(pattern, option="--hosts")))
     if not hosts:
         raise InventoryError(f"the inventory has no host that fits {pattern!r}", hint="see `vgpuctl show-inventory`")
     with services.store.transaction() as session:

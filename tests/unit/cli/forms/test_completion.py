@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each parameter that takes a name completes to the names in the store; the rest is listed here."""
 
+from pathlib import Path
+
 import click
 import pytest
 from click.shell_completion import ShellComplete
 
+from tests.stored_fleet import AT, open_stored
+from tests.unit.fleet_factory import emulated_a40, host_facts
 from vgpuctl.cli.forms.completion import BY_PARAMETER, OF_NAME, source_of
 from vgpuctl.cli.main import command as command_line
 
@@ -69,3 +73,18 @@ def test_every_command_of_the_table_exists() -> None:
 def test_help_completes_one_word_at_a_time(given: list[str], begun: str, offered: list[str]) -> None:
     complete = ShellComplete(command_line, {}, "vgpuctl", "_VGPUCTL_COMPLETE")
     assert [one.value for one in complete.get_completions(["help", *given], begun)] == offered
+
+
+def test_behind_a_host_and_a_slash_its_gpus_are_completed(tmp_path: Path) -> None:
+    with open_stored(tmp_path, ("gpu1", "gpu2")) as services, services.store.transaction() as session:
+        session.save_facts("gpu1", host_facts([emulated_a40("0000:41:00.0").facts()]), at=AT)
+    line = f"vgpuctl quarantine-gpu --database sqlite:///{tmp_path}/store.db"
+    asked = ShellComplete(command_line, {}, "vgpuctl", "")
+
+    def found(incomplete: str, command: str = "quarantine-gpu") -> list[str]:
+        arguments = line.replace("quarantine-gpu", command).split()[1:]
+        return [one.value for one in asked.get_completions(arguments, incomplete)]
+
+    assert found("gpu1/") == ["gpu1/0000:41:00.0"] and found("gpu2/") == []
+    assert found("gpu1/", "drain-host") == []
+    assert "gpu1" in found("gp")

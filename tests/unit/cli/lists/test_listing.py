@@ -137,7 +137,7 @@ def test_an_empty_list_names_the_options_that_narrowed_it(
 ) -> None:
     @click.command()
     @click.option("-l", "--selector")
-    @click.option("--host")
+    @click.option("--host", "-H", "--hosts")
     @click.option("--forks", default="3")
     @LISTING.options
     def command(output: ListOutput, **_given: str) -> None:

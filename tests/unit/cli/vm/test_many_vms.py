@@ -51,7 +51,17 @@ def test_a_question_names_few_vms_and_counts_many(number: int, capsys: pytest.Ca
         assert len(lines) == number and "acme/web-1: running on gpu2" in lines
     else:
         stopped = (number + 2) // 3
-        assert lines == [f"gpu2: {number - stopped} running", f"gpu10: {stopped} stopped"]
+        assert lines == [
+            f"gpu2: {number - stopped} running",
+            f"gpu10: {stopped} stopped",
+            f"of 1 tenant: acme {number}",
+        ]
+
+
+def test_a_question_about_many_vms_names_at_most_five_tenants(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [replace(one, request=replace(one.request, tenant=f"t{min(at // 2, 6)}")) for at, one in enumerate(vms(16))]
+    _list_found(found)
+    assert capsys.readouterr().err.splitlines()[-1] == "of 7 tenants: t6 4, t0 2, t1 2, t2 2, t3 2, and 2 more"
 
 
 @pytest.mark.parametrize("has_steps_in_json", [True, False])

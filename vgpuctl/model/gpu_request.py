@@ -22,6 +22,8 @@ _LONGEST = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
 _MONITORS = re.compile(r"monitors\s*=\s*(?P<count>[0-9]{1,2})x(?P<width>[0-9]{3,5})x(?P<height>[0-9]{3,5})")
 _MEMORY = re.compile(r"memory\s*(?P<how>>=|=)\s*(?P<size>.+)")
+NO_GPU = "none"
+"""The only value of --gpu for a VM without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ def parse_gpu_request(text: str, *, what: str = "--gpu") -> GpuRequest:
         raise _bad(f"{what} {text[:_LONGEST] + '…'!r}")
     what = f"{what} {text!r}"
     stripped = text.strip()
+    if stripped.lower() == NO_GPU:
+        raise UsageError(
+            f"{what} is no GPU",
+            hint="name a GPU, such as A40-8Q; `none` stands alone, for a VM or the nodes of a pool without a GPU",
+        )
     match = _COUNTED.fullmatch(stripped)
     if match is None or (match["before"] and match["after"]):
         raise _bad(what)

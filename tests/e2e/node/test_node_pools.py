@@ -33,6 +33,13 @@ def test_the_minimum_is_made_by_the_controller_and_its_vm_is_like_any_other(oper
     assert refused["context"] == ["min: 2 there, 1 wanted"]
 
 
+def test_a_pool_may_have_no_gpu(operator: Operator) -> None:
+    operator.does("create-tenant", "acme")
+    create = ("create-node-pool", "acme/plain", "--role", "k3s", "--max", "1", "--gpu", "none")
+    assert operator.json(*create, "--dry-run")["pool"]["request"]["gpus"] == []
+    assert operator.is_refused(*create, "--gpu", "A40-8Q")["reference"] == "usage"
+
+
 def test_scaling_makes_nodes_and_deletes_those_that_are_let_go(operator: Operator) -> None:
     operator.does(*POOL)
     planned = operator.json("scale-node-pool", "gpu", "2", *ACME, "--dry-run")

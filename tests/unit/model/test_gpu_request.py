@@ -75,3 +75,10 @@ def test_names_that_xml_files_or_shells_could_trip_over_are_refused(name: str) -
         check_name(name, what="VM name")
     assert "\n" not in refused.value.message
     assert len(refused.value.message) < 150
+
+
+@pytest.mark.parametrize("text", ["none", "NONE", " none "])
+def test_none_is_told_not_to_be_a_gpu(text: str) -> None:
+    with pytest.raises(UsageError, match="is no GPU") as refused:
+        parse_gpu_request(text)
+    assert "stands alone" in (refused.value.hint or "")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgpuctl.cli.node.node_pools import NODE_POOLS
 from vgpuctl.cli.options.field_options import field_options
-from vgpuctl.cli.options.vm_options import read_text_file
+from vgpuctl.cli.options.vm_options import gpus_given, read_text_file
 from vgpuctl.specs.node_pool import CHANGEABLE, NODE_POOL, POOL_VM
 
 if TYPE_CHECKING:
@@ -24,15 +24,17 @@ def _size(pool: "NodePool") -> str:
 def create_node_pool(opened: "Services", name: str, tenant: str, **given: Any) -> "tuple[NodePool, bool]":
     """Create a pool of VMs that are nodes of a tenant's cluster. The cluster is one of Kubernetes or Slurm.
 
-    The flags of create-vm say what each node is. `vgpuctl controller` makes the nodes: the minimum at once, more when
-    `scale-node-pool`, the cluster-autoscaler or Slurm asks for them.
+    The flags of create-vm say what each node is; without --gpu, or with `--gpu none`, it has no GPU. `vgpuctl
+    controller` makes the nodes: the minimum at once, more when `scale-node-pool`, the cluster-autoscaler or Slurm asks
+    for them.
 
     Run again, it changes nothing; with other values it refuses and says what differs.
     """
     from vgpuctl.specs.node_pool import read_pool_flags
     from vgpuctl.usecases.node.node_pools import create_node_pool
 
-    return create_node_pool(opened, read_pool_flags(tenant, {"name": name, **given}, read_text_file))
+    written = {"name": name, **given, "gpus": gpus_given(given["gpus"])}
+    return create_node_pool(opened, read_pool_flags(tenant, written, read_text_file))
 
 
 @NODE_POOLS.changes(_size)

@@ -9,10 +9,9 @@ import click
 
 from vgpuctl.cli.options.field_options import field_options
 from vgpuctl.errors import UsageError
+from vgpuctl.model.gpu_request import NO_GPU
 from vgpuctl.specs.vm import VM
 
-NO_GPU = "none"
-"""The value of --gpu for a VM without a GPU, where nobody is to be asked."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -32,8 +31,7 @@ def read_requests(*, file: Path | None, tenant: str | None, is_hypothetical: boo
     """
     from vgpuctl.specs.vm import read_hypothetical_vm, read_vm_file, read_vm_flags
 
-    if given["gpus"] == (NO_GPU,):
-        given["gpus"] = ()
+    given["gpus"] = gpus_given(given["gpus"])
     if file is None:
         read = read_hypothetical_vm if is_hypothetical else read_vm_flags
         return [read({"tenant": tenant, **given}, read_text_file)]
@@ -42,6 +40,11 @@ def read_requests(*, file: Path | None, tenant: str | None, is_hypothetical: boo
         named = "NAME" if flags[0] is None else flags[0]
         raise UsageError(f"-f FILE and {named} exclude each other", hint="give NAME with flags, or -f FILE")
     return list(read_vm_file(file, tenant=tenant))
+
+
+def gpus_given(written: tuple[str, ...]) -> tuple[str, ...]:
+    """The values of --gpu, none for `none` alone."""
+    return () if written == (NO_GPU,) else written
 
 
 def read_text_file(path: str) -> str:

@@ -18,10 +18,11 @@ from vgpuctl.cli.options.preempt_options import (
     show_terms,
     show_victims,
 )
-from vgpuctl.cli.options.vm_options import NO_GPU, read_requests, vm_flags
+from vgpuctl.cli.options.vm_options import read_requests, vm_flags
 from vgpuctl.cli.shown.json_output import JsonOutput, JsonStep
 from vgpuctl.cli.shown.output import choose, plain, print_document, print_line, print_table, say
 from vgpuctl.errors import UsageError
+from vgpuctl.model.gpu_request import NO_GPU
 from vgpuctl.model.plural import counted
 from vgpuctl.model.units import format_mib
 

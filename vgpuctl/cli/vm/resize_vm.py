@@ -119,16 +119,17 @@ def command(
 def _size(vcpus: int | None, memory: str | None, gpus: tuple[str, ...], params: tuple[str, ...]) -> "NewSize":
     """Raises UsageError for texts that cannot be read, and when nothing is given."""
     from vgpuctl.catalog import read_gpu_request
+    from vgpuctl.model.gpu_request import NO_GPU
     from vgpuctl.model.units import parse_mib
     from vgpuctl.usecases.vm.resize_vm import NewSize
 
     if vcpus is None and memory is None and not gpus and not params:
         raise UsageError("nothing to change", hint="give --vcpus, --memory, --gpu or --vgpu-param")
     for option, given in (("--gpu", gpus), ("--vgpu-param", params)):
-        if "none" in given and len(given) > 1:
+        if NO_GPU in given and len(given) > 1:
             raise UsageError(f"{option} none goes with no other {option}")
-    wanted = None if not gpus else tuple(read_gpu_request(one) for one in gpus if one != "none")
-    written = None if not params else tuple(_param(one) for one in params if one != "none")
+    wanted = None if not gpus else tuple(read_gpu_request(one) for one in gpus if one != NO_GPU)
+    written = None if not params else tuple(_param(one) for one in params if one != NO_GPU)
     return NewSize(vcpus, None if memory is None else parse_mib(memory, what="--memory"), wanted, written)
 
 

@@ -281,6 +281,8 @@ def _prepare(address: SqliteAddress) -> str | None:
     _prepare_folder(address)
     if path.is_dir():
         raise StoreUnusable(f"the store {path} is a folder", hint="give the path of a file, for example with store.db")
+    if path.exists() and not path.is_file():
+        raise StoreUnusable(f"the store {path} is a pipe, a socket or a device", hint="give the path of a file")
     if not path.exists():
         if address.read_only:
             raise StoreUnusable(f"there is no store {path}", hint="leave out ?mode=ro to make one")

@@ -222,6 +222,13 @@ def test_missing_folder_is_told_with_the_command_that_makes_it(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("query", ["", "?mode=ro"])
+def test_a_pipe_in_place_of_the_file_is_refused_at_once(tmp_path: Path, query: str) -> None:
+    os.mkfifo(tmp_path / "store.db")
+    with pytest.raises(StoreUnusable, match="is a pipe, a socket or a device"):
+        open_store(f"sqlite:///{tmp_path}/store.db{query}")
+
+
 def test_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnusable, match="is a folder"):
         open_store(f"sqlite:///{tmp_path}")

@@ -270,7 +270,11 @@ def test_a_vm_that_could_not_come_back_is_a_refusal_before_anything_stops(layout
         assert layouts.states() == held
     (planned,) = operator.ends(4, "plan-hosts", "--limit", "sim-001")
     assert [one["code"] for one in planned["plan"]["obstacles"]] == ["vm-cannot-return"]
-    assert "the declared layout would not be reached" in operator.run("plan-hosts", "--limit", "sim-001").err
+    shown = operator.run("plan-hosts", "--limit", "sim-001")
+    assert "the declared layout would not be reached" in shown.err
+    checked = operator.run("check-hosts", "--no-boot", "--limit", "sim-001").out.splitlines()[0]
+    counted = operator.run("plan-hosts", "--no-boot", "--limit", "sim-001").out.splitlines()[0]
+    assert counted.split(", ")[0] == checked.split(", ")[0] and "difference" in counted
     assert planned["plan"]["steps"] == [] and planned["plan"]["installs"] == []
     operator.does("stop-vm", "web-2", "--tenant", "acme", "--hold", "release", "--timeout", "0")
     assert applied(layouts, "--limit", "sim-001")["sim-001"]["error"] is None

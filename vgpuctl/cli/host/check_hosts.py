@@ -9,6 +9,7 @@ import click
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonError, JsonOutput, error_json
 from vgpuctl.cli.shown.output import Styled, print_line
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.cli.host.prepare_output import JsonPreparedHost
@@ -117,7 +118,7 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
 
 
 def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
-    from vgpuctl.cli.shown.layout_output import difference_lines, differences_in_words
+    from vgpuctl.cli.shown.layout_output import difference_lines
 
     plan = checked.plan
     if plan is None:
@@ -125,7 +126,7 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     elif checked.is_in_layout:
         state = "as declared"
     else:
-        state = differences_in_words(plan, checked.installs)
+        state = counted(len(plan.differences) + len(plan.obstacles) + len(checked.installs), "difference")
     health = "" if checked.findings else ", healthy"
     print_line(f"{checked.host}: {state}{health}")
     for difference in plan.differences if plan else ():

@@ -98,7 +98,7 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
 
     silent: the number of hosts that could not be read.
     """
-    from vgpuctl.cli.shown.layout_output import differences_in_words, disturbed_in_words
+    from vgpuctl.cli.shown.layout_output import disturbed_in_words
     from vgpuctl.planner.layout.result import Phase
 
     order = [*map(_kind_of, Phase), *_FURTHER]
@@ -119,7 +119,7 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
         rows.append(
             (
                 one.host,
-                differences_in_words(one.plan, one.installs),
+                counted(len(one.differences), "difference"),
                 own.total(),
                 disturbed_in_words(on_host),
                 in_the_way or None,
@@ -148,14 +148,14 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
 
 
 def _print_plan(planned_host: "PlannedHost", *, diff: bool, with_undo: bool) -> None:
-    from vgpuctl.cli.shown.layout_output import difference_lines, differences_in_words
+    from vgpuctl.cli.shown.layout_output import difference_lines
     from vgpuctl.planner.layout.step_words import describe_step
 
     host, plan, further = planned_host.host, planned_host.plan, _further(planned_host)
     if planned_host.is_done:
         print_line(f"{host}: as declared")
     else:
-        differences = differences_in_words(plan, planned_host.installs)
+        differences = counted(len(planned_host.differences), "difference")
         print_line(f"{host}: {differences}, {counted(len(plan.steps) + len(further), 'step')}")
     for difference in plan.differences if diff else ():
         for line in difference_lines(difference):

@@ -53,11 +53,6 @@ def recap_text(done: AppliedHost, width: int) -> tuple[str | Styled, ...]:
     return style(f"{done.host:{width}}", worst), f" : {counts} unreachable={int(done.is_unreachable)}"
 
 
-def differences_in_words(plan: HostPlan, installs: "Sequence[PlannedInstall]") -> str:
-    """`2 differences`: what is not as declared, what stands in the way of it, and files to be installed."""
-    return counted(len(plan.differences) + len(plan.obstacles) + len(installs), "difference")
-
-
 def difference_lines(difference: Difference) -> list[str]:
     """A difference as people know them: what is there, what is declared."""
     head = f"  {difference.gpu or 'host'}: {difference.subject}"

@@ -16,7 +16,7 @@ from vgpuctl.planner.layout.result import HostPlan, PlannedStep, Stranded
 from vgpuctl.planner.layout.selection import Selection, select_steps
 from vgpuctl.usecases.declared.fleet_values import read_fleet_values
 from vgpuctl.usecases.declared.installs import PlannedInstall
-from vgpuctl.usecases.declared.layout_comparison import compare_files
+from vgpuctl.usecases.declared.layout_comparison import compare_files, compare_host
 from vgpuctl.usecases.declared.layout_records import PendingRestarts, pending_restarts, shares_made
 from vgpuctl.usecases.layout.returning import find_stranded
 from vgpuctl.usecases.observed.observations import read_facts
@@ -27,7 +27,8 @@ from vgpuctl.usecases.running.services import Services
 class PlannedHost:
     """One host as it is and the way to its declared layout: everything that a run does on it, in its order.
 
-    installs: files that differ. installed: declared ones that do not. later: what can be told only once the steps are
+    differences: as check-hosts and list-hosts count them: a VM that could not start again is none. installs: files that
+    differ. installed: declared ones that do not. later: what can be told only once the steps are
     taken. restarts: services and VMs that an interrupted run stopped and that are to be started. stranded: GPUs that
     stay as they are, and why.
     """
@@ -36,6 +37,7 @@ class PlannedHost:
     layout: HostLayout
     facts: HostFacts
     plan: HostPlan
+    differences: tuple[str, ...] = ()
     installs: tuple[PlannedInstall, ...] = ()
     installed: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
@@ -95,7 +97,17 @@ def with_installs(
     boot: whether the layout is to be restored at boot.
     """
     files = compare_files(services, planned.host, planned.layout, planned.facts, planned.plan, fleet, steps, boot=boot)
-    return replace(planned, plan=files.plan, installs=files.installs, installed=files.installed, later=files.later)
+    found = files
+    if planned.stranded:
+        found = compare_host(services, planned.host, planned.layout, planned.facts, fleet, boot=boot)
+    return replace(
+        planned,
+        plan=files.plan,
+        differences=found.differences,
+        installs=files.installs,
+        installed=files.installed,
+        later=files.later,
+    )
 
 
 def declared_layouts(services: Services) -> Mapping[str, HostLayout]:

@@ -114,7 +114,7 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
         known = ", ".join(pool.name for pool in pools)
         raise NotFound(
             f"there is no host pool {name!r} in the store {self._store_name}",
-            hint=f"there are {known}" if known else "see `vgpuctl create-host-pool --help`",
+            hint=f"there are {known}" if known else "run `vgpuctl create-host-pool NAME --hosts PATTERN` first",
         )
 
     def set_host_pool(self, name: str, hosts: Sequence[str]) -> None:

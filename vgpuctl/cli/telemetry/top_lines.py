@@ -272,9 +272,11 @@ def _widths(rows: Sequence[Row], columns: Sequence[TopColumn[Row]], width: int) 
 
 def _needed(rows: Sequence[Row], column: TopColumn[Row], *, is_whole: bool = False) -> int:
     """Figures have their width; text has what it needs, at most its width if it has one. is_whole: nothing is cut."""
-    if column.width and not _is_text(column) and not is_whole:
+    is_figure = bool(column.width) and not _is_text(column)
+    if is_figure and not is_whole:
         return column.width
-    need = max([len(column.heading) + 1, *(cell_len(printable(text)) for text in {column.cell(row) for row in rows})])
+    least = column.width if is_figure else len(column.heading) + 1
+    need = max([least, *(cell_len(printable(text)) for text in {column.cell(row) for row in rows})])
     return min(need, column.width) if column.width and not is_whole else need
 
 

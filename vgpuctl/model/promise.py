@@ -6,8 +6,10 @@ create-vm, the controller, metrics, alerts and docs/promises.md iterate over it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from vgpuctl.model.times import format_duration
 
 FRESH_S = 600.0
 """A finding that is older says nothing of now: the controller looks at each running VM every 20 s."""
@@ -218,6 +220,17 @@ class PromiseFinding:
 
 
 @dataclass(frozen=True)
+class GpuFault:
+    """A fault of a GPU. since: seconds since the epoch, UTC."""
+
+    since: float
+    text: str
+
+
+_OF_HARDWARE = (Witness.HOST_KERNEL, Witness.NVML, Witness.GUEST)
+
+
+@dataclass(frozen=True)
 class LastFinding:
     """The last finding of one row and subject. at: when it was looked at, since: when its verdict came about; seconds
     since the epoch, UTC.
@@ -231,6 +244,24 @@ class LastFinding:
     since: float
     is_suspect: bool = False
     was_broken: bool = False
+
+    def as_of(self, now: float, *, silence: str | None = None, fault: GpuFault | None = None) -> "LastFinding":
+        """What is known of it now: not looked at where the look is old, or says nothing any more.
+
+        silence: why the host does not answer. fault: of a GPU of the VM, which counts for the rows that hardware tells.
+        """
+        finding = self.finding
+        is_past = fault is not None and self.at <= fault.since and finding.row.witness in _OF_HARDWARE
+        reasons = [
+            *([silence] if silence is not None else []),
+            *([fault.text] if fault is not None and is_past else []),
+        ]
+        if finding.verdict is PromiseVerdict.NOT_LOOKED_AT or not (reasons or now - self.at > FRESH_S):
+            return self
+        why = "; ".join(
+            (f"{finding.verdict} when it was last looked at, {format_duration(now - self.at)} ago", *reasons)
+        )
+        return replace(self, finding=replace(finding, verdict=PromiseVerdict.NOT_LOOKED_AT, seen="", why=why))
 
 
 @dataclass(frozen=True)

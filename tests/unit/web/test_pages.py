@@ -11,14 +11,17 @@ import pytest
 from lxml import html
 
 from tests.stored_fleet import AT, fill, open_stored, readings_of
-from tests.stored_pages import Pages, pages, paths, queries
+from tests.stored_pages import FINDINGS, Pages, pages, paths, queries
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth, RemappedRows
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.natural_order import natural
+from vgpuctl.model.promise import Moment, PromiseRow, Witness
+from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.states import STATE_KINDS
 from vgpuctl.usecases.observed.gpu_health import keep_health
 from vgpuctl.usecases.observed.observation_record import Record, SeenGpu
+from vgpuctl.usecases.observed.promise_record import note_findings
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
 from vgpuctl.usecases.telemetry.serve_web import PageSources
@@ -317,6 +320,47 @@ def test_a_gpu_that_its_host_no_longer_shows_keeps_its_page_and_its_shares(tmp_p
         assert row.xpath(".//svg[@class='box missing']//text/text()") == ["missing"]
         words = pages.words(f"/hosts/gpu1/gpus/{gone.address}")
         assert "missing" in words and lease.vm_name in words and "no longer shows it" in words
+
+
+def test_the_page_of_a_vm_on_a_gpu_at_fault_says_so_and_calls_nothing_kept(tmp_path: Path) -> None:
+    kept = replace(FINDINGS[0], row=PromiseRow.GPU_HELD, witness=Witness.HOST_KERNEL)
+    with open_stored(tmp_path, ("gpu1",)) as services:
+        fleet = fill(services, ("gpu1",), cards=2, shares=1)
+        (lease,) = fleet.leases
+        with services.store.transaction() as session:
+            vm = session.vm(lease.tenant, lease.vm_name)
+            assert vm is not None
+            note_findings(session, [(vm, (kept, FINDINGS[0]))], Moment.CREATION)
+            gpu, cause = lease.share.gpu, RestrictionKind.QUARANTINE
+            session.restrict("gpu1", gpu, cause, "its config space reads as all ones", finding="off-the-bus")
+        sources = PageSources(services, PastSource(tmp_path / "none"))
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        pages = Pages(fleet, make_application(sources, access).test_client(), sources)
+        page = html.fromstring(pages.get(f"/tenants/{lease.tenant}/vms/{lease.vm_name}"))
+        (said,) = page.xpath("//ul[@class='attention']/li/text()")
+        assert said == f"its GPU {gpu}: in quarantine: its config space reads as all ones (off-the-bus)"
+        assert page.xpath("//h2[.='Promises']/following-sibling::p[1]/span/text()")[:2] == ["1 not looked at", "1 kept"]
+        (row,) = html.fromstring(pages.get(f"/hosts/gpu1/gpus/{gpu}")).xpath("//td[@data-label='Promises']")
+        assert row.xpath("span/text()") == ["1 not looked at", "1 kept"]
+
+
+def test_a_host_that_nobody_has_asked_for_long_is_not_counted_as_up(tmp_path: Path) -> None:
+    now = [AT]
+    with open_stored(tmp_path, ("gpu1", "gpu2"), clock=lambda: now[0]) as services:
+        fleet = fill(services, ("gpu1", "gpu2"), cards=2, shares=2)
+        answered = readings_of(fleet)["gpu2"]
+        sources = PageSources(
+            services, PastSource(tmp_path / "none"), lambda: {"gpu2": replace(answered, at=now[0] - 5)}
+        )
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        pages = Pages(fleet, make_application(sources, access).test_client(), sources)
+        assert "Hosts up2 of 2" in pages.words("/")
+        now[0] += 3600
+        pages = replace(pages, client=make_application(sources, access).test_client())
+        words = pages.words("/")
+        assert re.search(r"Hosts up1 of 2 .*gpu1: stale: up, 1h\S* ago", words), words
+        lease = next(one for one in fleet.leases if one.host == "gpu1")
+        assert "its host gpu1 is stale" in pages.words(f"/tenants/{lease.tenant}/vms/{lease.vm_name}")
 
 
 def test_findings_of_a_gpus_health_are_on_its_page_with_their_remedy(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.promise import FRESH_S, LastFinding, PromiseVerdict
+from vgpuctl.model.promise import FRESH_S, GpuFault, LastFinding, PromiseVerdict
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
 from vgpuctl.model.states import SEAT_STATES, STATE_KINDS, UNKNOWN, StateKind, StateRow, TruthMismatch, state_kind
 from vgpuctl.model.units import MIB
@@ -34,7 +34,7 @@ from vgpuctl.usecases.observed.observation_record import (
     answered_at,
 )
 from vgpuctl.usecases.observed.observations import observation_records
-from vgpuctl.usecases.observed.promise_record import recorded_of_hosts
+from vgpuctl.usecases.observed.promise_record import gpu_faults, recorded_of_hosts, silence_of
 from vgpuctl.usecases.observed.strays import Stray, strays_by_host
 from vgpuctl.usecases.running.operations import may_run
 
@@ -87,6 +87,7 @@ class _Stored:
     restrictions: Sequence[Restriction]
     parents: Mapping[tuple[str, str], str]
     promises: Mapping[str, Mapping[str, Sequence[LastFinding]]]
+    faults: Mapping[str, GpuFault]
     readings: Mapping[str, HostReadings]
     strays: Mapping[str, Mapping[str, Stray]]
 
@@ -122,6 +123,7 @@ def read_states(
         restrictions,
         _parents(session, restrictions, records),
         recorded_of_hosts(session),
+        gpu_faults(leases, restrictions),
         readings or {},
         strays_by_host(session),
     )
@@ -257,15 +259,15 @@ def _of_vms(stored: _Stored) -> _Rows:
 
 
 def _promises(stored: _Stored, vm: Vm, labels: tuple[str, ...]) -> _Rows:
-    """The rows of a VM's promises. An old finding, or one of a host that does not answer, counts as not looked at."""
-    is_silent = stored.record(vm.host).silence is not None
+    """The rows of a VM's promises, as `LastFinding.as_of` says."""
+    silence = stored.record(vm.host).silence
+    why = None if silence is None else silence_of(silence.since)
     verdicts = Counter[PromiseVerdict]()
     broken: dict[str, LastFinding] = {}
-    for one in stored.promises.get(vm.host, {}).get(vm.uuid, ()):
-        is_old = is_silent or stored.now - one.at > FRESH_S
-        verdict = PromiseVerdict.NOT_LOOKED_AT if is_old else one.finding.verdict
-        verdicts[verdict] += 1
-        if verdict is PromiseVerdict.BROKEN:
+    for last in stored.promises.get(vm.host, {}).get(vm.uuid, ()):
+        one = last.as_of(stored.now, silence=why, fault=stored.faults.get(vm.uuid))
+        verdicts[one.finding.verdict] += 1
+        if one.finding.is_broken:
             broken.setdefault(str(one.finding.row), one)
     if verdicts:
         for verdict in PromiseVerdict:

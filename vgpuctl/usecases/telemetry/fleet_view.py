@@ -18,7 +18,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
-from vgpuctl.model.promise import LastFinding
+from vgpuctl.model.promise import FRESH_S, LastFinding
 from vgpuctl.model.vm import Vm
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.sharing.codes import Code
@@ -37,7 +37,7 @@ from vgpuctl.usecases.observed.observations import (
     observed_hosts,
     readings_in_words,
 )
-from vgpuctl.usecases.observed.promise_record import recorded_on
+from vgpuctl.usecases.observed.promise_record import known_now
 from vgpuctl.usecases.telemetry.map import map_missing
 from vgpuctl.usecases.telemetry.serve_web import PageSources
 
@@ -100,8 +100,8 @@ class HostView:
     """One host of the inventory. problem: why it is not known, or a mistake in the inventory.
 
     seen: when it last answered, in words. closed: why it takes no new VM. readings_problem: why the last reading
-    failed. groups: those of the inventory that it is in. promises: the last findings of its VMs by UUID, where a single
-    host is read.
+    failed. is_stale: it was up, and nobody has asked it for FRESH_S. groups: those of the inventory that it is in.
+    promises: what is known now of those to its VMs, by UUID, where a single host is read.
     """
 
     name: str
@@ -116,6 +116,7 @@ class HostView:
     instances: tuple[InstanceReadings, ...] = ()
     readings_problem: str | None = None
     readings_age_s: float | None = None
+    is_stale: bool = False
     groups: tuple[str, ...] = ()
     promises: Mapping[str, tuple[LastFinding, ...]] = field(default_factory=dict)
 
@@ -139,8 +140,10 @@ class HostView:
 
     @property
     def state(self) -> str:
-        """The last observed state of its agent, `unknown` if it was never asked."""
-        return "unknown" if self.observed is None or self.observed.state is None else self.observed.state
+        """The last observed state of its agent, `unknown` if it was never asked, `stale` if that was long ago."""
+        if self.observed is None or self.observed.state is None:
+            return "unknown"
+        return "stale" if self.is_stale else self.observed.state
 
     @property
     def attention(self) -> list[str]:
@@ -211,7 +214,9 @@ class FleetOverview:
     @property
     def attention(self) -> list[tuple[str, str]]:
         """Findings for the operator, each with its host."""
-        return [(host.name, text) for host in self.hosts for text in host.attention]
+        found = [(host.name, text) for host in self.hosts for text in host.attention]
+        silent = [one for one in self.hosts if one.state == "up" and one.readings_problem is not None]
+        return found + [(one.name, f"no readings: {one.readings_problem}") for one in silent]
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
         queued = len(session.queue())
         tenants = sorted((one.name for one in session.tenants()), key=natural)
         health = None if one_host is None else last_health(session, one_host)
-        kept = {} if one_host is None else recorded_on(session, one_host)
+        kept = {} if one_host is None else known_now(session, one_host)
     capacities: dict[str, HostCapacity] = {}
     problems: dict[str, str] = {}
     for name in wanted:
@@ -350,9 +355,14 @@ class _Build:
             () if readings is None else readings.instances,
             None if snapshot is None or snapshot.error is None else snapshot.error.message,
             None if snapshot is None or snapshot.at is None else self._now - snapshot.at,
+            self._is_old(observed, None if snapshot is None else snapshot.at),
             tuple(one for one in self._inventory.groups_of(name) if one != "ungrouped"),
             self._promises,
         )
+
+    def _is_old(self, observed: ObservedHost | None, read_at: float | None) -> bool:
+        at = None if observed is None or observed.state != "up" else observed.agent.at
+        return at is not None and self._now - max(at, read_at or 0.0) > FRESH_S
 
     def _gpu(self, drawn: GpuMap, capacity: HostCapacity, readings: Mapping[str, GpuReadings]) -> GpuView:
         gpu = next(one for one in capacity.facts.gpus if one.address == drawn.gpu)

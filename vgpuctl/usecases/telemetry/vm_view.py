@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One VM as the store and the last readings know it. No host is contacted."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.readings import VmReadings
@@ -10,8 +10,9 @@ from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import printed_name
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
-from vgpuctl.usecases.observed.promise_record import recorded
+from vgpuctl.usecases.observed.promise_record import known_now
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.telemetry.fleet_view import read_fleet_view
 from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.usecases.vm.list_vms import ListedVm, list_vms
 
@@ -29,6 +30,7 @@ class VmView:
 
     shares: its leases with what was measured of each. readings: of the VM itself. events: the last ones, the newest
     first. promises: the last finding of each row. neighbours: the shares of other VMs on its GPUs.
+    attention: what is wrong with its host or GPUs, a sentence each.
     """
 
     tenant: str
@@ -40,6 +42,7 @@ class VmView:
     events: tuple[Event, ...]
     promises: tuple[LastFinding, ...] = ()
     neighbours: tuple[MeasuredShare, ...] = ()
+    attention: tuple[str, ...] = ()
 
 
 def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
@@ -48,7 +51,7 @@ def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
     with services.store.reading() as session:
         vm = session.vm(tenant, name)
         queued = session.queued(tenant, name)
-        promises = () if vm is None else recorded(session, vm)
+        promises = () if vm is None else known_now(session, vm.host).get(vm.uuid, ())
         on_host = [] if vm is None else session.leases(host=vm.host)
     listed = None
     if vm is not None:
@@ -73,7 +76,24 @@ def read_vm_view(sources: PageSources, tenant: str, name: str) -> VmView | None:
         tuple(events),
         promises,
         tuple(join_leases(others, readings)),
+        () if vm is None else tuple(_attention(sources, vm.host, gpus)),
     )
+
+
+def _attention(sources: PageSources, host: str, gpus: Collection[str]) -> Iterator[str]:
+    if host not in sources.services.hosts():
+        yield f"its host {host} is in no inventory"
+        return
+    [view] = read_fleet_view(sources, [host]).hosts
+    if view.state not in ("up", "unknown"):
+        yield f"its host {host} is {view.state}: {view.seen}"
+    for one in view.gpus:
+        if one.gpu.address not in gpus:
+            continue
+        if one.observation.state in ("missing", "unreadable"):
+            yield f"its GPU {one.gpu.address} is {one.observation.state}"
+        if one.map.closed is not None and one.map.closed.code.startswith("gpu-"):
+            yield f"its GPU {one.gpu.address}: {one.map.closed.reason}"
 
 
 def last_events(services: Services, wanted: EventFilter, limit: int) -> Sequence[Event]:

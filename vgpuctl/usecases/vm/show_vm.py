@@ -39,7 +39,7 @@ from vgpuctl.usecases.observed.observations import (
     read_domains,
     read_facts,
 )
-from vgpuctl.usecases.observed.promise_record import recorded
+from vgpuctl.usecases.observed.promise_record import known_now
 from vgpuctl.usecases.observed.restarts import read_restarts
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
 from vgpuctl.usecases.running.services import HostSession, Services
@@ -138,7 +138,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             node_pool=pool.node_pool,
             cluster=pool.cluster,
             created_at=session.vm_created_at(vm.uuid),
-            promises=recorded(session, vm) if vm.state is VmState.RUNNING else (),
+            promises=known_now(session, vm.host).get(vm.uuid, ()) if vm.state is VmState.RUNNING else (),
             events=tuple(session.events(_EVENTS, events_of_vms([vm.printed_name]))),
         )
     facts = None if known is None else known.facts

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.model.event import Event
-from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict, Witness
+from vgpuctl.model.promise import (
+    FRESH_S,
+    GpuFault,
+    LastFinding,
+    Moment,
+    PromiseFinding,
+    PromiseRow,
+    PromiseVerdict,
+    Witness,
+)
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.usecases.observed.promise_record import known_kept, note_findings, recorded, recorded_of_hosts
@@ -98,6 +107,24 @@ def test_a_vm_that_is_gone_leaves_the_record(store: Store) -> None:
         session.add_vm(other)
         note_findings(session, [(VM, [KEPT]), (other, [KEPT])], Moment.LOOK)
         assert list(recorded_of_hosts(session)["gpu1"]) == ["v"]
+
+
+def test_an_old_look_a_silent_host_and_a_gpu_at_fault_say_nothing_of_now() -> None:
+    held = LastFinding(
+        PromiseFinding(PromiseRow.GPU_HELD, "", Witness.HOST_KERNEL, PromiseVerdict.KEPT, "a", "b"), 0, 0
+    )
+    port = LastFinding(KEPT, 0, 0)
+    assert held.as_of(FRESH_S) is held
+    old = held.as_of(FRESH_S + 60).finding
+    assert (str(old.verdict), old.seen, old.why) == ("not-looked-at", "", "kept when it was last looked at, 11m ago")
+    silent = port.as_of(9, silence="its host gives no answer").finding
+    assert silent.why == "kept when it was last looked at, 9s ago; its host gives no answer"
+    fault = GpuFault(5, "GPU 0000:41:00.0 is off the bus")
+    assert held.as_of(9, fault=fault).finding.why.endswith("9s ago; GPU 0000:41:00.0 is off the bus")
+    assert port.as_of(9, fault=fault) is port, "no GPU tells of a port"
+    assert replace(held, at=6).as_of(9, fault=fault).finding.verdict is PromiseVerdict.KEPT, "it was looked at since"
+    assert LastFinding(UNSEEN, 0, 0).as_of(9999).finding is UNSEEN
+    assert LastFinding(BROKEN, 0, 0).as_of(9999).finding.why.startswith("broken when it was last looked at")
 
 
 def test_metrics_count_rows_and_name_the_broken_ones(store: Store) -> None:

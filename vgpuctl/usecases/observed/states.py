@@ -19,6 +19,7 @@ from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.attempts import Attempts, attempts_by_host
 from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.usecases.observed.known_promises import gpu_faults, silence_of
 from vgpuctl.usecases.observed.node_pool_states import pool_rows
 from vgpuctl.usecases.observed.observation_record import (
     ABSENT,
@@ -34,7 +35,7 @@ from vgpuctl.usecases.observed.observation_record import (
     answered_at,
 )
 from vgpuctl.usecases.observed.observations import observation_records
-from vgpuctl.usecases.observed.promise_record import gpu_faults, recorded_of_hosts, silence_of
+from vgpuctl.usecases.observed.promise_record import recorded_of_hosts
 from vgpuctl.usecases.observed.strays import Stray, strays_by_host
 from vgpuctl.usecases.running.operations import may_run
 

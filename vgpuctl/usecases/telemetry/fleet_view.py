@@ -29,6 +29,7 @@ from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
 from vgpuctl.usecases.observed.gpu_health import last_health
+from vgpuctl.usecases.observed.known_promises import known_now
 from vgpuctl.usecases.observed.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -37,7 +38,6 @@ from vgpuctl.usecases.observed.observations import (
     observed_hosts,
     readings_in_words,
 )
-from vgpuctl.usecases.observed.promise_record import known_now
 from vgpuctl.usecases.telemetry.map import map_missing
 from vgpuctl.usecases.telemetry.serve_web import PageSources
 

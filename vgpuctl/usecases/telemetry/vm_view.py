@@ -10,7 +10,7 @@ from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import printed_name
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
-from vgpuctl.usecases.observed.promise_record import known_now
+from vgpuctl.usecases.observed.known_promises import known_now
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.fleet_view import read_fleet_view
 from vgpuctl.usecases.telemetry.serve_web import PageSources

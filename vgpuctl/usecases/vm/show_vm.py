@@ -27,6 +27,7 @@ from vgpuctl.usecases.measured.last_hour import LastHour, read_last_hour
 from vgpuctl.usecases.network.shown_interfaces import ShownInterface, shown_interfaces
 from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.observed.guest_driver import read_host
+from vgpuctl.usecases.observed.known_promises import known_now
 from vgpuctl.usecases.observed.node_states import Memberships
 from vgpuctl.usecases.observed.observations import (
     NEVER_OBSERVED,
@@ -39,7 +40,6 @@ from vgpuctl.usecases.observed.observations import (
     read_domains,
     read_facts,
 )
-from vgpuctl.usecases.observed.promise_record import known_now
 from vgpuctl.usecases.observed.restarts import read_restarts
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
 from vgpuctl.usecases.running.services import HostSession, Services

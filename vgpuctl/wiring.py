@@ -178,7 +178,7 @@ def open_services(
             past=past,
             performance=performance,
             cluster=functools.partial(_open_cluster, settings),
-            rehearsal=functools.partial(_open_rehearsal, settings, clock),
+            rehearsal=functools.partial(_open_rehearsal, settings, clock, watch),
         ),
         say=say,
         limit=settings.limit,
@@ -190,11 +190,13 @@ def open_services(
     return services
 
 
-def _open_rehearsal(settings: Settings, clock: Callable[[], float]) -> Services:
+def _open_rehearsal(
+    settings: Settings, clock: Callable[[], float], watch: "Callable[[FleetProgress], None] | None"
+) -> Services:
     from vgpuctl.model.rehearsal import Rehearsal
 
     rehearsal = Rehearsal(goes_on=True, of_reader=True)
-    return open_services(replace(settings, rehearsal=rehearsal), lambda _text: None, clock=clock)
+    return open_services(replace(settings, rehearsal=rehearsal), lambda _text: None, clock=clock, watch=watch)
 
 
 def _parsed(networks: Sequence[str]) -> tuple[str, ...]:

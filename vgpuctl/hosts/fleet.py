@@ -39,7 +39,7 @@ class FleetProgress:
     """The progress of a run over hosts: how many there are, are done, and failed of those.
 
     at_work: hosts that were begun and have not answered, the longest first. elapsed_s: since the run began.
-    is_over: True once, when the run has ended or was interrupted.
+    is_over: True once, when the run has ended or was interrupted. noun: what is counted, where these are no hosts.
     """
 
     total: int
@@ -48,6 +48,7 @@ class FleetProgress:
     at_work: tuple[str, ...]
     elapsed_s: float
     is_over: bool = False
+    noun: str = "host"
 
 
 def run_on_hosts(

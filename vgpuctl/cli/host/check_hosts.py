@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check-hosts: drift, health, and the state after a reboot."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from vgpuctl.planner.layout.result import Difference
     from vgpuctl.usecases.declared.installs import PlannedInstall
     from vgpuctl.usecases.host.check_hosts import CheckedHost
+
+_MOST_LISTED = 10
+"""Hosts of which nothing is to be told that have a line each."""
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -69,6 +73,8 @@ def command(
 ) -> int:
     """Check hosts for drift from their layout and known failures. docs/doctor.md has all checks.
 
+    More than ten hosts that are as declared and healthy are counted.
+
     Exit code 1 means that a host is not as declared, or that a check found an error; nothing is written on hosts.
     """
     if script and not prepare:
@@ -89,11 +95,7 @@ def command(
     if as_json:
         _JSON.print([_object(result) for result in found])
     else:
-        for result in found:
-            if result.value is not None:
-                _print_host(result.value, diff=diff)
-            elif result.error is not None:
-                print_line(result.error.line_of(result.name))
+        _print_hosts(found, diff=diff)
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(checked), what="did not answer")
     return int(any(one.has_drifted or not one.is_healthy for one in checked))
@@ -117,18 +119,37 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
     }
 
 
+def _print_hosts(found: "Sequence[HostResult[CheckedHost]]", *, diff: bool) -> None:
+    """Each host; those of which nothing is to be told are counted where they are many."""
+    checked = [one.value for one in found if one.value is not None]
+    settled = [one for one in checked if one.is_in_layout and not one.findings and one.since_reboot is None]
+    fine = {one.host: _state(one) for one in settled}
+    if len(fine) <= _MOST_LISTED:
+        fine = {}
+    for result in found:
+        if result.error is not None:
+            print_line(result.error.line_of(result.name))
+        elif result.value is not None and result.name not in fine:
+            _print_host(result.value, diff=diff)
+    for state, number in Counter(fine.values()).items():
+        print_line(f"{counted(number, 'host')}: {state}, healthy")
+
+
+def _state(checked: "CheckedHost") -> str:
+    plan = checked.plan
+    if plan is None:
+        return "no layout declared"
+    if checked.is_in_layout:
+        return "as declared"
+    return counted(len(plan.differences) + len(plan.obstacles) + len(checked.installs), "difference")
+
+
 def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     from vgpuctl.cli.shown.layout_output import difference_lines
 
     plan = checked.plan
-    if plan is None:
-        state = "no layout declared"
-    elif checked.is_in_layout:
-        state = "as declared"
-    else:
-        state = counted(len(plan.differences) + len(plan.obstacles) + len(checked.installs), "difference")
     health = "" if checked.findings else ", healthy"
-    print_line(f"{checked.host}: {state}{health}")
+    print_line(f"{checked.host}: {_state(checked)}{health}")
     for difference in plan.differences if plan else ():
         remedy = f"; {difference.remedy}" if difference.remedy else ""
         for line in difference_lines(difference) if diff else (f"  {difference}{remedy}",):

@@ -46,7 +46,7 @@ class FleetLine:
     """
 
     def __init__(self) -> None:
-        self._said_at_s = 0.0
+        self._said_at_s: dict[str, float] = {}
 
     def __call__(self, progress: "FleetProgress") -> None:
         """Show the progress as it is now."""
@@ -64,11 +64,12 @@ class FleetLine:
             show_status(progress_text(progress, _width()))
 
     def _say(self, progress: "FleetProgress") -> None:
-        if progress.elapsed_s < self._said_at_s:
-            self._said_at_s = 0.0
-        if progress.elapsed_s - self._said_at_s < _INTERVAL_S and not (progress.is_over and self._said_at_s):
+        said_at_s = self._said_at_s.get(progress.noun, 0.0)  # hosts are read while VMs are counted
+        if progress.elapsed_s < said_at_s:
+            said_at_s = 0.0
+        if progress.elapsed_s - said_at_s < _INTERVAL_S and not (progress.is_over and said_at_s):
             return
-        self._said_at_s = 0.0 if progress.is_over else progress.elapsed_s
+        self._said_at_s[progress.noun] = 0.0 if progress.is_over else progress.elapsed_s
         say(progress_text(progress, _PIPED_WIDTH))
 
 
@@ -119,7 +120,7 @@ def silence_text(calls: Sequence[Call], elapsed_s: float, width: int) -> str:
 
 def progress_text(progress: "FleetProgress", width: int) -> str:
     """`58 of 60 hosts, 1 failed, 12 s; waiting for gpu7, gpu9`, in fewer than `width` columns."""
-    text = f"{progress.done} of {counted(progress.total, 'host')}"
+    text = f"{progress.done} of {counted(progress.total, progress.noun)}"
     text += f", {progress.failed} failed" if progress.failed else ""
     text += f", {progress.elapsed_s:.0f} s"
     if progress.elapsed_s < _NAMES_AFTER_S or not progress.at_work:

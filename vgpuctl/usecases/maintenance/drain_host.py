@@ -95,7 +95,7 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
     vms, promises = vms_of(services, host), promises_on(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
     with leaving_together(services, vms, "its host is drained", f"its host {host} is drained: {reason}"):
-        done = [_empty(services, vm, options, reason) for vm in vms]
+        done = [_empty(services, vm, options, reason) for vm in services.in_turn(vms, "VM")]
     done += start_left(services, host, vms)
     done += move_promises(services, promises, done)
     if not any(one.is_left for one in done):

@@ -6,6 +6,7 @@ The concrete classes are named in vgpuctl.wiring; here stands only how they are 
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -365,6 +366,23 @@ class Services:
 
         self.doing.clear()
         return run_on_hosts(names, work, forks=self.forks, watch=show)
+
+    def in_turn(self, items: Sequence[Value], noun: str) -> "Iterator[Value]":
+        """Yield the items, and show how many of them are done. noun: what they are, such as `VM`."""
+        from vgpuctl.hosts.fleet import FleetProgress
+
+        began = time.monotonic()
+
+        def show(done: int, *, is_over: bool) -> None:
+            if self._watch is not None:
+                self._watch(FleetProgress(len(items), done, 0, (), time.monotonic() - began, is_over, noun))
+
+        try:
+            for done, item in enumerate(items):
+                show(done, is_over=False)
+                yield item
+        finally:
+            show(len(items), is_over=True)
 
     def cluster_link(self, pool: "NodePool") -> "ClusterLink | None":
         """The way to the cluster of a pool; None where nobody gave one: no kubeconfig, no slurm.conf.

@@ -55,6 +55,32 @@ def test_slow_hosts_are_named_where_there_is_room(
     assert shown == text[: width - 1]
 
 
+def test_vms_are_counted_while_hosts_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = FleetLine()
+    shown: list[FleetProgress] = []
+    clock = iter(range(0, 100, 3))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    unused: Any = None
+
+    def watch(progress: FleetProgress) -> None:
+        shown.append(progress)
+        line(progress)
+        line(_at(1.0))
+
+    opens = Openers(inventory=unused, store=unused, store_place=unused, session=unused)
+    services = Services(opens, say=unused, watch=watch)
+    assert list(services.in_turn(["web-1", "web-2", "web-3"], "VM")) == ["web-1", "web-2", "web-3"]
+    assert [(one.done, one.total, one.is_over) for one in shown] == [
+        (0, 3, False),
+        (1, 3, False),
+        (2, 3, False),
+        (3, 3, True),
+    ]
+    assert capsys.readouterr().err == "1 of 3 VMs, 6 s\n3 of 3 VMs, 12 s\n"
+
+
 def test_a_terminal_shows_one_line_that_is_erased_before_other_lines_and_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions, dry runs, checks and plans about many VMs: sums in place of a line for each."""
+"""Questions, dry runs, checks and plans about many VMs and hosts: sums in place of a line for each."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -9,11 +9,17 @@ import pytest
 from tests.unit.fleet_factory import vm
 from vgpuctl.cli.forms.vm_selection import VmChoice, _list_found
 from vgpuctl.cli.frame.command_line import running
+from vgpuctl.cli.host.check_hosts import _print_hosts
 from vgpuctl.cli.maintenance.plan_upgrade import _print as print_plan
 from vgpuctl.cli.vm.check_vm import _print_all
+from vgpuctl.errors import HostError
+from vgpuctl.hosts.fleet import HostResult
+from vgpuctl.model.health import HealthCode
 from vgpuctl.model.promise import PromiseCheck, PromiseFinding, PromiseRow, PromiseVerdict, Witness
 from vgpuctl.model.rehearsal import Rehearsal, RehearsedStep
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.planner.doctor import Finding, Severity
+from vgpuctl.planner.layout.result import HostPlan
 from vgpuctl.planner.upgrade import (
     GuestCheck,
     GuestVerdict,
@@ -24,6 +30,7 @@ from vgpuctl.planner.upgrade import (
     UpgradeVm,
 )
 from vgpuctl.usecases.found.find_vms import VmSelection
+from vgpuctl.usecases.host.check_hosts import CheckedHost
 from vgpuctl.usecases.running.each_vm import VmResult
 
 
@@ -144,3 +151,16 @@ def test_an_upgrade_of_many_hosts_names_the_vms_that_are_hurt(capsys: pytest.Cap
     assert err.endswith("the same with `-l gpu0`\n")
     print_plan(UpgradePlan(UpgradeTarget("590.1", None), hosts[:1], (), (), ()), {})
     assert "acme/web-08: move" in capsys.readouterr().out, "one host has all of it"
+
+
+@pytest.mark.parametrize("number", [10, 11, 200])
+def test_many_hosts_without_a_finding_are_counted(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    sick = Finding(HealthCode.OFF_THE_BUS, Severity.ERROR, "0000:41:00.0", "Xid 79", "reboot the host")
+    checked = [CheckedHost(f"gpu{at}", HostPlan(), ()) for at in range(number)]
+    checked.insert(4, CheckedHost("sick", HostPlan(), (sick,)))
+    hosts = [HostResult(one.host, one) for one in checked]
+    _print_hosts([*hosts, HostResult("dead", error=HostError("dead: no connection"))], diff=False)
+    told = ["sick: as declared", f"  error {sick.check} at 0000:41:00.0: Xid 79", "      fix: reboot the host"]
+    each = [f"gpu{at}: as declared, healthy" for at in range(number)] if number == 10 else []
+    sums = [] if each else [f"{number} hosts: as declared, healthy"]
+    assert capsys.readouterr().out.splitlines() == [*each[:4], *told, *each[4:], "dead: no connection", *sums]

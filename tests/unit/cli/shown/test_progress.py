@@ -6,6 +6,7 @@ import io
 import sys
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,7 +62,8 @@ def test_vms_are_counted_while_hosts_are_read(
     line = FleetLine()
     shown: list[FleetProgress] = []
     clock = iter(range(0, 100, 3))
-    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    own = SimpleNamespace(monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr("vgpuctl.usecases.running.services.time", own)
     unused: Any = None
 
     def watch(progress: FleetProgress) -> None:

@@ -106,6 +106,8 @@ def _break(operator: Operator, folder: lab.LabFolder) -> None:
     operator.does("create-vm", "train-7", "--tenant", "acme", "--gpu", "4*L40S-48Q", "--queue", *_SIZE)
     operator.run("list-hosts")  # it ends with the code of a host that gives no answer
     operator.run("list-gpus", "--refresh")
+    for tenant, vms in (("acme", ("train-1",)), ("globex", ("preview-1", "preview-2"))):
+        operator.run("check-vm", *vms, "--tenant", tenant)  # its exit code is the verdict
 
 
 def card_of(operator: Operator, tenant: str, vm: str) -> tuple[str, str]:

@@ -344,6 +344,17 @@ def test_the_page_of_a_vm_on_a_gpu_at_fault_says_so_and_calls_nothing_kept(tmp_p
         assert row.xpath("span/text()") == ["1 not looked at", "1 kept"]
 
 
+def test_of_a_full_gpu_it_is_said_that_it_is_full(tmp_path: Path) -> None:
+    with open_stored(tmp_path, ("gpu1",)) as services:
+        fleet = fill(services, ("gpu1",), cards=2, shares=6)
+        sources = PageSources(services, PastSource(tmp_path / "none"))
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        pages = Pages(fleet, make_application(sources, access).test_client(), sources)
+        gpu = fleet.leases[0].share.gpu
+        assert "Nothing more fits: all of its memory is taken" in pages.words("/hosts/gpu1")
+        assert "Nothing: all of its memory is taken" in pages.words(f"/hosts/gpu1/gpus/{gpu}")
+
+
 def test_a_host_that_nobody_has_asked_for_long_is_not_counted_as_up(tmp_path: Path) -> None:
     now = [AT]
     with open_stored(tmp_path, ("gpu1", "gpu2"), clock=lambda: now[0]) as services:

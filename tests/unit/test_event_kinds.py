@@ -7,12 +7,16 @@ mypy refuses an event whose kind is not of the list; kinds that are put together
 import ast
 import re
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.unit.uses_of_names import PACKAGE, files, nodes
+from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vpc import VpcKind
+from vgpuctl.usecases.store.list_events import check_filter
 
 _OF_EVENTS = re.compile(r"^events$|\b(?:FROM|INTO|UPDATE) events\b")
 """A statement on the table of events, or its name."""
@@ -61,3 +65,15 @@ def test_events_are_written_and_read_in_one_file() -> None:
     rows = {"store/row_policies.py"}  # a tenant's events of before its time are not shown
     copies = {"store/postgresql.py"}  # a dry run's copy has none
     assert found - rights - rows - copies == {"store/events.py"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("quota-changed", "quota-set"), ("vm-movd", "vm-moved"), ("lisence-observed", "licence-observed")],
+)
+def test_an_unknown_kind_is_told_the_kinds_of_the_same_thing(kind: str, named: str) -> None:
+    said: list[str] = []
+    services: Any = SimpleNamespace(say=said.append)
+    check_filter(services, EventFilter(kinds=(kind,)))
+    (line,) = said
+    assert f"did you mean {named}" in line

@@ -75,6 +75,8 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
         assert _vms(operator) == {"web": (OTHER, "running")}
         (tenant,) = operator.json("list-tenants")
         assert "24576" not in str(tenant), "the quota of the dead host's VMs is free"
+        upgrade = operator.run("plan-upgrade", "--driver", "590.44.01")
+        assert f"fenced, so nothing is planned there: {HOST}\n" in upgrade.err and HOST not in upgrade.out
     finally:
         lab.faults.clear(HOST, folder=fleet)
 

@@ -14,6 +14,7 @@ from vgpuctl.planner.upgrade import plan_upgrade as plan
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdict, plan_drain
+from vgpuctl.usecases.observed.fences import is_fenced
 from vgpuctl.usecases.observed.fleet_reader import read_fleet
 from vgpuctl.usecases.observed.guest_driver import seen_drivers
 from vgpuctl.usecases.observed.observations import readings_in_words
@@ -50,7 +51,12 @@ def plan_upgrade(
     for version in (target.driver, *guest_drivers.values()):
         if version is not None and parse_driver(version) is None:
             raise UsageError(f"{version!r} is no version of NVIDIA's driver", hint="for example 580.105.06")
-    seen = survey(services, services.hosts(), refresh=refresh)
+    names = services.hosts()
+    with services.store.reading() as session:
+        dead = [name for name in names if is_fenced(session, name)]
+    if dead:
+        services.say(f"fenced, so nothing is planned there: {', '.join(dead)}")
+    seen = survey(services, [name for name in names if name not in dead], refresh=refresh)
     with services.store.reading() as session:
         vms, leases = session.vms(), session.leases()
         ages = readings_in_words(session, [one.name for one in seen.capacities])

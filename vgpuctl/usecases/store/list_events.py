@@ -34,7 +34,8 @@ def check_filter(services: Services, wanted: EventFilter) -> None:
         raise UsageError("--until is not after --since", hint="2h is 2 hours ago: --since 3h --until 2h")
     for kind in wanted.kinds:
         if not fnmatch.filter(EventKind, kind.replace("[", "[[]").replace("?", "[?]")):
-            near = difflib.get_close_matches(kind, EventKind, n=3)
+            alike = [one for one in EventKind if one.partition("-")[0] == kind.partition("-")[0]]
+            near = difflib.get_close_matches(kind, alike or EventKind, n=3, cutoff=0.0 if alike else 0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else "docs/events.md lists them"
             services.say(f"warning: vgpuctl writes no event of the kind {kind!r}; {hint}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each `$ vgpuctl …` line of the written pages is a command line that the command takes."""
+"""Each `$ vgpuctl …` line of the written pages and of the daily tasks is a command line that the command takes."""
 
 import re
 import shlex
@@ -7,13 +7,16 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
+from tests.bench.daily_tasks import TASKS, read_until
 from vgpuctl.cli.frame.command_line import begin
 from vgpuctl.cli.main import command as command_line
 
 ROOT = Path(__file__).parents[3]
 _PAGES = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/uses/*.md"))
 _PROMPT = re.compile(r"^ *\$ (?:[A-Z_]+=\S+ )*vgpuctl (\S.*)$")
+_SUBSTITUTION = re.compile(r"\$\(([^)]*)\)\S*")
 _SHELL = ("|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1")
 
 
@@ -76,3 +79,41 @@ def test_each_command_line_of_a_page_is_taken(page: Path, tmp_path: Path, monkey
 
 def test_there_are_such_lines() -> None:
     assert sum(len(_lines(page)) for page in _PAGES) > 150
+
+
+def _daily_lines() -> list[tuple[str, str]]:
+    """Each task with each line of it for vgpuctl of now, what prepares it too."""
+    found = []
+    for part in yaml.safe_load(TASKS.read_text(encoding="utf-8")).values():
+        found += [("prepare", line) for line in part["prepare"]]
+        for task in part["tasks"]:
+            found += [(task["task"], line) for line in (*task.get("prepare", ()), *task["now"])]
+    return found
+
+
+@pytest.mark.parametrize(("task", "line"), _daily_lines())
+def test_each_line_of_a_daily_task_is_taken(
+    task: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VGPUCTL_CONFIG", "")
+    answered = _SUBSTITUTION.sub("2031-01-06T08:00", line)
+    for text in re.findall(r"vgpuctl ([^;]*)", "; ".join([answered, *_SUBSTITUTION.findall(line)])):
+        fault = _fault(_arguments(text))
+        assert fault is None, f"{task}: vgpuctl {text}: {fault}"
+
+
+def test_a_daily_task_has_one_exit_status_for_each_line_and_an_answer() -> None:
+    parts = yaml.safe_load(TASKS.read_text(encoding="utf-8"))
+    assert [len(part["tasks"]) for part in parts.values()] == [20, 20]
+    for part in parts.values():
+        for task in part["tasks"]:
+            assert len(task.get("exits", task["now"])) == len(task["now"]), task["task"]
+            assert task["answer"] is None or re.compile(task["answer"]), task["task"]
+
+
+def test_lines_are_read_up_to_the_answer() -> None:
+    printed = "reading 40 hosts\nsim-001: ok\nsim-002: 3 left\nsim-003: 4 left\n"
+    assert (read_until(r"\d left", printed), read_until(None, printed)) == (3, None)
+    with pytest.raises(LookupError, match="no line has"):
+        read_until("^left", printed)

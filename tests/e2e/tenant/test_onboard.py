@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after
 from tests.e2e.operator import Operator
 from tests.ovn_fixture import LocalOvn, central, chassis
@@ -319,3 +320,21 @@ def test_several_tenants_come_from_standard_input(operator: Operator) -> None:
         told = json.loads(done.stdout)
         assert [(one["tenant"], one["changed"]) for one in told["tenants"]] == [("red", changed), ("blue", changed)]
         assert told["changed"] is changed
+
+
+def test_the_vms_of_a_host_that_is_silent_keep_no_other_from_being_deleted(
+    fleet_operator: Operator, fleet: lab.LabFolder
+) -> None:
+    small = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+    fleet_operator.does("create-tenant", "leaving")
+    for name, host in (("a", "sim-001"), ("b", "sim-002"), ("c", "sim-001")):
+        fleet_operator.does("create-vm", name, "-t", "leaving", "--host", host, *small)
+    leave = ("offboard-tenant", "leaving", "--yes", "--timeout", "0")
+    lab.faults.begin("sim-001", "sshd", folder=fleet)
+    try:
+        fleet_operator.is_refused(*leave)
+    finally:
+        lab.faults.clear("sim-001", folder=fleet)
+    left = [one["vm"]["request"]["name"] for one in fleet_operator.json("list-vms", "-t", "leaving")]
+    assert left == ["a", "c"]
+    fleet_operator.does(*leave)

@@ -31,6 +31,7 @@ from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
 from vgpuctl.usecases.node.node_pools import delete_node_pool
 from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.placement.reservations import describe, record_cancellation
+from vgpuctl.usecases.running.each_vm import on_each_vm
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.host_pools import record_grant
 from vgpuctl.usecases.tenant.set_quota import note_policy, set_quota
@@ -96,6 +97,21 @@ def belongings(services: Services, tenant: str) -> Belongings:
         )
 
 
+def _delete_vms(services: Services, vms: Sequence[Vm], timeout_s: float) -> None:
+    """Delete the VMs, those of several hosts side by side. Raises the first error, when the others are done."""
+
+    def delete(vm: Vm) -> None:
+        delete_vm(services, vm, timeout_s=timeout_s, keeps_disks=False)
+
+    if services.rehearsal is not None:
+        for vm in vms:
+            delete(vm)
+        return
+    for one in on_each_vm(services, vms, delete):
+        if one.error is not None:
+            raise one.error
+
+
 def offboard_tenant(
     services: Services, tenant: str, *, timeout_s: float, deletes_disks: bool = False
 ) -> tuple[str, ...]:
@@ -125,8 +141,7 @@ def offboard_tenant(
                 record_leaving(session, entry, "tenant offboarded")
             for reservation in found.reservations:
                 record_cancellation(session, reservation, "tenant offboarded")
-        for vm in rest.vms:
-            delete_vm(services, vm, timeout_s=timeout_s, keeps_disks=False)
+        _delete_vms(services, rest.vms, timeout_s)
         with services.store.reading() as session:
             kept = kept_disks(session, tenant)
         for host in sorted({disk.host for disk in kept}):

@@ -202,7 +202,7 @@ def _connect(endpoint: Endpoint) -> socket.socket:
             return stream
     raise (HostUnreachable if has_left else WayFailed)(
         f"{endpoint.name}: no connection to {where}: {answers[0].partition(': ')[2]}",
-        context=answers,
+        context=answers if len(answers) > 1 else (),
         hint="check that the host is up, that sshd listens there (ansible_host, ansible_port) and the firewall",
     )
 

@@ -90,8 +90,15 @@ def test_what_people_see_is_a_line_per_step_and_a_recap(layouts: LayoutFleet) ->
     assert "    - 0\n    + 32" in plan and "     have 0 VFs on 0000:41:00.0\n" in plan
     out = layouts.operator.does("apply-hosts", "--diff").out
     assert "changed: [sim-001] 0000:41:00.0: enable 32 VFs of 0000:41:00.0\n    - 0\n    + 32\n" in out
-    assert "ok: [sim-004] 0000:41:00.0: vgpu, as declared" in out
+    assert "ok: [" not in out, "of several hosts the recap counts them"
     assert "sim-001 : ok=1   changed=2   skipped=0   failed=0   unreachable=0" in out
+
+
+def test_of_one_host_what_is_as_declared_has_a_line(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
+    layouts.operator.does("apply-hosts", "--limit", "sim-004")
+    out = layouts.operator.does("apply-hosts", "--limit", "sim-004").out
+    assert "ok: [sim-004] 0000:41:00.0: vgpu, as declared" in out
 
 
 def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) -> None:

@@ -63,7 +63,7 @@ def test_a_refused_connection_names_address_and_answer(sshd: LoopbackSshd) -> No
             HostUnreachable, match=f"no connection to 127.0.0.1 port {port}: Connection refused"
         ) as caught:
             open_and_close(sshd.target(port=port), sshd.settings())
-    assert caught.value.context == (f"127.0.0.1 port {port}: Connection refused",)
+    assert caught.value.context == (), "the message has the answer of the only address"
     assert "ansible_port" in str(caught.value.hint)
 
 

@@ -81,6 +81,13 @@ def refuse_change_elsewhere() -> None:
     )
 
 
+def note_change() -> None:
+    """Note whether the running command changes something, for what an interrupt may have left; a dry run does not."""
+    context = click.get_current_context(silent=True)
+    rehearses = running().rehearsal is not None or (context is not None and context.params.get("dry_run"))
+    running().may_have_changed = context is not None and not rehearses and changes_something(context)
+
+
 def _shows_files_itself() -> bool:
     """True while a line is completed, in which a remark would stand, and for the command that shows such a file."""
     context = click.get_current_context(silent=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from vgpuctl.cli.forms.configuration import configured, refuse_change_elsewhere
+from vgpuctl.cli.forms.configuration import configured, note_change, refuse_change_elsewhere
 from vgpuctl.cli.frame.command_line import running
 from vgpuctl.cli.options.options import inventory_reader
 from vgpuctl.cli.shown.output import say
@@ -49,6 +49,7 @@ def services(
     from vgpuctl.wiring import Settings, open_services
 
     refuse_change_elsewhere()
+    note_change()
     SILENCE.start()
     return open_services(
         Settings(

@@ -40,6 +40,7 @@ class CommandLine:
         self.is_quiet = False
         self.runs_until_told = False
         self.is_summing_up = False
+        self.may_have_changed = False
         self.context_name: str | None = None
         self.configuration: Configuration | None = None
         self.rehearsal: Rehearsal | None = None

@@ -72,9 +72,10 @@ def command(
 ) -> None:
     """Bring every host into its declared layout. It is read again as proof.
 
-    Prints a line per step and a recap per host. A failed step ends the run on its host; the other hosts go on.
-    A failed run names the differences that it leaves. Steps that would disturb a VM are skipped without --disrupt,
-    and with it if the VM could not start again. A second run changes nothing.
+    Prints a line per step and a recap per host; of several hosts only the recap counts what was as declared. A failed
+    step ends the run on its host; the other hosts go on. A failed run names the differences that it leaves. Steps that
+    would disturb a VM are skipped without --disrupt, and with it if the VM could not start again. A second run changes
+    nothing.
 
     With --disrupt on several hosts it reads them first, and asks if VMs would be stopped on more than one.
     """
@@ -82,6 +83,7 @@ def command(
     from vgpuctl.cli.shown.layout_output import applied_object, event_lines, longest, recap_text
     from vgpuctl.planner.layout.step_words import describe_step
     from vgpuctl.usecases.layout.apply_hosts import apply_hosts
+    from vgpuctl.usecases.layout.layout_lines import LineOutcome
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
     from vgpuctl.usecases.layout.rollout import parse_serial
     from vgpuctl.usecases.layout.run_options import RunOptions
@@ -90,7 +92,8 @@ def command(
     run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo, boot=not no_boot)
 
     def tell(line: "Line") -> None:
-        for parts in () if as_json else event_lines(line, diff=diff):
+        is_told = not as_json and not (line.outcome is LineOutcome.OK and len(layouts) > 1)
+        for parts in () if not is_told else event_lines(line, diff=diff):
             print_line(*parts)
 
     with services(**where) as opened:

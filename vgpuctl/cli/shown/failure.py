@@ -65,7 +65,7 @@ def _translated(error: BaseException) -> VgpuctlError:
     if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt):
         # By now everything that can be rolled back is.
         hint = "`vgpuctl repair` shows what an interrupted run left, and finishes it"
-        return Interrupted("interrupted", hint=hint)
+        return Interrupted("interrupted", hint=hint if running().may_have_changed else None)
     if isinstance(error, Declined):
         return Interrupted("stopped: the answer was no")
     if isinstance(error, click.Abort):

@@ -2,6 +2,7 @@
 """What the command line cannot read is told in words to people and as JSON to programs."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +28,23 @@ def test_a_wrong_command_line_is_json_where_json_is_wanted(
         error = json.loads(err)["error"]
         assert (out, error["reference"], error["context"]) == ("", "usage", [])
         assert error["message"].startswith(message) and error["hint"].startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [
+        (["create-tenant", "acme"], True),
+        (["create-tenant", "acme", "--dry-run"], False),
+        (["list-tenants"], False),
+        (["check-vm", "acme/web-1"], True),
+    ],
+)
+def test_an_interrupt_speaks_of_repair_where_something_may_be_left(
+    words: list[str], is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupt(*_given: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vgpuctl.wiring.open_services", interrupt)
+    assert run([*words, "--database", f"sqlite:///{tmp_path}/store.db"]) == 130
+    assert ("`vgpuctl repair`" in capsys.readouterr().err) == is_told

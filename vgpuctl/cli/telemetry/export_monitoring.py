@@ -44,6 +44,7 @@ _JSON: "JsonOutput[JsonExport]" = JsonOutput()
 )
 @click.option(
     "--prometheus",
+    "prometheus_page",
     metavar="URL",
     default="http://127.0.0.1:9090",
     show_default=True,
@@ -63,7 +64,7 @@ def command(
     folder: Path,
     exporter: str,
     alertmanager: str,
-    prometheus: str,
+    prometheus_page: str,
     runbooks: str,
     overwrite: bool,
     dry_run: bool,
@@ -81,7 +82,7 @@ def command(
     from vgpuctl.usecases.telemetry.export_monitoring import FileOutcome, export_monitoring
 
     boards = str((folder / "grafana" / "dashboards").absolute())
-    addresses = Addresses(exporter, alertmanager, prometheus, boards, runbooks)
+    addresses = Addresses(exporter, alertmanager, prometheus_page, boards, runbooks)
     done = export_monitoring(folder, addresses, overwrite=overwrite, dry_run=dry_run)
     changed = [one for one in done if one.outcome is not FileOutcome.UNCHANGED]
     if as_json:

@@ -27,7 +27,9 @@ _JSON: "JsonOutput[QueuedVm | ShownVm | Sequence[QueuedVm | ShownVm] | Sequence[
 
 @click.command("show-vm")
 @vms()
-@click.option("--history", is_flag=True, help="Print the events of the VM and its shares, also of a deleted one.")
+@click.option(
+    "--history", "shows_history", is_flag=True, help="Print the events of the VM and its shares, also of a deleted one."
+)
 @click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
 @options.history_file
 @options.prometheus
@@ -35,7 +37,7 @@ _JSON: "JsonOutput[QueuedVm | ShownVm | Sequence[QueuedVm | ShownVm] | Sequence[
 @options.as_json
 def command(
     chosen: VmChoice,
-    history: bool,
+    shows_history: bool,
     with_xml: bool,
     history_file: Path | None,
     prometheus: str | None,
@@ -49,7 +51,7 @@ def command(
     from vgpuctl.usecases.running.each_vm import on_each_vm
     from vgpuctl.usecases.vm.show_vm import show_vm
 
-    if history:
+    if shows_history:
         _print_history(chosen, as_json=as_json, **where)
         return
     is_one = chosen.is_one

@@ -83,10 +83,14 @@ def test_names_without_a_tenant_stay() -> None:
 
 
 def test_every_command_hides_the_options_of_the_connection_and_shows_them_when_asked() -> None:
-    context = click.Context(command_line)
+    context, meanings = click.Context(command_line), dict[str, set[str]]()
     for name in command_line.list_commands(context):
         command = command_line.get_command(context, name)
         assert command is not None
         options = [one for one in command.params if isinstance(one, click.Option)]
         assert all(one.hidden for one in options if one.name in CONNECTION), name
         assert any("--help-all" in one.opts for one in options), name
+        for one in options:
+            if one.name in CONNECTION:
+                meanings.setdefault(one.name, set()).add(one.help or "")
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}, "an option of a command's own"

@@ -73,6 +73,7 @@ def command(is_full: bool | None, refresh: bool, as_json: bool, **where: Any) ->
         width = terminal_width()
         if not (len({one.map.host for one in gpus}) == 1 if is_full is None else is_full):
             _print_compact(gpus, width)
+            _print_end(gpus, width, age_s=found.age_s)
         else:
             host = None
             for one in gpus:
@@ -80,7 +81,7 @@ def command(is_full: bool | None, refresh: bool, as_json: bool, **where: Any) ->
                     _print_topology(one.map.host, found.topologies[one.map.host], width)
                 host = one.map.host
                 print_map(one.map, one.seen, width)
-        _print_end(gpus, width)
+            _print_end(gpus, width)
     report_survey(seen)
 
 
@@ -135,11 +136,15 @@ def _tail(one: "MappedGpu") -> str:
     return f"{free}, {largest.count}x{largest.profile}" if largest is not None else free
 
 
-def _print_end(gpus: "Sequence[MappedGpu]", width: int) -> None:
-    """The sums of the fleet, and the legend. Of hosts that give no answer nothing is usable now."""
+def _print_end(gpus: "Sequence[MappedGpu]", width: int, *, age_s: float | None = None) -> None:
+    """The sums of the fleet, and the legend. Of hosts that give no answer nothing is usable now.
+
+    age_s: of the oldest look, where no GPU's line has its own.
+    """
     from vgpuctl.cli.shown.gpu_bar import legend
     from vgpuctl.cli.shown.terminal import wrapped
     from vgpuctl.model.gpu_map import SegmentKind
+    from vgpuctl.model.times import format_duration
     from vgpuctl.model.units import format_mib
 
     maps = [one.map for one in gpus]
@@ -152,6 +157,7 @@ def _print_end(gpus: "Sequence[MappedGpu]", width: int) -> None:
         f" {format_mib(free)} free, {format_mib(usable)} of it usable now"
     )
     text += f"; {counted(silent, 'GPU')} of hosts that give no answer as last seen" if silent else ""
+    text += f"; read up to {format_duration(age_s)} ago" if age_s is not None else ""
     for line in wrapped(text.split(), width):
         print_line(line)
     for part in legend(maps):

@@ -34,11 +34,18 @@ class MappedGpu:
 
 @dataclass(frozen=True)
 class FleetMap:
-    """GPUs by host and address; topologies by host. seen: which hosts answered."""
+    """GPUs by host and address; topologies by host. seen: which hosts answered. at: now, seconds since the epoch."""
 
     gpus: tuple[MappedGpu, ...]
     topologies: Mapping[str, HostTopology]
     seen: Survey
+    at: float
+
+    @property
+    def age_s(self) -> float | None:
+        """The age of the oldest look at a GPU whose host answers; None without one."""
+        looks = [one.observed_at for one in self.gpus if one.is_known and one.observed_at is not None]
+        return max(0.0, self.at - min(looks)) if looks else None
 
 
 def read_map(services: Services, *, refresh: bool) -> FleetMap:
@@ -46,6 +53,7 @@ def read_map(services: Services, *, refresh: bool) -> FleetMap:
     listed, seen = read_gpus(services, refresh=refresh)
     with services.store.reading() as session:
         restrictions = tuple(session.restrictions())
+        now = session.now()
     by_name = {one.name: replace(one, restrictions=restrictions) for one in seen.capacities}
     leases = [lease for one in listed for lease in one.leases]
     maps = {(one.host, one.gpu): one for one in map_gpus(tuple(by_name.values()), leases)}
@@ -55,7 +63,7 @@ def read_map(services: Services, *, refresh: bool) -> FleetMap:
     keys = [(one, (one.host, one.gpu.address)) for one in listed]
     mapped = tuple(_mapped(one, maps[key]) for one, key in keys if key in maps)
     topologies = {name: topology_of(one.facts.gpus, one.constraints) for name, one in by_name.items()}
-    return FleetMap(mapped, topologies, seen)
+    return FleetMap(mapped, topologies, seen, now)
 
 
 def map_missing(capacity: HostCapacity, gpu: Gpu, leases: Sequence[Lease]) -> GpuMap:

@@ -15,6 +15,9 @@ from vgpuctl.specs.origin import Origin
 from vgpuctl.trusted_files import NAMED
 
 _SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]{1,9})|(?P<start>[0-9]{1,9})[:-](?P<end>[0-9]{0,9}))\]")
+_RANGE = re.compile(r"\[[^\[\]]*:[^\[\]]*\]")
+"""Brackets with a colon: a glob would take it for one of several characters."""
+_WRITTEN = Origin("the limit")
 _LONGEST = 4096
 _PART = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 
@@ -55,7 +58,7 @@ def split(text: str) -> list[str]:
     elif host_names.looks_like_pattern_with_range(text):
         parts = [text]
     else:
-        parts = _PART.findall(text)
+        parts = _PART.findall(text) or [text]
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -87,7 +90,9 @@ def _match(tree: InventoryTree, pattern: str) -> Sequence[TreeHost]:
     if not pattern.startswith("~"):
         subscript = _SUBSCRIPT.fullmatch(pattern)
         if subscript and not _fits(tree, subscript["pattern"]):
-            return _in_brackets(tree, pattern)
+            subscript = None  # a set of characters, as in gpu-0[12], or a range of the inventory
+        if subscript is None and _RANGE.search(pattern):
+            return _in_range(tree, pattern)
         expression = subscript["pattern"] if subscript else pattern
     hosts = _enumerate(tree, expression, pattern)
     if subscript is None or not hosts:
@@ -107,14 +112,18 @@ def _fits(tree: InventoryTree, expression: str) -> bool:
     return any(expected.match(name) for name in (*tree.groups, *tree.hosts))
 
 
-def _in_brackets(tree: InventoryTree, pattern: str) -> list[TreeHost]:
-    """Hosts of `gpu[12]` and `gpu[1-3]`, as globs mean them, and of `gpu[1:3]`, as the inventory writes it.
+def _in_range(tree: InventoryTree, pattern: str) -> list[TreeHost]:
+    """Hosts of `gpu[1:3]` and `gpu[1:9:2]*`, with ranges as the inventory writes them; globs may stand beside them.
 
     Ansible looks for a group `gpu` alone, and finds nothing.
     """
-    if ":" not in pattern:
-        return _enumerate(tree, pattern, pattern)
-    found = [tree.hosts[name] for name in host_names.expand(pattern, Origin("--limit")) if name in tree.hosts]
+    try:
+        names = host_names.expand(pattern, _WRITTEN)
+    except InventoryError as exc:
+        raise InventoryError(exc.message.removeprefix(f"{_WRITTEN}: "), hint=exc.hint) from exc
+    globs = [re.compile(fnmatch.translate(name)) for name in names if set(name) & set("*?")]
+    exact = set(names)
+    found = [host for name, host in tree.hosts.items() if name in exact or any(glob.fullmatch(name) for glob in globs)]
     if not found:
         raise _unknown(tree, pattern, pattern)
     return found

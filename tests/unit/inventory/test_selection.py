@@ -54,6 +54,10 @@ GPUS = [f"gpu{number}" for number in range(1, 7)]
         ("gpu[2-4],!gpu[3]", ["gpu2", "gpu4"]),
         ("gpu[2:4]:web1", ["gpu2", "gpu3", "gpu4", "web1"]),
         ("gpu[5:9]", ["gpu5", "gpu6"]),
+        ("gpu[1:6:2]", ["gpu1", "gpu3", "gpu5"]),
+        ("gpu[1:3]*", ["gpu1", "gpu2", "gpu3"]),
+        ("gpu_hosts:!gpu[1:6:2]", ["gpu2", "gpu4", "gpu6"]),
+        ("gpu[4:999]", ["gpu4", "gpu5", "gpu6"]),
     ],
 )
 def test_limit_chooses_hosts_in_the_order_of_the_inventory(
@@ -205,3 +209,21 @@ def test_any_limit_chooses_known_hosts_or_is_refused(fleet: Inventory, limit: st
         return
     assert chosen
     assert set(chosen) <= set(fleet.hosts())
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("gpu[3:1]", "--limit host range 'gpu[3:1]': the range runs backwards, from 3 to 1"),
+        ("gpu[1:99999999999]", "--limit 'gpu[1:99999999999]' names more than 100000 hosts"),
+        ("gpu[1:6:0]", "--limit host range 'gpu[1:6:0]': the step is 0"),
+        ("gpu[7:9]", "--limit"),
+        ("[", "--limit"),
+    ],
+)
+def test_a_range_that_names_no_host_is_refused_and_not_taken_for_characters(
+    fleet: Inventory, limit: str, told: str
+) -> None:
+    with pytest.raises(InventoryError) as refused:
+        fleet.select(limit)
+    assert refused.value.message.startswith(told) and "is empty" not in refused.value.message

@@ -74,6 +74,16 @@ class _LazyGroup(click.Group):
         command.epilog = command.epilog or examples_text(examples_of(name))
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. After an interrupt click would write to a terminal that may be closed, below a status."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            from vgpuctl.cli.shown.progress import end_line
+
+            end_line()
+            raise click.Abort from interrupt
+
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -145,9 +155,20 @@ class _Family(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         return command.get_command(context, f"{self.name} {name}")
 
-    def resolve_command(self, context: click.Context, args: list[str]) -> NoReturn:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            where = f"Options stand behind the {self._word}, as in `vgpuctl {self.name} {next(iter(self._lines))} …`."
+            raise click.UsageError(f"{error.format_message()} {where}", ctx) from None
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> tuple[None, None, list[str]]:
         import difflib
 
+        if context.resilient_parsing:  # as where a shell completes
+            return None, None, args[1:]
+        if args[0] in self._lines:
+            raise click.UsageError(f"Write it right behind `{self.name}`: `vgpuctl {self.name} {args[0]} …`.", context)
         near = difflib.get_close_matches(args[0], self._lines, n=3) or list(self._lines)
         raise click.UsageError(f"After `{self.name}` comes a {self._word}: {' or '.join(near)}.", context)
 

@@ -33,6 +33,9 @@ _UNFINISHED = re.compile(rb"\x1b(\[[0-?]*[ -/]*|O)?")
 _CONTROL = {b"\x1b": "escape", b"\r": "enter", b"\n": "enter", b"\x7f": "backspace", b"\x08": "backspace"}
 _REST_S = 0.05
 """How long the rest of a key's sequence takes to come over a slow line."""
+_CLOSED = (termios.error, OSError)
+"""What a terminal answers that was closed: the hang-up is followed by SIGCONT."""
+_LAST_START = 0xF4
 _MOST_TYPED = 256
 _Settings: TypeAlias = list[Any]
 """What termios knows of a terminal."""
@@ -106,7 +109,8 @@ class LiveScreen:
                 os.read(self._woken, _MOST_TYPED)
             if sys.stdin not in ready:
                 return None
-            self._typed = os.read(sys.stdin.fileno(), _MOST_TYPED)
+            with contextlib.suppress(OSError):  # of a terminal that was closed
+                self._typed = os.read(sys.stdin.fileno(), _MOST_TYPED)
             if not self._typed:
                 return "q"
         return self._next_key()
@@ -118,7 +122,8 @@ class LiveScreen:
         if (found := _SEQUENCE.match(self._typed)) is not None:
             self._typed = self._typed[found.end() :]
             return _KEYS.get(found[1])
-        length = 1 + (self._typed[0] >= 0xC0) + (self._typed[0] >= 0xE0) + (self._typed[0] >= 0xF0)  # of UTF-8
+        start = self._typed[0]
+        length = 1 if start > _LAST_START else 1 + (start >= 0xC2) + (start >= 0xE0) + (start >= 0xF0)  # of UTF-8
         first, self._typed = self._typed[:length], self._typed[length:]
         return _CONTROL.get(first) or first.decode("utf-8", "replace")
 
@@ -131,15 +136,17 @@ class LiveScreen:
         out = self._console.file.fileno()
 
         def resume(*_: object) -> None:
-            if before is not None:
-                tty.setcbreak(sys.stdin)
-            os.write(out, _ENTER)
+            with contextlib.suppress(*_CLOSED):
+                if before is not None:
+                    tty.setcbreak(sys.stdin)
+                os.write(out, _ENTER)
             wake()
 
         def pause(number: int, _frame: object) -> None:
-            os.write(out, _LEAVE)
-            if before is not None:
-                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+            with contextlib.suppress(*_CLOSED):
+                os.write(out, _LEAVE)
+                if before is not None:
+                    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_kill(threading.get_ident(), number)  # stops here, until SIGCONT
             signal.signal(number, pause)
@@ -177,4 +184,5 @@ def _keys_at_once() -> Iterator[_Settings | None]:
     try:
         yield before
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        with contextlib.suppress(*_CLOSED):
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -3,7 +3,9 @@
 
 import difflib
 import io
+import itertools
 import logging
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -17,7 +19,7 @@ from vgpuctl.local_files import is_out_of_room, not_written
 
 _LOGGER = logging.getLogger("vgpuctl")
 _LONGEST_LINE = 4000
-_FOR_PROGRAMS = re.compile(r"(?:^| )(?:--json|(?:-o ?|--output[= ])(?:json|yaml))(?: |$)")
+_FORMS = ("json", "yaml")
 
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
@@ -34,7 +36,8 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
 def _report_usage(error: click.ClickException, arguments: Sequence[str]) -> int:
     """Tell what click could not read. The options of the form may stand behind what it read."""
-    if running().form.is_for_programs() or _FOR_PROGRAMS.search(" ".join(arguments)):
+    is_help = isinstance(error, click.exceptions.NoArgsIsHelpError)
+    if not is_help and (running().form.is_for_programs() or _wants_json(arguments)):
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"see `{'vgpuctl' if context is None else context.command_path} --help`"
         described = {"reference": UsageError.reference, "message": error.format_message(), "context": [], "hint": hint}
@@ -44,6 +47,25 @@ def _report_usage(error: click.ClickException, arguments: Sequence[str]) -> int:
     error.show(written)
     print_document(written.getvalue(), nl=False, err=True)
     return error.exit_code
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """True if options that were not read any more, the environment or the configuration ask for JSON or YAML."""
+    options = list(itertools.takewhile(lambda one: one != "--", arguments))
+    for one, following in itertools.pairwise((*options, "")):
+        if one == "--json":
+            return True
+        if one.startswith("--output") or re.fullmatch(r"-[A-Za-z]*o.*", one):
+            value = one.partition("=")[2] if one.startswith("--") else one.partition("o")[2]
+            return (value or following) in _FORMS
+    return _usual_form() in _FORMS
+
+
+def _usual_form() -> object:
+    """The form of the environment, or of a configuration file that was read."""
+    known = running().configuration
+    found = None if known is None else known.settings.get("output")
+    return os.environ.get("VGPUCTL_OUTPUT") or (None if found is None else found.value)
 
 
 def _helped(error: click.ClickException) -> click.ClickException:
@@ -62,7 +84,7 @@ def _helped(error: click.ClickException) -> click.ClickException:
 def _translated(error: BaseException) -> VgpuctlError:
     if isinstance(error, VgpuctlError):
         return error
-    if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt):
+    if any(isinstance(one, KeyboardInterrupt) for one in (error, error.__cause__, error.__context__)):
         # By now everything that can be rolled back is.
         hint = "`vgpuctl repair` shows what an interrupted run left, and finishes it"
         return Interrupted("interrupted", hint=hint if running().may_have_changed else None)

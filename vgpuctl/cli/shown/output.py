@@ -185,12 +185,22 @@ def show_if_silent(text: str, silence_s: float) -> None:
 def _put_status(text: str) -> None:
     global _status
     with _status_lock:
-        if running().is_quiet or _is_status_held or not sys.stderr.isatty() or text == _status:
+        if running().is_quiet or _is_status_held or text == _status or not _has_terminal():
             return
         shown = printable(text)
         blanks = " " * (len(_status) - len(shown))
         _echo(f"\r{shown}{blanks}" + "\r" * (not shown), nl=False, err=True)
         _status = shown
+
+
+def _has_terminal() -> bool:
+    """True if stderr is a terminal that this process may write to: not that of a shell whose job it is behind."""
+    if not sys.stderr.isatty():
+        return False
+    try:
+        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    except OSError:  # not the terminal of this session, or none that has a number
+        return True
 
 
 @contextlib.contextmanager

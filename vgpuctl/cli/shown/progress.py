@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vgpuctl.cli.frame.command_line import running
-from vgpuctl.cli.shown.output import say, show_if_silent, show_status
+from vgpuctl.cli.shown.output import print_line, say, show_if_silent, show_status
 from vgpuctl.logs import Call, calls_under_way
 from vgpuctl.model.plural import counted
 
@@ -30,9 +30,9 @@ _AWAITED: "Mapping[str, str]" = {
     "libvirt-open": "libvirt on {host}",
     "ovn-apply": "OVN",
     "slurm": "{program} of cluster {cluster}",
-    "ssh-login": "the login on {host}",
-    "ssh-run": "{program} on {host}",
-    "ssh-start": "{program} on {host}",
+    "ssh-login": "{host}",
+    "ssh-run": "{host}",
+    "ssh-start": "{host}",
     "store-transaction": "the store",
 }
 """What is waited for during each call of the log."""
@@ -111,11 +111,17 @@ SILENCE = SilenceLine()
 """That of this process."""
 
 
+def end_line() -> None:
+    """End the line that an interrupt has broken off: the status, or what the terminal shows of Ctrl-C."""
+    SILENCE.stop()
+    print_line("", err=True)
+
+
 def silence_text(calls: Sequence[Call], elapsed_s: float, width: int) -> str:
     """`12 s; waiting for gpu1, libvirt: start acme.web-1 on gpu2`, in fewer than `width` columns."""
     awaited = dict.fromkeys(_AWAITED[one.event].format_map(one.fields) for one in calls)
     text = f"{elapsed_s:.0f} s" + (f"; waiting for {', '.join(awaited)}" if awaited else "")
-    return text if len(text) < width else f"{text[: width - 2]}…"
+    return text if len(text) < width else f"{text[: max(0, width - 2)]}…"[: max(0, width - 1)]
 
 
 def progress_text(progress: "FleetProgress", width: int) -> str:

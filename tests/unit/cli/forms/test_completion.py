@@ -20,7 +20,7 @@ gateway group guaranteed guest_driver guest_driver_version guest_drivers guest_m
 inventories join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token join_token_expires
 keep kernel kernel_command_line labels lease limit limits listen mac management memory month named new_name nics node
 note objects older_than os_name params partition path pattern physical_network pool prefer_labels print_config
-programs prometheus reason replay require_labels required resume_file rights role rules runbooks serial server since
+programs prometheus prometheus_page reason replay require_labels required resume_file rights role rules runbooks serial server since
 size snapshot sort_by taints timeout until user vgpu_params volume workload zone
 """
 FREE = frozenset(_FREE.split())
@@ -59,6 +59,12 @@ def test_every_parameter_that_takes_a_name_completes_to_names() -> None:
 
 def test_every_command_of_the_table_exists() -> None:
     assert OF_NAME.keys() - set(command_line.list_commands(click.Context(command_line))) == set()
+
+
+def test_a_wrong_word_behind_a_family_prints_nothing_on_the_users_line(capsys: pytest.CaptureFixture[str]) -> None:
+    complete = ShellComplete(command_line, {}, "vgpuctl", "_VGPUCTL_COMPLETE")
+    assert "nova" in {one.value for one in complete.get_completions(["export", "bogus"], "")}
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

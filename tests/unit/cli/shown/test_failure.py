@@ -31,6 +31,30 @@ def test_a_wrong_command_line_is_json_where_json_is_wanted(
 
 
 @pytest.mark.parametrize(
+    ("words", "usual", "is_json"),
+    [
+        (["list-vms", "-Ao", "json", "--bogus"], "", True),
+        (["list-vms", "-Aojson", "--bogus"], "", True),
+        (["show-vm", "--bogus", "--", "--json"], "", False),
+        (["show-vm", "--bogus", "see -o json"], "", False),
+        (["list-vms", "--bogus", "-o", "csv"], "json", False),
+        (["list-vms", "--bogus"], "json", True),
+        (["frobnicate"], "yaml", True),
+        (["export", "foo"], "json", True),
+        (["export"], "json", False),
+        (["list-vms", "--bogus"], "table", False),
+    ],
+)
+def test_json_is_wanted_by_options_and_by_the_environment(
+    words: list[str], usual: str, is_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VGPUCTL_OUTPUT", usual)
+    monkeypatch.setenv("VGPUCTL_CONFIG", "")
+    assert run(words) == 2
+    assert capsys.readouterr().err.startswith('{"error"') == is_json
+
+
+@pytest.mark.parametrize(
     ("words", "is_told"),
     [
         (["create-tenant", "acme"], True),

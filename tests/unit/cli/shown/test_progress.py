@@ -3,6 +3,7 @@
 
 import ast
 import io
+import os
 import sys
 import threading
 from dataclasses import replace
@@ -156,6 +157,7 @@ def test_what_is_waited_for_is_named_once_in_one_line() -> None:
     assert silence_text([*calls, calls[0]], 12.4, 80) == "12 s; waiting for gpu1, libvirt: start acme.web-1 on gpu2"
     assert silence_text(calls, 3, 24) == "3 s; waiting for gpu1,…"
     assert silence_text([], 2, 80) == "2 s"
+    assert all(len(silence_text(calls, 3, width)) < max(width, 1) for width in range(30))
 
 
 def test_each_call_of_the_log_has_its_words_on_a_terminal() -> None:
@@ -185,7 +187,7 @@ def test_a_silent_command_says_on_a_terminal_what_it_waits_for_and_erases_it(mon
     assert terminal.getvalue().endswith(" \r")
 
 
-@pytest.mark.parametrize("why", ["not a terminal", "quiet", "told to stop"])
+@pytest.mark.parametrize("why", ["not a terminal", "quiet", "told to stop", "in the background"])
 def test_nothing_is_shown_elsewhere_nor_for_who_runs_until_told(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _on_terminal(monkeypatch)
     looked = threading.Event()
@@ -201,9 +203,13 @@ def test_nothing_is_shown_elsewhere_nor_for_who_runs_until_told(why: str, monkey
         return []
 
     monkeypatch.setattr(progress, "calls_under_way", look)
+    if why == "in the background":
+        monkeypatch.setattr(terminal, "fileno", lambda: 2)
+        monkeypatch.setattr("os.tcgetpgrp", lambda _fd: os.getpgrp() + 1)
     shown = progress.SilenceLine()
     shown.start()
     is_looking = any(one.name == "silence" for one in threading.enumerate())
+    assert looked.wait(30 if why == "in the background" else 0.01) == (why == "in the background")
     shown.stop()
-    assert terminal.getvalue().strip() == "" and not looked.is_set()
-    assert is_looking == (why == "told to stop")
+    assert terminal.getvalue() == ""
+    assert is_looking == (why in ("told to stop", "in the background"))

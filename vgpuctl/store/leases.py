@@ -56,6 +56,11 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
         """When each running share was last started or changed, by its lease's id; seconds since the epoch, UTC."""
         return {row.id: row.changed_at for row in self._find("leases", state=LeaseState.RUNNING.value)}
 
+    def leases_changed_at(self, host: str) -> dict[str, float]:
+        """When each live lease of a host last changed, by its id; seconds since the epoch, UTC."""
+        equal = given(host=host)
+        return {row.id: row.changed_at for row in self._read(f"{_LIVE} AND {matching(equal)}", **equal)}
+
     def set_lease_state(self, lease_id: str, state: LeaseState, problem: str | None = None) -> None:
         """Set a lease's state; the problem is replaced, by none too.
 

@@ -6,7 +6,7 @@ the changes between two of them. Times are the store's, in seconds since the epo
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -128,11 +128,15 @@ NEVER_LOOKED = Record()
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The store's rows of one host, at the time of an observation. busy: UUIDs of VMs that a command works on."""
+    """The store's rows of one host, at the time of an observation.
+
+    busy: UUIDs of VMs that a command works on. changed_at: when each lease last changed, by its id.
+    """
 
     vms: Sequence[Vm]
     leases: Sequence[Lease]
     busy: Collection[str] = ()
+    changed_at: Mapping[str, float] = field(default_factory=dict)
 
 
 def with_facts(
@@ -161,7 +165,7 @@ def with_facts(
         silence=None,
         layout=record.layout if layout is None else layout,
         gpus=_gpus(record, facts, now, before),
-        shares=_shares(record, facts, stored, now),
+        shares=_shares(record, facts, stored, now, asked_at),
     )
 
 
@@ -293,7 +297,9 @@ def _gpus(record: Record, facts: HostFacts, now: float, before: HostFacts | None
     return gpus
 
 
-def _shares(record: Record, facts: HostFacts, stored: StoredRows, now: float) -> dict[str, Seen]:
+def _shares(
+    record: Record, facts: HostFacts, stored: StoredRows, now: float, asked_at: float | None
+) -> dict[str, Seen]:
     # Every sharing kind, which lists of records do not need.
     from vgpuctl.sharing.share_on_host import holders_of, is_lost
 
@@ -303,7 +309,9 @@ def _shares(record: Record, facts: HostFacts, stored: StoredRows, now: float) ->
         before, vm = record.shares.get(lease.id), vms.get(lease.vm_uuid)
         holders = holders_of(facts, lease.share)
         was_lost = vm is not None and is_lost(vm, lease, facts)
-        if (holders is None and not was_lost) or not lease.state.is_attached():
+        # Of a share that was built or started since the host was asked, the answer says nothing.
+        is_older = asked_at is not None and asked_at < stored.changed_at.get(lease.id, 0.0) <= now
+        if is_older or (holders is None and not was_lost) or not lease.state.is_attached():
             if before is not None:
                 shares[lease.id] = before
             continue

@@ -343,7 +343,8 @@ def is_seen_by_controller(session: Session, host: str) -> bool:
 def _change(session: Session, host: str, *changes: _Change) -> StoredRows:
     """Replace the host's record, and add an event for each difference. Returns what the store has of the host."""
     busy = {one.subject for one in session.open_operations() if may_run(one)}
-    stored = StoredRows(session.vms(host=host), session.leases(host=host), busy)
+    leases = session.leases(host=host)
+    stored = StoredRows(session.vms(host=host), leases, busy, session.leases_changed_at(host) if leases else {})
     before = after = read_record(session, host)
     for change in changes:
         after = change(after, stored)

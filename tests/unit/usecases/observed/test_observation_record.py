@@ -28,6 +28,7 @@ from vgpuctl.errors import (
     WrongHost,
 )
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
+from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.way import Way
 from vgpuctl.usecases.observed.observation_record import (
     MISSING_KEPT_S,
@@ -189,3 +190,17 @@ def test_an_answer_by_a_new_way_makes_that_way_known() -> None:
     for number in range(20):
         many = with_way(many, Way(f"root@10.0.1.{number} port 22"))
     assert len(many.ways) == 8
+
+
+def test_an_answer_older_than_a_share_says_nothing_of_it() -> None:
+    """Another command built the share after the host was asked, and before the answer is noted."""
+    lease = samples.lease(vm_uuid=VM.uuid, state=LeaseState.RUNNING)
+    stored = StoredRows((VM,), (lease,), changed_at={lease.id: 1003.0})
+    early = with_facts(NEVER_LOOKED, FACTS, stored, 1005.0, before=None, asked_at=1001.0)
+    assert early.shares == {}
+    late = with_facts(early, FACTS, stored, 1008.0, before=None, asked_at=1006.0)
+    assert late.shares[lease.id].state == "lost", "a host that was asked later does not have it"
+    known = with_facts(
+        late, FACTS, replace(stored, changed_at={lease.id: 1009.0}), 1010.0, before=None, asked_at=1008.5
+    )
+    assert known.shares == late.shares

@@ -106,9 +106,12 @@ def look(services: Services, names: Sequence[str]) -> dict[str, VgpuctlError]:
     return {result.name: result.error for result in results if result.error is not None}
 
 
-def note_facts(session: Session, host: str, facts: HostFacts) -> None:
-    """Record in the caller's transaction what the agent has just answered, and cache the facts."""
-    note_answers(session, host, facts=facts)
+def note_facts(session: Session, host: str, facts: HostFacts, *, asked_at: float | None = None) -> None:
+    """Record in the caller's transaction what the agent has answered, and cache the facts.
+
+    asked_at: by time.monotonic(), where not just now: of shares that others have built since, the answer says nothing.
+    """
+    note_answers(session, host, facts=facts, age_s=0.0 if asked_at is None else time.monotonic() - asked_at)
 
 
 def note_answers(

@@ -5,6 +5,7 @@ Of a lease: the state first, then the device, its reset and its health; then the
 """
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -146,7 +147,8 @@ def _broken_if_refused(services: Services, lease: Lease) -> Iterator[None]:
 
 def remember_facts(services: Services, host: HostSession) -> HostFacts:
     """Read the host and keep what it says in the store's cache."""
+    asked_at = time.monotonic()
     facts = host.agent.facts()
     with services.store.transaction() as session:
-        note_facts(session, host.name, facts)
+        note_facts(session, host.name, facts, asked_at=asked_at)
     return facts

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Building one placed VM on its host: its shares, network port, volumes and domain, proven by reading back."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -93,6 +94,7 @@ def build_vm(
     domain XML.
     """
     host = services.host(vm.host)
+    asked_at = time.monotonic()
     facts, health = host.agent.facts_and_health()
     rules = rules_of(services, vm.host)
     reserved, leases = leases, check_leases(leases, facts, rules)
@@ -122,7 +124,7 @@ def build_vm(
     undoing.push("health of the GPUs", lambda: release_shares(services, host, leases) if was_started else None)
     build_shares(host, steps, undo, undoing)
     with services.store.transaction() as session:
-        note_facts(session, vm.host, facts)
+        note_facts(session, vm.host, facts, asked_at=asked_at)
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
     services.say(f"{vm.printed_name}: {counted(len(leases), 'share')} built")

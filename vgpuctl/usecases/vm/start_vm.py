@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """start-vm: start stopped VMs on their hosts, with the shares they kept or with new ones; a gang as a whole."""
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -174,9 +175,10 @@ def _start(
     undoing: Undo,
 ) -> Vm:
     """Start a VM. before: the leases that it has kept."""
+    asked_at = time.monotonic()
     facts = host.agent.facts()
     with services.store.transaction() as session:
-        note_facts(session, vm.host, facts)
+        note_facts(session, vm.host, facts, asked_at=asked_at)
         leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
     leases, facts = _without_leaving(services, host, vm, leases, facts)
     wanted = sum(gpu.count for gpu in vm.request.gpus)

@@ -35,7 +35,12 @@ PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _SILENT_TRIES = 3
 _REFUSED_START = re.compile(rb"Exceeded MaxStartups|Not allowed at this time")
 _USER_TIMEOUT_MS = 30_000
-_OF_THIS_MACHINE = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE})
+_OF_THIS_MACHINE = frozenset(
+    {
+        *(errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM),
+    }
+)
 """A connect that ends so has not left this machine."""
 _FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
 
@@ -183,7 +188,11 @@ def _connect(endpoint: Endpoint) -> socket.socket:
     has_left = False
     for kind, _, _, _, address in found:
         shown_address = f"{address[0]!s} port {endpoint.port}"
-        stream = socket.socket(kind, socket.SOCK_STREAM)
+        try:
+            stream = socket.socket(kind, socket.SOCK_STREAM)
+        except OSError as exc:
+            answers.append(f"{shown_address}: {exc.strerror or exc}")
+            continue
         try:
             stream.settimeout(max(0.1, deadline - time.monotonic()))
             stream.connect(address)

@@ -32,8 +32,8 @@ class ProxyCommand:
         self.stream, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                # Ctrl-C at a terminal reaches every process of its group; a rollback needs this one.
-                ["/bin/sh", "-c", f"trap '' INT; exec {line.reveal()}"],
+                # Ctrl-C at a terminal, and its end, reach every process of its group; a rollback needs this one.
+                ["/bin/sh", "-c", f"trap '' INT HUP; exec {line.reveal()}"],
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,

@@ -2,6 +2,8 @@
 """A domain's life in a real libvirtd with a real QEMU, emulated by TCG."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -300,3 +302,28 @@ def _wait_for_firmware(hypervisor: Hypervisor, view: DomainView, console: Consol
         data = console.read(timeout_s=20)
         assert data
         seen += data
+
+
+def test_a_process_without_file_descriptors_does_not_blame_the_host() -> None:
+    program = """
+import os, resource
+from vgpuctl.errors import WayFailed
+from vgpuctl.guests.libvirt_errors import libvirt_module
+from vgpuctl.guests.libvirtd.event_loop import ensure_event_loop
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+libvirt_module()
+ensure_event_loop()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    pass
+try:
+    Hypervisor("qemu+unix:///system?socket=/nonexistent/socket&mode=legacy", host="gpu1").__enter__()
+except WayFailed as error:
+    print(error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False)
+    assert "libvirt on gpu1 was not asked" in done.stdout, done.stderr
+    assert "Too many open files" in done.stdout

@@ -2,11 +2,12 @@
 """One connection to a host's libvirt: opening, closing, finding a domain, hearing of changes."""
 
 import contextlib
+import errno
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from vgpuctl.errors import GuestError, LibvirtMissing
+from vgpuctl.errors import GuestError, LibvirtMissing, WayFailed
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
 from vgpuctl.guests.libvirtd.event_loop import ensure_event_loop
 from vgpuctl.guests.libvirtd.rehearsed import RehearsedObject
@@ -51,6 +52,11 @@ class LibvirtConnection:
             with contextlib.suppress(library.libvirtError):
                 self._connection.setKeepAlive(_KEEP_ALIVE_S, _KEEP_ALIVE_COUNT)
         except library.libvirtError as refused:
+            if refused.get_int1() in (errno.EMFILE, errno.ENFILE):
+                raise WayFailed(
+                    f"libvirt on {self.host} was not asked: {answer_of(refused)}",
+                    hint="raise this machine's limit of open files (`ulimit -n`), or lower --forks",
+                ) from refused
             raise LibvirtMissing(
                 f"libvirt on {self.host} does not answer: {answer_of(refused)} (libvirt error {error_code(refused)})",
                 hint=hint_of(answer_of(refused)),

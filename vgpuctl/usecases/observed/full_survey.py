@@ -65,6 +65,8 @@ def _read_host(services: Services, name: str) -> tuple[HostFacts, VgpuctlError |
     try:
         domains = host.hypervisor.states()
     except VgpuctlError as error:
+        if services.has_closed(name, asked_at):
+            raise
         errors.append(error)
     policy = policy_of(services, name)
 

@@ -186,7 +186,7 @@ def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
 def note_failure(services: Services, host: str, error: VgpuctlError, *, asked_at: float | None = None) -> None:
     """Record that a host or its libvirt gave no answer, where the store can be written.
 
-    A failure of the command itself (its inventory, known_hosts, key, ssh_config) is not recorded.
+    A failure of the command itself (its inventory, known_hosts, key, ssh_config, or its end) is not recorded.
     asked_at: by time.monotonic(), where not just now.
     """
     _keep(services, host, asked_at, errors=(error,))
@@ -324,6 +324,8 @@ def _keep(
         way = services.way_to(host)
         note_answers(session, host, facts=facts, domains=domains, errors=told, way=way, age_s=age_s)
 
+    if errors and services.has_closed(host, asked_at):
+        return
     keep_reading(services, "what the hosts answered", keep)
 
 

@@ -189,6 +189,8 @@ class Services:
         self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
         self._ways: dict[str, Way | None] = {}
+        self._closed_at: dict[str, float] = {}
+        self._is_ending = False
         self.rehearsal = rehearsal
         self._clusters: dict[object, ClusterLink | None] = {}
         self._lock = threading.Lock()
@@ -427,11 +429,21 @@ class Services:
             session = self._sessions.pop(name, None)
             if session is not None:
                 self._ways[name] = session.connection.way
+                self._closed_at[name] = time.monotonic()
         if session is not None:
             session.close()
 
+    def has_closed(self, name: str, since: float | None) -> bool:
+        """True if this command has closed its connection to a host: what fails there may fail by that alone.
+
+        since: when the host was asked, by `time.monotonic`; None for a moment ago.
+        """
+        closed_at = self._closed_at.get(name)
+        return self._is_ending or (since is not None and closed_at is not None and closed_at >= since)
+
     def close(self) -> None:
         """Close every session and the store; one that fails does not keep the others open."""
+        self._is_ending = True  # threads that an interrupt has left at work meet closed connections
         with contextlib.ExitStack() as closing:
             for opened in (self._store, self._northbound):
                 if opened is not None:

@@ -94,7 +94,8 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
     vms, promises = vms_of(services, host), promises_on(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
-    with leaving_together(services, vms, "its host is drained", f"its host {host} is drained: {reason}"):
+    together = leaving_together(services, vms, "its host is drained", f"its host {host} is drained: {reason}")
+    with together, services.asking_once():
         done = [_empty(services, vm, options, reason) for vm in services.in_turn(vms, "VM")]
     done += start_left(services, host, vms)
     done += move_promises(services, promises, done)
@@ -157,6 +158,7 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
         why = f"{vm.host} is drained: {reason}"
         plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=why, drain_s=options.drain_s)
     except VgpuctlError as error:
+        services.note_silent(vm.host, error)
         services.say(error.line_of(vm.printed_name))
         with services.store.reading() as session:
             now = next((one for one in session.vms() if one.uuid == vm.uuid), vm)

@@ -39,7 +39,15 @@ def on_each_vm(
 
     At most `services.forks` hosts are at work at the same time. is_in_turn: one VM after the other, in this thread.
     After an interrupt no further VM is begun, those at work end, and KeyboardInterrupt is raised.
+    A host that gave no answer for one VM is not waited for again for its others.
     """
+    with services.asking_once():
+        return _on_each(services, vms, work, is_in_turn=is_in_turn)
+
+
+def _on_each(
+    services: Services, vms: Sequence[Vm], work: Callable[[Vm], Value], *, is_in_turn: bool
+) -> list[VmResult[Value]]:
     hosts: dict[str, list[Vm]] = {}
     for vm in vms:
         hosts.setdefault(vm.host, []).append(vm)
@@ -77,6 +85,7 @@ def _one(services: Services, vm: Vm, work: Callable[[Vm], Value]) -> VmResult[Va
     try:
         value = work(vm)
     except VgpuctlError as error:
+        services.note_silent(vm.host, error)
         return VmResult(vm, error=error)
     except RehearsalEnds:
         is_cut = True

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.errors import HostUnreachable, InventoryError, UsageError, VgpuctlError
+from vgpuctl.model.times import format_duration
+from vgpuctl.usecases.running.host_session import HostSession
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import HostFacts
-    from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
-    from vgpuctl.hosts.agent_client import AgentClient
-    from vgpuctl.hosts.connection import Connection
     from vgpuctl.hosts.fleet import FleetProgress, HostResult
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.model.node_pool import NodePool
@@ -31,101 +30,9 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.running.cluster_link import ClusterLink
     from vgpuctl.usecases.running.history import PastSource
 
+__all__ = ["HostSession", "Openers", "Services"]
 
 Value = TypeVar("Value")
-
-
-class HostSession:
-    """One host for the length of a command: one SSH connection that carries the agent and libvirt."""
-
-    def __init__(
-        self,
-        name: str,
-        connection: "Connection",
-        open_agent: Callable[["Connection"], "AgentClient"],
-        open_hypervisor: Callable[[str, str], "Hypervisor"],
-        *,
-        rehearsal: "Rehearsal | None" = None,
-    ) -> None:
-        self._rehearsal = rehearsal
-        self.name = name
-        self.connection = connection
-        self._open_agent = open_agent
-        self._open_hypervisor = open_hypervisor
-        self._agent: AgentClient | None = None
-        self._hypervisor: Hypervisor | None = None
-        self._opened = contextlib.ExitStack()
-        self._opened_libvirt = contextlib.ExitStack()
-        self._killed: set[str] = set()
-        self._lock = threading.Lock()
-
-    @property
-    def agent(self) -> "AgentClient":
-        """The agent on this host, started on first use."""
-        with self._lock:
-            if self._agent is None:
-                self._agent = self._open_agent(self.connection)
-                self._opened.callback(self._agent.close)
-            return self._agent
-
-    @property
-    def hypervisor(self) -> "Hypervisor":
-        """libvirt on this host, through the same connection, opened on first use and after libvirtd was restarted."""
-        return self.require_libvirt()
-
-    def require_libvirt(self) -> "Hypervisor":
-        """Open libvirt unless it is open. Raises HostError, GuestError."""
-        with self._lock:
-            if self._hypervisor is not None and not self._hypervisor.is_alive:
-                self._forget_hypervisor()
-            if self._hypervisor is None:
-                with contextlib.ExitStack() as opening:
-                    uri = opening.enter_context(self.connection.libvirt_uri())
-                    self._hypervisor = opening.enter_context(self._open_hypervisor(uri, self.name))
-                    self._opened_libvirt.enter_context(opening.pop_all())
-            return self._hypervisor
-
-    @property
-    def killed(self) -> "set[str]":
-        """UUIDs of the domains that were killed over this connection, or before libvirt was opened again."""
-        return self._killed if self._hypervisor is None else self._killed | self._hypervisor.killed
-
-    def beside(self) -> "HostSession":
-        """Another agent and another way to libvirt over the same SSH connection, which never wait for these."""
-        return HostSession(
-            self.name, self.connection, self._open_agent, self._open_hypervisor, rehearsal=self._rehearsal
-        )
-
-    def before(self, change: str) -> None:
-        """Called before what only a changed host can answer. change: in words. Raises RehearsalEnds in a dry run."""
-        if self._rehearsal is not None:
-            self._rehearsal.end(self.name, change)
-
-    def let_go(self) -> None:
-        """End agent and libvirt, and leave the connection open. A session that is used again is opened again."""
-        self.let_go_of_libvirt()
-        with self._lock:
-            opened, self._opened = self._opened, contextlib.ExitStack()
-            self._agent = None
-        opened.close()
-
-    def let_go_of_libvirt(self) -> None:
-        """End libvirt alone. It is opened again when it is used again."""
-        with self._lock:
-            opened, self._opened_libvirt = self._opened_libvirt, contextlib.ExitStack()
-            self._forget_hypervisor()
-        opened.close()
-
-    def _forget_hypervisor(self) -> None:
-        self._killed = self.killed
-        self._hypervisor = None
-
-    def close(self) -> None:
-        """End agent, libvirt and the connection."""
-        with contextlib.ExitStack() as closing:
-            closing.callback(self.connection.close)
-            closing.callback(self._opened.close)
-            closing.callback(self._opened_libvirt.close)
 
 
 @dataclass(frozen=True)
@@ -191,6 +98,7 @@ class Services:
         self._ways: dict[str, Way | None] = {}
         self._closed_at: dict[str, float] = {}
         self._is_ending = False
+        self._silent: dict[str, tuple[HostUnreachable, float]] | None = None
         self.rehearsal = rehearsal
         self._clusters: dict[object, ClusterLink | None] = {}
         self._lock = threading.Lock()
@@ -347,12 +255,31 @@ class Services:
     def host(self, name: str) -> HostSession:
         """The session of one host of the inventory (whatever --limit says).
 
-        Raises InventoryError when the inventory does not know the host.
+        Raises InventoryError when the inventory does not know the host; HostUnreachable, within `asking_once`, when it
+        was silent.
         """
         with self._lock:
+            if self._silent is not None and name in self._silent:
+                error, at = self._silent[name]
+                tried = f"it was tried {format_duration(time.monotonic() - at)} ago, and is not asked again for each VM"
+                raise type(error)(error.message, context=[*error.context, tried], hint=error.hint) from error
             if name not in self._sessions:
                 self._sessions[name] = self._opens.session(self.inventory, name)
             return self._sessions[name]
+
+    @contextlib.contextmanager
+    def asking_once(self) -> "Iterator[None]":
+        """Within this block, a host noted by `note_silent` is not waited for again. For the VMs of one command."""
+        before, self._silent = self._silent, {} if self._silent is None else self._silent
+        try:
+            yield
+        finally:
+            self._silent = before
+
+    def note_silent(self, name: str, error: VgpuctlError) -> None:
+        """Note within `asking_once` that a host gave no answer; an error of another kind or host says nothing."""
+        if self._silent is not None and isinstance(error, HostUnreachable) and error.message.startswith(f"{name}: "):
+            self._silent.setdefault(name, (error, time.monotonic()))
 
     def on_hosts(self, names: Sequence[str], work: Callable[[str], Value]) -> "list[HostResult[Value]]":
         """Call `work(name)` for every host, at most `forks` at a time, and show the progress; see `run_on_hosts`.

@@ -222,6 +222,7 @@ def _ask_libvirt(services: Services, shown: ShownVm) -> ShownVm:
         )
     except VgpuctlError as error:
         note_failure(services, vm.host, error)
+        services.note_silent(vm.host, error)
         return replace(shown, host_problem=error.message)
 
 

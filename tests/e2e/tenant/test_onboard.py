@@ -329,12 +329,25 @@ def test_the_vms_of_a_host_that_is_silent_keep_no_other_from_being_deleted(
     fleet_operator.does("create-tenant", "leaving")
     for name, host in (("a", "sim-001"), ("b", "sim-002"), ("c", "sim-001")):
         fleet_operator.does("create-vm", name, "-t", "leaving", "--host", host, *small)
+    would = fleet_operator.does("offboard-tenant", "leaving", "--dry-run").err
+    assert [would.count(f"VM {name} on ") + would.count(f"leaving/{name}") for name in "abc"] == [1, 1, 1]
+    assert "leaving: 3 objects would be deleted" in would
+    assert "disk" not in would
+    assert "Delete all of this of leaving?" in fleet_operator.run("offboard-tenant", "leaving").err
+    assert "Delete 1 VM?" in fleet_operator.run("delete-vm", "a", "-t", "leaving").err
     leave = ("offboard-tenant", "leaving", "--yes", "--timeout", "0")
     lab.faults.begin("sim-001", "sshd", folder=fleet)
     try:
-        fleet_operator.is_refused(*leave)
+        refused = fleet_operator.is_refused(*leave)
     finally:
         lab.faults.clear("sim-001", folder=fleet)
     left = [one["vm"]["request"]["name"] for one in fleet_operator.json("list-vms", "-t", "leaving")]
     assert left == ["a", "c"]
+    assert (refused["exit_code"], refused["message"].split(";")[0]) == (
+        10,
+        "1 of 3 VMs of leaving are deleted and 2 are left",
+    )
+    (why,) = refused["context"]
+    assert (why.startswith("sim-001: "), why.endswith("; left: a, c")) == (True, True)
+    assert "forget-host" in refused["hint"]
     fleet_operator.does(*leave)

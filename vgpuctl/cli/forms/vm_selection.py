@@ -103,7 +103,7 @@ class VmChoice:
         """Do the work on each of these VMs; a dry run of many says nothing before `finish`, which sums it up."""
         from vgpuctl.usecases.running.each_vm import on_each_vm
 
-        with _quiet() if opened.rehearsal is not None and self.is_summed_up(len(vms)) else nullcontext():
+        with quiet() if opened.rehearsal is not None and self.is_summed_up(len(vms)) else nullcontext():
             return on_each_vm(opened, vms, work, is_in_turn=is_in_turn)
 
     def answer(
@@ -144,7 +144,7 @@ class VmChoice:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Print no remarks within the block; what is waited for is still shown."""
     state = running()
     state.is_summing_up = True

@@ -2,11 +2,13 @@
 """offboard-tenant: list the objects to remove, ask, remove them and prove it."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, TypedDict
 
 import click
 
 from vgpuctl.cli.forms.stored_kind import deletions_json
+from vgpuctl.cli.forms.vm_selection import quiet
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import confirm, say
@@ -51,13 +53,18 @@ def command(
     from vgpuctl.usecases.tenant.offboard_tenant import belongings, offboard_tenant
 
     with services(rehearses=dry_run, **where) as opened:
-        lines = belongings(opened, name).lines()
+        found = belongings(opened, name)
+        lines = found.lines()
         for line in lines:
             say(line)
         if not (yes or dry_run):
-            confirm(f"Delete all of this of {name}, with disks?")
-        asked = offboard_tenant(opened, name, timeout_s=timeout_s, deletes_disks=deletes_disks)
-    if not dry_run:
+            disks = ", with disks" if found.with_disks or found.disks or found.deleted_vms else ""
+            confirm(f"Delete all of this of {name}{disks}?")
+        with quiet() if dry_run else nullcontext():
+            asked = offboard_tenant(opened, name, timeout_s=timeout_s, deletes_disks=deletes_disks)
+    if dry_run:
+        say(f"{name}: {counted(len(lines), 'object')} would be deleted")
+    else:
         say(f"{name}: nothing is left on {counted(len(asked), 'host')}")
     if as_json:
         _JSON.print({"tenant": name, "hosts_asked": asked, **deletions_json(lines, dry_run=dry_run)})

@@ -53,6 +53,7 @@ def command(
     from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.cluster.leave_cluster import leaving_together
+    from vgpuctl.usecases.disk.kept_disks import vms_with_disks
     from vgpuctl.usecases.placement.queued_vms import leave_each
     from vgpuctl.usecases.vm.delete_vm import check_keeping, delete_vm, refuse_kept_below
 
@@ -70,8 +71,10 @@ def command(
             say(f"{vm.printed_name}: {vm.state} on {vm.host}, {devices}" + " would be deleted" * dry_run)
         doomed = [vm for vm, _leases in found]
         if not (dry_run or yes) and (doomed or queued):
-            disks = "with disks" if keep is None else f"and keep the disks for {keep}"
-            of_vms = f"{counted(len(doomed), 'VM')} {disks}" if doomed else ""
+            with opened.store.reading() as session:
+                have_disks = not vms_with_disks(session).isdisjoint(vm.uuid for vm in doomed)
+            disks = (" with disks" if keep is None else f" and keep the disks for {keep}") if have_disks else ""
+            of_vms = f"{counted(len(doomed), 'VM')}{disks}" if doomed else ""
             waiting = f"{counted(len(queued), 'queued VM')}{' and ' if doomed else ''}" if queued else ""
             confirm(f"Delete {waiting}{of_vms}?")
 

@@ -122,3 +122,9 @@ def keep_disks(services: Services, vm: Vm, volumes: Sequence[Volume]) -> list[Vo
             session.keep_volume(volume)
             services.say(f"{vm.printed_name}: disk {volume.label} is kept on {volume.host}")
     return [one for one in volumes if one not in kept]
+
+
+def vms_with_disks(session: Session) -> frozenset[str]:
+    """UUIDs of the VMs with disks that are deleted with them."""
+    kinds = (VolumeKind.DISK, VolumeKind.DATA)
+    return frozenset(one.vm_uuid for one in session.volumes() if one.kind in kinds and not one.keep)

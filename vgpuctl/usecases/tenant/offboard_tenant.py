@@ -19,7 +19,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
-from vgpuctl.usecases.disk.kept_disks import kept_disks
+from vgpuctl.usecases.disk.kept_disks import kept_disks, vms_with_disks
 from vgpuctl.usecases.disk.kept_vms import delete_kept
 from vgpuctl.usecases.image.gc_volumes import OLD_ENDINGS
 from vgpuctl.usecases.image.volumes import remove_volumes
@@ -43,6 +43,7 @@ class Belongings:
     """The objects of a tenant. disks: data disks that are to outlive their VMs, with a VM or without.
 
     roles: of the database, which read the tenant's rows. volumes: names of all recorded volumes.
+    with_disks: UUIDs of the VMs whose disks are deleted with them.
     """
 
     tenant: str
@@ -58,12 +59,16 @@ class Belongings:
     deleted_vms: tuple[KeptVm, ...] = ()
     roles: tuple[str, ...] = ()
     volumes: frozenset[str] = frozenset()
+    with_disks: frozenset[str] = frozenset()
+
+    def _disk_of(self, vm: Vm) -> str:
+        return ", with its disk" if vm.uuid in self.with_disks else ""
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
         return [
             *(f"node pool {pool.name} of cluster {pool.cluster}, with its nodes" for pool in self.node_pools),
-            *(f"VM {vm.request.name} on {vm.host}, {vm.state}, with its disk" for vm in self.vms),
+            *(f"VM {vm.request.name} on {vm.host}, {vm.state}{self._disk_of(vm)}" for vm in self.vms),
             *(f"disk {disk.label} on {disk.host}, which is kept" for disk in self.disks),
             *(f"disks of the deleted VM {kept.request.name} on {kept.host}" for kept in self.deleted_vms),
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
@@ -94,11 +99,15 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(session.kept_vms(tenant=tenant)),
             tuple(session.roles_of(tenant)),
             frozenset(one.name for one in session.volumes(tenant=tenant)),
+            vms_with_disks(session),
         )
 
 
-def _delete_vms(services: Services, vms: Sequence[Vm], timeout_s: float) -> None:
-    """Delete the VMs, those of several hosts side by side. Raises the first error, when the others are done."""
+def _delete_vms(services: Services, tenant: str, vms: Sequence[Vm], timeout_s: float) -> None:
+    """Delete the VMs, those of several hosts side by side.
+
+    Raises PartialFailure when some could not be deleted and the others are; a single VM's own error.
+    """
 
     def delete(vm: Vm) -> None:
         delete_vm(services, vm, timeout_s=timeout_s, keeps_disks=False)
@@ -107,9 +116,21 @@ def _delete_vms(services: Services, vms: Sequence[Vm], timeout_s: float) -> None
         for vm in vms:
             delete(vm)
         return
-    for one in on_each_vm(services, vms, delete):
-        if one.error is not None:
-            raise one.error
+    failed = [(one.vm, one.error) for one in on_each_vm(services, vms, delete) if one.error is not None]
+    if not failed:
+        return
+    if len(vms) == 1:
+        raise failed[0][1]
+    left: dict[str, list[str]] = {}
+    for vm, error in failed:
+        left.setdefault(f"{vm.host}: {error.said_of(vm.host)}", []).append(vm.request.name)
+    raise PartialFailure(
+        f"{len(vms) - len(failed)} of {counted(len(vms), 'VM')} of {tenant} are deleted and {len(failed)} are left; "
+        "its networks, grants and quotas stay until these are gone",
+        context=[f"{why}; left: {', '.join(names)}" for why, names in left.items()],
+        hint="run the same command again when the hosts answer; of a host that stays away, "
+        "`vgpuctl evacuate-host` or `vgpuctl forget-host` takes the VMs",
+    )
 
 
 def offboard_tenant(
@@ -120,8 +141,8 @@ def offboard_tenant(
     Node pools go first, so that no node is made again; the work on the nodes is not waited for.
     The tenant's name stays in the store with its usage. deletes_disks: also the disks that are to outlive their VMs;
     without it a tenant with such disks is refused by StateError, with nothing done.
-    Raises the first error of what could not be deleted; the same command goes on from there. Raises PartialFailure when
-    hosts did not answer, StateError when something is left.
+    Raises PartialFailure when VMs are left or hosts did not answer, the first error of what else could not be deleted,
+    StateError when something is left; the same command goes on from there.
     """
     with services.store.operation("offboard-tenant", f"tenant:{tenant}", tenant, exclusive=True):
         found = belongings(services, tenant)
@@ -141,7 +162,7 @@ def offboard_tenant(
                 record_leaving(session, entry, "tenant offboarded")
             for reservation in found.reservations:
                 record_cancellation(session, reservation, "tenant offboarded")
-        _delete_vms(services, rest.vms, timeout_s)
+        _delete_vms(services, tenant, rest.vms, timeout_s)
         with services.store.reading() as session:
             kept = kept_disks(session, tenant)
         for host in sorted({disk.host for disk in kept}):

@@ -136,17 +136,28 @@ def test_what_a_command_changes_is_on_the_pages(web: RunningWeb, fleet_operator:
     fleet_operator.does("uncordon-host", "sim-002")
 
 
-def test_a_host_that_does_not_answer_is_told_and_the_pages_go_on(web: RunningWeb, fleet: lab.LabFolder) -> None:
+def test_a_host_that_does_not_answer_is_told_and_the_pages_go_on(
+    web: RunningWeb, fleet: lab.LabFolder, fleet_operator: Operator
+) -> None:
     lab.faults.begin("sim-003", "power-off", folder=fleet)
     try:
         web.wait_for("/hosts/sim-003", "no readings: ")
         assert web.get("/")[0] == 200
+        # What the server finds itself is what it says of the host, and what commands know.
+        web.wait_for("/metrics", 'vgpuctl_host_state{host="sim-003",state="unreachable"} 1.0')
+        web.wait_for("/", ": unreachable: ")
+        found = {one["name"]: one["state"] for one in json.loads(web.get("/", accept="application/json")[1])["hosts"]}
+        assert found == {"sim-001": "up", "sim-002": "up", "sim-003": "unreachable", "sim-004": "up"}
+        known = fleet_operator.does("list-hosts", "--cached", "-o", "csv", "--columns", "host,state").out.splitlines()
+        assert "sim-003,unreachable" in known and "sim-001,ok" in known
     finally:
         lab.faults.clear("sim-003", folder=fleet)
     end = time.monotonic() + 90
     while "no readings: " in web.get("/hosts/sim-003")[1]:
         assert time.monotonic() < end
         time.sleep(0.2)
+    web.wait_for("/metrics", 'vgpuctl_host_state{host="sim-003",state="up"} 1.0')
+    assert "sim-003,ok" in fleet_operator.does("list-hosts", "--cached", "-o", "csv", "--columns", "host,state").out
 
 
 def test_the_pages_of_a_real_fleet_in_a_browser(web: RunningWeb, browser: Chromium) -> None:

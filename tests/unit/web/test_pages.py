@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every page, made from a store full of hosts and VMs."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,8 @@ from vgpuctl.model.promise import Moment, PromiseRow, Witness
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.states import STATE_KINDS
 from vgpuctl.usecases.observed.gpu_health import keep_health
-from vgpuctl.usecases.observed.observation_record import Record, SeenGpu
+from vgpuctl.usecases.observed.observation_record import Record, SeenGpu, Silence
+from vgpuctl.usecases.observed.observations import read_record
 from vgpuctl.usecases.observed.promise_record import note_findings
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.telemetry.event_page import EVENTS_ON_PAGE
@@ -374,6 +376,25 @@ def test_a_host_that_nobody_has_asked_for_long_is_not_counted_as_up(tmp_path: Pa
         assert "its host gpu1 is stale" in pages.words(f"/tenants/{lease.tenant}/vms/{lease.vm_name}")
 
 
+@pytest.mark.parametrize(("asked_after_s", "state"), [(-1, "unreachable"), (1, "up")])
+def test_a_reading_after_the_last_failure_of_others_shows_that_a_host_is_up(
+    tmp_path: Path, asked_after_s: float, state: str
+) -> None:
+    with open_stored(tmp_path, ("gpu1",)) as services:
+        fleet = fill(services, ("gpu1",), cards=2, shares=2)
+        with services.store.transaction() as session:
+            record = read_record(session, "gpu1")
+            silent = msgspec.structs.replace(record, silence=Silence(AT, "no route to gpu1", "unreachable"))
+            session.save_host_record("gpu1", "observations", msgspec.json.encode(silent).decode())
+        answered = replace(readings_of(fleet)["gpu1"], at=AT + asked_after_s)
+        sources = PageSources(services, PastSource(tmp_path / "none"), lambda: {"gpu1": answered})
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        pages = make_application(sources, access).test_client()
+        (host,) = json.loads(pages.get("/", headers={"Accept": "application/json"}).text)["hosts"]
+        (row,) = sources.states().of("host_state")
+    assert (host["state"], row.states) == (state, (state,))
+
+
 def test_findings_of_a_gpus_health_are_on_its_page_with_their_remedy(tmp_path: Path) -> None:
     with open_stored(tmp_path, ("gpu1",)) as services:
         fleet = fill(services, ("gpu1",), cards=2, shares=1)
@@ -398,6 +419,12 @@ def test_a_failed_reading_is_told_with_the_age_of_the_last_one(tmp_path: Path) -
         kept = replace(readings_of(fleet)["gpu1"], error=HostUnreachable("no route to gpu1"), at=AT - 600)
         sources = PageSources(services, PastSource(tmp_path / "none"), lambda: {"gpu1": kept})
         access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
-        text = make_application(sources, access).test_client().get("/hosts/gpu1").text
+        pages = make_application(sources, access).test_client()
+        text = pages.get("/hosts/gpu1").text
+        data = json.loads(pages.get("/", headers={"Accept": "application/json"}).text)
+        (row,) = sources.states().of("host_state")
     assert "no readings: no route to gpu1" in text and "readings of 10m ago" in text
+    assert data["totals"]["hosts_up"] == 0 and data["hosts"][0]["state"] == "not-reached"
+    assert any("no route to gpu1" in one for one in data["hosts"][0]["attention"])
+    assert (row.states, row.text) == (("not-reached",), "no route to gpu1")
     assert re.search(r"no history of readings: \S+none is not there", text)

@@ -18,7 +18,8 @@ OF_HOSTS: tuple[StateKind, ...] = (
             "wrong-host": "Another host of the inventory answers at its address.",
             "unusable": "The host answers, but its agent cannot be used.",
             "stale": f"The agent answered when it was last asked, which was more than {FRESH_S:.0f} s ago.",
-            "not-reached": f"Every attempt of {FRESH_S:.0f} s or more failed by its own settings, such as a wrong key.",
+            "not-reached": f"Every attempt of {FRESH_S:.0f} s or more failed by its own settings, such as a wrong key, "
+            "or this server cannot read a host that others reach.",
             UNKNOWN: "The host was never asked.",
         },
     ),

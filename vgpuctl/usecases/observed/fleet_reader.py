@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.readings import HostReadings
-from vgpuctl.errors import Unexpected, VgpuctlError
+from vgpuctl.errors import AgentProblem, Unexpected, VgpuctlError
+from vgpuctl.usecases.observed.full_survey import read_host
 from vgpuctl.usecases.observed.guest_driver import keep_seen_drivers
+from vgpuctl.usecases.observed.observation_record import NOT_REACHED, UP
+from vgpuctl.usecases.observed.observations import is_watched_by_other, note_failure, read_record
 from vgpuctl.usecases.running.services import HostSession, Services
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")
@@ -32,6 +35,23 @@ class HostSnapshot:
     took_s: float = 0.0
     skew_s: float = 0.0
     error: VgpuctlError | None = None
+
+    @property
+    def is_unanswered(self) -> bool:
+        """True if the last attempt did not reach the host; an agent that tells its problem has answered."""
+        return self.error is not None and not isinstance(self.error, AgentProblem)
+
+
+def state_now(state: str | None, silent_since: float | None, snapshot: HostSnapshot | None) -> str | None:
+    """The state of a host in the store, corrected by this process's own last reading.
+
+    silent_since: since when the store knows of no answer, in seconds since the epoch. A host that others reach and
+    this process does not is `not-reached`.
+    """
+    if snapshot is not None and snapshot.is_unanswered and state == UP:
+        return NOT_REACHED
+    answered_at = None if snapshot is None or snapshot.error is not None else snapshot.at
+    return UP if answered_at is not None and silent_since is not None and answered_at > silent_since else state
 
 
 def read_fleet(services: Services, names: Sequence[str]) -> list[HostSnapshot]:
@@ -129,11 +149,18 @@ class FleetReader:
             self._stop.wait(max(self._interval_s - (time.monotonic() - began), self._interval_s / 2))
 
     def _attempt(self, name: str) -> HostSnapshot:
-        """Read one host; what fails keeps the readings before, with their age."""
+        """Read one host; what fails keeps the readings before, with their age.
+
+        The store is told where it knows the host otherwise.
+        """
+        asked_at = time.monotonic()
         try:
-            return _read(self._services, name, self._services.host(name))
+            found = _read(self._services, name, self._services.host(name))
+            self._note_answer(name)
+            return found
         except VgpuctlError as error:
             failure = error
+            self._note_failure(name, error, asked_at)
         except Exception as error:
             _LOGGER.error("unexpected error", extra={"fields": {"host": name}}, exc_info=True)
             failure = Unexpected.of(error, where=f"{name}: ")
@@ -141,3 +168,21 @@ class FleetReader:
         with self._lock:
             before = self._snapshots.get(name, HostSnapshot(name))
         return HostSnapshot(name, before.readings, before.at, before.took_s, before.skew_s, failure)
+
+    def _note_answer(self, name: str) -> None:
+        """Read the facts of a host that the store knows not to answer. A controller of the host does so itself."""
+        with contextlib.suppress(VgpuctlError):
+            with self._services.store.reading() as session:
+                is_news = read_record(session, name).silence is not None and not is_watched_by_other(session, name)
+            if is_news:
+                read_host(self._services, name)
+
+    def _note_failure(self, name: str, error: VgpuctlError, asked_at: float) -> None:
+        """Record that a host gives no answer, unless the store knows that or the agent has told its problem."""
+        if isinstance(error, AgentProblem):
+            return
+        with contextlib.suppress(VgpuctlError):
+            with self._services.store.reading() as session:
+                is_known = read_record(session, name).silence is not None
+            if not is_known:
+                note_failure(self._services, name, error, asked_at=asked_at)

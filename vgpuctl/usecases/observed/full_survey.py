@@ -38,7 +38,7 @@ def survey_fully(
 
     def read(name: str) -> HostFacts:
         try:
-            facts, libvirt_error = _read_host(services, name)
+            facts, libvirt_error = read_host(services, name)
             if ask_more is not None:
                 ask_more(name, facts)
         finally:
@@ -51,7 +51,7 @@ def survey_fully(
     return survey(services, names, refresh=refresh, read=read), silent
 
 
-def _read_host(services: Services, name: str) -> tuple[HostFacts, VgpuctlError | None]:
+def read_host(services: Services, name: str) -> tuple[HostFacts, VgpuctlError | None]:
     """Read a host and record what it answered. Returns its facts, and libvirt's error. Raises what the agent raises."""
     host = services.host(name)
     asked_at = time.monotonic()

@@ -335,9 +335,15 @@ def is_seen_by_controller(session: Session, host: str) -> bool:
     A command to which the host does not answer then is cut off from it itself; if the host has just died, the
     controller finds that within its next looks.
     """
-    record, me = read_record(session, host), this_process()
+    record = read_record(session, host)
     if record.silence is not None or record.read_at is None or session.now() - record.read_at > _JUST_READ_S:
         return False
+    return is_watched_by_other(session, host)
+
+
+def is_watched_by_other(session: Session, host: str) -> bool:
+    """True if another process that runs, a controller, watches a host."""
+    me = this_process()
     return any(
         host in one.hosts and is_running(one) is not False
         for one in session.controllers()

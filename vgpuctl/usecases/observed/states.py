@@ -19,6 +19,7 @@ from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.attempts import Attempts, attempts_by_host
 from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.usecases.observed.fleet_reader import HostSnapshot, state_now
 from vgpuctl.usecases.observed.known_promises import gpu_faults, silence_of
 from vgpuctl.usecases.observed.node_pool_states import pool_rows
 from vgpuctl.usecases.observed.observation_record import (
@@ -90,6 +91,7 @@ class _Stored:
     promises: Mapping[str, Mapping[str, Sequence[LastFinding]]]
     faults: Mapping[str, GpuFault]
     readings: Mapping[str, HostReadings]
+    snapshots: Mapping[str, HostSnapshot]
     strays: Mapping[str, Mapping[str, Stray]]
 
     def record(self, host: str) -> Record:
@@ -101,6 +103,7 @@ def read_states(
     hosts: Collection[str] = (),
     *,
     readings: Mapping[str, HostReadings] | None = None,
+    snapshots: Mapping[str, HostSnapshot] | None = None,
     inventory: "Inventory | None" = None,
     is_read_only: bool = False,
     of: Collection[str] | None = None,
@@ -108,7 +111,8 @@ def read_states(
     """Read every state, or those of some kinds of objects (StateKind.of); the other kinds have no rows then.
 
     hosts: the inventory's, beside those that the store knows.
-    readings: by host, compared with the store for `truth_mismatch`. inventory: what is said there of hosts counts for
+    readings: by host, compared with the store for `truth_mismatch`. snapshots: the last attempts of this process to
+    read each host. inventory: what is said there of hosts counts for
     the shares that are free. is_read_only: what the store said when it was opened.
     """
     records = observation_records(session)
@@ -126,6 +130,7 @@ def read_states(
         recorded_of_hosts(session),
         gpu_faults(leases, restrictions),
         readings or {},
+        snapshots or {},
         strays_by_host(session),
     )
     rows: dict[str, list[StateRow]] = {kind.name: [] for kind in STATE_KINDS}
@@ -179,6 +184,9 @@ def _of_hosts(stored: _Stored) -> _Rows:
         text = "" if tried is None else f"tried in vain: {tried.problem}"
         text = text if silence is None else silence.problem
         since = record.read_at if silence is None else silence.since
+        snapshot = stored.snapshots.get(host)
+        if silence is None and snapshot is not None and snapshot.error is not None:
+            text = snapshot.error.message
         yield "host_state", StateRow(labels, (_host_state(stored, host, record),), at=since, text=text)
         silence = record.libvirt_silence
         seen_at = max((seen.at for seen in record.vms.values()), default=None)
@@ -198,7 +206,9 @@ def _host_state(stored: _Stored, host: str, record: Record) -> str:
     """The host's state. One that was up stays so while it is asked, also for readings alone."""
     seen_at = answered_at(record)
     is_old = seen_at is not None and stored.now - seen_at > FRESH_S and host not in stored.readings
-    return STALE if record.state == UP and is_old else record.state or UNKNOWN
+    silent_since = None if record.silence is None else record.silence.since
+    state = state_now(record.state, silent_since, stored.snapshots.get(host))
+    return STALE if state == UP and is_old else state or UNKNOWN
 
 
 def _restricted(labels: tuple[str, ...], found: Sequence[Restriction]) -> StateRow:

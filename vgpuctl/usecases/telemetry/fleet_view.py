@@ -28,8 +28,10 @@ from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
+from vgpuctl.usecases.observed.fleet_reader import state_now
 from vgpuctl.usecases.observed.gpu_health import last_health
 from vgpuctl.usecases.observed.known_promises import known_now
+from vgpuctl.usecases.observed.observation_record import NOT_REACHED, UP
 from vgpuctl.usecases.observed.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -100,7 +102,8 @@ class HostView:
     """One host of the inventory. problem: why it is not known, or a mistake in the inventory.
 
     seen: when it last answered, in words. closed: why it takes no new VM. readings_problem: why the last reading
-    failed. is_stale: it was up, and nobody has asked it for FRESH_S. groups: those of the inventory that it is in.
+    failed. is_stale: it was up, and nobody has asked it for FRESH_S. known: its state by the store and this process's
+    own readings, None if it was never asked. groups: those of the inventory that it is in.
     promises: what is known now of those to its VMs, by UUID, where a single host is read.
     """
 
@@ -119,6 +122,7 @@ class HostView:
     is_stale: bool = False
     groups: tuple[str, ...] = ()
     promises: Mapping[str, tuple[LastFinding, ...]] = field(default_factory=dict)
+    known: str | None = None
 
     @property
     def boards(self) -> list[tuple[int, str, int]]:
@@ -141,9 +145,12 @@ class HostView:
     @property
     def state(self) -> str:
         """The last observed state of its agent, `unknown` if it was never asked, `stale` if that was long ago."""
-        if self.observed is None or self.observed.state is None:
-            return "unknown"
-        return "stale" if self.is_stale else self.observed.state
+        return "stale" if self.is_stale and self.known == UP else self.known or "unknown"
+
+    @property
+    def is_unread(self) -> bool:
+        """True if others reach the host, and the last reading by this process did not."""
+        return self.observed is not None and self.observed.state == UP and self.known == NOT_REACHED
 
     @property
     def attention(self) -> list[str]:
@@ -152,7 +159,8 @@ class HostView:
         if self.problem is not None:
             found.append(self.problem)
         if self.state not in ("up", "unknown"):
-            found.append(f"{self.state}: {self.seen}")
+            told = f"{self.readings_problem}; others: {self.seen}" if self.is_unread else self.seen
+            found.append(f"{self.state}: {told}")
         if self.observed is not None and self.observed.libvirt.unknown_since is not None:
             found.append(f"libvirt does not answer: {self.observed.libvirt.problem}")
         if self.closed is not None:
@@ -215,7 +223,7 @@ class FleetOverview:
     def attention(self) -> list[tuple[str, str]]:
         """Findings for the operator, each with its host."""
         found = [(host.name, text) for host in self.hosts for text in host.attention]
-        silent = [one for one in self.hosts if one.state == "up" and one.readings_problem is not None]
+        silent = [one for one in self.hosts if one.state == UP and one.readings_problem is not None]
         return found + [(one.name, f"no readings: {one.readings_problem}") for one in silent]
 
 
@@ -358,6 +366,7 @@ class _Build:
             self._is_old(observed, None if snapshot is None else snapshot.at),
             tuple(one for one in self._inventory.groups_of(name) if one != "ungrouped"),
             self._promises,
+            None if observed is None else state_now(observed.state, observed.agent.unknown_since, snapshot),
         )
 
     def _is_old(self, observed: ObservedHost | None, read_at: float | None) -> bool:

@@ -277,6 +277,7 @@ class Exporter:
                     session,
                     self.hosts(),
                     readings=readings,
+                    snapshots=snapshots,
                     inventory=self._services.inventory,
                     is_read_only=store.read_only_reason is not None,
                 )

@@ -36,12 +36,14 @@ class PageSources:
     def states(self, of: Collection[str] | None = None) -> States:
         """Every state of the store as it is now, or those of some kinds of objects."""
         store = self.services.store
-        fresh = {name: one.readings for name, one in self.snapshots().items() if one.readings and one.error is None}
+        snapshots = self.snapshots()
+        fresh = {name: one.readings for name, one in snapshots.items() if one.readings and one.error is None}
         with store.reading() as session:
             return read_states(
                 session,
                 self.services.hosts(),
                 readings=fresh,
+                snapshots=snapshots,
                 inventory=self.services.inventory,
                 is_read_only=store.read_only_reason is not None,
                 of=of,

@@ -56,13 +56,14 @@ class HostRules:
     """Everything that people and findings say of one host beside its facts.
 
     constraints: of the inventory. declared: the entries of its layout; a GPU that no entry matches serves what it can.
-    restrictions: of the store, about this host and about cards that are or were in it.
+    restrictions: of the store, about this host and about cards that are or were in it. silence: why it gives no answer.
     """
 
     host: str
     constraints: HostConstraints = NO_HOST_CONSTRAINTS
     declared: tuple[GpuLayout, ...] = ()
     restrictions: tuple[Restriction, ...] = ()
+    silence: str | None = None
 
 
 NO_RULES = HostRules("")

@@ -31,7 +31,7 @@ class HostCapacity:
 
     constraints: what the inventory says. groups: (tenant, group) of the VMs there.
     declared: what the layout says of the GPUs; one that no entry matches serves what it can.
-    promised: by NUMA node; a host with one node has one entry. restrictions: as in HostRules.
+    promised: by NUMA node; a host with one node has one entry. restrictions, silence: as in HostRules.
     """
 
     name: str
@@ -42,11 +42,12 @@ class HostCapacity:
     declared: tuple[GpuLayout, ...] = ()
     promised: tuple[CellPromise, ...] = ()
     restrictions: tuple[Restriction, ...] = ()
+    silence: str | None = None
 
     @property
     def rules(self) -> HostRules:
         """The rules of the host: those of people and of findings."""
-        return HostRules(self.name, self.constraints, self.declared, self.restrictions)
+        return HostRules(self.name, self.constraints, self.declared, self.restrictions, self.silence)
 
 
 @dataclass(frozen=True)

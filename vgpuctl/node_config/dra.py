@@ -19,6 +19,7 @@ from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.node_config.labels import label_value, nvlink_domain
+from vgpuctl.sharing.gate import refuse_closed_gpu, refuse_closed_host
 from vgpuctl.sharing.kinds import existing_vgpus, offers_card
 from vgpuctl.sharing.type_names import numbered_now
 
@@ -66,7 +67,7 @@ def resource_slices(capacity: HostCapacity, shares: Sequence[Share]) -> list[Doc
     devices: list[Document] = []
     for number, gpu in enumerate(sorted(capacity.facts.gpus, key=lambda one: one.address)):
         held = [share for share in shares if share.gpu == gpu.address]
-        if gpu.problems or capacity.constraints.maintenance is not None:
+        if gpu.problems or refuse_closed_host(capacity.rules) or refuse_closed_gpu(gpu, capacity.rules):
             continue
         space = _space(gpu, held, f"gpu-{number}")
         if not space.parts:

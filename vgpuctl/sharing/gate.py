@@ -52,6 +52,8 @@ def refuse_closed_host(rules: HostRules) -> Refusal | None:
             f"in maintenance: {rules.constraints.maintenance}",
             "take the maintenance out of the inventory's vgpu_placing",
         )
+    if rules.silence is not None:
+        return Refusal(Code.HOST_SILENT, rules.silence, "`vgpuctl list-hosts` asks it again")
     return None
 
 

@@ -20,6 +20,7 @@ from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import closed_functions, refuse_closed_gpu, refuse_closed_host
 from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.offer import Refusal
+from vgpuctl.usecases.observed.capacities import with_silence
 from vgpuctl.usecases.observed.full_survey import survey_fully
 from vgpuctl.usecases.observed.gpu_health import last_health
 from vgpuctl.usecases.observed.observations import (
@@ -134,6 +135,7 @@ def read_gpus(
         missing = missing_gpus(session)
         now = session.now()
         restrictions = tuple(session.restrictions())  # with those that this look has set
+    seen = replace(seen, capacities=tuple(with_silence(seen.capacities, observed, seen.read)))
     rules = {one.name: replace(one.rules, restrictions=restrictions) for one in seen.capacities}
     read = [(one.name, gpu, _observed(observed, one.name, gpu)) for one in seen.capacities for gpu in one.facts.gpus]
     read += [(host, gpu, last) for host, gpu, last in missing if host in wanted]

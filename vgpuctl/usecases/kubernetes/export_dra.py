@@ -6,7 +6,9 @@ from typing import Any
 
 from vgpuctl.errors import NotFound
 from vgpuctl.node_config.dra import resource_slices
-from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.sharing.gate import refuse_closed_host
+from vgpuctl.usecases.observed.capacities import cached_capacities, with_silence
+from vgpuctl.usecases.observed.observations import observed_hosts
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.yaml_text import yaml_text
 
@@ -14,7 +16,8 @@ from vgpuctl.yaml_text import yaml_text
 def export_dra(services: Services, hosts: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Write the slices of these hosts, or of all, by host. Raises NotFound for a host whose facts nobody has read."""
     with services.store.reading() as session:
-        capacities = {one.name: one for one in cached_capacities(session, services.inventory)}
+        cached = with_silence(cached_capacities(session, services.inventory), observed_hosts(session))
+        capacities = {one.name: one for one in cached}
         shares = {name: [lease.share for lease in session.leases(host=name)] for name in capacities}
     unknown = [name for name in hosts if name not in capacities]
     if unknown:
@@ -22,6 +25,9 @@ def export_dra(services: Services, hosts: Sequence[str] = ()) -> list[dict[str, 
             f"the store has no facts of {', '.join(unknown)}",
             hint="check the name with `vgpuctl list-hosts`, then read the host: vgpuctl list-gpus --refresh",
         )
+    for name in sorted(capacities):
+        if (not hosts or name in hosts) and (closed := refuse_closed_host(capacities[name].rules)) is not None:
+            services.say(f"{name}: nothing is offered: {closed.reason}")
     return [
         document
         for name in sorted(capacities)

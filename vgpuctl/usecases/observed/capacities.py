@@ -8,8 +8,8 @@ every path.
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -27,6 +27,7 @@ from vgpuctl.scheduler.host_memory import with_promised
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.store.session import Session
+    from vgpuctl.usecases.observed.observations import ObservedHost
     from vgpuctl.usecases.running.services import Services
 
 
@@ -117,3 +118,18 @@ def cached_capacities(session: "Session", inventory: "Inventory | None" = None) 
             with contextlib.suppress(InventoryError):
                 found.append(capacity_of(name, known.facts, known.generation, promises, inventory))
     return found
+
+
+def with_silence(
+    capacities: Iterable[HostCapacity], observed: Mapping[str, "ObservedHost"], read: Collection[str] = ()
+) -> list[HostCapacity]:
+    """The hosts, with those that give no answer closed: the one rule for what counts as room.
+
+    read: hosts that have just answered; of them libvirt counts alone.
+    """
+    return [
+        one
+        if (known := observed.get(one.name)) is None
+        else replace(one, silence=known.libvirt_silence if one.name in read else known.silence)
+        for one in capacities
+    ]

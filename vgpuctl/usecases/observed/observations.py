@@ -98,6 +98,18 @@ class ObservedHost:
     gpus: Mapping[str, Observation]
     shares: Mapping[str, Observation]
 
+    @property
+    def silence(self) -> str | None:
+        """Why no VM can be placed there now: the host or its libvirt gives no answer; None otherwise."""
+        if self.state not in (None, UP):
+            return f"it is {self.state}: {self.agent.problem}"
+        return self.libvirt_silence
+
+    @property
+    def libvirt_silence(self) -> str | None:
+        """The same of its libvirt alone."""
+        return None if self.libvirt.unknown_since is None else f"its libvirt does not answer: {self.libvirt.problem}"
+
 
 def look(services: Services, names: Sequence[str]) -> dict[str, VgpuctlError]:
     """Ask the libvirt of these hosts for the state of every domain, and record it. Returns the errors by host."""
@@ -277,6 +289,18 @@ def state_word(vm: Vm, seen: Observation) -> str:
     if vm.state not in EXPECTED_STATES or (seen.unknown_since is None and seen.state == EXPECTED_STATES[vm.state]):
         return str(vm.state)
     return "unknown" if seen.unknown_since is not None or seen.state is None else seen.state
+
+
+def told_state(vm: Vm, seen: Observation) -> str:
+    """The state of a VM in one word as it was last observed, with the declared one where that differs."""
+    word = state_word(vm, seen)
+    return word if word == str(vm.state) else f"{word} (declared {vm.state})"
+
+
+def told_states(session: Session, vms: Sequence[Vm]) -> dict[str, str]:
+    """`told_state` of each VM, by UUID."""
+    seen = observations(session, vms)
+    return {vm.uuid: told_state(vm, seen[vm.uuid]) for vm in vms}
 
 
 def describe_state(vm: Vm, seen: Observation, now: float) -> str:

@@ -18,7 +18,7 @@ from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.attempts import Attempts, attempts_by_host
-from vgpuctl.usecases.observed.capacities import cached_capacities
+from vgpuctl.usecases.observed.capacities import cached_capacities, with_silence
 from vgpuctl.usecases.observed.fleet_reader import HostSnapshot, state_now
 from vgpuctl.usecases.observed.known_promises import gpu_faults, silence_of
 from vgpuctl.usecases.observed.node_pool_states import pool_rows
@@ -35,7 +35,7 @@ from vgpuctl.usecases.observed.observation_record import (
     Seen,
     answered_at,
 )
-from vgpuctl.usecases.observed.observations import observation_records
+from vgpuctl.usecases.observed.observations import ObservedHost, observation_records, observed_hosts
 from vgpuctl.usecases.observed.promise_record import recorded_of_hosts
 from vgpuctl.usecases.observed.strays import Stray, strays_by_host
 from vgpuctl.usecases.running.operations import may_run
@@ -143,7 +143,7 @@ def read_states(
         ("node-pool", lambda: pool_rows(session)),
         ("quota", lambda: _of_quotas(session)),
         ("licence", lambda: _of_licences(session)),
-        ("capacity", lambda: _of_capacity(session, inventory, leases)),
+        ("capacity", lambda: _of_capacity(session, inventory, leases, observed_hosts(session))),
         ("reservation", lambda: _of_reservations(session, stored)),
         ("network volume", lambda: _of_networks_and_volumes(session)),
         ("store controller", lambda: _of_store(session, is_read_only=is_read_only)),
@@ -329,10 +329,12 @@ def _of_licences(session: Session) -> _Rows:
             yield "tenant_licence_seats", StateRow((tenant, *labels, state), value=number)
 
 
-def _of_capacity(session: Session, inventory: "Inventory | None", leases: Sequence[Lease]) -> _Rows:
+def _of_capacity(
+    session: Session, inventory: "Inventory | None", leases: Sequence[Lease], observed: Mapping[str, ObservedHost]
+) -> _Rows:
     """Free and leased shares by profile, by the rules of placing, from cached facts; no row for 0 of both."""
     free: Counter[tuple[str, str]] = Counter()
-    for gpu in map_gpus(cached_capacities(session, inventory), leases):
+    for gpu in map_gpus(with_silence(cached_capacities(session, inventory), observed), leases):
         for one in gpu.creatable if gpu.closed is None else ():
             free[gpu.host, one.profile] += one.count
     leased = Counter((one.host, one.share.profile) for one in leases)

@@ -12,8 +12,7 @@ from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.refusals import in_short
 from vgpuctl.sharing.codes import Code
-from vgpuctl.usecases.observed.capacities import cached_capacities
-from vgpuctl.usecases.observed.observation_record import UP
+from vgpuctl.usecases.observed.capacities import cached_capacities, with_silence
 from vgpuctl.usecases.observed.observations import observed_hosts
 from vgpuctl.usecases.observed.survey import Survey
 from vgpuctl.usecases.running.services import Services
@@ -41,20 +40,11 @@ def silent_hosts(services: Services, seen: Survey) -> dict[str, Rejection]:
     """
     with services.store.reading() as session:
         observed = observed_hosts(session)
-    found = {}
-    for name in (one.name for one in seen.capacities):
-        host = observed.get(name)
-        if host is None:
-            continue
-        if host.state not in (None, UP) and name not in seen.read:
-            reason = f"it is {host.state}: {host.agent.problem}"
-        elif host.libvirt.unknown_since is not None:
-            reason = f"its libvirt does not answer: {host.libvirt.problem}"
-        else:
-            continue
-        remedy = "`vgpuctl list-hosts` asks it again"
-        found[name] = Rejection(name, None, str(Code.HOST_SILENT), reason, remedy)
-    return found
+    return {
+        one.name: Rejection(one.name, None, str(Code.HOST_SILENT), one.silence, "`vgpuctl list-hosts` asks it again")
+        for one in with_silence(seen.capacities, observed, seen.read)
+        if one.silence is not None
+    }
 
 
 def usable_hosts(services: Services, request: VmRequest) -> list[str]:

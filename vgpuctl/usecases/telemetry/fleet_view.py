@@ -27,7 +27,7 @@ from vgpuctl.sharing.health import conditions_of
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.topology import HostTopology, topology_of
-from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
+from vgpuctl.usecases.observed.capacities import capacity_of, read_promises, with_silence
 from vgpuctl.usecases.observed.fleet_reader import state_now
 from vgpuctl.usecases.observed.gpu_health import last_health
 from vgpuctl.usecases.observed.known_promises import known_now
@@ -163,7 +163,7 @@ class HostView:
             found.append(f"{self.state}: {told}")
         if self.observed is not None and self.observed.libvirt.unknown_since is not None:
             found.append(f"libvirt does not answer: {self.observed.libvirt.problem}")
-        if self.closed is not None:
+        if self.closed is not None and self.closed.code != Code.HOST_SILENT:  # which is said above
             found.append(self.closed.reason)
         if self.observed is not None and self.observed.layout:
             found.append(f"layout: {counted(len(self.observed.layout), 'difference')}")
@@ -268,6 +268,7 @@ def read_fleet_view(sources: PageSources, names: Sequence[str] | None = None) ->
             capacities[name] = capacity_of(name, facts, generation, promises, services.inventory)
         except InventoryError as error:
             problems[name] = error.message
+    capacities = {one.name: one for one in with_silence(capacities.values(), observed)}
     build = _Build(sources, now, leases, vms, observed, words, missing, capacities, problems, health, kept)
     hosts = tuple(build.host(name) for name in wanted)
     return FleetOverview(now, hosts, _totals(hosts, queued), tuple(tenants))

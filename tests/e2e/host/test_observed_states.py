@@ -86,14 +86,46 @@ def test_what_could_not_be_asked_is_unknown_and_never_absent(
     assert "unknown" not in state_of(operator)
 
 
+def told_states(operator: Operator) -> list[str]:
+    """The state of the VM in what is shown before several VMs, one VM or its tenant go, and in show-vm."""
+    said = [
+        operator.run("stop-vm", "-A", "--all", "--dry-run").err,
+        operator.run("delete-vm", "acme/web", "--dry-run").err,
+        operator.run("offboard-tenant", "acme", "--dry-run").err,
+        operator.does(*SHOW).out,
+    ]
+    form = r"(?:web: |web on sim-001, |web of tenant acme, )((?:running|unknown|shut-off)(?: \(.*?\))?)"
+    return [found[1] if (found := re.search(form, one)) else one for one in said]
+
+
 def test_a_vm_that_libvirt_lost_differs_from_what_is_declared(operator: Operator, fleet: lab.LabFolder) -> None:
     with failing(fleet, "power-off"):
         operator.run("list-gpus", "--refresh")
         assert "unknown since" in state_of(operator)
+        assert told_states(operator) == ["unknown (declared running)"] * 4
+        planned = operator.json("plan-upgrade", "--driver", "999.1", "--limit", HOST)["hosts"][0]["vms"]
+        (gpu,) = [
+            line
+            for line in operator.does(
+                "list-gpus", "-o", "csv", "--columns", "host,health,closed,problems"
+            ).out.splitlines()
+            if line.startswith(HOST)
+        ]
+    assert gpu.startswith(f"{HOST},unknown,host-silent: it is unreachable: ") and "libvirt" not in gpu, gpu
+    assert [(one["runs"], one["is_unknown"]) for one in planned] == [(True, True)]
     operator.does("list-vms", "--refresh")
     (listed,) = operator.json("list-vms")
     assert (listed["declared"], listed["observed"]) == ("running", "shut-off")
     assert "; declared running" in state_of(operator)
+    assert told_states(operator) == ["shut-off (declared running)"] * 4
+    planned = operator.json("plan-upgrade", "--driver", "999.1", "--limit", HOST)["hosts"][0]["vms"]
+    assert [(one["runs"], one["is_unknown"]) for one in planned] == [(False, False)]
+    same = operator.home / "acme.yml"
+    same.write_text(
+        "version: 1\ntenant: acme\nvms:\n"
+        "- {name: web, gpus: [A40-8Q], host: sim-001, memory: 96MiB, vcpus: 1, network: none}\n"
+    )
+    assert f"acme/web: no change, it is on {HOST}: shut-off, " in operator.does("onboard", str(same)).err
     operator.does("start-vm", "web", *ACME)
     assert operator.json("list-vms")[0]["observed"] == "running"
 

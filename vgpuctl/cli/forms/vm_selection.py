@@ -5,7 +5,7 @@ import functools
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
@@ -70,10 +70,14 @@ class VmChoice:
         if_exists: a name or glob that fits no VM is a remark.
         """
         from vgpuctl.usecases.found.find_vms import find_vms
+        from vgpuctl.usecases.observed.observations import told_states
 
         found = find_vms(opened, self.selection, if_exists=if_exists)
         if found and asks and self.verb is not None and not (self.selection.is_by_name or self.yes):
-            _list_found([vm for vm, _leases in found])
+            vms = [vm for vm, _leases in found]
+            with opened.store.reading() as session:
+                told = told_states(session, vms)
+            _list_found(vms, told)
             confirm(f"{self.verb} {counted(len(found), 'VM')}?")
         return found
 
@@ -154,15 +158,18 @@ def quiet() -> Iterator[None]:
         state.is_summing_up = False
 
 
-def _list_found(vms: "Sequence[Vm]") -> None:
-    """Name the VMs before a question; of many, their number on each host and of each tenant."""
+def _list_found(vms: "Sequence[Vm]", told: Mapping[str, str]) -> None:
+    """Name the VMs before a question; of many, their number on each host and of each tenant.
+
+    told: the state of each by UUID, as it was last observed.
+    """
     if len(vms) <= _MOST_LISTED:
         for vm in vms:
-            say(f"{vm.printed_name}: {vm.state} on {vm.host}")
+            say(f"{vm.printed_name}: {told[vm.uuid]} on {vm.host}")
         return
     by_host: dict[str, Counter[str]] = {}
     for vm in vms:
-        by_host.setdefault(vm.host, Counter())[str(vm.state)] += 1
+        by_host.setdefault(vm.host, Counter())[told[vm.uuid]] += 1
     for host, states in sorted(by_host.items(), key=lambda one: natural(one[0])):
         say(f"{host}: {', '.join(f'{count} {state}' for state, count in states.items())}")
     tenants = Counter(vm.request.tenant for vm in vms).most_common()

@@ -31,7 +31,9 @@ def _leases(listed: "ListedGpu") -> Iterator[str]:
 def _problems(listed: "ListedGpu") -> Iterator[str]:
     """The GPU's problems, then those of its host."""
     yield from listed.gpu.problems
-    if listed.libvirt_problem is not None:
+    if listed.observation.unknown_since is not None:
+        yield f"host: no answer: {listed.observation.problem}"
+    elif listed.libvirt_problem is not None:
         yield f"libvirt: {listed.libvirt_problem}"
     if listed.layout_differences:
         yield f"layout: {counted(len(listed.layout_differences), 'difference')}"
@@ -45,6 +47,8 @@ def _closed(listed: "ListedGpu") -> tuple[str, ...] | None:
 def _health(listed: "ListedGpu") -> tuple[str, ...] | None:
     if listed.observation.state == "missing":
         return ("missing",)
+    if listed.observation.unknown_since is not None:
+        return ("unknown",)
     if listed.health is None:
         return None
     return tuple(dict.fromkeys(one.code for one in listed.health)) or ("ok",)

@@ -44,13 +44,16 @@ def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.forget_host import forget_host, known_of
+    from vgpuctl.usecases.observed.observations import told_states
 
     with services(rehearses=dry_run, **where) as opened:
         known = known_of(opened, host)
         what = f"{counted(len(known.vms), 'VM')}, {counted(len(known.volumes), 'volume')}"
         what += f", {counted(len(known.networks), 'network')} and {counted(len(known.reservations), 'reservation')}"
+        with opened.store.reading() as session:
+            told = told_states(session, known.vms)
         for vm in known.vms:
-            say(f"{vm.printed_name}: {vm.state} on {host}" + (", would be deleted" if dry_run else ""))
+            say(f"{vm.printed_name}: {told[vm.uuid]} on {host}" + (", would be deleted" if dry_run else ""))
         if not (yes or dry_run):
             confirm(f"Forget {host} with {what} for good?")
         forgotten = forget_host(opened, host, is_dead=is_dead, reason=reason)

@@ -98,7 +98,7 @@ def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
                 ", ".join(host.boards),
                 host.driver,
                 host.kernel,
-                host.running,
+                _running(host),
                 _counts([vm.verdict for vm in host.vms]),
                 "first of its kind: go on when it is proven" if host.is_first else None,
                 seen.get(host.name),
@@ -138,6 +138,12 @@ def _print_sums(plan: UpgradePlan) -> None:
         print_line(f"guest drivers: {guests}")
     if busiest := max(plan.hosts, key=lambda host: len(host.vms), default=None):
         say(f"each VM and change of one host: the same with `-l {busiest.name}`")
+
+
+def _running(host: UpgradeStep) -> str:
+    """The VMs that were last observed running, and those of which nobody knows."""
+    unknown = sum(vm.is_unknown and vm.runs for vm in host.vms)
+    return f"{host.running - unknown}" + (f", {unknown} unknown" if unknown else "")
 
 
 def _counts(words: Sequence[str]) -> str | None:

@@ -54,6 +54,7 @@ def command(
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.cluster.leave_cluster import leaving_together
     from vgpuctl.usecases.disk.kept_disks import vms_with_disks
+    from vgpuctl.usecases.observed.observations import told_states
     from vgpuctl.usecases.placement.queued_vms import leave_each
     from vgpuctl.usecases.vm.delete_vm import check_keeping, delete_vm, refuse_kept_below
 
@@ -63,12 +64,14 @@ def command(
         found = chosen.find(opened, if_exists=if_exists)
         for one in queued:
             say(f"{one.printed_name}: queued" + " would leave the queue" * dry_run)
+        with opened.store.reading() as session:
+            told = told_states(session, [vm for vm, _leases in found])
         for vm, leases in found:
             refuse_kept_below(opened, vm)
             if keep_s is not None:
                 check_keeping(opened, vm)
             devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
-            say(f"{vm.printed_name}: {vm.state} on {vm.host}, {devices}" + " would be deleted" * dry_run)
+            say(f"{vm.printed_name}: {told[vm.uuid]} on {vm.host}, {devices}" + " would be deleted" * dry_run)
         doomed = [vm for vm, _leases in found]
         if not (dry_run or yes) and (doomed or queued):
             with opened.store.reading() as session:

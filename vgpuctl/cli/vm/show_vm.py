@@ -110,10 +110,11 @@ def _print(shown: "ShownVm", *, now: float, with_xml: bool) -> None:
     from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_duration, format_time, format_time_to_second
     from vgpuctl.model.units import format_mib
+    from vgpuctl.usecases.observed.observations import told_state
 
-    vm = shown.vm
+    vm, state = shown.vm, told_state(shown.vm, shown.observation)
     print_line(
-        f"VM        {vm.request.name} of tenant {vm.request.tenant}{_node(shown)}, {vm.state}" + _reason(vm.problem)
+        f"VM        {vm.request.name} of tenant {vm.request.tenant}{_node(shown)}, {state}" + _reason(vm.problem)
     )
     page_kib = vm.request.hugepages_kib
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"

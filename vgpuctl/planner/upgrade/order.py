@@ -21,7 +21,7 @@ class UpgradeVm:
     """One VM of a host. verdict: `move`, `stop` or `stay`, as drain-host plans it; to: the host that it moves to.
 
     apart: its anti-affinity group, None without. has_vgpu: its guest runs NVIDIA's vGPU driver. guest_driver: None
-    where nothing reports it.
+    where nothing reports it. runs: as it was last observed. is_unknown: its host gives no answer; then as declared.
     """
 
     name: str
@@ -33,6 +33,7 @@ class UpgradeVm:
     apart: str | None = None
     guest_driver: str | None = None
     guest: GuestCheck | None = None
+    is_unknown: bool = False
 
 
 @dataclass(frozen=True)

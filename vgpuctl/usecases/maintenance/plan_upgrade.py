@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.catalog.vgpu_versions import parse_driver
 from vgpuctl.errors import NotFound, UsageError, VgpuctlError
+from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.constraints import Together
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmState
@@ -17,7 +18,7 @@ from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdi
 from vgpuctl.usecases.observed.fences import is_fenced
 from vgpuctl.usecases.observed.fleet_reader import read_fleet
 from vgpuctl.usecases.observed.guest_driver import seen_drivers
-from vgpuctl.usecases.observed.observations import readings_in_words
+from vgpuctl.usecases.observed.observations import Observation, observations, readings_in_words
 from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.running.services import Services
 
@@ -60,6 +61,7 @@ def plan_upgrade(
     with services.store.reading() as session:
         vms, leases = session.vms(), session.leases()
         ages = readings_in_words(session, [one.name for one in seen.capacities])
+        observed = observations(session, vms)
     unknown = sorted(set(guest_drivers) - {_name(vm) for vm in vms})
     if unknown:
         raise NotFound(f"there is no VM {unknown[0]}", hint="write TENANT/VM=VERSION; see `vgpuctl list-vms`")
@@ -79,6 +81,7 @@ def plan_upgrade(
             told = tuple(
                 _vm(
                     vm,
+                    observed[vm.uuid],
                     leases,
                     drained[vm.printed_name],
                     guest_drivers.get(
@@ -101,19 +104,20 @@ def _read_guest_drivers(services: Services, hosts: Sequence[str]) -> dict[tuple[
     }
 
 
-def _vm(vm: Vm, leases: list[Lease], drained: Drained, guest_driver: str | None) -> UpgradeVm:
+def _vm(vm: Vm, seen: Observation, leases: list[Lease], drained: Drained, guest_driver: str | None) -> UpgradeVm:
     constraints = vm.request.constraints
     apart = constraints.group if constraints.together in (Together.APART, Together.PREFER_APART) else None
     kinds = [kind_of(lease.share.sharing) for lease in leases if lease.vm_uuid == vm.uuid]
     return UpgradeVm(
         _name(vm),
-        vm.state is not VmState.STOPPED,
+        vm.state is not VmState.STOPPED and seen.known_state in (None, DomainState.RUNNING),
         str(drained.verdict),
         drained.to if drained.verdict is Verdict.MOVE else None,
         drained.reason,
         any(kind.takes is Takes.VGPU for kind in kinds),
         None if apart is None else f"{vm.request.tenant}/{apart}",
         guest_driver,
+        is_unknown=seen.known_state is None,
     )
 
 

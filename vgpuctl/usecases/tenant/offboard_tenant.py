@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """offboard-tenant: delete everything of a tenant but its name and its ledger, and prove that nothing is left."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from vgpuctl.errors import PartialFailure, StateError
 from vgpuctl.guests.libvirtd.host_networks import networks_of
@@ -29,6 +29,7 @@ from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
 from vgpuctl.usecases.node.node_pools import delete_node_pool
+from vgpuctl.usecases.observed.observations import told_states
 from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.placement.reservations import describe, record_cancellation
 from vgpuctl.usecases.running.each_vm import on_each_vm
@@ -43,7 +44,7 @@ class Belongings:
     """The objects of a tenant. disks: data disks that are to outlive their VMs, with a VM or without.
 
     roles: of the database, which read the tenant's rows. volumes: names of all recorded volumes.
-    with_disks: UUIDs of the VMs whose disks are deleted with them.
+    with_disks: UUIDs of the VMs whose disks are deleted with them. states: of the VMs by UUID, as last observed.
     """
 
     tenant: str
@@ -60,6 +61,7 @@ class Belongings:
     roles: tuple[str, ...] = ()
     volumes: frozenset[str] = frozenset()
     with_disks: frozenset[str] = frozenset()
+    states: Mapping[str, str] = field(default_factory=dict)
 
     def _disk_of(self, vm: Vm) -> str:
         return ", with its disk" if vm.uuid in self.with_disks else ""
@@ -68,7 +70,7 @@ class Belongings:
         """One line per thing that goes."""
         return [
             *(f"node pool {pool.name} of cluster {pool.cluster}, with its nodes" for pool in self.node_pools),
-            *(f"VM {vm.request.name} on {vm.host}, {vm.state}{self._disk_of(vm)}" for vm in self.vms),
+            *(f"VM {vm.request.name} on {vm.host}, {self.states[vm.uuid]}{self._disk_of(vm)}" for vm in self.vms),
             *(f"disk {disk.label} on {disk.host}, which is kept" for disk in self.disks),
             *(f"disks of the deleted VM {kept.request.name} on {kept.host}" for kept in self.deleted_vms),
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
@@ -85,9 +87,10 @@ def belongings(services: Services, tenant: str) -> Belongings:
     """The objects of a tenant in the store. Raises NotFound."""
     with services.store.reading() as session:
         session.tenant(tenant)
+        vms = tuple(session.vms(tenant=tenant))
         return Belongings(
             tenant,
-            tuple(session.vms(tenant=tenant)),
+            vms,
             tuple(session.networks(tenant=tenant)),
             tuple(all_objects(session, tenant)),
             tuple(pool.name for pool in session.host_pools() if tenant in pool.tenants),
@@ -100,6 +103,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(session.roles_of(tenant)),
             frozenset(one.name for one in session.volumes(tenant=tenant)),
             vms_with_disks(session),
+            told_states(session, vms),
         )
 
 

@@ -39,6 +39,7 @@ from vgpuctl.usecases.node.declared_pools import (
     refuse_fixed,
     refuse_unusable,
 )
+from vgpuctl.usecases.observed.observations import told_states
 from vgpuctl.usecases.operate.repair import repair_vm
 from vgpuctl.usecases.running.operations import refuse_while_busy
 from vgpuctl.usecases.running.services import Services
@@ -46,6 +47,7 @@ from vgpuctl.usecases.tenant.create_tenant import create_tenant
 from vgpuctl.usecases.tenant.host_pools import grant_host_pool, record_grant
 from vgpuctl.usecases.tenant.set_quota import describe_quota, refuse_unknown_quotas, set_quota
 from vgpuctl.usecases.vm.create_vm import create_together
+from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.find_existing import find_existing
 from vgpuctl.usecases.vm.label_vm import declare_labels, describe_labels
@@ -240,8 +242,18 @@ def _vm(services: Services, request: VmRequest, fleet: KeptFleet, turn: Turn) ->
     other = _other_labels(created.vm, request)
     if other:
         declare_labels(services, created.vm, request.labels)
+    if not created.changed:
+        _tell_other_state(services, created)
     word = CREATED if created.changed else CHANGED if repaired or other else UNCHANGED
     return ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else other)
+
+
+def _tell_other_state(services: Services, there: CreatedVm) -> None:
+    """Say what was observed of a VM that was there, where it is not as declared or nobody knows."""
+    with services.store.reading() as session:
+        told = told_states(session, [there.vm])[there.vm.uuid]
+    if told != there.vm.state:
+        services.say(f"{there.vm.printed_name}: no change, it is on {there.vm.host}: {there.state}")
 
 
 def _unlabelled(request: VmRequest) -> VmRequest:

@@ -52,7 +52,7 @@ def steps_of(one: Vm) -> tuple[RehearsedStep, ...]:
 
 @pytest.mark.parametrize("number", [2, 10, 11, 200])
 def test_a_question_names_few_vms_and_counts_many(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    _list_found(vms(number))
+    _list_found(vms(number), {one.uuid: str(one.state) for one in vms(number)})
     lines = capsys.readouterr().err.splitlines()
     if number <= 10:
         assert len(lines) == number and "acme/web-1: running on gpu2" in lines
@@ -67,7 +67,7 @@ def test_a_question_names_few_vms_and_counts_many(number: int, capsys: pytest.Ca
 
 def test_a_question_about_many_vms_names_at_most_five_tenants(capsys: pytest.CaptureFixture[str]) -> None:
     found = [replace(one, request=replace(one.request, tenant=f"t{min(at // 2, 6)}")) for at, one in enumerate(vms(16))]
-    _list_found(found)
+    _list_found(found, {one.uuid: str(one.state) for one in found})
     assert capsys.readouterr().err.splitlines()[-1] == "of 7 tenants: t6 4, t0 2, t1 2, t2 2, t3 2, and 2 more"
 
 

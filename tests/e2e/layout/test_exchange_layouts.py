@@ -88,10 +88,10 @@ def test_other_tools_are_told_of_the_same_gpus(layouts: LayoutFleet, tmp_path: P
     written = operator.does("export", "kubevirt", "--to", str(tmp_path / "out"))
     assert written.out.split() == [str(tmp_path / "out" / "kubevirt" / name) for name in ("kubevirt.yaml", "gpus.yaml")]
     assert "mdevNameSelector: GRID T4-4Q" in (tmp_path / "out" / "kubevirt" / "kubevirt.yaml").read_text()
-    assert "does not offer A40-8Q" in operator.does("export", "nova", "--profile", "A40-8Q").err
+    assert "it does not offer A40-8Q" in operator.does("export", "nova", "--profile", "A40-8Q").err
     assert operator.is_refused("export", "nova", "sim-009")["exit_code"] == 3
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "off"}]})
     refused = operator.is_refused("export", "kubevirt")
     assert "no GPU of these hosts can be exported" in refused["message"]
-    assert any("its layout off gives nothing to VMs" in one for one in refused["context"])
+    assert refused["context"] == ["2 GPUs of sim-001: its layout off gives nothing to VMs; it is left out"]
     assert layouts.states() == before

@@ -155,7 +155,7 @@ def _devices(
     types = [offered[name] for name in dict.fromkeys(wanted) if name in offered]
     missing = [name for name in dict.fromkeys(wanted) if name not in offered]
     if missing and gpu.types:
-        remarks.append(f"GPU {gpu.address} of {host} does not offer {', '.join(missing)}")
+        remarks.append(f"GPU {gpu.address} of {host}: it does not offer {', '.join(missing)}")
     functions = tuple(one.address for one in gpu.vfs) if kind.is_on_vf else (gpu.address,)
     return HandedOut(
         host=host,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files for tools that hand out the GPUs of hosts in place of vgpuctl, from facts and declared layouts."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,15 @@ from vgpuctl import catalog
 from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.inventory.exchange import HandedOut, ToolFile, handed_out
 from vgpuctl.local_files import make_folder, write_file
+from vgpuctl.model.plural import counted
+from vgpuctl.model.times import format_time
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_profiles
-from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.observed.capacities import with_silence
+from vgpuctl.usecases.observed.observations import observed_hosts
+from vgpuctl.usecases.observed.survey import Survey, survey
 from vgpuctl.usecases.running.services import Services
+
+_OF_GPU = re.compile(r"GPU (?P<gpu>\S+) of (?P<host>\S+): (?P<text>.*)", re.DOTALL)
 
 Write = Callable[[Sequence[HandedOut], list[str]], list[ToolFile]]
 
@@ -55,7 +62,7 @@ def export_for(
         layout = services.inventory.layout(one.name)
         devices += handed_out(one.name, one.facts, layout.gpus if layout is not None else (), profile, remarks)
     files = write(devices, remarks)
-    remarks = list(dict.fromkeys(remarks))
+    remarks = [*_of_now(services, seen, devices), *_grouped(remarks)]
     if not files and not seen.failures:
         raise NotFound(
             "no GPU of these hosts can be exported",
@@ -64,6 +71,45 @@ def export_for(
         )
     texts = [CommentedFile(one.path, one.text(command, remarks)) for one in files]
     return ToolExport(texts, remarks, [one.name for one in seen.capacities], seen.failures)
+
+
+def _of_now(services: Services, seen: Survey, devices: Sequence[HandedOut]) -> list[str]:
+    """Remarks on hosts that give no answer, with the time of their facts, and on devices that VMs of vgpuctl hold."""
+    with services.store.reading() as session:
+        observed = observed_hosts(session)
+        leases = session.leases()
+    remarks = []
+    for one in with_silence(seen.capacities, observed, seen.read):
+        read_at = None if one.name not in observed else observed[one.name].agent.at
+        if one.silence is not None and read_at is not None:
+            remarks.append(f"{one.name}: {one.silence}; what is written is of {format_time(read_at)} UTC")
+    for device in devices:
+        held: dict[str, list[str]] = {}
+        for lease in leases:
+            if (lease.host, lease.share.gpu) == (device.host, device.gpu.address):
+                held.setdefault(lease.share.function, []).append(f"{lease.tenant}/{lease.vm_name}")
+        if held:
+            named = "; ".join(f"{function} ({', '.join(vms)})" for function, vms in sorted(held.items()))
+            remarks.append(f"{device.title}: VMs of vgpuctl hold {named}: the tool must not hand these out")
+    return remarks
+
+
+def _grouped(remarks: Sequence[str]) -> list[str]:
+    """The remarks in their order, each once; those that several GPUs have are one line with their number and hosts."""
+    places: dict[str, list[tuple[str, str]]] = {}
+    for one in dict.fromkeys(remarks):
+        found = _OF_GPU.fullmatch(one)
+        of_gpus = places.setdefault(one if found is None else found["text"], [])
+        if found is not None:
+            of_gpus.append((found["gpu"], found["host"]))
+    return [_of_gpus(text, of_gpus) for text, of_gpus in places.items()]
+
+
+def _of_gpus(text: str, gpus: Sequence[tuple[str, str]]) -> str:
+    """A remark on these GPUs, each with its host; on none it stands by itself."""
+    if len(gpus) > 1:
+        return f"{counted(len(gpus), 'GPU')} of {', '.join(dict.fromkeys(host for _gpu, host in gpus))}: {text}"
+    return "".join(f"GPU {gpu} of {host}: " for gpu, host in gpus) + text
 
 
 def save_files(files: Sequence[CommentedFile], folder: Path) -> list[str]:

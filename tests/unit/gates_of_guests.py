@@ -79,7 +79,7 @@ GUESTS = [
         "states",
         "guests/libvirtd/domain_reader.py",
         "usecases/observed/observations.py:read_domains",
-        "usecases/observed/full_survey.py:_read_host",
+        "usecases/observed/full_survey.py:read_host",
         "usecases/operate/watch_hosts.py:_domains",
         on="hypervisor",
     ),

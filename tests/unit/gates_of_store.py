@@ -94,7 +94,7 @@ STORE = [
         "keep_reading",
         "usecases/observed/readings.py",
         "usecases/observed/gpu_health.py:read_health",
-        "usecases/observed/full_survey.py:_read_host",
+        "usecases/observed/full_survey.py:read_host",
         "usecases/observed/observations.py:_keep",
         "usecases/observed/guest_driver.py:keep_seen_drivers",
         "usecases/observed/strays.py:look_for_strays",

@@ -98,6 +98,7 @@ def test_a_silent_host_is_shown_as_the_store_knows_it(with_vm: Operator, tmp_pat
     assert "[web-1======]" in done.out and "now       no readings: " in done.out
     assert "unknown since" not in " ".join(done.out.split()), "an inventory that leads elsewhere says nothing of it"
     assert "could not be read now" in done.err
+    assert "health    unknown: its host could not be read now" in done.out
     never = Operator(with_vm.home, inventory, f"sqlite:///{tmp_path}/new.db")
     assert never.is_refused("show-gpu", "sim-001", GPU)["reference"] == "host-unreachable"
 

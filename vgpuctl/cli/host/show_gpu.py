@@ -64,7 +64,9 @@ def _print(shown: "ShownGpu") -> None:
     print_line(f"driver    {gpu.driver or 'none'}, sharing {', '.join(gpu.sharing) or 'none as it stands'}")
     print_line(f"UUID      {gpu.uuid or 'unknown'}")
     _print_topology(shown)
-    if shown.health is None:
+    if shown.host_problem is not None and not shown.health:
+        print_line("health    unknown: its host could not be read now")
+    elif shown.health is None:
         print_line("health    never read")
     elif not shown.health:
         print_line("health    nothing found")

@@ -22,6 +22,7 @@ from vgpuctl.sharing.topology import HostTopology, topology_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.host.list_gpus import board_name
 from vgpuctl.usecases.measured.last_hour import LastHour, read_last_hour
+from vgpuctl.usecases.observed.capacities import with_silence
 from vgpuctl.usecases.observed.full_survey import survey_fully
 from vgpuctl.usecases.observed.gpu_health import last_health
 from vgpuctl.usecases.observed.guest_driver import read_host
@@ -76,6 +77,7 @@ def show_gpu(services: Services, host: str, named: str) -> ShownGpu:
     capacity, problem = _read_host(services, host)
     readings, readings_problem = _read(services, host) if problem is None else (None, problem)
     with services.store.reading() as session:
+        (capacity,) = with_silence([capacity], observed_hosts(session), [host] if problem is None else ())
         gpu, observed = _find(session, capacity, named)
         capacity = replace(capacity, restrictions=tuple(session.restrictions()))
         leases = [one for one in session.leases(host=host) if one.share.gpu == gpu.address]

@@ -66,7 +66,7 @@ def _refuse_size(request: VmRequest, facts: HostFacts, cells: Sequence[CellBooks
             f"the VM wants {request.vcpus} vCPUs, the host has {facts.cpus} CPUs",
             f"ask for at most {facts.cpus} vCPUs",
         )
-    total_mib, most_mib = host_memory_mib(facts), _most_mib(request, cells)
+    total_mib, most_mib = host_memory_mib(facts), most_memory_mib(request, cells)
     if request.memory_mib > total_mib:
         return Refusal(
             Code.HOST_TOO_SMALL,
@@ -76,7 +76,7 @@ def _refuse_size(request: VmRequest, facts: HostFacts, cells: Sequence[CellBooks
     return None
 
 
-def _most_mib(request: VmRequest, cells: Sequence[CellBooks]) -> int:
+def most_memory_mib(request: VmRequest, cells: Sequence[CellBooks]) -> int:
     """The memory of a VM's kind that the host can give one VM when it has no other; 0 for huge pages that it lacks."""
     return sum(cell.bounds_mib.get(request.hugepages_kib or ORDINARY, (0, 0))[0] for cell in cells)
 
@@ -156,7 +156,7 @@ def _refuse_cells(request: VmRequest, cells: Sequence[CellBooks]) -> Refusal | N
         )
         return Refusal(Code.HOST_CPUS, f"the VM wants {wants}; left are {left}", remedy)
     if page_kib is None:
-        most_mib = _most_mib(request, cells)
+        most_mib = most_memory_mib(request, cells)
         helps = "ask for less memory, or delete a VM on the host"
         if request.memory_mib > most_mib:
             helps = f"ask for at most {format_mib(most_mib)}"

@@ -18,6 +18,7 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.scheduler.host_rules import left_on
+from vgpuctl.scheduler.nearest import nearest_remedy
 from vgpuctl.scheduler.refusals import in_short, stays_refused, summarise
 from vgpuctl.scheduler.request_class import share_requests_of
 from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
@@ -78,7 +79,7 @@ def _refusal(fleet: Fleet, request: VmRequest, capacities: Sequence[HostCapacity
     return NoCapacity(
         _message(request),
         context=describe(answer, capacities),
-        hint=hint or _hint(answer),
+        hint=hint or nearest_remedy(fleet, request, answer) or "run `vgpuctl list-gpus` to see what is there",
         brief=summarise(answer),
         short=in_short(answer),
         stays=stays_refused(answer),
@@ -154,19 +155,3 @@ def _message(request: VmRequest) -> str:
     if len(share_requests) == 1:
         return f"no GPU can take {what} for {vm}"
     return f"no host can take {what} together for {vm}"
-
-
-def _hint(rejections: Sequence[Rejection]) -> str:
-    """The remedy of the rejection that is nearest to fitting: the last rule is the nearest."""
-    order = list(Code)
-    near = max(
-        (rejection for rejection in rejections if rejection.remedy is not None),
-        key=lambda rejection: order.index(Code(rejection.code)),
-        default=None,
-    )
-    if near is None or near.remedy is None:
-        return "run `vgpuctl list-gpus` to see what is there"
-    if near.code == Code.HOST_UNKNOWN:
-        return near.remedy
-    where = near.host if near.gpu is None else f"{near.host} {near.gpu}"
-    return f"nearest is {where}: {near.remedy}"

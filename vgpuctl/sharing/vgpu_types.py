@@ -110,7 +110,7 @@ def refuse_missing_type(share_request: ShareRequest, state: GpuState) -> Refusal
     if known is not None:
         blocking = _blocking_sizes(known.fb_mib, state)
         if blocking:
-            return _equal_size(known.name, known.fb_mib, blocking)
+            return _equal_size(known.name, known.fb_mib, blocking, state)
         if 0 < known.max_instances <= len(_time_sliced(state)):
             return _gpu_full(len(_time_sliced(state)), known.max_instances, known.fb_mib)
         return Refusal(
@@ -195,7 +195,7 @@ def _refuse_time_sliced(offered: VgpuType, state: GpuState) -> Refusal | None:
         )
     size = framebuffer_of(offered, state.board)
     blocking = _blocking_sizes(size, state)
-    return _equal_size(offered.name, size, blocking) if blocking else None
+    return _equal_size(offered.name, size, blocking, state) if blocking else None
 
 
 def _blocking_sizes(size: int | None, state: GpuState) -> list[HeldVgpu]:
@@ -215,14 +215,19 @@ def _gpu_full(used: int, limit: int | None, size: int | None) -> Refusal:
     )
 
 
-def _equal_size(name: str, size: int | None, blocking: list[HeldVgpu]) -> Refusal:
+def _equal_size(name: str, size: int | None, blocking: list[HeldVgpu], state: GpuState) -> Refusal:
     names = ", ".join(sorted({held.name or "an unknown type" for held in blocking}))
-    blocking_mib = blocking[0].framebuffer_mib or 0
+    blocking_mib, helps = blocking[0].framebuffer_mib or 0, "delete the VMs that use it"
+    has_room = any(
+        framebuffer_of(one, state.board) == blocking_mib and remaining(one, state) > 0
+        for one in state.gpu.types
+        if gpu_instance_slices(one.name) is None
+    )
     return Refusal(
         Code.EQUAL_SIZE,
         f"it carries vGPUs of {format_mib(blocking_mib)} ({names}), and all must be of one size;"
         f" {name} has {format_mib(size or 0)}",
-        f"ask for a type of {format_mib(blocking_mib)}, or delete the VMs that use it",
+        f"ask for a type of {format_mib(blocking_mib)}, or {helps}" if has_room else helps,
     )
 
 

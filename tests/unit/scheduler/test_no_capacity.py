@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error of a request that no GPU can take: its lines, and what its hint says of names that nobody has."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.fleet_factory import (
@@ -13,7 +16,10 @@ from tests.unit.fleet_factory import (
     vm,
 )
 from vgpuctl.errors import NoCapacity, UsageError
-from vgpuctl.model.vm import HostOfNetwork
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
+from vgpuctl.model.vm import HostOfNetwork, VmRequest
 from vgpuctl.scheduler.place import place
 
 
@@ -71,7 +77,7 @@ def test_more_gpus_than_a_host_has_ask_for_no_deletion() -> None:
     assert [line for line in caught.value.brief if "delete" in line] == []
     said = "its GPUs take at most 2 of the 3 wanted together, whatever its VMs release (host-too-small)"
     assert f"2 hosts: {said}" in caught.value.brief
-    assert caught.value.hint == "nearest is gpu1: ask for at most 2 together"
+    assert caught.value.hint == "nearest is gpu1: ask for at most 1 together"
 
 
 def test_several_gpus_of_one_host_name_it() -> None:
@@ -127,3 +133,56 @@ def test_the_reason_to_wait_names_what_may_end_and_no_other_boards() -> None:
     assert reason.startswith("no GPU can take A40-4Q for VM acme/web-1; gpu1 0000:41:00.0: it carries vGPUs of 8 GiB")
     assert "T4" not in reason and "t1" not in reason
     assert NoCapacity("no host was read").reason_to_wait == "no host was read"
+
+
+def _hint(request: VmRequest, fleet: Sequence[HostCapacity], held: Sequence[Lease] = ()) -> str | None:
+    with pytest.raises(NoCapacity) as caught:
+        place(request, fleet, held)
+    return caught.value.hint
+
+
+def test_a_host_with_other_gpus_is_not_the_nearest() -> None:
+    t4_alone = [t4_host("gpu1"), a40_host("gpu2")]
+    assert _hint(vm("A40-8Q", vcpus=80), t4_alone) == "nearest is gpu2: ask for at most 32 vCPUs"
+    assert _hint(vm("A40-8Q", vcpus=80), [t4_host("gpu1")]) != "nearest is gpu1: ask for at most 32 vCPUs"
+    big = vm("A40-8Q", memory_mib=300 * GIB)
+    assert _hint(big, t4_alone) == "nearest is gpu2: ask for at most 254 GiB"
+
+
+def test_a_cordon_that_alone_is_in_the_way_is_named_before_vms_that_would_have_to_go() -> None:
+    full = a40_host("gpu1")
+    held = [
+        one
+        for number in range(2)
+        for one in leases_of(place(vm("A40-24Q"), [full], []), vm_name=f"web-{number}")[: number + 1]
+    ]
+    cordon = Restriction("gpu2", WHOLE_HOST, RestrictionKind.CORDON, "new disks")
+    closed = replace(a40_host("gpu2"), restrictions=(cordon,))
+    said = _hint(vm("A40-48Q"), [full, closed], held)
+    assert said == "nearest is gpu2: run `vgpuctl uncordon-host gpu2`"
+    maintained = replace(closed, constraints=replace(closed.constraints, maintenance="memory"))
+    assert "gpu2" not in str(_hint(vm("A40-48Q"), [full, maintained], held)), "the cordon is not alone"
+    assert "gpu2" not in str(_hint(vm("T4-8Q"), [t4_host("gpu1", vgpus=["T4-16Q"]), closed])), "it has no T4"
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        (RestrictionKind.CORDON, "run `vgpuctl uncordon-host gpu1 --gpu 0000:41:00.0`"),
+        (RestrictionKind.QUARANTINE, "run `vgpuctl unquarantine-gpu gpu1 0000:41:00.0 --reason"),
+    ],
+)
+def test_a_closed_gpu_is_named_where_it_would_take_the_vm(kind: RestrictionKind, command: str) -> None:
+    closed = replace(a40_host("gpu1"), restrictions=(Restriction("gpu1", "0000:41:00.0", kind, "fans"),))
+    assert command in str(_hint(vm("A40-48Q"), [closed]))
+    assert command not in str(_hint(vm("A40-48Q"), [replace(closed, facts=a40_host(vgpus=["A40-8Q"]).facts)]))
+
+
+def test_a_type_of_a_size_that_has_no_place_left_is_not_told() -> None:
+    full = a40_host("gpu1", vgpus=["A40-24Q", "A40-24Q"])
+    assert _hint(vm("A40-48Q"), [full]) == "nearest is gpu1 0000:41:00.0: delete the VMs that use it"
+
+
+def test_fewer_gpus_are_told_where_they_fit_now() -> None:
+    fleet = [a40_host("gpu1", vgpus=["A40-8Q"], cards=3)]
+    assert "together" not in str(_hint(vm("4*A40-48Q"), fleet))

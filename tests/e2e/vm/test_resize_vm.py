@@ -164,3 +164,9 @@ def test_a_gang_is_refused_and_create_vm_with_the_new_values_says_no_change(oper
     differs = operator.is_refused("create-vm", "-f", str(old))
     assert differs["context"] == ["vcpus: 2 there, 1 wanted"]
     assert differs["hint"] == "resize it: vgpuctl resize-vm acme/web --vcpus 1"
+    for flags, hint in (
+        (("--gpu", "T4-4Q"), "resize it: vgpuctl resize-vm acme/web --gpu T4-4Q"),
+        (("--vcpus", "1"), "resize it: vgpuctl resize-vm acme/web --vcpus 1"),
+        ((), "give the options that it was created with, or choose another name"),
+    ):
+        assert operator.is_refused("create-vm", "web", *ACME, *flags)["hint"] == hint, "nobody named the memory"

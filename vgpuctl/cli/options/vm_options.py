@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options that describe a VM, shared by create-vm, render-vm and explain-vm: the VM's table, or a file of VMs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +40,11 @@ def read_requests(*, file: Path | None, tenant: str | None, is_hypothetical: boo
         named = "NAME" if flags[0] is None else flags[0]
         raise UsageError(f"-f FILE and {named} exclude each other", hint="give NAME with flags, or -f FILE")
     return list(read_vm_file(file, tenant=tenant))
+
+
+def fields_given(given: Mapping[str, Any]) -> frozenset[str]:
+    """The keys of the VM's fields that stand on the command line."""
+    return frozenset(field.key for field in VM.fields if given.get(field.parameter) not in (None, ()))
 
 
 def gpus_given(written: tuple[str, ...]) -> tuple[str, ...]:

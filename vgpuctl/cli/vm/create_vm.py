@@ -18,7 +18,7 @@ from vgpuctl.cli.options.preempt_options import (
     show_terms,
     show_victims,
 )
-from vgpuctl.cli.options.vm_options import read_requests, vm_flags
+from vgpuctl.cli.options.vm_options import fields_given, read_requests, vm_flags
 from vgpuctl.cli.shown.json_output import JsonOutput, JsonStep
 from vgpuctl.cli.shown.output import choose, plain, print_document, print_line, print_table, say
 from vgpuctl.errors import UsageError
@@ -183,6 +183,7 @@ def command(
     where = take_service_options(given)
     is_gpu_open = not given["gpus"] and given["file"] is None and reservation is None
     wanted = CreateOptions(
+        written=None if given["file"] is not None else fields_given(given),
         is_gang=is_gang,
         may_queue=may_queue,
         refresh=refresh,

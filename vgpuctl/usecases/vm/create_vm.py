@@ -57,6 +57,7 @@ class CreateOptions:
     is_gang: all VMs or none, instead of each for itself. may_queue: have them wait for their turn when they do not fit
     now. reservation: use the shares that were promised under this name, until its present window ends. refresh: read
     every host first. waits_for_console: return when each guest has printed something. consent: to preempt other VMs.
+    written: the keys of the fields that somebody wrote, the others are defaults; None for all.
     Raises UsageError for options that exclude each other.
     """
 
@@ -66,6 +67,7 @@ class CreateOptions:
     waits_for_console: bool = False
     reservation: str | None = None
     consent: Consent = NO_CONSENT
+    written: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if self.reservation is not None and self.is_gang:
@@ -124,7 +126,7 @@ def _create_or_queue(
     services: Services, requests: Sequence[VmRequest], options: CreateOptions, fleet: KeptFleet
 ) -> Sequence[CreatedVm | QueueEntry]:
     """Create the VMs now if nobody waits and they fit together, else have them wait as one."""
-    existing = find_existing(services, requests)
+    existing = find_existing(services, requests, written=options.written)
     if existing is not None:
         return existing
     with services.store.reading() as session:
@@ -182,7 +184,7 @@ def create_together(
         raise UsageError("VMs of several tenants cannot be created together", hint="create each tenant's on its own")
     with turn:
         reserved, requests = _with_reservation(services, requests, options.reservation)
-        existing = find_existing(services, requests, is_reserved=reserved is not None)
+        existing = find_existing(services, requests, is_reserved=reserved is not None, written=options.written)
         if existing is not None:
             return existing
         refuse_early(services, *requests)
@@ -198,7 +200,9 @@ def create_together(
             for attempt in range(PLACEMENTS_TRIED):
                 turn.begin()
                 if attempt:
-                    existing = find_existing(services, requests, is_reserved=reserved is not None)
+                    existing = find_existing(
+                        services, requests, is_reserved=reserved is not None, written=options.written
+                    )
                     if existing is not None:
                         return existing
                 try:

@@ -2,7 +2,7 @@
 """VMs that exist already with the wanted specifications, so that the same create-vm again changes nothing."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import StateError, VmDiffers
@@ -37,15 +37,19 @@ def resize_command(there: VmRequest, wanted: VmRequest) -> str | None:
 
 
 def find_existing(
-    services: Services, requests: Sequence[VmRequest], *, is_reserved: bool = False
+    services: Services,
+    requests: Sequence[VmRequest],
+    *,
+    is_reserved: bool = False,
+    written: Collection[str] | None = None,
 ) -> tuple[CreatedVm, ...] | None:
     """All of these VMs if they exist with the same specifications; None if none of them exists.
 
-    is_reserved: their time and host follow from a reservation, and are not compared.
+    is_reserved: their time and host follow from a reservation, and are not compared. written: as in CreateOptions.
     Raises what refuse_unknown_references raises, NotFound for the tenant, VmDiffers, and StateError when only some of
     them exist or an earlier run did not finish.
     """
-    there = [_find(services, request, is_reserved=is_reserved) for request in requests]
+    there = [_find(services, request, is_reserved=is_reserved, written=written) for request in requests]
     existing = tuple(one for one in there if one is not None)
     if not existing or len(existing) == len(requests):
         return existing or None
@@ -57,7 +61,9 @@ def find_existing(
     )
 
 
-def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> CreatedVm | None:
+def _find(
+    services: Services, request: VmRequest, *, is_reserved: bool, written: Collection[str] | None
+) -> CreatedVm | None:
     with services.store.reading() as session:
         session.tenant(request.tenant)
         refuse_unregistered(session, request)
@@ -74,7 +80,7 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
         raise VmDiffers(
             f"VM {request.name} of tenant {request.tenant} exists on {vm.host} with another specification",
             context=differences,
-            hint=_hint(vm.request, request),
+            hint=_hint(vm.request, request, written),
         )
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         refuse_while_busy(services, vm)
@@ -102,21 +108,20 @@ _CHANGED_BY = {
 """The commands that change a field of a VM that exists, beside resize-vm."""
 
 
-def _hint(there: VmRequest, wanted: VmRequest) -> str:
-    """The commands that bring the VM into the wanted shape, and what no command changes."""
-    command = resize_command(there, wanted)
-    resized = replace(
-        there,
-        vcpus=wanted.vcpus,
-        memory_mib=wanted.memory_mib,
-        gpus=wanted.gpus,
-        vgpu_params=wanted.vgpu_params,
-    )
-    fields = [line.partition(":")[0] for line in list_differences(resized, wanted)]
+_RESIZED = {"vcpus": "vcpus", "memory": "memory_mib", "gpus": "gpus", "vgpu_params": "vgpu_params"}
+"""What resize-vm changes: the field, and where a VmRequest has it."""
+
+
+def _hint(there: VmRequest, wanted: VmRequest, written: Collection[str] | None) -> str:
+    """The commands that bring the VM into the wanted shape, and what no command changes. A default is no wish."""
+    sizes = {path: getattr(wanted, path) for key, path in _RESIZED.items() if written is None or key in written}
+    command = resize_command(there, replace(there, **sizes))
+    fields = [line.partition(":")[0] for line in list_differences(there, wanted)]
+    fields = [one for one in fields if one not in _RESIZED and (written is None or one in written)]
     hints = [] if command is None else [f"resize it: {command}"]
     commands = dict.fromkeys(_CHANGED_BY[field] for field in fields if field in _CHANGED_BY)
     hints += [f"change it with {one}" for one in commands]
     fixed = [field for field in fields if field not in _CHANGED_BY]
     if fixed:
         hints.append(f"to change {', '.join(fixed)}, delete the VM first, or choose another name")
-    return "; ".join(hints)
+    return "; ".join(hints) or "give the options that it was created with, or choose another name"

@@ -7,7 +7,7 @@ finding about a GPU that goes on, a fault of another GPU, or anything while the 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl.model.event import Event, Value
 from vgpuctl.model.event_kind import EventKind
@@ -95,7 +95,7 @@ def incidents_of(
     of the period. power: events of POWER_KINDS of the tenant, oldest first.
     """
     timeline, ends, reboots = _Power(power, tenant), _ends(events), _reboots(events)
-    found = []
+    found: list[Incident] = []
     for one in _felt(events, set(reboots.values())):
         vms = _vms_of(one, intervals, tenant, timeline) if one.at < until else ()
         if not vms:
@@ -111,11 +111,30 @@ def incidents_of(
             end = ends.get(one.id)
         else:
             end = timeline.back(vms, one.at)
+        if one.kind == EventKind.PROMISE_OBSERVED:
+            effect = f"{effect}: {one.evidence.get('row')}"
         text = one.detail or "; ".join(one.changes)
-        found.append(
-            Incident(one.at, one.kind, what, one.subject, text, vms, None if end is None else end - one.at, effect)
+        incident = Incident(
+            one.at, one.kind, what, one.subject, text, vms, None if end is None else end - one.at, effect
         )
+        _add(found, incident)
     return found
+
+
+def _add(found: list[Incident], new: Incident) -> None:
+    """Add an incident; the broken rows of one VM that one look found are one incident, which lasts to the last end."""
+    for number in range(len(found) - 1, -1, -1):
+        old = found[number]
+        if new.kind != EventKind.PROMISE_OBSERVED or new.at - old.at > _SAME_LOOK_S:
+            break
+        if (old.kind, old.subject) == (new.kind, new.subject):
+            rows = f"{old.effect}, {new.effect.rpartition(': ')[2]}"
+            ends = [None if one.duration_s is None else one.at + one.duration_s for one in (old, new)]
+            known = [one for one in ends if one is not None]
+            duration_s = max(known) - old.at if len(known) == len(ends) else None
+            found[number] = replace(old, text=f"{old.text}; {new.text}", effect=rows, duration_s=duration_s)
+            return
+    found.append(new)
 
 
 class _Power:

@@ -146,6 +146,12 @@ def test_a_broken_promise_ends_when_its_own_row_is_kept_again() -> None:
 
     found = felt(promise(1, "ports", "broken"), promise(2, "vcpus", "kept"), promise(9, "ports", "kept"))
     assert brief(found) == [(1, "broken promise", ("web-1",), 8.0)]
+    many = [promise(1, "ports", "broken"), promise(1.01, "vcpus", "broken"), promise(1.02, "disks", "broken")]
+    found = felt(*many, promise(5, "gpu-type", "broken"), promise(6, "ports", "kept"))
+    assert brief(found) == [(1, "broken promise", ("web-1",), None), (5, "broken promise", ("web-1",), None)]
+    assert found[0].effect == "the VM lacked something that was promised: ports, vcpus, disks"
+    ended = felt(*many, *(promise(at, row, "kept") for at, row in ((6, "ports"), (8, "disks"), (7, "vcpus"))))
+    assert brief(ended) == [(1, "broken promise", ("web-1",), 7.0)]
 
 
 def test_a_vm_that_failed_is_an_incident_until_it_runs_again() -> None:

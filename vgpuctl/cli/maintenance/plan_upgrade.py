@@ -106,6 +106,7 @@ def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
             for host in plan.hosts
         ],
         empty="no host to upgrade",
+        drops={"REMARK": 0, "GPUS": 1, "RUNNING": 2, "SEEN": 3},
     )
     if len(plan.hosts) == 1:
         _print_host(plan.hosts[0])

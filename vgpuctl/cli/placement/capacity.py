@@ -69,6 +69,7 @@ def command(after_defrag: bool, refresh: bool, shows_all: bool, as_json: bool, *
                 for one in found.hosts
             ],
             empty="no host was read",
+            drops={"LEFT FOR ONE VM": 0, "UNTIL (UTC)": 1, "BACKFILL": 2, "SEEN": 3},
         )
         if request.tenant:
             limits = ", ".join(f"{name} allows {count} more" for name, count in sorted(found.quota.items()))

@@ -131,15 +131,26 @@ def finish_rehearsal() -> None:
         print_json({"changed": True})
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Print rows under headings; `empty` goes to stderr when there are none."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str, drops: Mapping[str, int] | None = None
+) -> None:
+    """Print rows under headings; `empty` goes to stderr when there are none.
+
+    drops: the columns that fit the table into a terminal: 0 for a text that may be cut, else as in `TableColumn`.
+    """
     if not rows:
         say(empty)
         return
     from vgpuctl.cli.shown.table_text import TableColumn, table_text
+    from vgpuctl.cli.shown.terminal import terminal_width
 
-    for row, line in table_text([TableColumn(one) for one in columns], rows, None).lines:
+    width = terminal_width() if drops and sys.stdout.isatty() else None
+    headings = [TableColumn(one, (drops or {}).get(one, 0), (drops or {}).get(one) == 0) for one in columns]
+    made = table_text(headings, rows, width)
+    for row, line in made.lines:
         print_line(Styled(line, "", is_bold=True) if row is None else line)
+    if made.left_out:
+        say(f"no room for {', '.join(made.left_out)}: a wider terminal, a pipe and --json show them")
 
 
 def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -215,4 +215,9 @@ def _print_incidents(report: "Report") -> None:
     ]
     if rows:
         print_line()
-        print_table(["TIME (UTC)", "TENANT", "INCIDENT", "OBJECT", "VMS", "FOR THE VMS"], rows, empty="")
+        print_table(
+            ["TIME (UTC)", "TENANT", "INCIDENT", "OBJECT", "VMS", "FOR THE VMS"],
+            rows,
+            empty="",
+            drops={"OBJECT": 1, "FOR THE VMS": 0},
+        )

@@ -30,6 +30,20 @@ def test_a_table_shows_markup_and_controls_as_text(capsys: pytest.CaptureFixture
     assert r"a\x9b" in written
 
 
+def test_a_table_fits_into_a_terminal_and_says_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = ["acme/web-1", "the VM lacked something", "5 s ago"]
+    written = {}
+    for name, stream in (("terminal", _Terminal()), ("pipe", io.StringIO())):
+        monkeypatch.setenv("COLUMNS", "30")
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        output.print_table(["VM", "WHY", "SEEN"], [row], empty="", drops={"WHY": 0, "SEEN": 1})
+        written[name] = (stream.getvalue(), sys.stderr.getvalue())  # type: ignore[attr-defined]
+    assert max(map(len, click.unstyle(written["terminal"][0]).splitlines())) <= 30
+    assert "no room for SEEN" in written["terminal"][1]
+    assert written["pipe"] == ("VM          WHY                      SEEN\n" + "  ".join(row) + "\n", "")
+
+
 @pytest.mark.parametrize("err", [False, True])
 def test_a_line_stays_one_line(err: bool, capsys: pytest.CaptureFixture[str]) -> None:
     output.print_line(f"{HOSTILE}error: all disks gone", err=err)

@@ -19,7 +19,9 @@ def listen_on(address: str, port: int, *, backlog: int = _MOST_WAITING) -> socke
         listener = socket.create_server((address, port), family=family, backlog=backlog, dualstack_ipv6=is_dual)
     except OSError as error:
         raise UsageError(
-            f"{address} port {port} cannot be listened on: {error}", hint="choose another one with --listen"
+            # Python adds to the words of the system what it tried.
+            f"{address} port {port} cannot be listened on: {(error.strerror or str(error)).partition(' (while ')[0]}",
+            hint="choose another one with --listen",
         ) from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is accepted inherits it
     return listener

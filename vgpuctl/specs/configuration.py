@@ -21,7 +21,13 @@ CONTEXT = Table(
     "a context",
     ContextSettings,
     (
-        Field("inventory", _PATHS, "Inventory files, folders or hosts", is_list=True, may_stand_alone=True),
+        Field(
+            "inventory",
+            _PATHS,
+            "Inventory files, folders or hosts; in the variable with spaces between them",
+            is_list=True,
+            may_stand_alone=True,
+        ),
         Field(
             "inventory_reader",
             text_like("vgpuctl|ansible", "a reader", hint="vgpuctl or ansible"),

@@ -90,11 +90,12 @@ def require_safe(access: PageAccess, protection: Protection, listen: str) -> Non
     has_login = access.token is not None or protection.config.is_protected
     if access.is_loopback or (access.has_tls and has_login):
         return
+    port = listen.rpartition(":")[2]
     missing = [what for what, has in (("TLS", access.has_tls), ("login", has_login)) if not has]
     raise UsageError(
         f"--listen {listen} is open to other machines, and the pages have no {' and no '.join(missing)}",
         hint="give --web-config FILE with tls_server_config, and --token-file FILE; or listen on 127.0.0.1 and reach it"
-        " by `ssh -L 9636:127.0.0.1:9636`",
+        f" by `ssh -L {port}:127.0.0.1:{port}`",
     )
 
 

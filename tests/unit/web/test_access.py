@@ -189,11 +189,11 @@ def test_other_machines_are_served_with_tls_and_a_login_only(
     access = PageAccess(token, has_tls=has_tls, is_loopback=is_loopback, clock=Clock())
     protection = Protection(tmp_path / "web.yml")
     if missing is None:
-        require_safe(access, protection, "0.0.0.0:9636")
+        require_safe(access, protection, "0.0.0.0:18081")
         return
     with pytest.raises(UsageError) as refused:
-        require_safe(access, protection, "0.0.0.0:9636")
-    assert missing in refused.value.message and "ssh -L" in (refused.value.hint or "")
+        require_safe(access, protection, "0.0.0.0:18081")
+    assert missing in refused.value.message and "`ssh -L 18081:127.0.0.1:18081`" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])

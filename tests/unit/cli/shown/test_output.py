@@ -33,12 +33,12 @@ def test_a_table_shows_markup_and_controls_as_text(capsys: pytest.CaptureFixture
 def test_a_table_fits_into_a_terminal_and_says_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     row = ["acme/web-1", "the VM lacked something", "5 s ago"]
     written = {}
-    for name, stream in (("terminal", _Terminal()), ("pipe", io.StringIO())):
+    for name, stream in {"terminal": _Terminal(), "pipe": io.StringIO()}.items():
         monkeypatch.setenv("COLUMNS", "30")
         monkeypatch.setattr(sys, "stdout", stream)
-        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        monkeypatch.setattr(sys, "stderr", said := io.StringIO())
         output.print_table(["VM", "WHY", "SEEN"], [row], empty="", drops={"WHY": 0, "SEEN": 1})
-        written[name] = (stream.getvalue(), sys.stderr.getvalue())  # type: ignore[attr-defined]
+        written[name] = (stream.getvalue(), said.getvalue())
     assert max(map(len, click.unstyle(written["terminal"][0]).splitlines())) <= 30
     assert "no room for SEEN" in written["terminal"][1]
     assert written["pipe"] == ("VM          WHY                      SEEN\n" + "  ".join(row) + "\n", "")

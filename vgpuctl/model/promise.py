@@ -193,6 +193,12 @@ class PromiseRow(StrEnum):
     )
 
 
+DOMAIN_NOT_RUNNING = (
+    "`virsh domstate --reason` on the host; `vgpuctl start-vm`, or `vgpuctl repair` for one that is paused"
+)
+"""The remedy of every row that is broken because the domain does not run."""
+
+
 @dataclass(frozen=True)
 class PromiseFinding:
     """The finding of one row. subject: a part of the row, such as `A40-8Q` or a disk's name.

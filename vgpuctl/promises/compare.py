@@ -4,7 +4,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict
+from vgpuctl.model.promise import DOMAIN_NOT_RUNNING, Moment, PromiseFinding, PromiseRow, PromiseVerdict
 from vgpuctl.promises import domain, ports, shares
 from vgpuctl.promises.answer import RowAnswer, RowAnswers
 from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, Promised, SeenDomain, Witnessed
@@ -29,7 +29,6 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.TPM: domain.tpm,
     PromiseRow.RESTART: ports.restart,
 }
-_NOT_RUNNING = "`virsh domstate --reason` on the host; `vgpuctl start-vm`, or `vgpuctl repair` for one that is paused"
 _VERDICTS = {True: PromiseVerdict.KEPT, False: PromiseVerdict.BROKEN, None: PromiseVerdict.NOT_LOOKED_AT}
 
 
@@ -85,7 +84,7 @@ def _of_running(answer: RowAnswer, seen: Witnessed) -> RowAnswer:
     """The answer; broken if it was not given because the domain does not run."""
     domain = seen.domain
     if isinstance(domain, NotRunning) and answer.is_kept is None and answer.why == domain.why:
-        return replace(answer, is_kept=False, seen=domain.why, why="", remedy=_NOT_RUNNING)
+        return replace(answer, is_kept=False, seen=domain.why, why="", remedy=DOMAIN_NOT_RUNNING)
     return answer
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.playing import play
 
@@ -102,6 +103,21 @@ def test_where_nobody_can_be_asked_nothing_is_called_kept(tenant: Operator, flee
     assert found["code"] == "14", found
     assert "prover/web-1 could not be looked at in any of its 8 rows" in found["out"], found
     assert "kept" not in found["out"], found
+
+
+def test_a_vm_that_ended_by_itself_has_one_row(tenant: Operator) -> None:
+    with libvirt_of(tenant.inventory, "sim-001") as libvirt:
+        libvirt.destroy("prover.web-1")
+    for named in (("web-1", "--tenant", "prover"), ("-A", "--all")):
+        done = tenant.run("check-vm", *named)
+        assert done.code == 1
+        assert done.out.splitlines()[:3] == [
+            "the promise to the owner of prover/web-1 is broken in every row",
+            "broken        it does not run: the domain is shut off",
+            "              start it: vgpuctl start-vm prover/web-1; a paused one: vgpuctl repair",
+        ]
+        assert done.out.count("broken") == 2
+    tenant.does("start-vm", "prover/web-1")
 
 
 def test_a_vm_that_is_off_has_nothing_to_check(tenant: Operator) -> None:

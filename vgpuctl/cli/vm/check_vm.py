@@ -44,8 +44,8 @@ def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> 
     that nobody could look at says why. Where the tenant's file has `guest_probe: true`, a probe in the guest is asked
     too, through the guest agent.
 
-    Of VMs that are not named one by one, those that do not run are left out. Of several VMs, only rows that are not
-    kept are shown.
+    Of VMs that are not named one by one, those that a command stopped are left out. One that should run and is shut off
+    is broken, in one row. Of several VMs, only rows that are not kept are shown.
 
     Exit code 1 when a row is broken, else 14 when a row was not looked at; 0 means that every row is kept.
     """
@@ -94,6 +94,14 @@ def _print_all(checks: "Sequence[tuple[str, PromiseCheck]]") -> None:
 
 
 def _print(name: str, checked: "PromiseCheck", *, is_short: bool) -> None:
+    from vgpuctl.model.promise import DOMAIN_NOT_RUNNING
+
+    off = [one for one in checked.findings if one.remedy == DOMAIN_NOT_RUNNING]
+    if off:
+        print_line(f"the promise to the owner of {name} is broken in every row")
+        print_line(f"broken        it does not run: {off[0].seen}")
+        print_line(f"              start it: vgpuctl start-vm {name}; a paused one: vgpuctl repair")
+        return
     kept = sum(one.verdict == "kept" for one in checked.findings)
     said = {
         "kept": "is kept in every row",

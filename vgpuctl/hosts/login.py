@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("vgpuctl.hosts")
 _JOIN_TIMEOUT_S = 5.0
 _WAKE_S = 2.0
+_SILENT = (
+    "look whether the host is overloaded or its disk hangs, and whether a firewall or an SSH server with MaxStartups"
+    " holds the connection back; `ssh -v` to it shows where it stops"
+)
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Before a refused start is tried again; a penalty of PerSourcePenalties lasts 15 s and longer."""
 # An sshd before 8.5 says nothing, and neither does a port that leads nowhere.
@@ -265,14 +269,15 @@ def _handshake(
             raise _StartRefused(stream.greeting.decode("utf-8", "replace").strip()) from exc
         raise HostUnreachable(
             f"{name}: {where} accepted the connection but the SSH handshake failed: {exc or 'connection closed'}",
-            hint="check that an SSH server listens there; its log tells more (MaxStartups, algorithms, hosts.deny)",
+            hint=_SILENT if "banner" in str(exc) else "see the SSH server's log on the host for what it refused",
         ) from exc
     if not transport.initial_kex_done:
         if proxy is not None:
             raise proxy.failure(name, endpoint.connect_timeout_s)
         raise HostUnreachable(
             f"{name}: {where} accepted the connection but did not finish the SSH handshake within "
-            f"{endpoint.connect_timeout_s:g} s"
+            f"{endpoint.connect_timeout_s:g} s",
+            hint=_SILENT,
         )
     key = transport.get_remote_server_key()
     shown = PublicKey(key.get_name(), key.asbytes())

@@ -54,6 +54,13 @@ def chosen(operator: Operator, *arguments: str) -> str:
     return host
 
 
+def test_where_no_host_is_left_all_that_failed_are_named(operator: Operator, fleet: lab.LabFolder) -> None:
+    with failing(fleet, "sim-001", "sshd"), failing(fleet, "sim-002", "sshd"):
+        refused = operator.is_refused(*CREATE, "-l", "sim-001,sim-002")
+    assert refused["message"].startswith("no host is left: ")
+    assert sorted(line.partition(":")[0] for line in refused["context"]) == ["sim-001", "sim-002"]
+
+
 @pytest.mark.parametrize("kind", ["sshd", "libvirtd", "refuse"])
 def test_a_vm_goes_to_another_host_when_the_first_fails(kind: str, operator: Operator, fleet: lab.LabFolder) -> None:
     first = chosen(operator, *CREATE)

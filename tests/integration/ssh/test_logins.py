@@ -100,6 +100,15 @@ def test_a_full_backlog_times_out(sshd: LoopbackSshd) -> None:
             client.close()
 
 
+def test_a_port_that_says_nothing_is_told_with_what_to_look_at(sshd: LoopbackSshd) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(HostUnreachable, match="SSH handshake") as failed,
+    ):
+        open_and_close(sshd.target(port=silent.getsockname()[1]), sshd.settings(connect_timeout_s=0.5))
+    assert "overloaded" in (failed.value.hint or "")
+
+
 def test_a_port_that_does_not_speak_ssh_says_so(sshd: LoopbackSshd) -> None:
     program = "import socket,sys\ns=socket.create_server(('127.0.0.1',0))\nprint(s.getsockname()[1],flush=True)\n"
     program += "while True:\n c,_=s.accept()\n c.sendall(b'HTTP/1.1 400 Bad Request\\r\\n\\r\\n')\n c.close()\n"
@@ -108,8 +117,9 @@ def test_a_port_that_does_not_speak_ssh_says_so(sshd: LoopbackSshd) -> None:
         assert server.stdout is not None
         with server.stdout as stream:
             port = int(stream.readline())
-        with pytest.raises(HostUnreachable, match="SSH handshake failed"):
+        with pytest.raises(HostUnreachable, match="SSH handshake failed") as failed:
             open_and_close(sshd.target(port=port), sshd.settings(connect_timeout_s=3))
+        assert "hosts.deny" not in (failed.value.hint or ""), "something answers, and it is no SSH server"
     finally:
         server.kill()
         server.wait()

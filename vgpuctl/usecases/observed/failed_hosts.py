@@ -4,7 +4,7 @@
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 
-from vgpuctl.errors import HostError, NoCapacity, VgpuctlError
+from vgpuctl.errors import HostError, HostUnreachable, NoCapacity, VgpuctlError
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.usecases.observed.survey import survey
@@ -36,11 +36,11 @@ class FailedHosts:
     def read_others(self, names: Sequence[str], *, refresh: bool) -> list[HostCapacity]:
         """Know the facts of the hosts that did not fail; those that fail now are left out from here on.
 
-        Raises the first host's error when none is left.
+        Raises the host's error when none is left; of several hosts, one that names all.
         """
         others = self._survey([name for name in names if name not in self._errors], refresh=refresh)
         if not others and self._errors:
-            raise next(iter(self._errors.values()))
+            raise self._none_left()
         return others
 
     def read_again(self, names: Sequence[str], again: Collection[str]) -> list[HostCapacity]:
@@ -62,7 +62,7 @@ class FailedHosts:
         self._leave_out(error.host, error)
         others = [one for one in capacities if one.name not in self._errors]
         if not others:
-            raise error
+            raise self._none_left()
         if len(self._errors) > 1:
             return self.read_others([one.name for one in others], refresh=True)
         return others
@@ -87,6 +87,15 @@ class FailedHosts:
         for name, error in seen.failures:
             self._leave_out(name, error)
         return list(seen.capacities)
+
+    def _none_left(self) -> VgpuctlError:
+        first, *others = self._errors.values()
+        if not others:
+            return first
+        lines = [error.line_of(name) for name, error in self._errors.items()]
+        message = f"no host is left: {', '.join(self._errors)} failed"
+        are_silent = all(isinstance(one, HostUnreachable) for one in self._errors.values())
+        return (HostUnreachable if are_silent else HostError)(message, context=lines, hint=first.hint)
 
     def _leave_out(self, name: str, error: VgpuctlError) -> None:
         self._errors[name] = error

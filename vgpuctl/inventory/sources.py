@@ -95,8 +95,8 @@ def add_source(source: str, tree: InventoryTree) -> frozenset[int]:
     if missing is not None:
         raise InventoryError(
             f"inventory {_shortened(source)}: {missing}",
-            hint="give a file, a folder, or a comma list such as `-i gpu1,`; several by `-i` each, or with spaces between"
-            " them in VGPUCTL_INVENTORY",
+            hint="give a file, a folder, or a comma list such as `-i gpu1,`; several with -i each, or in"
+            " VGPUCTL_INVENTORY with spaces between them",
         )
     trust = Trust(takes_owner=False, users=judge(path, NAMED))
     if path.is_dir():

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from flask import Blueprint, Response, abort, render_template, request
+from flask import Blueprint, Response, abort, render_template, request, url_for
 
 from vgpuctl.agent.wire.measures import GPU, HOST, MEASURES, VGPU, VM
 from vgpuctl.agent.wire.readings import Measured
@@ -181,6 +181,10 @@ def pages(sources: PageSources) -> Blueprint:
 def _add_objects(views: Blueprint, sources: PageSources) -> None:
     """Add the pages of a single host, GPU, tenant or VM."""
     services = sources.services
+
+    @views.get("/hosts")
+    def hosts() -> Response:
+        return Response(status=302, headers={"Location": url_for("pages.fleet")})  # it lists the hosts
 
     @views.get("/hosts/<name>")
     def host(name: str) -> str | Response:

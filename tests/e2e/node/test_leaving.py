@@ -225,7 +225,8 @@ def test_a_node_on_a_gpu_in_quarantine_is_cordoned_and_works_on(
     operator.does("unquarantine-gpu", *sick)
     round_of(operator)
     assert not is_cordoned(api)
-    operator.does("quarantine-gpu", *sick)
+    told = operator.does("quarantine-gpu", *sick).err
+    assert f"acme/gpu-001 is on {sick[0]} {sick[1]} and goes on; `vgpuctl move-vm acme/gpu-001` moves it" in told
     assert is_cordoned(api), "at once where the cluster answers"
     operator.does("unquarantine-gpu", *sick)
     assert kinds(operator)[:3] == ["node-not-told", "node-cordoned", "node-uncordoned"]

@@ -107,8 +107,9 @@ def test_empty_file_is_refused(tmp_path: Path, file: str, content: str) -> None:
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match="No such file or directory"):
-        load_inventory([tmp_path / "absent.yml"])
+    with pytest.raises(InventoryError, match="No such file or directory") as missing:
+        load_inventory([f"{tmp_path / 'a.yml'}:{tmp_path / 'b.yml'}"])
+    assert "in VGPUCTL_INVENTORY with spaces between them" in (missing.value.hint or "")
 
 
 def test_folder_of_nothing_is_refused(tmp_path: Path) -> None:

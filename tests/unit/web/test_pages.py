@@ -174,6 +174,10 @@ def test_what_is_not_there_is_told(pages: Pages, path: str) -> None:
     assert "There is no such" in pages.get(path, 404)
 
 
+def test_the_path_above_a_host_leads_to_the_list_of_hosts(pages: Pages) -> None:
+    pages.get("/hosts", 302)
+
+
 @pytest.mark.parametrize(
     "path",
     ["/vms?from=99999999999999999999", "/vms?from=-1", "/vms?from=1e3", "/events?before=%00", "/events?before=9e99",

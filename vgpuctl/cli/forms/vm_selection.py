@@ -184,9 +184,9 @@ def _sum_up(results: "Sequence[VmResult[Any]]") -> None:
     for one in results:
         names = (one.vm.domain_name, one.vm.uuid, one.vm.printed_name)
         own = re.compile("|".join([*map(re.escape, names), _NAMES_OF_THINGS]))
-        alike.update({(step.host, own.sub("*", step.text)) for step in one.steps})
+        alike.update({(step.host, own.sub("NAME", step.text)) for step in one.steps})
     for (host, text), number in sorted(alike.items(), key=lambda found: (natural(found[0][0]), found[0][1])):
-        say(f"{host}: would {text} (of {counted(number, 'VM')})")
+        say(f"{host}: would {text}, for each of {counted(number, 'VM')}")
     if alike and running().rehearsal is not None:
         say("-o json has the steps of each VM")
 

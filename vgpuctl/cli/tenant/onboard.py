@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """onboard: one file, one tenant."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -14,6 +15,17 @@ from vgpuctl.errors import VgpuctlError
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.network.vpc_changes import ObjectOutcome
+
+
+_UNCHANGED = "unchanged"
+_MOST_UNCHANGED = 10
+"""So many unchanged objects of a kind have a row each."""
+_IN_DRY_RUN = {
+    "created": "would be created",
+    "changed": "would be changed",
+    "removed": "would be removed",
+    "leaving": "would leave",
+}
 
 
 class JsonOnboarded(TypedDict):
@@ -97,15 +109,29 @@ def _show(results: "Sequence[tuple[str, list[ObjectOutcome]]]", *, dry_run: bool
         _JSON.print(told[0] if len(told) == 1 else {"changed": any(one["changed"] for one in told), "tenants": told})
         return
     for tenant, outcomes in results:
-        print_table(
-            ["KIND", "NAME", "OUTCOME"], [(one.kind, one.name, one.outcome) for one in outcomes], empty="nothing to do"
-        )
+        print_table(["KIND", "NAME", "OUTCOME"], _rows(outcomes, dry_run=dry_run), empty="nothing to do")
         if diff:
             for one in outcomes:
                 for line in one.detail:
                     print_line(f"{one.kind} {one.name}: {line}")
-        said = ", ".join(f"{number} {word}" for word, number in count(outcomes).items())
+        said = ", ".join(f"{number} {_word(word, dry_run=dry_run)}" for word, number in count(outcomes).items())
         say(f"{tenant}: {said}" + (" (nothing was written)" if dry_run else ""))
+
+
+def _rows(outcomes: "Sequence[ObjectOutcome]", *, dry_run: bool) -> list[tuple[str, str, str]]:
+    """One row for each object; of many unchanged ones of a kind their number."""
+    unchanged = Counter(one.kind for one in outcomes if one.outcome == _UNCHANGED)
+    many = {kind: number for kind, number in unchanged.items() if number > _MOST_UNCHANGED}
+    rows: dict[tuple[str, str, str], None] = {}
+    for one in outcomes:
+        is_one_of_many = one.outcome == _UNCHANGED and one.kind in many
+        name = f"{many[one.kind]} of them" if is_one_of_many else one.name
+        rows[one.kind, name, _word(one.outcome, dry_run=dry_run)] = None
+    return list(rows)
+
+
+def _word(outcome: str, *, dry_run: bool) -> str:
+    return _IN_DRY_RUN.get(outcome, outcome) if dry_run else outcome
 
 
 def _has_changes(outcomes: "Sequence[ObjectOutcome]") -> bool:

@@ -22,5 +22,8 @@ def quarantine_gpu(services: Services, host: str, address: str, *, reason: str) 
         users = {one.vm_uuid for one in session.leases(host=host) if address in (one.share.gpu, one.share.function)}
         vms = [vm for vm in session.vms(host=host) if vm.uuid in users]
     for vm in vms:
+        services.say(
+            f"{vm.printed_name} is on {host} {address} and goes on; `vgpuctl move-vm {vm.printed_name}` moves it"
+        )
         leave_cluster(services, vm, SICK, 0, detail=f"its GPU {address}: in quarantine: {reason}")
     return changed, stored

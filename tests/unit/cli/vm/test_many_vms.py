@@ -11,6 +11,7 @@ from vgpuctl.cli.forms.vm_selection import VmChoice, _list_found
 from vgpuctl.cli.frame.command_line import running
 from vgpuctl.cli.host.check_hosts import _print_hosts
 from vgpuctl.cli.maintenance.plan_upgrade import _print as print_plan
+from vgpuctl.cli.tenant import onboard
 from vgpuctl.cli.vm.check_vm import _print_all
 from vgpuctl.errors import HostError
 from vgpuctl.hosts.fleet import HostResult
@@ -31,6 +32,7 @@ from vgpuctl.planner.upgrade import (
 )
 from vgpuctl.usecases.found.find_vms import VmSelection
 from vgpuctl.usecases.host.check_hosts import CheckedHost
+from vgpuctl.usecases.network.vpc_changes import ObjectOutcome
 from vgpuctl.usecases.running.each_vm import VmResult
 
 
@@ -82,10 +84,10 @@ def test_a_dry_run_of_many_vms_has_one_line_for_steps_that_are_alike(
     chosen.finish(results, outcome=str)
     *lines, last = [line.removeprefix("dry run: ") for line in capsys.readouterr().err.splitlines()]
     assert lines == [
-        "gpu2: would mdev.remove *: * to none (of 20 VMs)",
-        "gpu2: would shut down domain * (of 20 VMs)",
-        "gpu10: would mdev.remove *: * to none (of 10 VMs)",
-        "gpu10: would shut down domain * (of 10 VMs)",
+        "gpu2: would mdev.remove NAME: NAME to none, for each of 20 VMs",
+        "gpu2: would shut down domain NAME, for each of 20 VMs",
+        "gpu10: would mdev.remove NAME: NAME to none, for each of 10 VMs",
+        "gpu10: would shut down domain NAME, for each of 10 VMs",
         *["-o json has the steps of each VM"] * has_steps_in_json,
     ]
     assert last.startswith("30 VMs: 30 would change, ")
@@ -164,3 +166,19 @@ def test_many_hosts_without_a_finding_are_counted(number: int, capsys: pytest.Ca
     each = [f"gpu{at}: as declared, healthy" for at in range(number)] if number == 10 else []
     sums = [] if each else [f"{number} hosts: as declared, healthy"]
     assert capsys.readouterr().out.splitlines() == [*each[:4], *told, *each[4:], "dead: no connection", *sums]
+
+
+def test_unchanged_objects_of_a_file_are_summed_up_and_a_dry_run_says_would_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    vms = [ObjectOutcome("vm", f"web-{number}", "unchanged") for number in range(30)]
+    outcomes = [ObjectOutcome("tenant", "acme", "unchanged"), *vms, ObjectOutcome("vm", "new", "created")]
+    for dry_run, outcome in ((False, "created"), (True, "would be created")):
+        onboard._show([("acme", outcomes)], dry_run=dry_run, diff=False, as_json=False)
+        told = capsys.readouterr()
+        assert [line.split(maxsplit=2) for line in told.out.splitlines()[1:]] == [
+            ["tenant", "acme", "unchanged"],
+            ["vm", "30", "of them  unchanged"],
+            ["vm", "new", outcome],
+        ]
+        assert f"acme: 31 unchanged, 1 {outcome}" in told.err

@@ -6,13 +6,14 @@ import functools
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from vgpuctl.cli.frame.command_line import OutputFormat
 from vgpuctl.cli.frame.ending import stop_on_signals
@@ -117,6 +118,20 @@ class Column(Generic[Row]):
         return self.unit.plain(value) if self.unit is not None and isinstance(value, int | float) else value
 
 
+class _OfColumns(click.types.StringParamType):
+    """Names of columns with commas between them; completes the last one. ending: what follows a name."""
+
+    def __init__(self, names: Iterable[str], ending: str = "") -> None:
+        self._names, self._ending = tuple(names), ending
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The columns that begin so; `-` stays before one of --sort-by."""
+        before, comma, begun = incomplete.rpartition(",")
+        sign = begun[: begun.startswith("-")]
+        fitting = [one for one in self._names if one.startswith(begun.removeprefix("-"))]
+        return [CompletionItem(f"{before}{comma}{sign}{one}{self._ending}") for one in fitting]
+
+
 @dataclass(frozen=True)
 class ListOutput:
     """The options of a list. columns: names, empty for the usual ones."""
@@ -177,12 +192,23 @@ class Listing(Generic[Row, JsonRow]):
             click.option(
                 "--filter",
                 "conditions",
+                type=_OfColumns(self._by_name, "="),
                 multiple=True,
                 metavar="COLUMN=VALUE",
                 help="Only rows with this value: =GLOB, !=GLOB, and < <= > >= for numbers; several times.",
             ),
-            click.option("--sort-by", metavar="COLUMNS", help="Sort by these columns; -COLUMN for the largest first."),
-            click.option("--columns", metavar="COLUMNS", help=f"Columns of the table, with commas: {names}."),
+            click.option(
+                "--sort-by",
+                type=_OfColumns(self._by_name),
+                metavar="COLUMNS",
+                help="Sort by these columns; -COLUMN for the largest first.",
+            ),
+            click.option(
+                "--columns",
+                type=_OfColumns(self._by_name),
+                metavar="COLUMNS",
+                help=f"Columns of the table, with commas: {names}.",
+            ),
             list_format,
         )
         for option in options:

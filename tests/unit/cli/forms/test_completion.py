@@ -14,14 +14,14 @@ from vgpuctl.cli.main import command as command_line
 
 _FREE = """
 accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
-cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster columns conditions config
-data_disks database database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded
-gateway group guaranteed guest_driver guest_driver_version guest_drivers guest_metrics hold_for hostlist hugepages
-inventories join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token join_token_expires
-keep kernel kernel_command_line labels lease limit limits listen mac management memory month named new_name nics node
-note objects older_than os_name params partition path pattern physical_network pool prefer_labels print_config
-programs prometheus prometheus_page reason replay require_labels required resume_file rights role rules runbooks
-serial server since size snapshot sort_by taints timeout until user vgpu_params volume workload zone
+cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster config data_disks database
+database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded gateway group guaranteed
+guest_driver guest_driver_version guest_drivers guest_metrics hold_for hostlist hugepages inventories
+join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token join_token_expires keep kernel
+kernel_command_line labels lease limit limits listen mac management memory month named new_name nics node note objects
+older_than os_name params partition path pattern physical_network pool prefer_labels print_config programs prometheus
+prometheus_page reason replay require_labels required resume_file rights role rules runbooks serial server since size snapshot taints
+timeout until user vgpu_params volume workload zone
 """
 FREE = frozenset(_FREE.split())
 """Texts of a form of their own, and names of what the store does not have."""
@@ -79,6 +79,20 @@ def test_a_wrong_word_behind_a_family_prints_nothing_on_the_users_line(capsys: p
 def test_help_completes_one_word_at_a_time(given: list[str], begun: str, offered: list[str]) -> None:
     complete = ShellComplete(command_line, {}, "vgpuctl", "_VGPUCTL_COMPLETE")
     assert [one.value for one in complete.get_completions(["help", *given], begun)] == offered
+
+
+@pytest.mark.parametrize(
+    ("option", "begun", "offered"),
+    [
+        ("--columns", "st", "state"),
+        ("--columns", "name,st", "name,state"),
+        ("--sort-by", "name,-st", "name,-state"),
+        ("--filter", "st", "state="),
+    ],
+)
+def test_the_columns_of_a_list_are_completed(option: str, begun: str, offered: str) -> None:
+    complete = ShellComplete(command_line, {}, "vgpuctl", "_VGPUCTL_COMPLETE")
+    assert offered in [one.value for one in complete.get_completions(["list-vms", option], begun)]
 
 
 def test_behind_a_host_and_a_slash_its_gpus_are_completed(tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ def test_the_fleet_is_a_pool_for_each_host_of_what_is_free(operator: Operator) -
     assert {one["spec"]["pool"]["name"] for one in before} == {"sim-001", "sim-002"}
     for one in before:
         assert problems("resource-slice", one) == []
-    text = operator.does("export", "dra", "--host", "sim-001").out
+    text = operator.does("export", "dra", "sim-001").out
     only = [one for one in before if one["spec"]["pool"]["name"] == "sim-001"]
     assert list(yaml.safe_load_all(text)) == only
+    assert operator.json("export", "dra", "sim-*1") == operator.json("export", "dra", "-l", "sim-001") == only
     operator.does("create-vm", "one", *ACME, *SIZE, "--gpu", "A40-24Q", "--host", "sim-001")
-    after = operator.json("export", "dra", "--host", "sim-001")
+    after = operator.json("export", "dra", "sim-001")
     (vm,) = operator.json("list-vms")
     used = vm["leases"][0]["share"]["gpu"]
     here = [
@@ -41,4 +42,4 @@ def test_the_fleet_is_a_pool_for_each_host_of_what_is_free(operator: Operator) -
 
 
 def test_an_unknown_host_is_refused_by_name(operator: Operator) -> None:
-    assert "no facts of sim-009" in operator.is_refused("export", "dra", "--host", "sim-009")["message"]
+    assert "sim-009" in operator.is_refused("export", "dra", "sim-009")["message"]

@@ -6,7 +6,7 @@ from vgpuctl.cli.frame.examples import Example
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "export dra": (
         Example("export dra", "the fleet as ResourceSlices"),
-        Example("export dra --host gpu1 -o json", "one host, for a program"),
+        Example("export dra gpu1 -o json", "one host, for a program"),
     ),
     "serve autoscaler": (
         Example("serve autoscaler -t acme --cluster k8s --print", "the configuration of the autoscaler"),

@@ -2,6 +2,7 @@
 """export dra: the fleet as ResourceSlices of Kubernetes."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -13,11 +14,12 @@ _JSON: "JsonOutput[Sequence[Mapping[str, object]]]" = JsonOutput()
 
 
 @click.command("export dra")
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host; may be given several times.")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@options.limit
 @options.inventory
 @options.database
 @options.as_json
-def command(hosts: tuple[str, ...], inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
+def command(hosts: tuple[str, ...], as_json: bool, **where: Any) -> None:
     """Write what is free of the fleet as ResourceSlices of Kubernetes. They are of resource.k8s.io/v1, with one pool
     per host.
 
@@ -26,7 +28,7 @@ def command(hosts: tuple[str, ...], inventories: tuple[str, ...], database: str 
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.kubernetes.export_dra import as_documents, export_dra
 
-    with services(inventories=inventories, database=database) as opened:
+    with services(**where) as opened:
         slices = export_dra(opened, hosts)
     if as_json:
         _JSON.print(slices)

@@ -14,12 +14,17 @@ from vgpuctl.yaml_text import yaml_text
 
 
 def export_dra(services: Services, hosts: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Write the slices of these hosts, or of all, by host. Raises NotFound for a host whose facts nobody has read."""
+    """Write the slices of these hosts, or of all that --limit leaves, by host.
+
+    hosts: names or patterns, as of --limit. Raises InventoryError for one that fits nothing, and NotFound for a host
+    whose facts nobody has read.
+    """
+    chosen = services.inventory.select(",".join(hosts), option="HOST") if hosts else services.hosts()
     with services.store.reading() as session:
         cached = with_silence(cached_capacities(session, services.inventory), observed_hosts(session))
         capacities = {one.name: one for one in cached}
         shares = {name: [lease.share for lease in session.leases(host=name)] for name in capacities}
-    unknown = [name for name in hosts if name not in capacities]
+    unknown = [name for name in chosen if name not in capacities] if hosts else []
     if unknown:
         raise NotFound(
             f"the store has no facts of {', '.join(unknown)}",
@@ -31,7 +36,7 @@ def export_dra(services: Services, hosts: Sequence[str] = ()) -> list[dict[str, 
     return [
         document
         for name in sorted(capacities)
-        if not hosts or name in hosts
+        if name in chosen
         for document in resource_slices(capacities[name], shares[name])
     ]
 

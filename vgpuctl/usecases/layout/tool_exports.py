@@ -44,14 +44,13 @@ class ToolExport:
 def export_for(
     services: Services, command: str, write: Write, names: Sequence[str], *, profile: str | None, refresh: bool
 ) -> ToolExport:
-    """Write the files of one tool for these hosts, or for all.
+    """Write the files of one tool for these hosts, or for all. names: of hosts, or patterns as of --limit.
 
     profile: the vGPU type to hand out where a layout names none or several. Raises InventoryError for an unknown host,
     NotFound when no GPU can be handed out by the tool, and UsageError for a type that nobody knows.
     """
-    for name in names:
-        services.inventory.require(name)
-    seen = survey(services, names or services.hosts(), refresh=refresh)
+    chosen = services.inventory.select(",".join(names), option="HOST") if names else services.hosts()
+    seen = survey(services, chosen, refresh=refresh)
     if profile is not None:
         profile = catalog.profile_name(profile).name
         with services.store.reading() as session:

@@ -80,6 +80,10 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
         "takes no snapshot of a running guest"
         in operator.is_refused("create-snapshot", "one", "live", *ACME)["message"]
     )
+    for _again in range(2):
+        kept = operator.is_refused("delete-snapshot", "one", "second", *ACME, "--yes")
+        assert "the libvirt of sim-001 merges no disks of a running guest" in kept["message"]
+        assert "`vgpuctl revert-snapshot acme/one second`" in kept["hint"], "to run it again would change nothing"
     assert "cannot be reverted" in operator.is_refused("revert-snapshot", "one", "second", *ACME, "--yes")["message"]
     assert operator.json("gc", "--limit", "sim-001", "--yes") == []
     operator.does("stop-vm", "one", *ACME, "--timeout", "0")

@@ -125,7 +125,7 @@ def test_a_snapshot_of_the_disks_leaves_no_metadata_and_merges_back(
     assert [one.path for one in domain_disks(disks.xml() or "")] == [root.path]
     defined = hypervisor.connection.lookupByName(running.name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
     assert [one.path for one in domain_disks(defined)] == [root.path], "the next start would use the overlay"
-    assert disks.merge(overlay.path, root.path) is LiveChange.NEXT_START
+    assert disks.merge(overlay.path, root.path) is LiveChange.DONE
     with pytest.raises(DomainRejected, match="take a snapshot of the disks"):
         disks.snapshot({root.path: overlay.path}, quiesce=True)  # its agent does not answer
 

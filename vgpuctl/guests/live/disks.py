@@ -141,12 +141,13 @@ class LiveDisks(LiveDomain):
     def merge(self, overlay: str, base: str) -> LiveChange:
         """Write an overlay that is in use into the disk below it, and go on with that. Returns when it is done.
 
+        `next start` when the domain is off, or its driver cannot; an overlay that it does not use is done.
         Raises DomainRejected; both files stay then, and the overlay stays in use.
         """
         live = self.xml()
         disk = None if live is None else next((one for one in domain_disks(live) if one.path == overlay), None)
         if disk is None:
-            return LiveChange.NEXT_START
+            return LiveChange.NEXT_START if live is None else LiveChange.DONE
         library = libvirt_module()
         flags = library.VIR_DOMAIN_BLOCK_COMMIT_ACTIVE
         started = self._change(

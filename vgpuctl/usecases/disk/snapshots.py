@@ -8,6 +8,7 @@ from vgpuctl.errors import NotFound, StateError, VolumeRejected
 from vgpuctl.guests.facts.storage_facts import VolumeFact
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.guests.live.disks import LiveDisks
+from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.disk_chain import DiskChain, chains, snapshot_of, snapshots_of
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
@@ -212,7 +213,12 @@ def _merge(services: Services, live: LiveDisks, vm: Vm, chain: DiskChain, name: 
             overlay = session.begin_merge(overlay)
             session.add_vm_event(EventKind.DISKS_MERGING, vm, f"snapshot {name}", before=values_of(name, [chain]))
     services.say(f"merging {chain.disk}")
-    live.merge(overlay.path or "", below)
+    if live.merge(overlay.path or "", below) is LiveChange.NEXT_START and live.xml() is not None:
+        raise StateError(
+            f"the libvirt of {vm.host} merges no disks of a running guest; {vm.printed_name} keeps snapshot {name}",
+            hint="a simulated host cannot; stop the VM, and drop what it wrote since: "
+            f"`vgpuctl revert-snapshot {vm.printed_name} {name}`",
+        )
 
 
 def _refuse_in_use(services: Services, host: HostSession, vm: Vm, name: str) -> None:

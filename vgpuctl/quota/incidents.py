@@ -113,12 +113,27 @@ def incidents_of(
             end = timeline.back(vms, one.at)
         if one.kind == EventKind.PROMISE_OBSERVED:
             effect = f"{effect}: {one.evidence.get('row')}"
-        text = one.detail or "; ".join(one.changes)
+        text = _text_for(one, tenant)
         incident = Incident(
             one.at, one.kind, what, one.subject, text, vms, None if end is None else end - one.at, effect
         )
         _add(found, incident)
     return found
+
+
+def _text_for(one: Event, tenant: str) -> str:
+    """What a tenant may read of an event: no names of other tenants' VMs, and not what an operator wrote of a host."""
+    if one.kind == EventKind.HOST_FENCED:
+        return ""
+    if one.kind == EventKind.VM_PREEMPTED:
+        return preempted_for(str(one.after.get("preempted by")), tenant)
+    return one.detail or "; ".join(one.changes)
+
+
+def preempted_for(cause: str, tenant: str) -> str:
+    """For whom a VM was preempted, in words that its tenant may read. cause: VMs as `TENANT/NAME`, with commas."""
+    is_own = all(one.startswith(printed_name(tenant, "")) for one in cause.split(", "))
+    return f"preempted for {cause if is_own else 'a VM of another tenant'}"
 
 
 def _add(found: list[Incident], new: Incident) -> None:

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 from vgpuctl.model.event import Event
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.quota.incidents import preempted_for
 from vgpuctl.quota.limits import month_of
 from vgpuctl.quota.usage import Interval, UsageLine, add_up
 
 DAY_S, MONTHS = 86_400, 12
 QUEUE_KINDS = (EventKind.VM_QUEUED, EventKind.VM_LEFT_QUEUE)
+
+_PREEMPTED = "preempted by "
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,17 @@ def queue_waits(events: Iterable[Event], since: float, until: float) -> list[Que
             continue
         queued = waiting.pop(one.subject, None)
         if queued is not None and one.at >= since:
-            found.append(QueueWait(one.subject, queued.at, one.at, one.at - queued.at, one.detail or queued.detail))
-    found += [QueueWait(one.subject, one.at, None, until - one.at, one.detail) for one in waiting.values()]
+            reason = _reason_of(one) or _reason_of(queued)
+            found.append(QueueWait(one.subject, queued.at, one.at, one.at - queued.at, reason))
+    found += [QueueWait(one.subject, one.at, None, until - one.at, _reason_of(one)) for one in waiting.values()]
     return sorted(found, key=lambda one: (one.queued_at, one.vm))
+
+
+def _reason_of(one: Event) -> str:
+    """Why a VM waited, in words that its tenant may read."""
+    if not one.detail.startswith(_PREEMPTED):
+        return one.detail
+    return preempted_for(one.detail.removeprefix(_PREEMPTED), one.tenant or "")
 
 
 def tenants_of(intervals: Iterable[Interval]) -> Iterator[str]:

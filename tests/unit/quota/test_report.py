@@ -2,6 +2,7 @@
 """The pure parts of a report: days and months that add up, waits with both ends."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as some_of
 from tests.unit.quota.test_incidents import BEGIN, event, interval
 from vgpuctl.model.event import Event
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.quota.incidents import incidents_of
 from vgpuctl.quota.report import DAY_S, days_of, months_of, queue_waits
 from vgpuctl.quota.usage import add_up
 
@@ -77,3 +79,23 @@ def test_the_months_begin_with_the_first_that_used_something() -> None:
     assert [one.begins_at for one in months_of([interval(april, None)], may)] == [april]
     assert len(months_of([interval(february - 800 * DAY_S, None)], may)) == 12
     assert months_of([], may) == []
+
+
+def test_a_tenant_reads_no_names_of_other_tenants_in_its_report() -> None:
+    def preempted(cause: str) -> Event:
+        return replace(
+            event(BEGIN + 1, EventKind.VM_PREEMPTED, "acme/web-1", tenant="acme"), after={"preempted by": cause}
+        )
+
+    for cause, told in (
+        ("umbrella/secret", "preempted for a VM of another tenant"),
+        ("umbrella/secret, umbrella/hidden", "preempted for a VM of another tenant"),
+        ("acme.umbrella/secret", "preempted for a VM of another tenant"),
+        ("acme/big", "preempted for acme/big"),
+    ):
+        (found,) = incidents_of([preempted(cause)], [interval(BEGIN, None)], "acme", END)
+        assert found.text == told
+        queued = event(BEGIN + 2, EventKind.VM_QUEUED, "acme/web-1", f"preempted by {cause}", tenant="acme")
+        assert [one.reason for one in queue_waits([queued], BEGIN, END)] == [told]
+    fenced = event(BEGIN + 1, EventKind.HOST_FENCED, "gpu1", "umbrella broke it")
+    assert [one.text for one in incidents_of([fenced], [interval(BEGIN, None)], "acme", END)] == [""]

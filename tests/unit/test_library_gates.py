@@ -26,8 +26,11 @@ _WRITES = "text reaches the terminal through the function that escapes it"
 _DECODES = "a kind of JSON is looked at by one thread before others decode it"
 _READS = "YAML and JSON files have one bounded reader"
 LIBRARIES = [
-    *(_library(_WRITES, name, "click", "cli/shown/output.py") for name in ("echo", "confirm", "prompt", "style")),
-    *(_library(_WRITES, name, "click") for name in ("secho", "echo_via_pager", "clear", "pause")),
+    *(
+        _library(_WRITES, name, "click", "cli/shown/output.py")
+        for name in ("echo", "confirm", "prompt", "style", "echo_via_pager")
+    ),
+    *(_library(_WRITES, name, "click") for name in ("secho", "clear", "pause")),
     _library(_WRITES, "print", ""),
     _library("numbers of options have one reader", "FloatRange", "click", "cli/options/numbers.py"),
     _library("numbers of options have one reader", "IntRange", "click", "cli/options/numbers.py"),

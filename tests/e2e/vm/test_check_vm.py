@@ -96,13 +96,16 @@ def test_only_the_tenants_file_allows_the_probe_and_a_silent_guest_is_not_kept(
 
 def test_where_nobody_can_be_asked_nothing_is_called_kept(tenant: Operator, fleet: lab.LabFolder) -> None:
     lab.faults.begin("sim-001", "sshd", folder=fleet)
+    log = tenant.home / "silent.log"
     try:
         found = _verdicts(tenant)
+        tenant.run("check-vm", "web-1", "--tenant", "prover", "--log-file", str(log))
     finally:
         lab.faults.clear("sim-001", folder=fleet)
     assert found["code"] == "14", found
     assert "prover/web-1 could not be looked at in any of its 8 rows" in found["out"], found
     assert "kept" not in found["out"], found
+    assert log.read_text().count("event=ssh-login") == 1, "what is asked once is known of every row"
 
 
 def test_a_vm_that_ended_by_itself_has_one_row(tenant: Operator) -> None:

@@ -72,6 +72,7 @@ def _ask_kernel(services: Services, vm: Vm) -> HostFacts | NotLookedAt:
     try:
         return read_facts(services, vm.host)
     except VgpuctlError as error:
+        services.note_silent(vm.host, error)
         return NotLookedAt(error.message)
 
 
@@ -79,6 +80,7 @@ def _ask_nvml(services: Services, vm: Vm, leases: Sequence[Lease]) -> Sequence[M
     try:
         return join_leases(leases, {vm.host: read_host(services, vm.host)})
     except VgpuctlError as error:
+        services.note_silent(vm.host, error)
         return NotLookedAt(error.message)
 
 

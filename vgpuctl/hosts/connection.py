@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from vgpuctl.byte_budget import ByteBudget
-from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable, TooMuchOutput
+from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable, TooMuchOutput, WayFailed
 from vgpuctl.hosts import become as sudo
 from vgpuctl.hosts import login
 from vgpuctl.hosts.bounds import MOST_PICTURES, PICTURES_PER_SECOND
@@ -195,14 +195,15 @@ class Connection:
         """Yield a libvirt URI that reaches the host's libvirt through this connection.
 
         It can be opened several times while the context lasts. When the block fails because the remote side
-        did, its reason replaces libvirt's "end of file": LibvirtMissing, BecomeFailed or HostUnreachable.
+        did, its reason replaces libvirt's "end of file": LibvirtMissing, BecomeFailed or HostUnreachable. A failure of
+        this machine (WayFailed) replaces every error.
         """
         with self.libvirt_tunnel() as tunnel:
             try:
                 yield tunnel.uri
             except Exception as exc:
                 failure = tunnel.failure()
-                if failure is None or isinstance(exc, HostError):
+                if failure is None or (isinstance(exc, HostError) and not isinstance(failure, WayFailed)):
                     raise
                 raise failure from exc
 

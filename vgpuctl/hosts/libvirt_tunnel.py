@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from vgpuctl.errors import HostError, LibvirtMissing
+from vgpuctl.errors import HostError, LibvirtMissing, WayFailed
 from vgpuctl.hosts.libvirt_calls import PendingCalls
 from vgpuctl.hosts.remote_process import CompletedCommand, RemoteProcess
 from vgpuctl.listening.sockets import listen_at
@@ -114,7 +114,8 @@ class LibvirtTunnel:
         while True:
             try:
                 client, _ = listener.accept()
-            except OSError:
+            except OSError as error:
+                self._give_up(listener, error)
                 return
             bridge = _Bridge(client, self._answer_s)
             with self._lock:
@@ -125,6 +126,19 @@ class LibvirtTunnel:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             self._start(lambda bridge=bridge: self._serve(bridge), "libvirt-bridge")  # type: ignore[misc]
 
+    def _give_up(self, listener: socket.socket, error: OSError) -> None:
+        """Reset the connections that nobody takes any more: libvirt would wait for an answer for ever."""
+        self._note(self._own_failure(error))
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+    def _own_failure(self, error: OSError) -> WayFailed:
+        return WayFailed(
+            f"{self._target.name}: this machine took no connection of libvirt: {error.strerror}",
+            hint="raise the limit of open files (`ulimit -n`), or lower --forks",
+        )
+
     def _serve(self, bridge: "_Bridge") -> None:
         try:
             with self._open_process(self._helper) as process:
@@ -134,6 +148,8 @@ class LibvirtTunnel:
                     self._note(_unanswered(self._target, bridge.problem))
         except HostError as exc:
             self._note(exc)
+        except OSError as error:
+            self._note(self._own_failure(error))
         finally:
             with self._lock:
                 self._bridges.remove(bridge)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """libvirt's own client, through a real sshd and the real virt-ssh-helper, to a real libvirtd."""
 
+import contextlib
+import errno
 import os
 import signal
 import socket
@@ -17,8 +19,11 @@ import pytest
 
 from tests.libvirtd_fixture import LocalLibvirtd, missing_for_libvirtd
 from tests.sshd_fixture import LoopbackSshd, missing_for_sshd
-from vgpuctl.errors import DomainRejected, HostUnreachable, LibvirtMissing
+from vgpuctl.errors import DomainRejected, HostUnreachable, LibvirtMissing, WayFailed
 from vgpuctl.hosts.connection import Connection
+from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
+from vgpuctl.hosts.remote_process import RemoteProcess
+from vgpuctl.model.host_target import HostTarget
 
 HELPER = ("virt-ssh-helper", "qemu:///system")
 SEEN = Path("/run/libvirt")
@@ -246,3 +251,37 @@ def test_become_reaches_libvirt_through_sudo(libvirtd: LocalLibvirtd, tmp_path: 
         libvirt.open(uri).close()
     arguments = recorded.read_text().splitlines()
     assert (arguments[:6], arguments[-2:]) == (["-n", "-u", "root", "--", "/bin/sh", "-c"], list(HELPER))
+
+
+class _NoDescriptors(socket.socket):
+    """A listener of a process that can open nothing more."""
+
+    def accept(self) -> tuple[socket.socket, object]:
+        super().accept()[0].detach()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_process_without_descriptors_leaves_libvirt_no_waiting_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that is in the queue of the socket is reset, also one that comes later."""
+
+    def listen(path: Path) -> socket.socket:
+        listener = _NoDescriptors(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        listener.listen(4)
+        return listener
+
+    def open_nothing(_argv: object) -> RemoteProcess:
+        raise AssertionError("nothing is run on the host")
+
+    monkeypatch.setattr("vgpuctl.hosts.libvirt_tunnel.listen_at", listen)
+    with LibvirtTunnel(HostTarget("gpu1", address="192.0.2.1"), HELPER, open_nothing, 5.0) as tunnel:
+        path = tunnel.uri.partition("socket=")[2].partition("&")[0]
+        with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as queued:
+            first.connect(path)
+            with contextlib.suppress(ConnectionError):
+                queued.connect(path)
+                assert queued.recv(1) == b""
+        failure = tunnel.failure()
+        assert isinstance(failure, WayFailed) and "this machine took no connection" in failure.message
+        with pytest.raises(libvirt.libvirtError):
+            libvirt.open(tunnel.uri)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from vgpuctl.errors import HostError, LibvirtMissing, WayFailed
+from vgpuctl.errors import CommandFailed, HostError, LibvirtMissing, WayFailed
 from vgpuctl.hosts.libvirt_calls import PendingCalls
 from vgpuctl.hosts.remote_process import CompletedCommand, RemoteProcess
 from vgpuctl.listening.sockets import listen_at
@@ -142,7 +142,11 @@ class LibvirtTunnel:
     def _serve(self, bridge: "_Bridge") -> None:
         try:
             with self._open_process(self._helper) as process:
-                if bridge.run(process, self._forget):
+                try:
+                    has_ended = bridge.run(process, self._forget)
+                except CommandFailed:  # while a call was written to it
+                    has_ended = True
+                if has_ended:
                     self._note(_explain(self._target, self._helper, process.finish()))
                 elif bridge.problem is not None:
                     self._note(_unanswered(self._target, bridge.problem))

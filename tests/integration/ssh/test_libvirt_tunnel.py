@@ -175,6 +175,22 @@ def test_a_translated_error_is_replaced_too(server: LoopbackSshd) -> None:
             raise DomainRejected(str(exc)) from exc
 
 
+def test_a_helper_that_ends_while_it_is_written_to_is_explained_too(
+    server: LoopbackSshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(process: RemoteProcess, _data: bytes, **_options: object) -> None:
+        raise process.explain_end()
+
+    monkeypatch.setattr(RemoteProcess, "write", write)
+    settings = server.settings(libvirt_helper=("sh", "-c", "echo the reason >&2; exit 1"))
+    with (
+        Connection(server.target(), settings=settings) as connection,
+        pytest.raises(LibvirtMissing, match="the reason"),
+        connection.libvirt_uri() as uri,
+    ):
+        libvirt.open(uri)
+
+
 def test_a_lost_connection_is_named_instead_of_end_of_file(server: LoopbackSshd) -> None:
     with (
         Connection(server.target(), settings=server.settings()) as connection,

@@ -107,7 +107,7 @@ _ON_DEVICES: Mapping[str, Scenario] = {
     "guest: restart-vm": Scenario(
         ("restart-vm", "web", *ACME, *NOW), before=[_WEB, ("attach-gpu", "web", "A40-8Q", *ACME)]
     ),
-    "guest: force-off": Scenario(("stop-vm", "web", *ACME, "--force"), before=[_WEB]),
+    "guest: stop-vm --force": Scenario(("stop-vm", "web", *ACME, "--force"), before=[_WEB]),
     "guest: rename-vm": Scenario(("rename-vm", "web", "shop", *ACME), before=[_WEB, _STOPPED]),
     "guest: attach-gpu": Scenario(("attach-gpu", "web", "A40-8Q", *ACME), before=[_WEB, _STOPPED]),
     "guest: detach-gpu": Scenario(("detach-gpu", "web", "0", *ACME, *NOW), before=[_WEB_ON_TWO, _STOPPED]),

@@ -149,12 +149,6 @@ class _Family(click.Group):
         )
         self._lines = {one.partition(" ")[2]: COMMANDS[one] for one in COMMANDS if one.startswith(f"{name} ")}
 
-    def list_commands(self, _context: click.Context) -> list[str]:
-        return list(self._lines)
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        return command.get_command(context, f"{self.name} {name}")
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)

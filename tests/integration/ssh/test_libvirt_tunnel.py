@@ -97,7 +97,9 @@ def test_a_long_temporary_folder_does_not_break_the_socket(
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
     with connection.libvirt_uri() as uri:
-        libvirt.open(uri).close()
+        client = libvirt.open(uri)
+        assert client.getType() == "QEMU"
+        client.close()
 
 
 @pytest.fixture

@@ -176,6 +176,7 @@ def test_what_is_not_there_is_told(pages: Pages, path: str) -> None:
 
 def test_the_path_above_a_host_leads_to_the_list_of_hosts(pages: Pages) -> None:
     pages.get("/hosts", 302)
+    assert pages.client.get("/hosts").location == "/"
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ FORGED = STARTED + "".join(
         "not ready 1023ms after FLR",
         'apparmor="DENIED" profile="libvirt-x" name="/dev/vfio/5"',
         "vfio_pin_pages RLIMIT_MEMLOCK",
+        "Failed setting device state to RUNNING_P2P. Recover state is ERROR. Resetting device: Invalid argument",
         "NVRM: API mismatch",
         "Key was rejected by service",
         "error: vmiop_log: failed",

@@ -190,6 +190,15 @@ CASES: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = [
         ("qemu-kvm: VFIO_MAP_DMA failed: Bad address",),
     ),
     (
+        "vgpu-state-lost",
+        QEMU,
+        (
+            "qemu-system-x86_64: 0000:02:00.1: Failed setting device state to RUNNING_P2P. Recover state is ERROR. "
+            "Resetting device: Invalid argument",
+        ),
+        ("qemu-system-x86_64: 0000:02:00.1: Failed setting device state to STOP_COPY: Device or resource busy",),
+    ),
+    (
         "kernel-module",
         KERNEL,
         ("NVRM: API mismatch: the client 'nvidia-smi' has the version 550.54, but this kernel module has 535.1",),

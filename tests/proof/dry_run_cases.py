@@ -30,7 +30,7 @@ from vgpuctl.usecases.vm.attach_gpu import attach_gpu
 from vgpuctl.usecases.vm.create_vm import USUAL, CreateOptions, create_vm
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.detach_gpu import detach_gpu
-from vgpuctl.usecases.vm.move_vm import move_vm
+from vgpuctl.usecases.vm.move_vm import MoveOptions, move_vm
 from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.preemption_consent import Consent
 from vgpuctl.usecases.vm.resize_vm import NewSize, ResizeOptions, resize_vm
@@ -403,7 +403,7 @@ def _create(services: Services, wanted: Sequence[VmRequest], options: CreateOpti
 
 
 def _move(services: Services, vm: Vm, to: str | None) -> str:
-    return move_vm(services, vm, to=to, timeout_s=0, reason="").placement.host
+    return move_vm(services, vm, MoveOptions(timeout_s=0), to=to).plan.placement.host
 
 
 def ending(services: Services, work: Callable[[Services], object]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ RETURNS = [
         "usecases/vm/delete_vm.py:_as_removed",
         "usecases/vm/move_vm.py:settle_on",
         "usecases/vm/resize_vm.py:_change_rows",
+        "usecases/vm/live_move_end.py:change_host",
         "usecases/maintenance/evacuate_host.py:_give_up",
         "usecases/maintenance/forget_host.py:forget_host",
         "usecases/store/reconcile_store.py:_forget_vm",
@@ -83,6 +84,8 @@ RETURNS = [
         "usecases/maintenance/gc.py:_look",
         "usecases/layout/layout_run.py:_take_steps",
         "usecases/share/held_shares.py:release_held",
+        "usecases/vm/live_move_end.py:release_source",
+        "usecases/vm/live_move_end.py:settle_live_move",
     ),
     guarded(
         f"{_GATE}: cards of a domain without a VM",

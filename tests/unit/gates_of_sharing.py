@@ -33,6 +33,7 @@ SHARING = [
         "usecases/vm/build_vm.py:build_vm",
         "usecases/vm/start_vm.py:_start",
         "usecases/vm/attach_gpu.py:_attach",
+        "usecases/vm/live_move.py:_prepare",
     ),
     guarded(
         "a device that a stopped VM kept is held against its layout before it is made again",

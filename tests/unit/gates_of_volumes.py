@@ -75,6 +75,7 @@ VOLUMES = [
                     "usecases/tenant/offboard_tenant.py:offboard_tenant",
                     "usecases/vm/delete_vm.py:remove_vm",
                     "usecases/vm/move_volumes.py:carry_volumes",
+                    "usecases/vm/move_volumes.py:make_volumes_there",
                     "usecases/vm/move_volumes.py:drop_left_volumes",
                     "usecases/image/answers.py:drop_answers",
                     "usecases/disk/kept_vms.py:delete_kept",
@@ -110,6 +111,7 @@ VOLUMES = [
         "usecases/image/image_gate.py",
         "usecases/vm/build_vm.py:build_vm",
         "usecases/vm/move_volumes.py:plan_volumes",
+        "usecases/vm/live_move.py:_prepare",
     ),
     guarded(
         "requests with unregistered images are refused before anything is done",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables `vgpu`, `vgpu_placing`, `vgpu_health` and `vgpu_fencing` of a host, as their tables describe them.
+"""The variables `vgpu`, `vgpu_placing`, `vgpu_health`, `vgpu_fencing` and `vgpu_moves`, as their tables describe them.
 
 As every variable each comes whole from the place that counts most; mappings of several places are not mixed.
 """
@@ -12,14 +12,16 @@ from vgpuctl.model.fencing import NO_FENCING, Fencing
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
 from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.move_link import NO_MOVE_LINK, MoveLink
 from vgpuctl.specs.fencing import FENCING, FENCING_VARIABLE
 from vgpuctl.specs.health import HEALTH, HEALTH_VARIABLE
 from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE, VERSION
+from vgpuctl.specs.moves import MOVES, MOVES_VARIABLE
 from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
 from vgpuctl.specs.reading import check_version, read_entry
 from vgpuctl.specs.value import Value
 
-_NAMES = (LAYOUT_VARIABLE, PLACING_VARIABLE, HEALTH_VARIABLE, FENCING_VARIABLE)
+_NAMES = (LAYOUT_VARIABLE, PLACING_VARIABLE, HEALTH_VARIABLE, FENCING_VARIABLE, MOVES_VARIABLE)
 _NEAR = 0.85
 
 
@@ -62,6 +64,15 @@ def fencing_of(host: str, variables: VariableSet) -> Fencing:
         return NO_FENCING
     fencing: Fencing = read_entry(FENCING, value)
     return fencing
+
+
+def move_link_of(host: str, variables: VariableSet) -> MoveLink:
+    """Read how running VMs move to and from a host. Raises InventoryError that names file, line, key and host."""
+    value = _value(host, variables, MOVES_VARIABLE, MOVES_VARIABLE)
+    if value is None:
+        return NO_MOVE_LINK
+    link: MoveLink = read_entry(MOVES, value)
+    return link
 
 
 def misspelt(variables: VariableSet) -> Iterator[str]:

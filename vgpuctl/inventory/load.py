@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vgpuctl.model.health import HealthPolicy
     from vgpuctl.model.host_constraints import HostConstraints
     from vgpuctl.model.layout import HostLayout
+    from vgpuctl.model.move_link import MoveLink
 
 Read = TypeVar("Read")
 
@@ -114,7 +115,7 @@ class Inventory:
     def require_readable(self, hosts: Iterable[str]) -> None:
         """Raise InventoryError for the first of these hosts with a variable that cannot be used."""
         for host in hosts:
-            for read in (self.target, self.layout, self.constraints, self.health_policy, self.fencing):
+            for read in (self.target, *self._readers):
                 read(host)
 
     def groups_of(self, host: str) -> tuple[str, ...]:
@@ -185,9 +186,24 @@ class Inventory:
 
         return self._read_once(host, FENCING_VARIABLE, fencing_of)
 
+    def move_link(self, host: str) -> "MoveLink":
+        """The content of a host's variable `vgpu_moves` (docs/moves.md).
+
+        Raises InventoryError with the file and line that set what is wrong.
+        """
+        from vgpuctl.inventory.host_variables import move_link_of
+        from vgpuctl.specs.moves import MOVES_VARIABLE
+
+        return self._read_once(host, MOVES_VARIABLE, move_link_of)
+
+    @property
+    def _readers(self) -> "tuple[Callable[[str], object], ...]":
+        """What reads each variable of ours."""
+        return (self.layout, self.constraints, self.health_policy, self.fencing, self.move_link)
+
     def verify(self, host: str) -> None:
         """Read all that vgpuctl takes from a host's variables. Raises InventoryError for what cannot be used."""
-        for read in (self.layout, self.constraints, self.health_policy, self.fencing):
+        for read in self._readers:
             read(host)
 
     def as_ansible_list(self, limit: str | None = None, *, with_secrets: bool = False) -> dict[str, dict[str, Any]]:

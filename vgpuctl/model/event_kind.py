@@ -43,6 +43,12 @@ class EventKind(enum.StrEnum):
     VM_FOUND = "vm-found", "The host of a lost VM is back and has its data; the VM may start again."
     VM_STALE_ENDED = "vm-stale-ended", "A host that came back still had a VM that is elsewhere; it was ended there."
     VM_MOVED = "vm-moved", "A stopped VM has another host, where its shares are promised."
+    VM_MOVED_LIVE = "vm-moved-live", "A running VM goes on on another host; the evidence says how long it was halted."
+    VM_MOVE_ENDED = "vm-move-ended", "A live move did not come to its end; the VM runs on where it was."
+    VGPU_STATE_LOST = (
+        "vgpu-state-lost",
+        "A VM goes on on another host, or was resumed, but its vGPU was reset on the way; the evidence has the lines.",
+    )
     VM_RESIZED = (
         "vm-resized",
         "A VM has other vCPUs, memory, GPUs or parameters of its vGPUs, or they were rolled back.",

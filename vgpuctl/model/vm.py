@@ -120,7 +120,8 @@ class VmRequest:
     guest_metrics: address and port of the guest's dcgm-exporter that the tenant lets Prometheus scrape; None for none.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
-    labels: its owner's, by which commands select it.
+    labels: its owner's, by which commands select it. max_downtime_s: the longest that a live move may halt it; None
+    for no limit.
     """
 
     name: str
@@ -160,6 +161,7 @@ class VmRequest:
     licence_pool: str | None = None
     spare_ports: int | None = None
     labels: Labels = ()
+    max_downtime_s: float | None = None
 
     @property
     def has_seed(self) -> bool:
@@ -294,6 +296,12 @@ class Vm:
         return () if match is None else tuple(one for one in match.groups() if one not in (None, self.host))
 
     @property
+    def live_target(self) -> str | None:
+        """The host to which it moves without a stop; None for a VM that does not."""
+        match = _LIVE_TARGET.fullmatch(self.problem or "") if self.state is VmState.RUNNING else None
+        return None if match is None else match[1]
+
+    @property
     def has_to_run(self) -> bool:
         """True if it runs, or is on its way."""
         return self.state is VmState.RUNNING or self.is_on_its_way
@@ -319,7 +327,10 @@ RESTARTING = "is being restarted"
 """The problem of a VM that a restart stops."""
 
 
-_HOSTS_OF_A_MOVE = re.compile(r"moves from (\S+) to (\S+)|moves to (\S+)|has moved from (\S+)")
+_HOSTS_OF_A_MOVE = re.compile(
+    r"moves from (\S+) to (\S+)|moves to (\S+)|has moved from (\S+)|moves live to (\S+)|came live from (\S+)"
+)
+_LIVE_TARGET = re.compile(r"moves live to (\S+)")
 
 
 def moves_to(target: str) -> str:
@@ -330,6 +341,16 @@ def moves_to(target: str) -> str:
 def has_moved(source: str) -> str:
     """The problem of a stopped VM that has changed its host, until its old host has nothing of it."""
     return f"has moved from {source}"
+
+
+def moves_live_to(target: str) -> str:
+    """The problem of a running VM that moves without a stop, until it has changed its host."""
+    return f"moves live to {target}"
+
+
+def came_live_from(source: str) -> str:
+    """The problem of a running VM that has moved, until it is verified and its old host has nothing of it."""
+    return f"came live from {source}"
 
 
 def on_its_way(source: str, target: str) -> str:

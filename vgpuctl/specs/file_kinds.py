@@ -26,7 +26,7 @@ _USE = {
     FileKind.WEB_CONFIG: "`--web-config FILE` reads it",
     FileKind.KUBERNETES: "give it to kubectl",
 }
-HOST_VARIABLES = ("vgpu", "vgpu_placing", "vgpu_health", "vgpu_fencing")
+HOST_VARIABLES = ("vgpu", "vgpu_placing", "vgpu_health", "vgpu_fencing", "vgpu_moves")
 _OF_TENANTS = ("quotas", "guaranteed", "node_pools", "contact", "gateway", "floating_ips", "port_forwards", "peerings")
 _OF_VMS = ("gpus", "vcpus", "memory", "disk", "cloud_init", "firmware", "os")
 

@@ -21,6 +21,7 @@ from vgpuctl.specs.field import (
 )
 from vgpuctl.specs.health import HEALTH, HEALTH_VARIABLE
 from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE
+from vgpuctl.specs.moves import MOVES, MOVES_VARIABLE
 from vgpuctl.specs.network import NETWORK
 from vgpuctl.specs.node_pool import NODE_POOL, POOL_VM, VM_KEY
 from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
@@ -82,6 +83,7 @@ def layout_file_schema() -> dict[str, Any]:
             PLACING_VARIABLE: _or_empty(schema_of(PLACING)),
             HEALTH_VARIABLE: _or_empty(schema_of(HEALTH)),
             FENCING_VARIABLE: _or_empty(schema_of(FENCING)),
+            MOVES_VARIABLE: _or_empty(schema_of(MOVES)),
         },
     }
 

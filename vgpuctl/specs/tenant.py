@@ -38,7 +38,8 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Head:
-    """The keys of a tenant's file that hold one value or one list. priority, ssh_keys: of VMs that name none.
+    """The keys of a tenant's file that hold one value or one list. priority, ssh_keys, max_downtime_s: of VMs that name
+    none.
 
     guest_driver: of VMs with a GPU that name none, and whose system it is for.
     """
@@ -50,6 +51,7 @@ class Head:
     ssh_keys: tuple[str, ...] = ()
     guest_probe: bool = False
     guest_driver: GuestDriver | None = None
+    max_downtime_s: float | None = None
 
 
 HEAD = Table(
@@ -63,6 +65,12 @@ HEAD = Table(
         Field("ssh_keys", Text(), "SSH public key of VMs that name none", is_list=True),
         Field("guest_probe", Truth(), "Allow `check-vm` to run its probe in the tenant's guests"),
         *(field for field in VM.fields if field.key.startswith("guest_driver.")),
+        Field(
+            "max_downtime",
+            VM.field("max_downtime").type,
+            "The longest that a live move may halt a VM that names no such time",
+            "max_downtime_s",
+        ),
     ),
     (next(section for section in VM.sections if section.key == "guest_driver"),),
 )
@@ -180,7 +188,8 @@ def _vms(entries: dict[str, Value], head: Head, files: SecretFiles) -> Iterator[
 
 def _build_vm(head: Head, values: Mapping[str, Any]) -> VmRequest:
     """A VM, with what the file says for those that name none. Raises UsageError."""
-    common = {} if head.priority is None else {"priority": head.priority}
+    of_all = {"priority": head.priority, "max_downtime_s": head.max_downtime_s}
+    common = {key: value for key, value in of_all.items() if value is not None}
     request = check_request(VM.build({**common, **values}))
     if head.guest_driver is not None and "guest_driver" not in values and fits_system(head.guest_driver, request):
         request = check_request(replace(request, guest_driver=head.guest_driver))

@@ -220,6 +220,17 @@ VM = Table(
             metavar="DURATION",
             example="2h",
         ),
+        Field(
+            "max_downtime",
+            Text(parse_duration, format_duration),
+            "The longest that a live move may halt the VM; one that would take longer is refused, or ended",
+            "max_downtime_s",
+            "--max-downtime",
+            metavar="DURATION",
+            compared=Compared.IF_GIVEN,
+            example="30s",
+            without_placement="only moves read it",
+        ),
     ),
     (*DEVICE_SECTIONS, *GUEST_SECTIONS),
 )

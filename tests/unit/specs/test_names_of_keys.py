@@ -17,6 +17,7 @@ from vgpuctl.specs.file_kinds import HOST_VARIABLES
 from vgpuctl.specs.health import HEALTH_VARIABLE
 from vgpuctl.specs.keys import SYNONYMS, fields_by_flag, flag_name, suggest_key
 from vgpuctl.specs.layout import GPU, LAYOUT, LAYOUT_VARIABLE
+from vgpuctl.specs.moves import MOVES_VARIABLE
 from vgpuctl.specs.network import NETWORK
 from vgpuctl.specs.node_pool import NODE_POOL
 from vgpuctl.specs.placing import PLACING_VARIABLE
@@ -123,7 +124,7 @@ def test_a_file_that_mixes_kinds_is_refused_at_the_document(kind: str, tmp_path:
 
 
 def test_the_variables_of_hosts_are_known_by_their_names() -> None:
-    assert {LAYOUT_VARIABLE, PLACING_VARIABLE, HEALTH_VARIABLE, FENCING_VARIABLE} == set(HOST_VARIABLES)
+    assert {LAYOUT_VARIABLE, PLACING_VARIABLE, HEALTH_VARIABLE, FENCING_VARIABLE, MOVES_VARIABLE} == set(HOST_VARIABLES)
 
 
 def test_a_file_has_a_tenant_in_each_document(tmp_path: Path) -> None:

@@ -85,7 +85,9 @@ def read(host: Host) -> HostDiagnostics:
     told = part("ECC by NVML", lambda: _ask_nvml(host), untold)
     lines = find_lines(KERNEL, part("the kernel's log", host.whole_kernel_log, nothing))
     lines += find_lines(AUDIT, part("the audit daemon's log", lambda: tuple(_audit_lines(host)), nothing))
-    lines += _manager_lines(host, unread) + _qemu_lines(host, unread)
+    logs = dict(qemu_logs.read(host, unread))
+    lines += _manager_lines(host, unread)
+    lines += [found for vm, said in logs.items() for found in find_lines(QEMU, said, source=vm)]
     unknown: Optional[int] = None
     return HostDiagnostics(
         gpus=tuple(
@@ -104,6 +106,7 @@ def read(host: Host) -> HostDiagnostics:
         is_proxmox=part("Proxmox", lambda: any(host.exists(path) for path in _PROXMOX), False),
         sriov_boards=part("the list of sriov-manage", lambda: _read_boards(host), None),
         unread=tuple(unread),
+        qemu_logs=tuple(sorted(logs)),
     )
 
 
@@ -252,11 +255,6 @@ def _messages(journal: str) -> List[str]:
         text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
         found.append(text.partition("\n")[0])
     return found
-
-
-def _qemu_lines(host: Host, unread: List[str]) -> List[LogLine]:
-    """Find signs in QEMU's messages since the last start of each VM."""
-    return [found for vm, lines in qemu_logs.read(host, unread) for found in find_lines(QEMU, lines, source=vm)]
 
 
 def _has_module(host: Host) -> Optional[bool]:

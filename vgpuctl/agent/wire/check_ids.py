@@ -22,6 +22,7 @@ class CheckId(str, Enum):
     STALE_VGPU = "stale-vgpu"
     VGPU_TYPE = "vgpu-type"
     MIXED_SIZE_LOST = "mixed-size-lost"
+    VGPU_STATE_LOST = "vgpu-state-lost"
     FABRIC = "fabric"
     MEMORY_MAP = "memory-map"
     GROUP_NOT_ISOLATED = "group-not-isolated"

@@ -92,6 +92,9 @@ LOG_PATTERNS: Tuple[LogPattern, ...] = (
     LogPattern(
         CheckId.MEMORY_LOCK, (KERNEL, QEMU), r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"
     ),
+    # QEMU resets a device whose state could not be loaded, and goes on as if all were well. Source: QEMU
+    # hw/vfio/migration.c, vfio_migration_set_state; seen with QEMU 10.0 (moves 3.1, row 9).
+    LogPattern(CheckId.VGPU_STATE_LOST, (QEMU,), r"Failed setting device state to .*Resetting device"),
     LogPattern(CheckId.KERNEL_MODULE, (KERNEL,), r"NVRM: API mismatch"),
     # After `module verification failed … tainting kernel` the module is loaded, so the pattern leaves it out.
     LogPattern(
@@ -170,7 +173,8 @@ class HostDiagnostics:
     """Diagnostics of the whole host.
 
     lines: of the kernel's log since the boot, of the vGPU manager's since the boot, of VMs' logs since their last
-    start. nvidia_module: whether the running kernel has a module nvidia, None where it brings no modules' list.
+    start. qemu_logs: the VMs whose logs were read. nvidia_module: whether the running kernel has a module nvidia, None
+    where it brings no modules' list.
     fabric_mode: FABRIC_MODE of Fabric Manager's configuration. address_bits: of a physical address of the CPU.
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is
@@ -192,3 +196,4 @@ class HostDiagnostics:
     is_proxmox: bool = False
     sriov_boards: Optional[Tuple[str, ...]] = None
     pool_labels: Tuple[PoolLabel, ...] = ()
+    qemu_logs: Tuple[str, ...] = ()

@@ -34,7 +34,8 @@ _JSON: "JsonOutput[JsonDrain]" = JsonOutput()
 @click.option("--all", "takes_stopped", is_flag=True, help="Move stopped VMs too, for a host that does not come back.")
 @click.option("--plan", "--dry-run", "plans", is_flag=True, help="Show what moves where, what stops and what cannot.")
 @options.yes
-@options.shutdown_timeout("Seconds for each guest to shut down before it is forced off.")
+@options.move_way
+@options.shutdown_timeout("Seconds for each guest that is stopped to shut down before it is forced off.")
 @options.no_drain
 @options.one_host
 @options.as_json
@@ -45,21 +46,23 @@ def command(
     takes_stopped: bool,
     plans: bool,
     yes: bool,
+    way: str | None,
     shutdown_timeout_s: float,
     drain_s: float | None,
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Empty a host: move or stop its VMs, move its reservations. A moved VM is stopped, and starts on another host with
-    equal GPU shares.
+    """Empty a host: move or stop its VMs, move its reservations. A moved VM gets equal GPU shares on another host, and
+    runs on meanwhile where both hosts can do that.
 
     The host is cordoned first. Once no VM runs there, nothing starts there until `uncordon-host`. A VM that cannot move
     runs on, and the host stays cordoned; the same command goes on from there.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.maintenance.drain_host import DrainOptions, Verdict, drain_host, is_drained, plan_drain
+    from vgpuctl.usecases.vm.move_vm import MoveWay
 
-    wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s, drain_s)
+    wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s, drain_s, MoveWay(way or MoveWay.KINDEST))
     with services(**where) as opened:
         if not plans and not yes:
             for one in plan_drain(opened, host, wanted):

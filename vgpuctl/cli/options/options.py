@@ -248,6 +248,27 @@ def shutdown_timeout(
     )
 
 
+def move_way(function: Command) -> Command:
+    """`way`: the only way of moving a VM that is allowed, `live` or `cold`; None for the kindest that can be."""
+    for name, value, text in (
+        ("--cold", "cold", "Stop each VM for its move, also where it could run on."),
+        ("--live-only", "live", "Move no VM that would have to be stopped for it."),
+    ):
+        function = click.option(name, "way", flag_value=value, help=text)(function)
+    return function
+
+
+def max_downtime(function: Command) -> Command:
+    """`max_downtime_s`, the longest that a live move may halt a guest."""
+    return click.option(
+        "--max-downtime",
+        "max_downtime_s",
+        type=SecondsRange(1, 86_400),
+        metavar="DURATION",
+        help="The longest that a live move may halt the guest.  [default: as the VM says]",
+    )(function)
+
+
 def no_drain(function: Command) -> Command:
     """`drain_s`, the longest wait for the work on a node of a cluster: 0 with --no-drain, else None, its pool's."""
     return click.option(

@@ -14,7 +14,7 @@ _NAMES_OF_READS = """
     lookupByUUIDString lookupByName listAllDomains listAllNetworks listAllStoragePools listAllVolumes listAllDevices
     getAllDomainStats networkLookupByName nwfilterLookupByName storagePoolLookupByName storageVolLookupByName
     getHostname getInfo getType getLibVersion getCapabilities getDomainCapabilities newStream isAlive XMLDesc name
-    path key state info isActive autostart UUIDString vcpuPinInfo blockJobInfo download refresh screenshot
+    path key state info jobStats isActive autostart UUIDString vcpuPinInfo blockJobInfo download refresh screenshot
     domainEventRegisterAny domainEventDeregisterAny registerCloseCallback unregisterCloseCallback
     """
 READS = frozenset(_NAMES_OF_READS.split())
@@ -27,6 +27,9 @@ CHANGES = {
     "resume": "resume",
     "pMWakeup": "wake",
     "reset": "reset",
+    "migrate3": "move",
+    "migrateSetMaxDowntime": "limit the downtime of",
+    "abortJob": "end the move of",
     "undefineFlags": "undefine",
     "undefine": "undefine",
     "rename": "rename",

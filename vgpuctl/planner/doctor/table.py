@@ -54,6 +54,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.GROUP_OPEN, 23, host_checks.group_open),
     Check(CheckId.STOP_RACE, 24, vgpu_checks.stop_race),
     Check(CheckId.VGPU_TYPE, 0, vgpu_checks.vgpu_type),
+    Check(CheckId.VGPU_STATE_LOST, 0, vgpu_checks.vgpu_state_lost),
     Check(CheckId.PF_UNBOUND, 0, sriov_checks.pf_unbound),
     Check(CheckId.VFS_WITHOUT_DRIVER, 0, sriov_checks.vfs_without_driver),
     Check(CheckId.VFS_ON_STUB, 0, sriov_checks.vfs_on_stub),

@@ -114,6 +114,13 @@ def stop_race(seen: Examined) -> Iterator[Finding]:
         yield Finding(CheckId.STOP_RACE, Severity.NOTE, HOST, text, fix)
 
 
+def vgpu_state_lost(seen: Examined) -> Iterator[Finding]:
+    """A VM that came by a live move, or was resumed, goes on with a vGPU that was reset on the way."""
+    fix = "restart the VM, whose programs have lost the GPU; compare drivers and vGPU types of its two hosts"
+    for text in seen.said(CheckId.VGPU_STATE_LOST):
+        yield Finding(CheckId.VGPU_STATE_LOST, Severity.ERROR, HOST, text, fix)
+
+
 def _has_room(gpu: Gpu) -> bool:
     """True if a VF is free, or vGPUs sit on the GPU itself."""
     carrying = {vgpu.function for vgpu in existing_vgpus(gpu)}

@@ -29,9 +29,12 @@ _PAUSE_S = 0.2
 Findings = tuple[PromiseFinding, ...]
 
 
-def prove_start(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease]) -> Findings:
+def prove_start(
+    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], *, moment: Moment = Moment.CREATION
+) -> Findings:
     """Look at every row of a VM that was just started, until all that can be looked at are kept.
 
+    moment: LOOK for one that has moved while it ran, which NVML knows by then.
     Raises GuestError that names those that are broken after START_TIMEOUT_S.
     """
     running = [replace(lease, state=LeaseState.RUNNING) for lease in leases]
@@ -42,11 +45,12 @@ def prove_start(services: Services, host: HostSession, vm: Vm, leases: Sequence[
     while True:
         seen = Witnessed(
             kernel=host.agent.facts() if running else NotLookedAt("it holds no GPU share"),
+            nvml=witnesses.ask_nvml(host.agent.readings, promised) if running and moment is Moment.LOOK else (),
             domain=witnesses.ask_domain(host, vm),
             active_networks=networks,
             ports=witnesses.ask_ports(services, promised),
         )
-        findings = compare(promised, seen, Moment.CREATION)
+        findings = compare(promised, seen, moment)
         broken = [one for one in findings if one.is_broken]
         if not broken:
             return findings

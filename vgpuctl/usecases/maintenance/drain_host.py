@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
@@ -15,7 +16,7 @@ from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm
+from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, cut_short, finish_move, move_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 STOPPED_BY_DRAIN = "its host was drained: "
@@ -35,7 +36,8 @@ class Verdict(StrEnum):
 class Drained:
     """One VM or reservation of a drained host.
 
-    to: the host that it goes to. reason: why it does not move. outcome: `planned`, `moved`, `stopped`, `left`, `lost`
+    to: the host that it goes to. way: `live` where it runs on meanwhile, `cold` where it is stopped and started.
+    reason: why it does not move. outcome: `planned`, `moved`, `stopped`, `left`, `lost`
     or `failed: why`: a VM that moved did not start there, one that was to be stopped did not stop.
     """
 
@@ -45,6 +47,7 @@ class Drained:
     storage: str | None = None
     reason: str | None = None
     outcome: str = "planned"
+    way: MoveKind | None = None
 
     @property
     def is_left(self) -> bool:
@@ -61,13 +64,14 @@ class Drained:
 class DrainOptions:
     """stops: stop VMs that cannot move, with their shares kept. takes_stopped: move stopped VMs too, for a host that
     does not come back. timeout_s: for each guest to shut down. drain_s: the longest wait for the work on each node of a
-    cluster, by default its pool's.
+    cluster, by default its pool's. way: the ways of moving a VM that are allowed.
     """
 
     stops: bool = False
     takes_stopped: bool = False
     timeout_s: float = 120.0
     drain_s: float | None = None
+    way: MoveWay = MoveWay.KINDEST
 
 
 def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Drained]:
@@ -156,7 +160,8 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
         return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="stays stopped")
     try:
         why = f"{vm.host} is drained: {reason}"
-        plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=why, drain_s=options.drain_s)
+        wanted = MoveOptions(options.way, options.timeout_s, why, options.drain_s)
+        done = move_vm(services, vm, wanted)
     except VgpuctlError as error:
         services.note_silent(vm.host, error)
         services.say(error.line_of(vm.printed_name))
@@ -170,7 +175,11 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
                 why += f"; {error.hint}"
             return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="left")
         return _stop(services, now, options, reason, error)
-    return Drained(vm.printed_name, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
+    outcome = "moved"
+    if done.live is not None and not done.live.is_verified:
+        outcome = f"failed: {done.live.doubt}"
+    to, storage = done.plan.placement.host, done.plan.storage
+    return Drained(vm.printed_name, Verdict.MOVE, to, storage, outcome=outcome, way=done.kind)
 
 
 def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: VgpuctlError) -> Drained:

@@ -30,7 +30,8 @@ from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.release import release_leases
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
-from vgpuctl.usecases.vm.move_vm import PlannedMove, restore_kept, settle_on
+from vgpuctl.usecases.vm.move_plan import PlannedMove
+from vgpuctl.usecases.vm.move_vm import restore_kept, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay
 from vgpuctl.usecases.vm.start_vm import start_vm
 

@@ -21,13 +21,18 @@ HELD_UNTIL_RELEASED_S = 30 * 86400.0
 class HeldFor(StrEnum):
     """The reason; the reservation's name is it with the VM's UUID.
 
-    move: shares on the new host. resize-to: shares that the VM gets. resize-from: shares that its leases no longer
+    move: shares on the new host. move-from: shares on the old one, of a VM that moved while it ran, until they are
+    released. resize-to: shares that the VM gets. resize-from: shares that its leases no longer
     name, until their devices are released, or the VM has them back.
     """
 
     MOVE = "move"
+    MOVE_FROM = "move-from"
     RESIZE_TO = "resize-to"
     RESIZE_FROM = "resize-from"
+
+
+_UNTIL_RELEASED = (HeldFor.MOVE_FROM, HeldFor.RESIZE_FROM)
 
 
 def hold(session: Session, vm: Vm, why: HeldFor, host: str, shares: Sequence[Share]) -> None:
@@ -35,7 +40,7 @@ def hold(session: Session, vm: Vm, why: HeldFor, host: str, shares: Sequence[Sha
     release_held_for(session, vm, why)
     now = session.now()
     name, gpus = _name(why, vm), vm.request.gpus
-    end = now + (HELD_UNTIL_RELEASED_S if why is HeldFor.RESIZE_FROM else HELD_FOR_S)
+    end = now + (HELD_UNTIL_RELEASED_S if why in _UNTIL_RELEASED else HELD_FOR_S)
     held = Reservation(vm.request.tenant, name, gpus, host, tuple(shares), now, end)
     session.add_reservation(held, session.generation(host))
 
@@ -65,7 +70,7 @@ def release_held(services: Services, vm: Vm, held: Sequence[Reservation]) -> Non
     Raises the host's errors.
     """
     for one in held:
-        if one.name == _name(HeldFor.RESIZE_FROM, vm):
+        if one.name in {_name(why, vm) for why in _UNTIL_RELEASED}:
             with services.store.reading() as session:
                 live = session.leases(host=one.host)
             release_strays(services, services.host(one.host), [left for left in one.shares if _is_left(left, live)])

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""move-vm: a VM goes cold to another host, with equal shares and its disk, addresses, name and UUID.
+"""move-vm: a VM goes to another host, with equal shares and its disk, addresses, name and UUID.
 
-Its shares are held on the new host first. Then it is stopped and its old shares are released, its volumes follow, its
-row changes the host, and it starts. A run that is killed leaves a stopped VM that is whole on one of the two hosts,
-with a problem that names the move; `finish_move` starts it there.
+While it runs where the two hosts can do that (live_move.py), else cold. Cold: its shares are held on the new host
+first. Then it is stopped and its old shares are released, its volumes follow, its row changes the host, and it starts.
+A run that is killed leaves a stopped VM that is whole on one of the two hosts, with a problem that names the move;
+`finish_move` starts it there.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from vgpuctl.errors import ConcurrentChange, NoCapacity, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.host_parts import parts_needed
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.placement import Placement
+from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, has_moved, moves_to, on_its_way
+from vgpuctl.model.vm import Hold, Vm, VmState, has_moved, moves_to, on_its_way
 from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.domain.guest_state import carry_state, drop_left_state, refuse_other_build, variables_on
+from vgpuctl.usecases.domain.guest_state import carry_state
 from vgpuctl.usecases.found.vm_values import sizes_of
-from vgpuctl.usecases.network.ports import attachments_of, with_attachments
+from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
-from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
@@ -35,108 +35,91 @@ from vgpuctl.usecases.share.held_shares import HeldFor, held_shares, hold, relea
 from vgpuctl.usecases.share.release import release_leases
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, leases_of
-from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
-from vgpuctl.usecases.vm.move_volumes import (
-    VolumeMove,
-    VolumeWay,
-    carry_volumes,
-    drop_left_volumes,
-    plan_volumes,
-    recorded_volumes,
-)
+from vgpuctl.usecases.vm.live_move import carry_out_live, link_between
+from vgpuctl.usecases.vm.live_move_end import MovedLive, settle_live_move
+from vgpuctl.usecases.vm.move_plan import PlannedMove, plan_move
+from vgpuctl.usecases.vm.move_volumes import VolumeWay, carry_volumes, drop_copies
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 TRIES = 6
 
 
+class MoveWay(StrEnum):
+    """Which ways of a move are allowed. kindest: live where that can be, else cold."""
+
+    KINDEST = "kindest"
+    LIVE = "live"
+    COLD = "cold"
+
+
 @dataclass(frozen=True)
-class PlannedMove:
-    """Where a VM goes, and how its volumes follow. request: as it is to be there; None for one that stays as it is."""
+class MoveOptions:
+    """way: what is allowed. timeout_s: for the guest of a cold move to shut down. reason: for the event.
 
-    vm: Vm
-    placement: Placement
-    volumes: tuple[VolumeMove, ...]
-    request: VmRequest | None = None
-
-    @property
-    def wanted(self) -> VmRequest:
-        """The VM as it is to be there."""
-        return self.request or self.vm.request
-
-    @property
-    def storage(self) -> str:
-        """How its data gets there: `none`, `shared`, `copied`, `made again`, or several of the latter."""
-        return " and ".join(sorted({str(one.way) for one in self.volumes})) or "none"
-
-
-def plan_move(
-    services: Services,
-    vm: Vm,
-    *,
-    to: str | None = None,
-    request: VmRequest | None = None,
-) -> PlannedMove:
-    """Find a host for a VM and look there whether it can live on it. Nothing is written, on no host.
-
-    to: the host it must go to, not its own.
-    request: the VM as it is to be there, for one that is resized.
-    A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its
-    name or with a MAC address of its.
-    Raises InventoryError for an unknown host, StateError for a VM that is bound to its host, and NoCapacity when equal
-    shares are nowhere.
+    drain_s: the longest wait for the work on a node of a cluster before a cold move, by default its pool's.
+    max_downtime_s: the longest that a live move may halt the guest, instead of the VM's own.
     """
-    if to is not None:
-        services.inventory.require(to)
-    refuse_staying(services, vm)
-    source = services.host(vm.host)
-    volumes, variables = recorded_volumes(services, source, vm), variables_on(source, vm)
-    attachments, wanted = attachments_of(services, vm), request or vm.request
 
-    def look(placement: Placement) -> PlannedMove:
-        there = services.host(placement.host)
-        moved = replace(vm, request=wanted, host=placement.host, numa=placement.numa)
-        guest.refuse_other_domain(there, moved)
-        guest.refuse_taken_macs(there, moved, attachments)
-        if variables is not None or parts_needed(with_attachments(wanted, attachments)):
-            facts = read_facts(services, placement.host)
-            guest.check_parts(moved, facts, attachments)
-            if variables is not None:
-                refuse_other_build(there, facts, moved, variables)
-        return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes), request)
-
-    return MoveSearch(services, vm.host).find(vm, look, to=to, request=request)
+    way: MoveWay = MoveWay.KINDEST
+    timeout_s: float = 120.0
+    reason: str = ""
+    drain_s: float | None = None
+    max_downtime_s: float | None = None
 
 
-def move_vm(
-    services: Services, vm: Vm, *, to: str | None = None, timeout_s: float, reason: str, drain_s: float | None = None
-) -> PlannedMove:
-    """Move a VM. A VM that ran runs again, on the new host, or on its old one when the move fails.
+@dataclass(frozen=True)
+class DoneMove:
+    """A move, as planned and as it ended. live: None for a cold one, and in a dry run."""
 
-    timeout_s: for its guest to shut down. reason: for its event. drain_s: the longest wait for the work on a node of a
-    cluster, by default its pool's. Raises what `plan_move` raises, with nothing changed, and the errors of the hosts.
+    plan: PlannedMove
+    kind: MoveKind
+    live: MovedLive | None = None
+
+
+def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None = None) -> DoneMove:
+    """Move a VM. One that ran runs again, on the new host, or on its old one when the move fails.
+
+    Raises what `plan_move` raises, with nothing changed, and the errors of the hosts.
     """
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
         plan = plan_move(services, vm, to=to)
-        carry_out(services, plan, timeout_s=timeout_s, reason=reason, drain_s=drain_s)
-    return plan
+        kind = _kind_of(services, plan, options)
+        if kind is MoveKind.LIVE and not services.goes_on:
+            limit_s = options.max_downtime_s or vm.request.max_downtime_s
+            moved = carry_out_live(services, plan, reason=options.reason, max_downtime_s=limit_s)
+            return DoneMove(plan, kind, moved)
+        carry_out(services, plan, options)
+    return DoneMove(plan, kind)
 
 
-def carry_out(
-    services: Services, plan: PlannedMove, *, timeout_s: float, reason: str, drain_s: float | None = None
-) -> Vm:
-    """Move a VM as planned, within the operation that planned it. Returns it as it was before it started there."""
+def _kind_of(services: Services, plan: PlannedMove, options: MoveOptions) -> MoveKind:
+    """The kindest allowed way of a move. Raises StateError where only a live one is allowed and it cannot be."""
+    vm = plan.vm
+    if options.way is MoveWay.COLD or vm.state is not VmState.RUNNING:
+        return MoveKind.COLD
+    try:
+        link_between(services, vm.host, plan.placement.host)
+    except StateError:
+        if options.way is MoveWay.LIVE:
+            raise
+        return MoveKind.COLD
+    return MoveKind.LIVE
+
+
+def carry_out(services: Services, plan: PlannedMove, options: MoveOptions) -> Vm:
+    """Move a VM cold as planned, within the operation that planned it. Returns it as it was before it started there."""
     vm, target = plan.vm, plan.placement.host
     services.say(f"{vm.printed_name}: moves from {vm.host} to {target}")
     problem = on_its_way(vm.host, target) if vm.has_to_run else moves_to(target)
     with _held(services, plan):
         try:
-            stopped, _ = stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, problem, drain_s=drain_s))
+            stopped, _ = stop_vm(services, vm, Stop(Hold.RELEASE, options.timeout_s, problem, drain_s=options.drain_s))
         except BaseException:
             runs_on(services, vm)
             raise
         try:
-            moved = _relocate(services, stopped, plan, reason)
+            moved = _relocate(services, stopped, plan, options.reason)
         except BaseException:
             start_again(services, stopped, was_running=vm.has_to_run)
             raise
@@ -167,38 +150,16 @@ def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None
 
     Shares that are held for it are given back, and its copies on the other host are removed.
     """
+    if vm.state is VmState.RUNNING and vm.former_hosts:
+        with operation(services, "move-vm", vm):
+            settle_live_move(services, vm, held)
+        return
     release_held(services, vm, held)
     drop_copies(services, vm, vm.former_hosts)
     if vm.is_on_its_way:
         start_vm(services, [vm])
     elif vm.former_hosts and vm.state is VmState.STOPPED:
         _forget_move(services, vm)
-
-
-def drop_copies(services: Services, vm: Vm, hosts: Sequence[str]) -> bool:
-    """Remove the volumes, variables and TPM of a VM from hosts where it is not, as a move leaves them.
-
-    A host on which its domain is still defined, one that is fenced, and one that does not answer are left to `gc`.
-    Returns False when it left one that did not answer. A dry run that goes on leaves them where they are.
-    """
-    is_done = True
-    for name in hosts if not services.goes_on else ():
-        with services.store.reading() as session:
-            now = session.vm(vm.request.tenant, vm.request.name)
-        if now is None or (now.uuid, now.host == name) != (vm.uuid, False) or is_host_fenced(services, name):
-            continue
-        try:
-            host = services.host(name)
-            if host.hypervisor.domain(vm.uuid) is not None:
-                continue
-            drop_left_volumes(services, host, now)
-        except VgpuctlError as error:
-            services.forget_host(name)
-            services.say(f"{vm.printed_name}: its copies on {name} are left for `gc`: {error.message}")
-            is_done = False
-        else:
-            drop_left_state(services, host, now)
-    return is_done
 
 
 def _forget_move(services: Services, vm: Vm) -> None:

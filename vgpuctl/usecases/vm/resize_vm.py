@@ -35,13 +35,13 @@ from vgpuctl.usecases.share.release import release_ended, release_leases, releas
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, describe_share, leases_of
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
+from vgpuctl.usecases.vm.move_plan import PlannedMove, plan_move
 from vgpuctl.usecases.vm.move_vm import (
-    PlannedMove,
+    MoveOptions,
     carry_out,
     cut_short,
     finish_move,
     move_subject,
-    plan_move,
     runs_on,
     start_again,
 )
@@ -195,7 +195,8 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
                 hint="add --restart to have it shut down and started again, or stop it first",
             )
         if plan.move is not None:
-            carry_out(services, plan.move, timeout_s=options.timeout_s, reason=options.reason, drain_s=options.drain_s)
+            wanted = MoveOptions(timeout_s=options.timeout_s, reason=options.reason, drain_s=options.drain_s)
+            carry_out(services, plan.move, wanted)
         elif plan.here is not None:
             _resize_here(services, plan, plan.here, options)
         services.say_done(vm.printed_name, f"resized: {', '.join(plan.differences)}")

@@ -256,7 +256,8 @@ def test_every_row_of_the_reference_has_one_check_and_a_case() -> None:
     assert len({check.id for check in CHECKS}) == len(CHECKS)
     known = {check.id for check in CHECKS}
     assert known >= LOGGED
-    assert {check.id for check in CHECKS if check.row} == {case[0] for case in CASES} | LOGGED
+    beside = {CheckId.VGPU_STATE_LOST}  # of the reference's page on moves, which has no row of the doctor
+    assert {check.id for check in CHECKS if check.row} == {case[0] for case in CASES} | LOGGED - beside
 
 
 def test_no_finding_is_worse_than_its_check_and_one_is_as_bad() -> None:

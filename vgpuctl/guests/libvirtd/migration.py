@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running domain goes from one libvirt to another, driven from here over both connections.
+
+libvirt calls this managed direct migration (virDomainMigrate3 without VIR_MIGRATE_PEER2PEER): the two daemons need no
+trust in each other, only the port of the data must be reachable from host to host. When this process dies, libvirt ends
+the migration by itself (moves 3.1, rows 10 and 11).
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from vgpuctl.errors import DomainRejected, VgpuctlError
+from vgpuctl.guests.libvirt_errors import libvirt_module, translate, translated
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
+from vgpuctl.model.times import format_duration
+from vgpuctl.model.units import MIB, format_mib
+
+_POLL_S = 0.5
+_FIRST_LIMIT_S, _STEP, _LONGEST_S = 0.3, 1.6, 600.0
+"""QEMU halts the guest as soon as the rest takes no longer than its limit. The limit begins low and is raised while the
+rest does not get smaller, up to the VM's own: a state of many GiB never fits into a low one (moves 3.3, 3.6)."""
+_STALLED_S = 4.0
+"""After so long without a smaller rest the limit is raised; at the highest one the move is given up after _GIVEN_UP."""
+_GIVEN_UP = 8
+
+
+@dataclass(frozen=True)
+class MigrationOrder:
+    """name, uuid: of the domain. running: its XML as it goes on there. definition: as it starts there next.
+
+    address: by which the source's QEMU reaches the target. disks: their names in the guest (`vda`), which are copied
+    while it runs. max_downtime_s: the longest that the guest may be halted, None for no limit.
+    """
+
+    name: str
+    uuid: str
+    running: str
+    definition: str
+    address: str
+    disks: tuple[str, ...] = ()
+    bandwidth_mbps: int | None = None
+    is_encrypted: bool = False
+    max_downtime_s: float | None = None
+
+
+@dataclass(frozen=True)
+class MigrationProgress:
+    """Bytes of memory, devices and disks as QEMU counts them; total_bytes grows with what the guest writes again.
+
+    limit_s: how long the guest may be halted, as it is set now.
+    """
+
+    elapsed_s: float
+    total_bytes: int
+    remaining_bytes: int
+    limit_s: float
+
+    def __str__(self) -> str:
+        """Write it for people: `12s, 3.1GiB of 8GiB left`."""
+        left, total = format_mib(self.remaining_bytes // MIB), format_mib(self.total_bytes // MIB)
+        return f"{format_duration(self.elapsed_s)}, {left} of {total} left"
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """What libvirt says of an ended migration. downtime_s: how long the guest was halted; None where nobody says."""
+
+    elapsed_s: float
+    downtime_s: float | None
+    bytes_sent: int
+
+
+def running_xml(hypervisor: Hypervisor, name: str, uuid: str) -> str:
+    """Read the XML of a running domain as another host can take it, with its secrets."""
+    library = libvirt_module()
+    with translated(f"read the XML of domain {name} on {hypervisor.host}"):
+        flags = library.VIR_DOMAIN_XML_MIGRATABLE | library.VIR_DOMAIN_XML_SECURE
+        return str(hypervisor.connection.lookupByUUIDString(uuid).XMLDesc(flags))
+
+
+def migrate(
+    source: Hypervisor, target: Hypervisor, order: MigrationOrder, show: Callable[[MigrationProgress], None]
+) -> Migrated:
+    """Move a running domain. It is then defined and runs on the target, and the source has none of it.
+
+    Raises DomainRejected when it did not happen, as libvirt says; LibvirtMissing when a connection was lost. What is
+    true on the two hosts then is for the caller to find out, after an error above all.
+    """
+    library = libvirt_module()
+    what = f"move domain {order.name} from {source.host} to {target.host}"
+    with translated(what, DomainRejected):
+        domain = source.connection.lookupByUUIDString(order.uuid)
+    refused: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            domain.migrate3(target.connection, _parameters(library, order), _flags(library, order))
+        except library.libvirtError as error:
+            refused.append(error)
+
+    began = time.monotonic()
+    thread = threading.Thread(target=run, name=f"migrate {order.name}", daemon=True)
+    overseer = _Overseer(domain, order, began, show)
+    overseer.set_limit()
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            if thread.is_alive():
+                overseer.look()
+    except BaseException:
+        # Ctrl-C, or a move that takes too long: libvirt lets the guest go on where it was.
+        with contextlib.suppress(library.libvirtError):
+            domain.abortJob()
+        thread.join()
+        raise
+    if refused:
+        raise translate(refused[0], what, DomainRejected) from refused[0]
+    return _ended(library, target, order, time.monotonic() - began)
+
+
+class _Overseer:
+    """Sees to it that a migration comes to an end, or is given up."""
+
+    def __init__(self, domain: Any, order: MigrationOrder, began: float, show: Callable[[MigrationProgress], None]):
+        self._domain = domain
+        self._order = order
+        self._began = began
+        self._show = show
+        self._most_s = order.max_downtime_s or _LONGEST_S
+        self._limit_s = min(_FIRST_LIMIT_S, self._most_s)
+        self._smallest: int | None = None
+        self._smaller_at = began
+        self._stalls = 0
+
+    def set_limit(self) -> None:
+        """Tell QEMU how long it may halt the guest now. Raises DomainRejected."""
+        with translated(f"limit the downtime of domain {self._order.name}", DomainRejected):
+            self._domain.migrateSetMaxDowntime(max(1, round(self._limit_s * 1000)))
+
+    def look(self) -> None:
+        """Show the progress; raise the limit where the rest stays as large as it was. Raises DomainRejected."""
+        library = libvirt_module()
+        try:
+            stats = self._domain.jobStats()
+        except library.libvirtError:
+            return  # it ends right now, which the call that runs it tells better
+        remaining, now = int(stats.get("data_remaining", 0)), time.monotonic()
+        if not stats.get("data_total"):
+            return
+        self._show(MigrationProgress(now - self._began, int(stats["data_total"]), remaining, self._limit_s))
+        if self._smallest is None or remaining < self._smallest:
+            self._smallest, self._smaller_at, self._stalls = remaining, now, 0
+        elif now - self._smaller_at > _STALLED_S:
+            self._smaller_at = now
+            self._raise_limit(remaining, int(stats.get("memory_bps", 0)))
+
+    def _raise_limit(self, remaining: int, bytes_per_s: int) -> None:
+        if self._limit_s < self._most_s:
+            self._limit_s = min(self._limit_s * _STEP, self._most_s)
+            with contextlib.suppress(VgpuctlError):
+                self.set_limit()
+            return
+        self._stalls += 1
+        if self._stalls >= _GIVEN_UP:
+            needed = f" {format_duration(remaining / bytes_per_s)}" if bytes_per_s else ""
+            took = format_duration(time.monotonic() - self._began)
+            left, most = format_mib(remaining // MIB), format_duration(self._most_s)
+            raise DomainRejected(
+                f"the move of domain {self._order.name} was ended after {took}: {left} are left and do not get less,"
+                f" and the guest may be halted for {most} only",
+                hint=f"the rest takes{needed or ' longer'}: allow a longer --max-downtime, give the move more bandwidth"
+                " (`bandwidth_mbps` of vgpu_moves), or move the VM cold",
+            )
+
+
+def _flags(library: Any, order: MigrationOrder) -> int:
+    flags = library.VIR_MIGRATE_LIVE | library.VIR_MIGRATE_PERSIST_DEST | library.VIR_MIGRATE_UNDEFINE_SOURCE
+    flags |= library.VIR_MIGRATE_ABORT_ON_ERROR
+    if order.disks:
+        flags |= library.VIR_MIGRATE_NON_SHARED_INC
+    if order.is_encrypted:
+        flags |= library.VIR_MIGRATE_TLS
+    return int(flags)
+
+
+def _parameters(library: Any, order: MigrationOrder) -> dict[str, Any]:
+    address = f"[{order.address}]" if ":" in order.address else order.address
+    given: dict[str, Any] = {
+        library.VIR_MIGRATE_PARAM_URI: f"tcp://{address}",
+        library.VIR_MIGRATE_PARAM_DEST_XML: order.running,
+        library.VIR_MIGRATE_PARAM_PERSIST_XML: order.definition,
+    }
+    if order.disks:
+        given[library.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(order.disks)
+    if order.bandwidth_mbps is not None:
+        # libvirt counts MiB/s, in whole numbers.
+        given[library.VIR_MIGRATE_PARAM_BANDWIDTH] = max(1, order.bandwidth_mbps * 125_000 // MIB)
+    return given
+
+
+def _ended(library: Any, target: Hypervisor, order: MigrationOrder, elapsed_s: float) -> Migrated:
+    """What the target's libvirt counted; the source has forgotten the domain."""
+    try:
+        stats = target.connection.lookupByUUIDString(order.uuid).jobStats(library.VIR_DOMAIN_JOB_STATS_COMPLETED)
+    except library.libvirtError:
+        stats = {}
+    downtime_ms = stats.get("downtime")
+    return Migrated(
+        elapsed_s,
+        None if downtime_ms is None else downtime_ms / 1000,
+        int(stats.get("data_processed", 0)),
+    )

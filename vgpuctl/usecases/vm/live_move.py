@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running VM goes on on another host: prepared there, moved by libvirt, verified, and released where it was.
+
+Its new shares are held by a reservation and their devices are made before anything moves. One transaction then changes
+its host and its leases; the old shares stay held until their devices have passed the health gate. What libvirt calls a
+success is verified: QEMU resets a GPU whose state could not be loaded, and goes on (docs/moves.md).
+A run that dies leaves a VM whose problem names the other host; live_move_end.py finds out where it runs.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.errors import StateError, VgpuctlError
+from vgpuctl.guests.domain.moved import copied_disks, moved_xml
+from vgpuctl.guests.facts.domain_facts import DomainState
+from vgpuctl.guests.libvirtd.migration import Migrated, MigrationOrder, MigrationProgress, migrate, running_xml
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.move_link import MoveLink, MoveNetwork
+from vgpuctl.model.vm import Vm, VmState, moves_live_to
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.image.image_gate import images_on
+from vgpuctl.usecases.network.ports import attachments_of, connect
+from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.running.undo import Undo
+from vgpuctl.usecases.share.cpu_pins import floating_on
+from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
+from vgpuctl.usecases.share.shares import build_shares, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.vm.live_move_end import (
+    MovedLive,
+    Whereabouts,
+    change_host,
+    find_out,
+    finish,
+    go_on,
+    note_settled,
+)
+from vgpuctl.usecases.vm.move_plan import PlannedMove
+from vgpuctl.usecases.vm.move_volumes import drop_copies, make_volumes_there
+
+_SAID_EVERY_S = 10.0
+
+
+def link_between(services: Services, source: str, target: str) -> tuple[MoveLink, str]:
+    """How a VM moves from one host to another, and the target's address for it.
+
+    Raises StateError for hosts whose inventory declares no network for moves, or two different kinds.
+    """
+    links = {name: services.inventory.move_link(name) for name in (source, target)}
+    for name, link in links.items():
+        if link.network is None:
+            raise StateError(
+                f"running VMs do not move to or from {name}: its inventory names no network for that",
+                hint=f"declare `vgpu_moves: {{network: trusted}}` (or tls) for {name}: docs/moves.md",
+            )
+    here, there = links[source], links[target]
+    if here.network is not there.network:
+        raise StateError(
+            f"{source} moves VMs over a network that is {here.network}, {target} over one that is {there.network}",
+            hint="declare the same `network` in `vgpu_moves` of both",
+        )
+    limits = [one.bandwidth_mbps for one in links.values() if one.bandwidth_mbps is not None]
+    address = there.address or services.inventory.target(target).address
+    return replace(there, bandwidth_mbps=min(limits, default=None)), address
+
+
+def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_downtime_s: float | None) -> MovedLive:
+    """Move a running VM as planned, within the operation that planned it.
+
+    Raises the errors of both hosts, after which the VM runs where it was, or `repair` finds out where it runs.
+    """
+    vm, target = plan.vm, plan.placement.host
+    link, address = link_between(services, vm.host, target)
+    with operation(services, "move-vm", vm):
+        here, there = services.host(vm.host), services.host(target)
+        if here.hypervisor.state(vm.domain_name, uuid=vm.uuid) is not DomainState.RUNNING:
+            raise StateError(f"{vm.printed_name} does not run on {vm.host}", hint=f"vgpuctl show-vm {vm.printed_name}")
+        services.say(f"{vm.printed_name}: moves from {vm.host} to {target} while it runs")
+        moved = replace(vm, request=plan.wanted, host=target, numa=plan.placement.numa)
+        leases = leases_of(moved, plan.placement)
+        undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, undo))
+        migrated = None
+        try:
+            with undoing:
+                _begin(services, vm, target, leases)
+                order = _prepare(services, plan, moved, leases, undoing)
+                order = replace(
+                    order,
+                    address=address,
+                    bandwidth_mbps=link.bandwidth_mbps,
+                    is_encrypted=link.network is MoveNetwork.TLS,
+                    max_downtime_s=max_downtime_s,
+                )
+                migrated, interrupted = _migrate(services, here, there, vm, order, undoing)
+                undoing.keep()
+        except BaseException as error:
+            undoing.finish(error)
+            raise
+        change_host(services, vm, moved, plan.volumes, leases, migrated, reason)
+        done = finish(services, moved, here, leases, migrated)
+        if interrupted is not None:
+            raise interrupted
+        return done
+
+
+def _begin(services: Services, vm: Vm, target: str, leases: Sequence[Lease]) -> None:
+    """Note in one transaction where the VM moves, and keep its shares there from others."""
+    with services.store.transaction() as session:
+        if leases:
+            hold(session, vm, HeldFor.MOVE, target, [one.share for one in leases])
+        session.set_vm_state(vm.uuid, VmState.RUNNING, moves_live_to(target))
+
+
+def _settle(services: Services, vm: Vm, undoing: Undo) -> None:
+    """Forget a move that was rolled back. Where a part could not be, `repair` goes on: the rows stay."""
+    if undoing.failures:
+        return
+    with services.store.transaction() as session:
+        release_held_for(session, vm, HeldFor.MOVE)
+        note_settled(session, vm, vm.problem)
+        detail = undoing.cause or "it was rolled back"
+        session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, detail, before={}, after={"host": vm.host})
+
+
+def _prepare(
+    services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lease], undoing: Undo
+) -> MigrationOrder:
+    """Make the devices and volumes of a VM on its new host, and the XML with which it goes on there."""
+    vm, here, there = plan.vm, services.host(plan.vm.host), services.host(moved.host)
+    facts, health = there.agent.facts_and_health()
+    leases = check_leases(leases, facts, rules_of(services, moved.host))
+    refuse_sick(services, there, leases, health)
+    attachments = attachments_of(services, moved)
+    guest.check_nodes(moved, facts)
+    guest.check_parts(moved, facts, attachments)
+    guest.refuse_other_domain(there, moved)
+    steps, undo = plan_leases(moved, leases, facts, rules_of(services, moved.host))
+    build_shares(there, steps, undo, undoing)
+    images = images_on(services, there, moved, remember=True)
+    undoing.push("volumes", lambda: drop_copies(services, vm, [moved.host]))
+    volumes, paths = make_volumes_there(services, here, there, plan.volumes, images.base)
+    connect(services, [one.network for one in attachments])
+    floating = floating_on(services, moved.host, facts)
+    parts = guest.DomainParts(moved, leases, facts, attachments, images, volumes, floating, variables=plan.variables)
+    definition = guest.render(there, parts)
+    running = running_xml(here.hypervisor, vm.domain_name, vm.uuid)
+    disks = copied_disks(running, paths)
+    return MigrationOrder(vm.domain_name, vm.uuid, moved_xml(running, definition), definition, "", disks)
+
+
+def _migrate(
+    services: Services, here: HostSession, there: HostSession, vm: Vm, order: MigrationOrder, undoing: Undo
+) -> tuple[Migrated | None, BaseException | None]:
+    """Have libvirt move the VM. Returns what it says, and the interrupt that came when the VM was there already.
+
+    An error is believed only after both hosts were looked at. Raises it when the VM runs where it was, which the undo
+    stack then cleans up after; without the undo stack when nobody can say where the VM runs.
+    """
+    said_at = time.monotonic()
+
+    def show(progress: MigrationProgress) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at > _SAID_EVERY_S:
+            said_at = time.monotonic()
+            services.say(f"{vm.printed_name}: {progress}")
+
+    try:
+        return migrate(here.hypervisor, there.hypervisor, order, show), None
+    except BaseException as error:
+        try:
+            where = find_out(here, there, vm)
+            if where is Whereabouts.HALTED:
+                go_on(services, here, vm)
+        except VgpuctlError as silent:
+            undoing.keep()
+            services.say(f"{vm.printed_name}: where it runs could not be found out: {silent.message}")
+            if isinstance(error, VgpuctlError):
+                error.hint = f"run `vgpuctl repair` when {here.name} and {there.name} answer"
+            raise error from silent
+        if where is Whereabouts.TARGET:
+            return None, error if isinstance(error, KeyboardInterrupt) else None
+        raise

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a live move ends: where the VM is, whether it came whole, and what its old host still has of it.
+
+`settle_live_move` ends one whose run died. It starts no VM: one that libvirt halted for the move goes on where it was,
+and only if the other host has none of it.
+"""
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from vgpuctl.agent.wire.check_ids import CheckId
+from vgpuctl.errors import ConcurrentChange, GuestError, VgpuctlError
+from vgpuctl.guests.facts.domain_facts import DomainState
+from vgpuctl.guests.libvirtd.migration import Migrated
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.promise import Moment
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.vm import Vm, VmState, came_live_from
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.promises import Findings, note_started, prove_start
+from vgpuctl.usecases.found.vm_values import values_of
+from vgpuctl.usecases.observed.observations import note_state
+from vgpuctl.usecases.placement.move_reservation import replace_reservation
+from vgpuctl.usecases.placement.reservations import used_by
+from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
+from vgpuctl.usecases.share.release import release_leases, release_strays
+from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay, drop_copies
+
+_SETTLES_S = 20.0
+"""Time in which libvirt ends by itself what is left of a move whose client is gone."""
+
+
+class Whereabouts(StrEnum):
+    """Where a VM is after a move that did not come to its end.
+
+    halted: on its old host, as libvirt halted it for the move. nowhere: it runs on neither host.
+    """
+
+    SOURCE = "source"
+    TARGET = "target"
+    HALTED = "halted"
+    NOWHERE = "nowhere"
+
+
+@dataclass(frozen=True)
+class MovedLive:
+    """A VM on its new host. lost: what says that its vGPU was reset on the way; unread: what could not be looked at."""
+
+    vm: Vm
+    migrated: Migrated | None
+    findings: Findings = ()
+    lost: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def is_verified(self) -> bool:
+        """True if everything that must be looked at was, and is as promised."""
+        return not self.lost and not self.unread
+
+    @property
+    def doubt(self) -> str | None:
+        """What is wrong with it, or is not known, in a sentence for its owner; None for one that is verified."""
+        if self.lost:
+            return f"it lost the state of its vGPU on the way and must be restarted: {self.lost[0]}"
+        return f"it was not verified: {self.unread[0]}" if self.unread else None
+
+    @property
+    def downtime_s(self) -> float | None:
+        """How long libvirt halted the guest; None where it does not say."""
+        return None if self.migrated is None else self.migrated.downtime_s
+
+    def require_verified(self) -> None:
+        """Raise GuestError for a VM that runs on its new host and is not known to be as it was."""
+        if self.doubt is not None:
+            raise GuestError(
+                f"{self.vm.printed_name} runs on {self.vm.host}, but {self.doubt}",
+                context=[*self.lost, *self.unread][1:],
+                hint=f"`vgpuctl check-vm {self.vm.printed_name}` looks again; "
+                f"`vgpuctl restart-vm {self.vm.printed_name}` gives its guest a vGPU that works",
+            )
+
+
+def note_settled(session: Session, vm: Vm, problem: str | None) -> None:
+    """Note how a VM that runs is, in place of its move."""
+    now = session.vm(vm.request.tenant, vm.request.name)
+    if now is not None and (now.uuid, now.state) == (vm.uuid, VmState.RUNNING):
+        session.set_vm_state(now.uuid, VmState.RUNNING, problem)
+
+
+def find_out(here: HostSession, there: HostSession, vm: Vm) -> Whereabouts:
+    """Find out where a VM is, once libvirt has ended what was left of its move. Raises the errors of both hosts.
+
+    Raises ConcurrentChange while libvirt still moves it: then its client lives.
+    """
+    deadline = time.monotonic() + _SETTLES_S
+    while True:
+        states = [one.hypervisor.state(vm.domain_name, uuid=vm.uuid) for one in (there, here)]
+        on_target, on_source = states
+        if on_target is DomainState.RUNNING and on_source is not DomainState.RUNNING:
+            return Whereabouts.TARGET
+        is_there = on_target is not None and on_target.is_active()
+        if on_source is DomainState.RUNNING and not is_there:
+            return Whereabouts.SOURCE
+        if on_source is not None and on_source.is_paused() and not is_there:
+            return Whereabouts.HALTED
+        if not is_there and (on_source is None or not on_source.is_active()):
+            return Whereabouts.NOWHERE
+        if time.monotonic() > deadline:
+            raise ConcurrentChange(
+                f"{vm.printed_name} is {on_source or 'not there'} on {here.name} and {on_target or 'not there'} on"
+                f" {there.name}: its move has not ended",
+                hint=f"see `virsh domjobinfo {vm.domain_name}` on {here.name}, then run `vgpuctl repair`",
+            )
+        time.sleep(0.2)
+
+
+def go_on(services: Services, here: HostSession, vm: Vm) -> None:
+    """Let a VM go on where libvirt halted it for a move that did not happen."""
+    services.say(f"{vm.printed_name}: goes on on {vm.host}, where it was halted for its move")
+    here.hypervisor.resume(vm.domain_name, uuid=vm.uuid)
+
+
+def change_host(
+    services: Services,
+    vm: Vm,
+    moved: Vm,
+    volumes: Sequence[VolumeMove],
+    leases: Sequence[Lease],
+    migrated: Migrated | None,
+    reason: str,
+) -> None:
+    """Change the host of a VM that runs on its new one already, in one transaction. Its old shares stay held."""
+    with services.store.transaction() as session:
+        old = session.leases(vm_uuid=vm.uuid)
+        release_leases(session, old)
+        if old:
+            hold(session, vm, HeldFor.MOVE_FROM, vm.host, [one.share for one in old])
+        session.reserve(moved.host, session.generation(moved.host), leases)
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.RUNNING)
+        reserved = used_by(session, vm)
+        if reserved is not None and leases:
+            there = replace(reserved, host=moved.host, shares=tuple(one.share for one in leases))
+            replace_reservation(session, reserved, there, session.generation(moved.host))
+        release_held_for(session, vm, HeldFor.MOVE)
+        for one in volumes:
+            one.settle(session)
+        session.move_vm(vm.uuid, moved.host, moved.numa)
+        session.set_vm_state(vm.uuid, VmState.RUNNING, came_live_from(vm.host))
+        note_state(session, moved, DomainState.RUNNING)
+        after = {**values_of(moved, leases, VmState.RUNNING), "host": moved.host, **_measured(migrated)}
+        before = {**values_of(vm, old), "host": vm.host}
+        session.add_vm_event(EventKind.VM_MOVED_LIVE, moved, reason, before=before, after=after)
+    services.say(f"{vm.printed_name}: runs on {moved.host}{_halted(migrated)}")
+
+
+def _measured(migrated: Migrated | None) -> dict[str, float]:
+    if migrated is None:
+        return {}
+    halted = {} if migrated.downtime_s is None else {"downtime_s": round(migrated.downtime_s, 3)}
+    return {"took_s": round(migrated.elapsed_s, 1), "bytes_sent": migrated.bytes_sent, **halted}
+
+
+def _halted(migrated: Migrated | None) -> str:
+    return "" if migrated is None or migrated.downtime_s is None else f", was halted for {migrated.downtime_s:.1f} s"
+
+
+def finish(
+    services: Services, moved: Vm, here: HostSession, leases: Sequence[Lease], migrated: Migrated | None
+) -> MovedLive:
+    """Verify a VM that has moved, and release what its old host has of it. What is left of that, `repair` does."""
+    done = verify(services, moved, leases, migrated)
+    problem = None if done.doubt is None else f"came from {here.name}: {done.doubt}"
+    with services.store.reading() as session:
+        held = session.reservation(moved.request.tenant, f"{HeldFor.MOVE_FROM}-{moved.uuid}")
+    try:
+        release_source(services, moved, here.name, held)
+    except VgpuctlError as error:
+        services.say(f"{moved.printed_name}: what {here.name} has of it is left for `repair`: {error.message}")
+        return done
+    with services.store.transaction() as session:
+        note_settled(session, moved, problem)
+    return done
+
+
+def verify(services: Services, moved: Vm, leases: Sequence[Lease], migrated: Migrated | None) -> MovedLive:
+    """Look at everything that says whether a VM came whole: the promise rows, NVML's list, and QEMU's own log.
+
+    Never raises for what it finds: the VM runs there, whatever is wrong with it.
+    """
+    there, lost, unread = services.host(moved.host), [], []
+    findings: Findings = ()
+    try:
+        findings = prove_start(services, there, moved, leases, moment=Moment.LOOK)
+    except GuestError as broken:
+        lost.extend([broken.message, *broken.context])
+    except VgpuctlError as silent:
+        unread.append(silent.message)
+    if leases:
+        try:
+            seen = there.agent.diagnostics()
+        except VgpuctlError as silent:
+            unread.append(silent.message)
+        else:
+            lost.extend(
+                line.text
+                for line in seen.lines
+                if (line.check, line.source) == (CheckId.VGPU_STATE_LOST, moved.domain_name)
+            )
+            if moved.domain_name not in seen.qemu_logs:
+                unread.append(f"the log of its QEMU on {moved.host} could not be read")
+    done = MovedLive(moved, migrated, findings, tuple(lost), tuple(unread))
+    with services.store.transaction() as session:
+        if findings:
+            note_started(session, moved, findings)
+        if lost:
+            session.add_vm_event(EventKind.VGPU_STATE_LOST, moved, lost[0], before={}, after={"lines": lost})
+    return done
+
+
+def release_source(services: Services, moved: Vm, source: str, held: Reservation | None) -> None:
+    """Release the devices that a moved VM had, and remove what its old host still has of it. Raises that host's errors.
+
+    held: what keeps its old shares from others until then.
+    """
+    host = services.host(source)
+    domain = host.hypervisor.domain(moved.uuid)
+    if domain is not None and domain.state.is_active():
+        raise GuestError(
+            f"{moved.printed_name} runs on {moved.host}, and {source} still has a domain of its UUID that is"
+            f" {domain.state}",
+            hint=f"look at it with `virsh dominfo {domain.name}` on {source}; nothing is released before it is off",
+        )
+    guest.remove_domain(host, moved, keeps_state=True)
+    if held is not None:
+        release_strays(services, host, held.shares)
+    drop_copies(services, moved, [source])
+    with services.store.transaction() as session:
+        release_held_for(session, moved, HeldFor.MOVE_FROM)
+
+
+def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
+    """End a live move that was cut short, wherever the VM is. Raises the errors of both hosts."""
+    target = vm.live_target
+    if target is None:
+        finish(services, vm, services.host(vm.former_hosts[0]), _leases_of(services, vm), None)
+        return
+    here, there = services.host(vm.host), services.host(target)
+    where = find_out(here, there, vm)
+    reserved = next((one for one in held if one.host == target), None)
+    if where is Whereabouts.TARGET:
+        moved = replace(vm, host=target, numa=None)
+        leases = _leases_there(there, moved, () if reserved is None else reserved.shares)
+        change_host(services, vm, moved, _volumes_there(services, vm, target), leases, None, "repaired")
+        finish(services, moved, here, leases, None)
+        return
+    if where is Whereabouts.HALTED:
+        go_on(services, here, vm)
+    guest.remove_domain(there, vm, keeps_state=True)
+    if reserved is not None:
+        release_strays(services, there, reserved.shares)
+    drop_copies(services, vm, [target])
+    with services.store.transaction() as session:
+        release_held_for(session, vm, HeldFor.MOVE)
+        note_settled(session, vm, None)
+        found = f"it is {where} on {vm.host}" if where is Whereabouts.NOWHERE else f"it runs on {vm.host}"
+        session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, f"cut short: {found}", before={}, after={"host": vm.host})
+
+
+def _leases_of(services: Services, vm: Vm) -> list[Lease]:
+    with services.store.reading() as session:
+        return session.leases(vm_uuid=vm.uuid)
+
+
+def _leases_there(there: HostSession, moved: Vm, shares: Sequence[Share]) -> tuple[Lease, ...]:
+    """The leases of a VM on its new host by the metadata that it came with, for the shares that were held for it."""
+    domain = there.hypervisor.domain(moved.uuid)
+    known = {} if domain is None or domain.metadata is None else {one.device: one for one in domain.metadata.gpus}
+    found = []
+    for place, share in enumerate(shares):
+        written = known.get(share.device)
+        lease = Lease(
+            str(uuid.uuid4()) if written is None else written.lease,
+            moved.uuid,
+            moved.request.tenant,
+            moved.request.name,
+            moved.host,
+            place if written is None else written.index,
+            share,
+            LeaseState.RESERVED,
+        )
+        found.append(lease)
+    return tuple(found)
+
+
+def _volumes_there(services: Services, vm: Vm, target: str) -> list[VolumeMove]:
+    """Of the VM's volumes, those that are recorded for its old host alone: both hosts share them."""
+    with services.store.reading() as session:
+        copied = {(one.pool, one.name) for one in session.volumes(vm_uuid=vm.uuid, host=target)}
+        old = session.volumes(vm_uuid=vm.uuid, host=vm.host)
+    return [VolumeMove(one, target, VolumeWay.SHARED) for one in old if (one.pool, one.name) not in copied]

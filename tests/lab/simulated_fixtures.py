@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small fleet of simulated hosts for one test file, and ways to look at it without the product."""
 
+import json
 import os
 import shutil
+import socket
+import struct
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import vgpuctl_lab as lab
-from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.layout import SimulatedFolder, simulated_folder
+from vgpuctl_lab.simulated.libvirt_wire import REMOTE_PROGRAM, Kind, Packet, Procedure, decode
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.ovn import address_of
 from vgpuctl_lab.simulated.machine.state import MachineFolder
@@ -116,6 +120,42 @@ def make_chassis(folder: lab.LabFolder) -> None:
                 "ovn-encap-type": "geneve",
                 "ovn-encap-ip": address_of(there.shape.hostname),
             }
+
+
+class Client:
+    """A client of one host's libvirt that shows each packet. Reading ends after ten seconds."""
+
+    def __init__(self, folder: SimulatedFolder, host: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(10)
+        descriptor = os.open(folder.path, os.O_PATH | os.O_DIRECTORY)
+        self._socket.connect(f"/proc/self/fd/{descriptor}/{folder.control_socket.name}")
+        os.close(descriptor)
+        self._socket.sendall(json.dumps({"call": "libvirt", "host": host}).encode() + b"\n")
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def call(self, procedure: Procedure, body: bytes = b"") -> list[Packet]:
+        """Send a call. Returns what comes until its answer, the answer last."""
+        self._socket.sendall(Packet(REMOTE_PROGRAM, procedure, Kind.CALL, 1, 0, body).encode())
+        packets = [self._read()]
+        while packets[-1].kind != Kind.REPLY:
+            packets.append(self._read())
+        return packets
+
+    def _read(self) -> Packet:
+        begun = self._take(4)
+        return decode(begun + self._take(struct.unpack(">I", begun)[0] - 4))
+
+    def _take(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            if not part:
+                raise ConnectionError("the lab has hung up")
+            data += part
+        return data
 
 
 def processes_of(folder: lab.LabFolder) -> list[int]:

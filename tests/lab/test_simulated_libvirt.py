@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The libvirt of a simulated host answers every call, or ends the connection."""
 
-import json
 import os
 import signal
-import socket
 import struct
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import vgpuctl_lab as lab
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import Client, need_simulated
 from vgpuctl_lab.simulated.layout import SimulatedFolder, simulated_folder
-from vgpuctl_lab.simulated.libvirt_wire import REMOTE_PROGRAM, Kind, Packet, Procedure, Status, decode, text
+from vgpuctl_lab.simulated.libvirt_wire import Procedure, Status, text
 
 HOST = "sim-001"
 DOMAIN = "<domain type='kvm'><name>one</name><memory>65536</memory><os><type>hvm</type></os></domain>"
@@ -33,45 +31,9 @@ def folder(tmp_path: Path) -> Iterator[SimulatedFolder]:
         lab.simulated.down(folder=parent)
 
 
-class Client:
-    """A client of one host's libvirt that shows each packet. Reading ends after five seconds."""
-
-    def __init__(self, folder: SimulatedFolder) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(5)
-        descriptor = os.open(folder.path, os.O_PATH | os.O_DIRECTORY)
-        self._socket.connect(f"/proc/self/fd/{descriptor}/{folder.control_socket.name}")
-        os.close(descriptor)
-        self._socket.sendall(json.dumps({"call": "libvirt", "host": HOST}).encode() + b"\n")
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def call(self, procedure: Procedure, body: bytes = b"") -> list[Packet]:
-        """Send a call. Returns what comes until its answer, the answer last."""
-        self._socket.sendall(Packet(REMOTE_PROGRAM, procedure, Kind.CALL, 1, 0, body).encode())
-        packets = [self._read()]
-        while packets[-1].kind != Kind.REPLY:
-            packets.append(self._read())
-        return packets
-
-    def _read(self) -> Packet:
-        begun = self._take(4)
-        return decode(begun + self._take(struct.unpack(">I", begun)[0] - 4))
-
-    def _take(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = self._socket.recv(size - len(data))
-            if not part:
-                raise ConnectionError("the lab has hung up")
-            data += part
-        return data
-
-
 def test_events_end_with_the_registration(folder: SimulatedFolder) -> None:
     """libvirt's client hangs for ever in its close when an event comes after the registration has ended."""
-    with closing(Client(folder)) as client, closing(Client(folder)) as other:
+    with closing(Client(folder, HOST)) as client, closing(Client(folder, HOST)) as other:
         client.call(Procedure.CONNECT_DOMAIN_EVENT_CALLBACK_REGISTER_ANY, LIFECYCLE)
         other.call(Procedure.DOMAIN_DEFINE_XML, text(DOMAIN))
         seen = client.call(Procedure.AUTH_LIST)
@@ -84,7 +46,7 @@ def test_events_end_with_the_registration(folder: SimulatedFolder) -> None:
 def test_a_call_ends_when_the_labs_libvirtd_has_ended(folder: SimulatedFolder) -> None:
     processes = folder.read_processes()
     assert processes is not None
-    with closing(Client(folder)) as client:
+    with closing(Client(folder, HOST)) as client:
         os.kill(processes[1].pid, signal.SIGKILL)
         with pytest.raises(ConnectionError):
             for _ in range(2):
@@ -94,7 +56,7 @@ def test_a_call_ends_when_the_labs_libvirtd_has_ended(folder: SimulatedFolder) -
 def test_a_call_that_the_lab_cannot_carry_out_is_refused(folder: SimulatedFolder) -> None:
     definitions = folder.host(HOST) / "libvirt"
     definitions.rmdir()
-    with closing(Client(folder)) as client:
+    with closing(Client(folder, HOST)) as client:
         (answer,) = client.call(Procedure.DOMAIN_DEFINE_XML, text(DOMAIN))
     assert answer.status == Status.ERROR
     assert b"No such file or directory" in answer.body
@@ -102,7 +64,7 @@ def test_a_call_that_the_lab_cannot_carry_out_is_refused(folder: SimulatedFolder
 
 def test_every_cpu_of_the_node_is_told(folder: SimulatedFolder) -> None:
     """With the eight that the test driver tells of, clients pin a VM to none of the others."""
-    with closing(Client(folder)) as client:
+    with closing(Client(folder, HOST)) as client:
         (counted,) = client.call(Procedure.NODE_GET_CPU_MAP, struct.pack(">iiI", 0, 0, 0))
         (mapped,) = client.call(Procedure.NODE_GET_CPU_MAP, struct.pack(">iiI", 1, 1, 0))
     assert counted.body == struct.pack(">IIi", 0, 64, 64)

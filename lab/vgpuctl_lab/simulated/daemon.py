@@ -28,6 +28,7 @@ from vgpuctl_lab.simulated.libvirt_proxy import LibvirtProxy
 from vgpuctl_lab.simulated.machine.programs import enable_vfs
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.machine.usage import LIBVIRTD, SSHD
+from vgpuctl_lab.simulated.moves import Peers
 
 _LIBVIRTD_LIMIT_S = 20.0
 _FOLDER_LOOK_S = 5.0
@@ -71,6 +72,7 @@ class LabDaemon:
         self._ended_with_us = (setpriv, "--pdeathsig", "KILL", "--")
         self._sshd = needed_program("sshd", package="openssh-server")
         self._proxies: dict[str, HostProxy] = {}
+        self._peers: Peers = {}
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -224,7 +226,7 @@ class LabDaemon:
         machine = MachineFolder(folder)
         machine.reboot()
         enable_vfs(machine)
-        libvirt = LibvirtProxy(machine, folder / "node.xml", folder / "libvirt")
+        libvirt = LibvirtProxy(machine, folder / "node.xml", folder / "libvirt", self._peers)
         await run_boot_units(self._lab, machine)
         await libvirt.open(self._libvirt_socket())
         listener = _listen(self._lab.read_port(name))

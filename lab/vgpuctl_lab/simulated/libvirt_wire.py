@@ -3,6 +3,7 @@
 
 import struct
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -13,7 +14,6 @@ KEEPALIVE_PING, KEEPALIVE_PONG = 1, 2
 VERSION = 1
 LONGEST_PACKET = 32 << 20
 _HEADER = struct.Struct(">7I")
-_VIR_ERR_INTERNAL_ERROR = 1
 _VIR_FROM_QEMU = 10
 _VIR_ERR_ERROR = 2
 
@@ -35,6 +35,34 @@ class Status(IntEnum):
     CONTINUE = 2
 
 
+class ErrorCode(IntEnum):
+    """Codes of errors (libvirt: include/libvirt/virterror.h)."""
+
+    INTERNAL_ERROR = 1
+    OPERATION_FAILED = 9
+    SYSTEM_ERROR = 38
+    NO_DOMAIN = 42
+    OPERATION_INVALID = 55
+    CONFIG_UNSUPPORTED = 67
+    OPERATION_TIMEOUT = 68
+    ARGUMENT_UNSUPPORTED = 74
+    OPERATION_ABORTED = 78
+    OPERATION_UNSUPPORTED = 84
+    MIGRATE_FINISH_OK = 93
+    DEVICE_MISSING = 99
+
+
+class Event(IntEnum):
+    """Kinds of lifecycle events of domains (libvirt: virDomainEventType)."""
+
+    DEFINED = 0
+    UNDEFINED = 1
+    STARTED = 2
+    SUSPENDED = 3
+    RESUMED = 4
+    STOPPED = 5
+
+
 class Procedure(IntEnum):
     """Procedures of the remote program that the lab treats specially (libvirt: src/remote/remote_protocol.x)."""
 
@@ -46,23 +74,41 @@ class Procedure(IntEnum):
     DOMAIN_DEFINE_XML = 11
     DOMAIN_DESTROY = 12
     DOMAIN_GET_XML_DESC = 14
+    DOMAIN_RESUME = 28
     DOMAIN_SHUTDOWN = 33
+    DOMAIN_SUSPEND = 34
     DOMAIN_UNDEFINE = 35
     CONNECT_GET_HOSTNAME = 59
+    CONNECT_SUPPORTS_FEATURE = 60
     AUTH_LIST = 66
     STORAGE_VOL_CREATE_XML = 93
     STORAGE_VOL_DELETE = 94
+    STORAGE_VOL_LOOKUP_BY_PATH = 97
     STORAGE_VOL_CREATE_XML_FROM = 125
     CONNECT_GET_LIB_VERSION = 157
+    DOMAIN_GET_JOB_INFO = 163
+    DOMAIN_ABORT_JOB = 164
+    DOMAIN_MIGRATE_SET_MAX_DOWNTIME = 166
+    DOMAIN_MANAGED_SAVE = 182
+    DOMAIN_HAS_MANAGED_SAVE_IMAGE = 183
+    DOMAIN_MANAGED_SAVE_REMOVE = 184
+    DOMAIN_SNAPSHOT_NUM = 187
     DOMAIN_CREATE_WITH_FLAGS = 196
     STORAGE_VOL_UPLOAD = 208
     STORAGE_VOL_DOWNLOAD = 209
     DOMAIN_SCREENSHOT = 211
+    DOMAIN_GET_STATE = 212
     DOMAIN_UNDEFINE_FLAGS = 231
     DOMAIN_DESTROY_FLAGS = 234
     DOMAIN_SHUTDOWN_FLAGS = 258
     CONNECT_LIST_ALL_DOMAINS = 273
     NODE_GET_CPU_MAP = 293
+    DOMAIN_GET_JOB_STATS = 298
+    DOMAIN_MIGRATE_BEGIN3_PARAMS = 302
+    DOMAIN_MIGRATE_PREPARE3_PARAMS = 303
+    DOMAIN_MIGRATE_PERFORM3_PARAMS = 305
+    DOMAIN_MIGRATE_FINISH3_PARAMS = 306
+    DOMAIN_MIGRATE_CONFIRM3_PARAMS = 307
     CONNECT_DOMAIN_EVENT_CALLBACK_REGISTER_ANY = 316
     CONNECT_DOMAIN_EVENT_CALLBACK_DEREGISTER_ANY = 317
     DOMAIN_EVENT_CALLBACK_LIFECYCLE = 318
@@ -70,6 +116,10 @@ class Procedure(IntEnum):
     DOMAIN_DEFINE_XML_FLAGS = 350
     CONNECT_REGISTER_CLOSE_CALLBACK = 360
     CONNECT_UNREGISTER_CLOSE_CALLBACK = 361
+    DOMAIN_MIGRATE_GET_MAX_DOWNTIME = 387
+    DOMAIN_MANAGED_SAVE_GET_XML_DESC = 388
+    DOMAIN_MANAGED_SAVE_DEFINE_XML = 389
+    DOMAIN_ABORT_JOB_FLAGS = 442
 
 
 @dataclass(frozen=True)
@@ -121,9 +171,9 @@ class Packet:
         """The answer to this call."""
         return replace(self, kind=Kind.REPLY, status=status, body=body)
 
-    def error(self, message: str) -> "Packet":
+    def error(self, message: str, code: ErrorCode = ErrorCode.INTERNAL_ERROR) -> "Packet":
         """The answer that refuses this call, as QEMU's driver would."""
-        body = struct.pack(">II", _VIR_ERR_INTERNAL_ERROR, _VIR_FROM_QEMU) + struct.pack(">I", 1) + text(message)
+        body = struct.pack(">II", code, _VIR_FROM_QEMU) + struct.pack(">I", 1) + text(message)
         # level; no domain; three texts and two numbers that are not there; no network
         body += struct.pack(">I", _VIR_ERR_ERROR) + struct.pack(">I", 0) + struct.pack(">III", 0, 0, 0)
         body += struct.pack(">II", 0, 0) + struct.pack(">I", 0)
@@ -134,6 +184,62 @@ def decode(data: bytes) -> Packet:
     """Read a packet, its length included. Raises struct.error."""
     _, program, version, procedure, kind, serial, status = _HEADER.unpack(data[: _HEADER.size])
     return Packet(program, procedure, kind, serial, status, data[_HEADER.size :], version)
+
+
+# Numbers of virTypedParameterType.
+INT, ULLONG = 1, 4
+_FORMATS = {INT: ">i", 2: ">I", 3: ">q", ULLONG: ">Q", 5: ">d", 6: ">i"}
+_STRING = 7
+
+
+class Reader:
+    """Reads the fields of a body one after the other. Raises ValueError, struct.error."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._offset = 0
+
+    def number(self, kind: str = ">I") -> int:
+        """A number, in struct's format."""
+        (value,) = struct.unpack_from(kind, self._body, self._offset)
+        self._offset += struct.calcsize(kind)
+        return int(value)
+
+    def text(self) -> str:
+        """A string."""
+        value, self._offset = read_text(self._body, self._offset)
+        return value
+
+    def optional_text(self) -> str | None:
+        """A string that may be missing."""
+        return self.text() if self.number() else None
+
+    def domain(self) -> "DomainName":
+        """A remote_nonnull_domain."""
+        domain = read_domain(self._body, self._offset)
+        self._offset += len(domain.encoded)
+        return domain
+
+    def parameters(self) -> dict[str, str | int]:
+        """Typed parameters; the last one of a name counts."""
+        found: dict[str, str | int] = {}
+        for _ in range(self.number()):
+            name, kind = self.text(), self.number()
+            found[name] = self.text() if kind == _STRING else self.number(_FORMATS[kind])
+        return found
+
+
+def parameters(values: Sequence[tuple[str, int, int]]) -> bytes:
+    """Encode typed parameters that are numbers: (name, INT or ULLONG, value)."""
+    body = struct.pack(">I", len(values))
+    for name, kind, value in values:
+        body += text(name) + struct.pack(">I", kind) + struct.pack(_FORMATS[kind], value)
+    return body
+
+
+def optional_text(value: str | None) -> bytes:
+    """Encode a string that may be missing."""
+    return struct.pack(">I", 0) if value is None else struct.pack(">I", 1) + text(value)
 
 
 @dataclass(frozen=True)

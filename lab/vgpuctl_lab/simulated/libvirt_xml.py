@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from vgpuctl_lab.simulated.machine.domains import HostDevice
 
+_UNITS = {"bytes": 1, "b": 1, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20, "GiB": 1 << 30, "G": 1 << 30}
 _DOMAIN_TYPE = re.compile(r"<domain\b[^>]*?\btype=(['\"])(\w+)\1")
 
 
@@ -38,6 +39,46 @@ def devices_of(xml: str) -> list[HostDevice]:
         elif hostdev.get("type") == "pci":
             found.append(HostDevice(function=function_of(address), is_managed=hostdev.get("managed") == "yes"))
     return found
+
+
+def memory_bytes(xml: str) -> int:
+    """The memory of a domain."""
+    memory = ElementTree.fromstring(xml).find("memory")
+    if memory is None:
+        return 0
+    factor = _UNITS.get(memory.get("unit", "KiB"), 1024)
+    return int(memory.text or 0) * factor
+
+
+def abi_difference(source_xml: str, target_xml: str, name: str) -> str | None:
+    """What of a target's domain the guest would see as another machine, in libvirt's words; None if nothing.
+
+    name: what the domain is called on the target.
+    """
+    source, target = ElementTree.fromstring(source_xml), ElementTree.fromstring(target_xml)
+    if target.findtext("name") != name:
+        return f"Target domain name '{target.findtext('name')}' does not match source '{name}'"
+    if (target.findtext("uuid") or "").lower() != (source.findtext("uuid") or "").lower():
+        return f"Target domain uuid {target.findtext('uuid')} does not match source {source.findtext('uuid')}"
+    mine, theirs = memory_bytes(source_xml) // 1024, memory_bytes(target_xml) // 1024
+    if theirs != mine:
+        return f"Target domain max memory {theirs} does not match source {mine}"
+    if target.findtext("vcpu") != source.findtext("vcpu"):
+        return f"Target domain vCPU max {target.findtext('vcpu')} does not match source {source.findtext('vcpu')}"
+    for attribute, what in (("arch", "architecture"), ("machine", "machine type")):
+        one, other = (_of_type(root, attribute) for root in (source, target))
+        if one != other:
+            return f"Target domain {what} {other} does not match source {one}"
+    for tag, what in (("disk", "disk"), ("interface", "net card"), ("hostdev", "host device")):
+        here, there = (len(root.findall(f"devices/{tag}")) for root in (source, target))
+        if here != there:
+            return f"Target domain {what} count {there} does not match source {here}"
+    return None
+
+
+def _of_type(root: ElementTree.Element, attribute: str) -> str | None:
+    kind = root.find("os/type")
+    return None if kind is None else kind.get(attribute)
 
 
 def pages_of(xml: str) -> tuple[str, int] | None:

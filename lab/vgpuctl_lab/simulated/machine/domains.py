@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The effects of starting and ending a VM: its QEMU holds devices, libvirt binds functions to vfio-pci."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -10,6 +11,7 @@ from vgpuctl_lab.simulated.machine.shape import VF_PROFILE
 from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State
 from vgpuctl_lab.simulated.machine.virsh import DOMAINS
 
+QEMU_LOGS = "var/log/libvirt/qemu"
 NO_NODES: Mapping[str, int] = {}
 WEDGED = "vf-wedged"
 # A QEMU killed before this age wedges its VFs.
@@ -57,6 +59,16 @@ def start(
             _take_pages(machine, state, domain, *pages, nodes_kib)
         state.domains[vm_uuid] = domain
         _keep_file(machine, vm_uuid, domain, xml)
+    log_of_qemu(machine, name, f"starting up {machine.shape.versions.get('libvirtd', 'libvirtd')}")
+
+
+def log_of_qemu(machine: MachineFolder, name: str, line: str) -> None:
+    """Write a line into libvirt's log of a domain's QEMU."""
+    path = machine.root / QEMU_LOGS / f"{name}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    now = time.strftime("%Y-%m-%d %H:%M:%S.000+0000", time.gmtime(machine.state().now()))
+    with path.open("a") as file:
+        file.write(f"{now}: {line}\n")
 
 
 def _keep_file(machine: MachineFolder, vm_uuid: str, domain: Domain, xml: str | None) -> None:
@@ -71,14 +83,18 @@ def _keep_file(machine: MachineFolder, vm_uuid: str, domain: Domain, xml: str | 
     (folder / f"{domain.name}.xml").write_text(text)
 
 
-def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> None:
-    """Release the devices of every VM that is not among `running`. is_kill: their QEMU got SIGKILL."""
+def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False, reason: str = "destroyed") -> None:
+    """Release the devices of every VM that is not among `running`. is_kill: their QEMU got SIGKILL.
+
+    reason: why they ended, as libvirt writes it.
+    """
     if not set(machine.state().domains) - running:
         return
     with machine.change() as state:
         for vm_uuid in set(state.domains) - running:
             domain = state.domains.pop(vm_uuid)
             (machine.root / DOMAINS / f"{domain.name}.xml").unlink(missing_ok=True)
+            log_of_qemu(machine, domain.name, f"shutting down, reason={reason}")
             if is_kill and state.now() < domain.started_at + _YOUNG_S:
                 _wedge(machine, state, domain)
             for vgpu in state.vgpus:

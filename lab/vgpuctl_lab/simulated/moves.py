@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live migration between simulated hosts: what QEMU's driver of libvirt does, on domains of the test driver.
+
+A client carries the calls to both hosts: begin (source), prepare (target), perform (source), finish (target), confirm
+(source). docs/lab.md tells the rules.
+"""
+
+import asyncio
+from asyncio import StreamWriter
+from xml.etree import ElementTree
+
+from vgpuctl_lab.simulated.libvirt_domains import HostDomains, call
+from vgpuctl_lab.simulated.libvirt_wire import (
+    DomainName,
+    ErrorCode,
+    Event,
+    Packet,
+    Procedure,
+    Reader,
+    Status,
+    optional_text,
+    read_domain,
+    text,
+)
+from vgpuctl_lab.simulated.libvirt_xml import abi_difference, memory_bytes
+from vgpuctl_lab.simulated.machine import migration
+from vgpuctl_lab.simulated.migration_jobs import (
+    MIGRATION_IN,
+    MIGRATION_OUT,
+    NOT_RUNNING,
+    Incoming,
+    MigrationJobs,
+    Outgoing,
+    statistics,
+)
+from vgpuctl_lab.simulated.transfer import Rates, Transfer
+
+Peers = dict[str, "Moves"]
+"""The other hosts of the lab, by name."""
+_PERSIST_DEST, _UNDEFINE_SOURCE, _PAUSED = 1 << 3, 1 << 4, 1 << 5
+_OFFLINE, _POSTCOPY = 1 << 10, 1 << 15
+_XML_SECURE_MIGRATABLE = 1 | 1 << 3
+_STATE_RUNNING, _STATE_PAUSED, _STATE_SHUTOFF = 1, 3, 5
+# Reasons of these states.
+_RUNNING_MIGRATED, _RUNNING_CANCELED, _PAUSED_USER, _PAUSED_MIGRATION, _SHUTOFF_MIGRATED = 2, 6, 1, 2, 4
+# Details of events.
+_STARTED_MIGRATED, _SUSPENDED_MIGRATED, _RESUMED_MIGRATED, _STOPPED_MIGRATED, _STOPPED_FAILED = 1, 1, 1, 3, 5
+_FIRST_PORT = 49152
+_TICK_S = 0.01
+# A move takes this long by the clock, unless a fault makes it slow or it does not end.
+_SHOWN_S = 0.2
+_FAILED = "operation failed: job 'migration out' unexpectedly failed"
+_LOCKED = "Timed out during operation: cannot acquire state change lock (held by remoteDispatchDomainMigrate)"
+
+
+class Moves:
+    """The migrations from and to one host. peers: those of all hosts, by name."""
+
+    def __init__(self, domains: HostDomains, name: str, peers: Peers) -> None:
+        self._domains = domains
+        self._machine = domains.machine
+        self._libvirtd = domains.libvirtd
+        self._name = name
+        self._peers = peers
+        self.jobs = MigrationJobs(domains.machine)
+        peers[name] = self
+
+    def close(self) -> None:
+        """Be no host's peer any more."""
+        self.jobs.forget()
+        if self._peers.get(self._name) is self:
+            del self._peers[self._name]
+
+    async def client_gone(self, owner: StreamWriter) -> None:
+        """Do what libvirt does when a client goes in the middle: what it sends here ends, the source stays as it is."""
+        for vm_uuid, job in list(self.jobs.outgoing.items()):
+            if job.owner is owner and not job.is_performing:
+                del self.jobs.outgoing[vm_uuid]
+        for vm_uuid, incoming in list(self.jobs.incoming.items()):
+            if incoming.owner is owner:
+                del self.jobs.incoming[vm_uuid]
+                await self._end_incoming(incoming)
+
+    # On the source
+
+    async def begin(self, owner: StreamWriter, packet: Packet) -> Packet:
+        """Answer whether a domain can move, with the XML for the target."""
+        reader = Reader(packet.body)
+        domain, given, flags = reader.domain(), reader.parameters(), reader.number()
+        if domain.uuid not in self._machine.state().domains:
+            return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
+        if domain.uuid in self.jobs.outgoing or domain.uuid in self.jobs.incoming:
+            return packet.error(_LOCKED, ErrorCode.OPERATION_TIMEOUT)
+        refused = await self._refusal(domain, flags)
+        if refused:
+            return packet.error(f"Requested operation is not valid: {refused}", ErrorCode.OPERATION_INVALID)
+        source_xml = await self._domains.xml_of(domain, _XML_SECURE_MIGRATABLE)
+        target_xml = str(given.get("destination_xml", source_xml))
+        difference = abi_difference(source_xml, target_xml, str(given.get("destination_name", domain.name)))
+        if difference:
+            return packet.error(f"unsupported configuration: {difference}", ErrorCode.CONFIG_UNSUPPORTED)
+        persistent = str(given.get("persistent_xml", target_xml))
+        state = self._machine.state()
+        state_bytes = sum(
+            migration.state_bytes(self._machine, vgpu) for vgpu in migration.vgpus_of(state, state.domains[domain.uuid])
+        )
+        self.jobs.outgoing[domain.uuid] = Outgoing(domain, owner, Transfer(memory_bytes(source_xml), state_bytes))
+        return packet.reply(text(_cookie(self._name, domain, persistent)) + text(target_xml))
+
+    async def _refusal(self, domain: DomainName, flags: int) -> str | None:
+        """Why libvirt refuses to begin, None if it does not."""
+        if flags & (_OFFLINE | _POSTCOPY):
+            return "the lab moves running domains alone, without post-copy"
+        answer = await self._libvirtd.call(Procedure.DOMAIN_SNAPSHOT_NUM, domain.encoded + bytes(4))
+        snapshots = Reader(answer.body).number() if answer.status == Status.OK else 0
+        if snapshots:
+            return f"cannot migrate domain with {snapshots} snapshots"
+        reasons = migration.blockers(self._machine, domain.uuid)
+        return f"cannot migrate domain: {'; '.join(reasons)}" if reasons else None
+
+    async def perform(self, packet: Packet) -> Packet:
+        """Copy a domain to the target that waits for it; the answer comes when all of it is there."""
+        reader = Reader(packet.body)
+        domain, _, given, cookie = reader.domain(), reader.optional_text(), reader.parameters(), reader.text()
+        job = self.jobs.outgoing.get(domain.uuid)
+        if job is None:
+            return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
+        job.is_performing = True
+        target = self._peers.get(ElementTree.fromstring(cookie).findtext("hostname", ""))
+        said, code = await self._copy(job, target, int(given.get("bandwidth", 0)))
+        job.is_performing = False
+        if said:
+            self.jobs.outgoing.pop(domain.uuid, None)
+            await self._go_on(job)
+            return packet.error(said, code)
+        if job.owner.is_closing():
+            # Nobody can tell any more whether the target runs: the source stays paused.
+            self.jobs.outgoing.pop(domain.uuid, None)
+        return packet.reply(text(cookie))
+
+    async def _copy(self, job: Outgoing, target: "Moves | None", bandwidth_mib: int) -> tuple[str, ErrorCode]:
+        """Copy a domain. Returns what has gone wrong, if anything."""
+        uuid, transfer = job.domain.uuid, job.transfer
+        incoming = None if target is None else target.jobs.incoming.get(uuid)
+        if target is None or incoming is None:
+            return _FAILED, ErrorCode.OPERATION_FAILED
+        if target._machine.state().host_faults.get(migration.PORT):
+            said = (
+                f"unable to connect to server at '{target._machine.shape.hostname}:{_FIRST_PORT}': Connection refused"
+            )
+            return said, ErrorCode.SYSTEM_ERROR
+        pace = self._pace(transfer, bandwidth_mib)
+        while True:
+            wrong = self._trouble(job, target, incoming)
+            if wrong:
+                return wrong
+            rates = self._rates(target, uuid, bandwidth_mib)
+            if transfer.advance(_TICK_S * pace, rates):
+                break
+            await asyncio.sleep(_TICK_S)
+        await self._stop(job)
+        if migration.fault(self._machine, uuid, migration.STOP_COPY):
+            return _FAILED, ErrorCode.OPERATION_FAILED
+        transfer.switch_over(rates)
+        await asyncio.sleep(min(transfer.downtime_ms / 1000 / pace, _SHOWN_S))
+        wrong = self._trouble(job, target, incoming) or await target._load(job, incoming, self)
+        if wrong:
+            return wrong
+        self.jobs.completed[uuid] = statistics(transfer, MIGRATION_OUT)
+        incoming.stats = statistics(transfer, MIGRATION_IN)
+        return "", ErrorCode.OPERATION_FAILED
+
+    def _trouble(self, job: Outgoing, target: "Moves", incoming: Incoming) -> "tuple[str, ErrorCode] | None":
+        """What ends a copying in the middle."""
+        if job.is_aborted:
+            return "operation aborted: job 'migration out' canceled by client", ErrorCode.OPERATION_ABORTED
+        if job.domain.uuid not in self._machine.state().domains:
+            return "operation failed: domain is not running", ErrorCode.OPERATION_FAILED
+        if target.jobs.incoming.get(job.domain.uuid) is not incoming:
+            return _FAILED, ErrorCode.OPERATION_FAILED
+        return None
+
+    def _rates(self, target: "Moves", uuid: str, bandwidth_mib: int) -> Rates:
+        link = min(migration.link_bytes(one._machine, bandwidth_mib) for one in (self, target))
+        if migration.fault(self._machine, uuid, migration.STALL):
+            link = 0
+        return Rates(link, migration.dirty_bytes(self._machine), self.jobs.max_downtime_ms(uuid))
+
+    def _pace(self, transfer: Transfer, bandwidth_mib: int) -> float:
+        """How many seconds of the guest pass in one of the clock."""
+        link = migration.link_bytes(self._machine, bandwidth_mib) or 1
+        expected_s = (transfer.memory_bytes + transfer.state_bytes) / link
+        slow_s = self._machine.state().host_faults.get(migration.SLOW_S)
+        return expected_s / slow_s if slow_s else max(1.0, expected_s / _SHOWN_S)
+
+    async def _stop(self, job: Outgoing) -> None:
+        """Stop the guest on the source for the switchover."""
+        if job.was_running:
+            job.is_suspended = True
+            await self._change(Procedure.DOMAIN_SUSPEND, job.domain, Event.SUSPENDED, _SUSPENDED_MIGRATED)
+            self._domains.reasons[job.domain.uuid] = (_STATE_PAUSED, _PAUSED_MIGRATION)
+
+    async def _go_on(self, job: Outgoing) -> None:
+        """Let the guest go on on the source after a migration that failed."""
+        if job.is_suspended and job.domain.uuid in self._machine.state().domains:
+            await self._change(Procedure.DOMAIN_RESUME, job.domain, Event.RESUMED, _RESUMED_MIGRATED)
+            self._domains.reasons[job.domain.uuid] = (_STATE_RUNNING, _RUNNING_CANCELED)
+
+    async def confirm(self, packet: Packet) -> Packet:
+        """End the domain on the source, or let it go on where the target has failed."""
+        reader = Reader(packet.body)
+        domain, _, _, flags = reader.domain(), reader.parameters(), reader.text(), reader.number()
+        is_cancelled = reader.number()
+        job = self.jobs.outgoing.pop(domain.uuid, None)
+        if job is None:
+            return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
+        if is_cancelled:
+            self.jobs.completed.pop(domain.uuid, None)
+            await self._go_on(job)
+            return packet.reply()
+        async with self._domains.lock:
+            await self._change(Procedure.DOMAIN_DESTROY, domain, Event.STOPPED, _STOPPED_MIGRATED)
+            await self._domains.note_ends(reason="migrated")
+            self.jobs.forget_downtime(domain.uuid)
+            self._domains.reasons[domain.uuid] = (_STATE_SHUTOFF, _SHUTOFF_MIGRATED)
+            if flags & _UNDEFINE_SOURCE:
+                await self._libvirtd.call(Procedure.DOMAIN_UNDEFINE, domain.encoded)
+                await self._domains.forget_undefined()
+        return packet.reply()
+
+    # On the target
+
+    async def prepare(self, owner: StreamWriter, packet: Packet) -> Packet:
+        """Start a QEMU that waits for a domain; its devices must be there and free."""
+        reader = Reader(packet.body)
+        given, cookie = reader.parameters(), ElementTree.fromstring(reader.text())
+        xml = str(given["destination_xml"])
+        vm_uuid = cookie.findtext("uuid", "")
+        async with self._domains.lock:
+            self._libvirtd.rename_next(vm_uuid, Event.STARTED, _STARTED_MIGRATED)
+            answer = await self._domains.run_xml(call(Procedure.DOMAIN_CREATE_XML, text(xml) + bytes(4)))
+            if answer.status != Status.OK:
+                self._libvirtd.take_back(vm_uuid, Event.STARTED)
+                return packet.reply(answer.body, answer.status)
+            domain = read_domain(answer.body)
+            await self._change(Procedure.DOMAIN_SUSPEND, domain, Event.SUSPENDED, None)
+            self._domains.reasons[vm_uuid] = (_STATE_PAUSED, _PAUSED_MIGRATION)
+            self.jobs.incoming[vm_uuid] = Incoming(domain, owner, xml, cookie.findtext("persistent", xml))
+        if owner.is_closing():
+            await self.client_gone(owner)
+        uri = _with_port(str(given.get("migrate_uri", f"tcp://{self._machine.shape.hostname}")))
+        return packet.reply(text(_cookie(self._name, domain)) + optional_text(uri))
+
+    async def _load(self, job: Outgoing, incoming: Incoming, source: "Moves") -> "tuple[str, ErrorCode] | None":
+        """Take what was copied. Returns why this host's driver refuses it at once; later it tells nobody."""
+        uuid = incoming.domain.uuid
+        if migration.fault(source._machine, uuid, migration.UNREADABLE):
+            return _FAILED, ErrorCode.OPERATION_FAILED
+        if migration.fault(self._machine, uuid, migration.EARLY):
+            incoming.said = (
+                "internal error: QEMU unexpectedly closed the monitor:"
+                " qemu-system-x86_64: error while loading state for instance 0x0 of device '0000:00:05.0/vfio'\n"
+                "qemu-system-x86_64: load of migration failed: Invalid argument"
+            )
+            await self._end_incoming(incoming)
+            return _FAILED, ErrorCode.OPERATION_FAILED
+        pairs = list(
+            zip(migration.types_of(source._machine, uuid), migration.types_of(self._machine, uuid), strict=False)
+        )
+        is_late = bool(migration.fault(self._machine, uuid, migration.LATE))
+        incoming.lost = next((pair for pair in pairs if is_late or pair[0][0] != pair[1][0]), None)
+        return None
+
+    async def finish(self, packet: Packet) -> Packet:
+        """Let the domain run here, or end it where the source has failed."""
+        reader = Reader(packet.body)
+        given, _, flags = reader.parameters(), reader.text(), reader.number()
+        is_cancelled = reader.number()
+        name = str(given.get("destination_name", ""))
+        incoming = next((one for one in self.jobs.incoming.values() if one.domain.name == name), None)
+        if incoming is None:
+            said = f"Domain not found: no domain with matching name '{name}'"
+            return packet.error(said, ErrorCode.NO_DOMAIN)
+        del self.jobs.incoming[incoming.domain.uuid]
+        if incoming.said:
+            return packet.error(incoming.said)
+        if is_cancelled:
+            await self._end_incoming(incoming)
+            return packet.error("migration successfully aborted", ErrorCode.MIGRATE_FINISH_OK)
+        domain = incoming.domain
+        async with self._domains.lock:
+            if flags & _PERSIST_DEST:
+                await self._domains.define_xml(incoming.persistent_xml)
+            if incoming.lost:
+                migration.lose_state(self._machine, domain.uuid, *incoming.lost)
+            self._domains.reasons[domain.uuid] = (_STATE_PAUSED, _PAUSED_USER)
+            if not flags & _PAUSED:
+                await self._change(Procedure.DOMAIN_RESUME, domain, Event.RESUMED, _RESUMED_MIGRATED)
+                self._domains.reasons[domain.uuid] = (_STATE_RUNNING, _RUNNING_MIGRATED)
+            self.jobs.completed[domain.uuid] = incoming.stats
+        return packet.reply(domain.encoded + text(_cookie(self._name, domain)))
+
+    async def _end_incoming(self, incoming: Incoming) -> None:
+        async with self._domains.lock:
+            await self._change(Procedure.DOMAIN_DESTROY, incoming.domain, Event.STOPPED, _STOPPED_FAILED)
+            await self._domains.note_ends(reason="failed")
+            self._domains.reasons.pop(incoming.domain.uuid, None)
+
+    async def _change(self, procedure: Procedure, domain: DomainName, event: Event, detail: int | None) -> None:
+        """Change a domain's state in the test driver, with the event that QEMU's driver would send."""
+        self._libvirtd.rename_next(domain.uuid, event, detail)
+        answer = await self._libvirtd.call(procedure, domain.encoded)
+        if answer.status != Status.OK:
+            self._libvirtd.take_back(domain.uuid, event)
+
+
+def _cookie(host: str, domain: DomainName, persistent_xml: str | None = None) -> str:
+    """What one host lets the client tell the other one."""
+    root = ElementTree.Element("qemu-migration")
+    values = {"name": domain.name, "uuid": domain.uuid, "hostname": host, "persistent": persistent_xml}
+    for name, value in values.items():
+        if value is not None:
+            ElementTree.SubElement(root, name).text = value
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _with_port(uri: str) -> str:
+    scheme, _, place = uri.partition("://")
+    has_port = place.rpartition("]")[2].partition(":")[2]
+    return uri if has_port else f"{scheme}://{place}:{_FIRST_PORT}"

@@ -51,6 +51,20 @@ _ALL = (
     FaultKind("removal-ignored", True, "the driver accepts the removal of a vGPU, which stays"),
     FaultKind("config-differs", True, "the config space answers with the identity of another card"),
     FaultKind("driver-lost", True, "the card's own driver no longer takes it: its probe fails"),
+    FaultKind(
+        "move-unsupported", True, "VMs that start from now on cannot be moved with their vGPU: no VFIO migration"
+    ),
+    FaultKind("move-untracked", True, "VMs that start from now on cannot be moved: no log of the vGPU's DMA"),
+    FaultKind("move-no-precopy", True, "vGPUs of VMs that start from now on send nothing while the VM runs"),
+    FaultKind("move-refused", True, "the vGPU's state cannot be saved when the VM stops for its move"),
+    FaultKind("move-read-error", True, "reading the vGPU's state fails: EIO", "bytes read before", 65536),
+    FaultKind("move-header-refused", True, "the target refuses a vGPU's state at its first bytes"),
+    FaultKind("move-checked-early", True, "the target refuses a state of another vGPU type at its first bytes"),
+    FaultKind("move-load-refused", True, "the target refuses a vGPU's state after all of it has come"),
+    FaultKind("move-state", True, "size of each vGPU's state", "MiB", 64),
+    FaultKind("move-bandwidth", True, "limit of reading and writing a vGPU's state", "MiB/s", 1),
+    FaultKind("move-dirty", True, "how much of its state a running vGPU changes", "MiB/s", 16),
+    FaultKind("move-sleep", True, "pause before each step of a vGPU's migration", "ms", 2000),
     FaultKind("libvirtd", False, "libvirtd is stopped"),
     FaultKind("sshd", False, "sshd is stopped; on an emulated host for so long", "seconds", 60),
     FaultKind("network", False, "the host's network is cut: sessions hang, new ones get no answer"),
@@ -73,6 +87,8 @@ SIMULATED_ONLY = (
     "driver-lost",
 )
 """Faults that the kernel of an emulated host, or its NVML, does not play."""
+EMULATED_ONLY = tuple(kind for kind in KINDS if kind.startswith("move-"))
+"""Faults of the kernel module that a simulated host does not play."""
 _MOST = 0xFFFFFFFF
 
 
@@ -93,6 +109,8 @@ def begin(
     lab = folder or default_folder()
     if kind in SIMULATED_ONLY and not is_simulated(host, lab):
         raise UsageError(f"an emulated host cannot have the fault {kind}", hint="try it on `lab up --simulated`")
+    if kind in EMULATED_ONLY and is_simulated(host, lab):
+        raise UsageError(f"a simulated host cannot have the fault {kind}", hint="try it on `lab up --host`")
     if is_simulated(host, lab):
         where = simulated_faults.begin(lab, host, kind, number, card if known.of_card else None)
     else:

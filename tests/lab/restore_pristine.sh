@@ -19,9 +19,10 @@ control() {
 }
 rm -rf /run/vgpulab-faults
 cp /run/lab/sriov-manage /usr/lib/nvidia/sriov-manage
+moves="move-unsupported move-untracked move-no-precopy move-refused move-read-error move-header-refused move-checked-early move-load-refused move-state move-bandwidth move-dirty move-sleep"
 gpus=$(awk '$1 == "card" && $3 != "interface=vf" { print $2 }' /proc/vgpulab/cards)
 for address in $gpus; do
-    for fault in fallen vf-wedged busy unbind-lock removal-delay refuse xid ecc lock-busy vfs-unregistered; do
+    for fault in fallen vf-wedged busy unbind-lock removal-delay refuse xid ecc lock-busy vfs-unregistered $moves; do
         control "fault $address $fault 0" || exit 1
     done
 done

@@ -7,9 +7,12 @@
 # Linux). As a kernel it says its arguments and the size of its initramfs first. Both ways it runs in real mode.
 #
 # A kernel whose arguments begin with `eject` does not halt: each second it lets go of the devices that QEMU asks for.
+# One whose arguments begin with `move` counts seconds, and says what a move must bring along: the count, the sum of a
+# block of its memory, and of each of NVIDIA's functions two registers of the lab's vGPUs, one with a mark of the
+# function's place that it wrote at first, and one with the count that it wrote last.
 
     .code16
-    .set sectors_of_setup, 1
+    .set sectors_of_setup, 2
 
 start:                                  # firmware enters here, at 0000:7c00
     ljmp $0x07c0, $from_disk
@@ -88,8 +91,7 @@ further:
     jb next
     movw $text_halting, %si
     call print
-    cmpb $0, ejects
-    jne eject
+    jmp *then
 halt:
     cli
     hlt
@@ -155,8 +157,8 @@ full:
     outb %al, %dx
     ret
 
-ejects:
-    .byte 0
+then:
+    .word halt
 text_started:
     .asciz "vgpuctl lab guest: started\r\n"
 text_function:
@@ -200,7 +202,13 @@ from_kernel:
     pushw %ds
     movw %ax, %ds
     cmpl $0x63656a65, (%si)             # "ejec"
-    sete %cs:ejects
+    jne no_eject
+    movw $eject, %cs:then
+no_eject:
+    cmpl $0x65766f6d, (%si)             # "move"
+    jne no_move
+    movw $move, %cs:then
+no_move:
     call print
     popw %ds
     call end_line
@@ -245,6 +253,116 @@ ticks:
     .word 18
 text_released:
     .asciz "vgpuctl lab guest: released a device\r\n"
+
+# Fills a block of memory at 0x30000, marks the GPUs, and says each second what they and the block hold.
+    .set register_of_mark, 0x40
+    .set register_of_count, 0x44
+    .set most_gpus, 8
+move:
+    movw $0x3000, %ax
+    movw %ax, %es
+    movl $0x2010, %eax
+    xorw %di, %di
+    movw $0x4000, %cx
+fill:
+    imull $1664525, %eax, %eax
+    addl $1013904223, %eax
+    movl %eax, %es:(%di)
+    addw $4, %di
+    loop fill
+    movl $0x80000000, %edi
+find:
+    xorw %bx, %bx
+    call read_configuration
+    cmpw $0x10de, %ax
+    jne other
+    movw end_of_gpus, %si
+    cmpw $gpus + 4 * most_gpus, %si
+    je other
+    movl %edi, (%si)
+    addw $4, end_of_gpus
+    movl %edi, %eax
+    shrl $8, %eax
+    andl $0xffff, %eax
+    orl $0xc0de0000, %eax
+    movw $register_of_mark, %bx
+    call write_configuration
+other:
+    addl $0x100, %edi
+    cmpl $0x80200000, %edi
+    jb find
+second:
+    sti
+    hlt
+    decw ticks
+    jnz second
+    movw $18, ticks
+    incl count
+    movw $text_count, %si
+    call print
+    movl count, %eax
+    movb $8, %cl
+    call hex
+    movw $text_sum, %si
+    call print
+    movl count, %eax
+    movl %eax, %es:0                    # a page of the block changes, not its sum
+    xorl %eax, %eax
+    movw $4, %di
+    movw $0x3fff, %cx
+add:
+    addl %es:(%di), %eax
+    addw $4, %di
+    loop add
+    movb $8, %cl
+    call hex
+    movw $gpus, %bp
+each:
+    cmpw end_of_gpus, %bp
+    je said
+    movl %ds:(%bp), %edi
+    movw $text_gpu, %si
+    call print
+    movw $register_of_mark, %bx
+    call read_configuration
+    movb $8, %cl
+    call hex
+    call space
+    movw $register_of_count, %bx
+    call read_configuration
+    movb $8, %cl
+    call hex
+    movl count, %eax
+    call write_configuration
+    addw $4, %bp
+    jmp each
+said:
+    call end_line
+    jmp second
+
+# Writes %eax to register %bx of the function.
+write_configuration:
+    pushl %eax
+    movw $0xcf8, %dx
+    movl %edi, %eax
+    orw %bx, %ax
+    outl %eax, %dx
+    movw $0xcfc, %dx
+    popl %eax
+    outl %eax, %dx
+    ret
+count:
+    .long 0
+end_of_gpus:
+    .word gpus
+gpus:
+    .fill most_gpus, 4, 0
+text_count:
+    .asciz "vgpuctl lab guest: count "
+text_sum:
+    .asciz " sum "
+text_gpu:
+    .asciz " gpu "
 
 text_arguments:
     .asciz "vgpuctl lab guest: arguments "

@@ -8,6 +8,7 @@
 
 #include <linux/device.h>
 #include <linux/module.h>
+#include <linux/uaccess.h>
 #include <linux/version.h>
 #include <linux/vfio.h>
 
@@ -41,5 +42,52 @@ static inline void vgpulab_vfio_free(struct vfio_device *vdev)
 #else
 #define VGPULAB_IOMMUFD(kind)
 #endif
+
+/*
+ * Migration: since 6.2 it may begin while the guest runs (PRE_COPY), and VFIO asks migration_get_data_size() for the
+ * size of the state. Before that the question, number 9, reaches the driver's device_feature().
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#define VGPULAB_PRE_COPY	VFIO_MIGRATION_PRE_COPY
+#define VGPULAB_MIGRATION_OPERATIONS(set, get, size)	\
+	{ .migration_set_state = set, .migration_get_state = get, .migration_get_data_size = size }
+#else
+#define VGPULAB_PRE_COPY		0
+#define VGPULAB_MIGRATION_OPERATIONS(set, get, size)	\
+	{ .migration_set_state = set, .migration_get_state = get }
+#define VFIO_DEVICE_STATE_PRE_COPY	6
+#define VFIO_DEVICE_STATE_PRE_COPY_P2P	7
+#define VFIO_DEVICE_FEATURE_MIG_DATA_SIZE 9
+#define VFIO_MIG_GET_PRECOPY_INFO	_IO(VFIO_TYPE, VFIO_BASE + 21)
+struct vfio_precopy_info {
+	__u32 argsz;
+	__u32 flags;
+	__aligned_u64 initial_bytes;
+	__aligned_u64 dirty_bytes;
+};
+#endif
+
+/* Whether the kernel's VFIO cannot report a device's DMA log (log_report.c). */
+#define VGPULAB_LACKS_LOG_REPORT \
+	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0) && !IS_ENABLED(CONFIG_IOMMUFD_DRIVER))
+
+/* An answer to the question for the size of the state, ENOTTY to any other. Since 6.2 VFIO does not ask here. */
+static inline int vgpulab_size_feature(struct vfio_device *vdev,
+				       int (*get_size)(struct vfio_device *vdev, unsigned long *size),
+				       u32 flags, void __user *argument, size_t argument_size)
+{
+	unsigned long size = 0;
+	u64 answer;
+	int ret;
+
+	if (!vdev->mig_ops || (flags & VFIO_DEVICE_FEATURE_MASK) != VFIO_DEVICE_FEATURE_MIG_DATA_SIZE)
+		return -ENOTTY;
+	ret = vfio_check_feature(flags, argument_size, VFIO_DEVICE_FEATURE_GET, sizeof(answer));
+	if (ret != 1)
+		return ret;
+	ret = get_size(vdev, &size);
+	answer = size;
+	return ret ?: copy_to_user(argument, &answer, sizeof(answer)) ? -EFAULT : 0;
+}
 
 #endif /* VGPULAB_KERNEL_VERSIONS_H */

@@ -20,9 +20,12 @@ static int __init vgpulab_init(void)
 {
 	int ret;
 
-	ret = mdev_register_driver(&vgpulab_mdev_driver);
+	ret = vgpulab_log_report_init();
 	if (ret)
 		return ret;
+	ret = mdev_register_driver(&vgpulab_mdev_driver);
+	if (ret)
+		goto exit_log_report;
 	ret = vgpulab_character_devices_init();
 	if (ret)
 		goto unregister_mdev;
@@ -35,8 +38,13 @@ static int __init vgpulab_init(void)
 	ret = pci_register_driver(&vgpulab_intel_pci_driver);
 	if (ret)
 		goto unregister_pci;
+	ret = pci_register_driver(&vgpulab_intel_vfio_driver);
+	if (ret)
+		goto unregister_intel;
 	return 0;
 
+unregister_intel:
+	pci_unregister_driver(&vgpulab_intel_pci_driver);
 unregister_pci:
 	pci_unregister_driver(&vgpulab_pci_driver);
 exit_proc:
@@ -46,6 +54,8 @@ exit_character_devices:
 	vgpulab_character_devices_exit();
 unregister_mdev:
 	mdev_unregister_driver(&vgpulab_mdev_driver);
+exit_log_report:
+	vgpulab_log_report_exit();
 	return ret;
 }
 
@@ -55,6 +65,7 @@ static void __exit vgpulab_exit(void)
 
 	/* Nobody can bring new cards from here on. */
 	vgpulab_proc_stop_cards();
+	pci_unregister_driver(&vgpulab_intel_vfio_driver);
 	pci_unregister_driver(&vgpulab_intel_pci_driver);
 	pci_unregister_driver(&vgpulab_pci_driver);
 	list_for_each_entry(card, vgpulab_cards(), node)
@@ -62,6 +73,7 @@ static void __exit vgpulab_exit(void)
 	vgpulab_proc_exit();
 	vgpulab_character_devices_exit();
 	mdev_unregister_driver(&vgpulab_mdev_driver);
+	vgpulab_log_report_exit();
 	vgpulab_forget_cards();
 }
 

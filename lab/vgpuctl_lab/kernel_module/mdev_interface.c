@@ -153,6 +153,7 @@ static int vgpulab_mdev_probe(struct mdev_device *mdev)
 	ret = vfio_register_emulated_iommu_dev(&vfio->vdev);
 	if (ret)
 		goto put;
+	vgpulab_vfio_announce(&mdev->dev, card);
 	return 0;
 
 put:

@@ -77,6 +77,7 @@ static int create_vgpu_locked(struct vgpulab_function *function, unsigned int id
 	if (IS_ERR(vgpu))
 		return PTR_ERR(vgpu);
 	function->vgpu = vgpu;
+	vgpulab_vfio_announce(&function->pdev->dev, card);
 	return 0;
 }
 

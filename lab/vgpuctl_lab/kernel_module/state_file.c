@@ -33,7 +33,8 @@ static void show_card(struct seq_file *file, const struct vgpulab_card *card)
 		   scheduler->policy, scheduler->arr, scheduler->slice_us, scheduler->frequency);
 	seq_printf(file, " fallen=%d ecc_errors=%u retired_pages=%u last_xid=%u", card->faults.is_fallen,
 		   card->faults.ecc_errors, card->faults.ecc_errors, card->faults.last_xid);
-	seq_printf(file, " busy=%d unregistered=%u\n", vgpulab_is_busy_locked(card), card->faults.unregistered);
+	seq_printf(file, " busy=%d unregistered=%u state_mib=%u\n", vgpulab_is_busy_locked(card),
+		   card->faults.unregistered, vgpulab_state_mib(card));
 }
 
 static void show_instances(struct seq_file *file, const struct vgpulab_card *card)
@@ -80,7 +81,12 @@ static void show_users(struct seq_file *file, const struct vgpulab_card *card)
 			   pci_name(vgpu->pdev), vgpu->type->id, vgpu->type->rules.framebuffer_mib,
 			   vgpu->placement, vgpu->is_in_use, vgpu->uuid[0] ? vgpu->uuid : "-", vgpu->id);
 		show_gi(file, vgpu->gi);
-		seq_printf(file, " vm_pid=%d\n", vgpu->vm_pid);
+		seq_printf(file, " vm_pid=%d", vgpu->vm_pid);
+		if (vgpu->migration)
+			vgpulab_migration_show(file, vgpu->migration);
+		else
+			seq_puts(file, " migration=- resets=- state=- generation=-");
+		seq_putc(file, '\n');
 	}
 	list_for_each_entry(process, &card->processes, node) {
 		begin_line(file, "process", card);

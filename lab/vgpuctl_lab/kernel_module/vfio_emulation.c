@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The PCI device a guest sees: a configuration space with the vGPU's identity, and nothing else.
+ * The PCI device a guest sees: a configuration space with the vGPU's identity and some registers, and nothing else.
  *
  * No BARs and no interrupts, because no guest driver runs on it. The class stays 3D controller
  * (0x0302): QEMU's NVIDIA quirks touch BAR 0 of a VGA device without asking whether it is there.
@@ -10,6 +10,10 @@
 #include <linux/uaccess.h>
 
 #include "vgpulab.h"
+
+/* Dwords that a guest may write and that mean nothing: a VM's move shall bring them along. */
+#define FIRST_REGISTER	0x40
+#define LAST_REGISTER	0x7f
 
 #define REGION_SHIFT	40
 #define REGION_MASK	(BIT_ULL(REGION_SHIFT) - 1)
@@ -28,14 +32,17 @@ static void put_word(u8 *config, unsigned int where, u16 value)
 static void fill_config(struct vgpulab_vfio *vfio, const struct vgpulab_type *type)
 {
 	const struct vgpulab_identity *identity = &vfio->function->card->identity;
+	u8 *config = vfio->migration.state.config;
 
-	memset(vfio->config, 0, sizeof(vfio->config));
-	put_word(vfio->config, PCI_VENDOR_ID, identity->vendor);
-	put_word(vfio->config, PCI_DEVICE_ID, type->guest_device);
-	vfio->config[PCI_REVISION_ID] = identity->revision;
-	put_word(vfio->config, PCI_CLASS_DEVICE, PCI_CLASS_DISPLAY_3D);
-	put_word(vfio->config, PCI_SUBSYSTEM_VENDOR_ID, identity->vendor);
-	put_word(vfio->config, PCI_SUBSYSTEM_ID, type->guest_subsystem);
+	mutex_lock(&vfio->migration.state_lock);
+	memset(config, 0, PCI_CFG_SPACE_SIZE);
+	put_word(config, PCI_VENDOR_ID, identity->vendor);
+	put_word(config, PCI_DEVICE_ID, type->guest_device);
+	config[PCI_REVISION_ID] = identity->revision;
+	put_word(config, PCI_CLASS_DEVICE, PCI_CLASS_DISPLAY_3D);
+	put_word(config, PCI_SUBSYSTEM_VENDOR_ID, identity->vendor);
+	put_word(config, PCI_SUBSYSTEM_ID, type->guest_subsystem);
+	mutex_unlock(&vfio->migration.state_lock);
 }
 
 /* Which bits of a byte of configuration space a guest may change. */
@@ -50,15 +57,51 @@ static u8 writable_bits(unsigned int where)
 	case PCI_LATENCY_TIMER:
 	case PCI_INTERRUPT_LINE:
 		return 0xff;
+	case FIRST_REGISTER ... LAST_REGISTER:
+		return 0xff;
 	default:
 		return 0;
 	}
 }
 
+static struct file *set_state(struct vfio_device *vdev, enum vfio_device_mig_state wanted)
+{
+	return vgpulab_migration_set(&vfio_of(vdev)->migration, wanted);
+}
+
+static int get_state(struct vfio_device *vdev, enum vfio_device_mig_state *state)
+{
+	*state = READ_ONCE(vfio_of(vdev)->migration.now);
+	return 0;
+}
+
+static int get_data_size(struct vfio_device *vdev, unsigned long *size)
+{
+	*size = vgpulab_migration_size(&vfio_of(vdev)->migration);
+	return 0;
+}
+
+static const struct vfio_migration_ops migration_operations =
+	VGPULAB_MIGRATION_OPERATIONS(set_state, get_state, get_data_size);
+
 static void vgpulab_vfio_release(struct vfio_device *vdev)
 {
-	mutex_destroy(&vfio_of(vdev)->config_lock);
+	vgpulab_migration_destroy(&vfio_of(vdev)->migration);
 	vgpulab_vfio_free(vdev);
+}
+
+/* What this VM's vGPU can do for a move, by the faults that its card has now. */
+static void begin_migration(struct vgpulab_vfio *vfio, struct vgpulab_vgpu *vgpu)
+{
+	const struct vgpulab_move_faults *faults = &vfio->function->card->faults.moves;
+	struct vfio_device *vdev = &vfio->vdev;
+
+	vdev->mig_ops = faults->unsupported ? NULL : &migration_operations;
+	vdev->log_ops = faults->untracked ? NULL : &vgpulab_log_ops;
+	vdev->migration_flags = VFIO_MIGRATION_STOP_COPY | VFIO_MIGRATION_P2P |
+				(faults->no_pre_copy ? 0 : VGPULAB_PRE_COPY);
+	vgpulab_migration_begin(&vfio->migration, vgpu->type->guest_device << 16 | vgpu->type->guest_subsystem);
+	vgpu->migration = &vfio->migration;
 }
 
 static int vgpulab_vfio_open(struct vfio_device *vdev)
@@ -80,6 +123,7 @@ static int vgpulab_vfio_open(struct vfio_device *vdev)
 		vgpu->is_in_use = true;
 		vgpu->vm_pid = task_tgid_nr(current);
 		fill_config(vfio, vgpu->type);
+		begin_migration(vfio, vgpu);
 		ret = 0;
 	}
 	mutex_unlock(&card->lock);
@@ -92,10 +136,12 @@ static void vgpulab_vfio_close(struct vfio_device *vdev)
 	struct vgpulab_card *card = vfio->function->card;
 	struct vgpulab_vgpu *vgpu;
 
+	vgpulab_migration_end(&vfio->migration);
 	mutex_lock(&card->lock);
 	/* A vGPU in use is never deleted, so it is the one that was opened. */
 	vgpu = vfio->vgpu ?: vfio->function->vgpu;
 	vgpu->is_in_use = false;
+	vgpu->migration = NULL;
 	vgpu->vm_pid = 0;
 	vgpu->was_used = true;
 	vgpu->closed_at = jiffies;
@@ -127,9 +173,9 @@ static ssize_t vgpulab_vfio_read(struct vfio_device *vdev, char __user *buffer, 
 	ret = config_range(*position, &count, &where);
 	if (ret)
 		return ret;
-	mutex_lock(&vfio->config_lock);
-	memcpy(bytes, vfio->config + where, count);
-	mutex_unlock(&vfio->config_lock);
+	mutex_lock(&vfio->migration.state_lock);
+	memcpy(bytes, vfio->migration.state.config + where, count);
+	mutex_unlock(&vfio->migration.state_lock);
 	if (copy_to_user(buffer, bytes, count))
 		return -EFAULT;
 	*position += count;
@@ -140,6 +186,7 @@ static ssize_t vgpulab_vfio_write(struct vfio_device *vdev, const char __user *b
 				  loff_t *position)
 {
 	struct vgpulab_vfio *vfio = vfio_of(vdev);
+	u8 *config = vfio->migration.state.config;
 	u8 bytes[PCI_CFG_SPACE_SIZE];
 	unsigned int where, i;
 	int ret;
@@ -149,13 +196,13 @@ static ssize_t vgpulab_vfio_write(struct vfio_device *vdev, const char __user *b
 		return ret;
 	if (copy_from_user(bytes, buffer, count))
 		return -EFAULT;
-	mutex_lock(&vfio->config_lock);
+	mutex_lock(&vfio->migration.state_lock);
 	for (i = 0; i < count; i++) {
 		u8 bits = writable_bits(where + i);
 
-		vfio->config[where + i] = (vfio->config[where + i] & ~bits) | (bytes[i] & bits);
+		config[where + i] = (config[where + i] & ~bits) | (bytes[i] & bits);
 	}
-	mutex_unlock(&vfio->config_lock);
+	mutex_unlock(&vfio->migration.state_lock);
 	*position += count;
 	return count;
 }
@@ -226,10 +273,11 @@ static long reset(struct vgpulab_vfio *vfio)
 {
 	unsigned int where;
 
-	mutex_lock(&vfio->config_lock);
-	for (where = 0; where < PCI_STD_HEADER_SIZEOF; where++)
-		vfio->config[where] &= ~writable_bits(where);
-	mutex_unlock(&vfio->config_lock);
+	vgpulab_migration_reset(&vfio->migration);
+	mutex_lock(&vfio->migration.state_lock);
+	for (where = 0; where < PCI_CFG_SPACE_SIZE; where++)
+		vfio->migration.state.config[where] &= ~writable_bits(where);
+	mutex_unlock(&vfio->migration.state_lock);
 	return 0;
 }
 
@@ -253,6 +301,11 @@ static long vgpulab_vfio_ioctl(struct vfio_device *vdev, unsigned int command, u
 	}
 }
 
+static int vgpulab_vfio_feature(struct vfio_device *vdev, u32 flags, void __user *argument, size_t size)
+{
+	return vgpulab_size_feature(vdev, get_data_size, flags, argument, size);
+}
+
 /* A VF is a VFIO device of the bus, an mdev one that the kernel makes up. */
 #define VFIO_OPERATIONS(kind)			\
 {						\
@@ -263,6 +316,7 @@ static long vgpulab_vfio_ioctl(struct vfio_device *vdev, unsigned int command, u
 	.read = vgpulab_vfio_read,		\
 	.write = vgpulab_vfio_write,		\
 	.ioctl = vgpulab_vfio_ioctl,		\
+	.device_feature = vgpulab_vfio_feature,	\
 	VGPULAB_IOMMUFD(kind)			\
 }
 
@@ -279,6 +333,13 @@ struct vgpulab_vfio *vgpulab_vfio_alloc(struct device *dev, struct vgpulab_funct
 	if (IS_ERR(vfio))
 		return vfio;
 	vfio->function = function;
-	mutex_init(&vfio->config_lock);
+	vgpulab_migration_init(&vfio->migration, &vfio->vdev, function->card);
 	return vfio;
+}
+
+/* What the driver says in the log when it has made a vGPU that can be moved. */
+void vgpulab_vfio_announce(struct device *dev, struct vgpulab_card *card)
+{
+	if (!READ_ONCE(card->faults.moves.unsupported))
+		dev_info(dev, "vGPU migration enabled with upstream V2 migration protocol\n");
 }

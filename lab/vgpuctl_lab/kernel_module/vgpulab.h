@@ -17,6 +17,7 @@
 #include <linux/pci.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
+#include <linux/uuid.h>
 #include <linux/vfio.h>
 #include <linux/wait.h>
 
@@ -107,6 +108,22 @@ struct vgpulab_mig {
 	unsigned int instance_count;
 };
 
+/* Faults of moves, read without a lock. */
+struct vgpulab_move_faults {
+	unsigned int unsupported;	/* the three hold for devices opened afterwards */
+	unsigned int untracked;
+	unsigned int no_pre_copy;
+	unsigned int refuses_stop_copy;
+	unsigned int read_error;	/* after so many bytes */
+	unsigned int refuses_header;
+	unsigned int checks_early;
+	unsigned int refuses_load;
+	unsigned int state_mib;
+	unsigned int bandwidth_mib;	/* of each stream, a second */
+	unsigned int dirty_mib;		/* a second */
+	unsigned int sleep_ms;
+};
+
 /* Faults that somebody asked for; 0 is none. */
 struct vgpulab_faults {
 	unsigned int refusal;		/* RM's code */
@@ -120,6 +137,7 @@ struct vgpulab_faults {
 	unsigned int wedged_vf;		/* that no VM can use, from 1 */
 	unsigned int last_xid;
 	unsigned int ecc_errors;
+	struct vgpulab_move_faults moves;
 };
 
 struct vgpulab_scheduler {
@@ -190,6 +208,7 @@ struct vgpulab_vgpu {
 	bool was_used;
 	unsigned long closed_at;	/* jiffies, valid if was_used */
 	char uuid[UUID_STRING_LEN + 1];	/* of the mdev, empty for vf-profile */
+	struct vgpulab_migration *migration;	/* while in use */
 	bool has_wrong_placement;	/* vgpu_params ask for a place that it cannot have */
 	char params[VGPULAB_MAX_VGPU_PARAMS + 1];
 };
@@ -215,13 +234,34 @@ struct vgpulab_function {
 	struct vgpulab_vgpu *vgpu;
 };
 
+/* What moves with a VM. */
+struct vgpulab_guest_state {
+	u8 config[PCI_CFG_SPACE_SIZE];
+	uuid_t id;			/* another after every reset */
+	u64 generation;			/* how many times it was loaded */
+};
+
+struct vgpulab_stream;
+
+/* The migration of one VFIO device. */
+struct vgpulab_migration {
+	struct vfio_device *vdev;
+	struct vgpulab_card *card;
+	u32 type;			/* what a state must be of to be loaded */
+	unsigned int resets;		/* since it was opened */
+	struct mutex lock;		/* guards the next two */
+	enum vfio_device_mig_state now;
+	struct vgpulab_stream *stream;
+	struct mutex state_lock;	/* inside every other lock */
+	struct vgpulab_guest_state state;
+};
+
 /* A VFIO device: of an mdev (vgpu is fixed) or of a VF (vgpu is what the VF holds when opened). */
 struct vgpulab_vfio {
 	struct vfio_device vdev;
 	struct vgpulab_function *function;
 	struct vgpulab_vgpu *vgpu;
-	struct mutex config_lock;
-	u8 config[PCI_CFG_SPACE_SIZE];
+	struct vgpulab_migration migration;
 };
 
 /* card_table.c */
@@ -298,6 +338,22 @@ void vgpulab_modes_lost_locked(struct vgpulab_card *card);
 
 /* faults.c */
 int vgpulab_set_fault_locked(struct vgpulab_card *card, const char *kind, unsigned int value);
+unsigned int vgpulab_state_mib(const struct vgpulab_card *card);
+
+/* migration.c */
+extern const struct vfio_log_ops vgpulab_log_ops;
+void vgpulab_migration_init(struct vgpulab_migration *migration, struct vfio_device *vdev, struct vgpulab_card *card);
+void vgpulab_migration_destroy(struct vgpulab_migration *migration);
+void vgpulab_migration_begin(struct vgpulab_migration *migration, u32 type);
+void vgpulab_migration_end(struct vgpulab_migration *migration);
+void vgpulab_migration_reset(struct vgpulab_migration *migration);
+struct file *vgpulab_migration_set(struct vgpulab_migration *migration, enum vfio_device_mig_state wanted);
+unsigned long vgpulab_migration_size(struct vgpulab_migration *migration);
+void vgpulab_migration_show(struct seq_file *file, struct vgpulab_migration *migration);
+
+/* log_report.c */
+int vgpulab_log_report_init(void);
+void vgpulab_log_report_exit(void);
 
 /* state_file.c */
 int vgpulab_state_show(struct seq_file *file, void *unused);
@@ -312,6 +368,9 @@ extern struct pci_driver vgpulab_pci_driver;
 /* intel_functions.c */
 extern struct pci_driver vgpulab_intel_pci_driver;
 
+/* intel_vfio.c */
+extern struct pci_driver vgpulab_intel_vfio_driver;
+
 /* mdev_interface.c */
 extern struct mdev_driver vgpulab_mdev_driver;
 int vgpulab_mdev_add(struct vgpulab_function *function);
@@ -323,6 +382,7 @@ void vgpulab_profile_remove(struct vgpulab_function *function);
 
 /* vfio_emulation.c */
 struct vgpulab_vfio *vgpulab_vfio_alloc(struct device *dev, struct vgpulab_function *function);
+void vgpulab_vfio_announce(struct device *dev, struct vgpulab_card *card);
 
 /* proc_files.c */
 extern struct mutex vgpulab_table_lock;

@@ -36,6 +36,7 @@ WRAPPED = {
         "take_name",
         "undefine",
     ),
+    ("vgpuctl.guests.libvirtd.migration", "Migration"): ("run",),
     ("vgpuctl.guests.live.gpus", "LiveGpus"): ("attach", "detach"),
     ("vgpuctl.guests.live.nics", "LiveNics"): ("attach", "detach"),
     ("vgpuctl.guests.live.disks", "LiveDisks"): ("attach", "detach", "eject", "merge", "resize", "snapshot"),

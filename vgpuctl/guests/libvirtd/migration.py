@@ -82,45 +82,57 @@ def running_xml(hypervisor: Hypervisor, name: str, uuid: str) -> str:
         return str(hypervisor.connection.lookupByUUIDString(uuid).XMLDesc(flags))
 
 
-def migrate(
-    source: Hypervisor, target: Hypervisor, order: MigrationOrder, show: Callable[[MigrationProgress], None]
-) -> Migrated:
-    """Move a running domain. It is then defined and runs on the target, and the source has none of it.
+@dataclass(frozen=True)
+class Migration:
+    """One move of a running domain. It is then defined and runs on the target, and the source has none of it.
 
-    Raises DomainRejected when it did not happen, as libvirt says; LibvirtMissing when a connection was lost. What is
-    true on the two hosts then is for the caller to find out, after an error above all.
+    beside: another connection to the source, over which the move is overseen: libvirt's client can lose an answer when
+    two threads wait on one connection (seen with 9.0: one of thirty calls beside virDomainMigrate3 never ended).
     """
-    library = libvirt_module()
-    what = f"move domain {order.name} from {source.host} to {target.host}"
-    with translated(what, DomainRejected):
-        domain = source.connection.lookupByUUIDString(order.uuid)
-    refused: list[BaseException] = []
 
-    def run() -> None:
+    source: Hypervisor
+    target: Hypervisor
+    beside: Hypervisor
+    order: MigrationOrder
+
+    def run(self, show: Callable[[MigrationProgress], None]) -> Migrated:
+        """Move the domain, and show how far it is.
+
+        Raises DomainRejected when it did not happen, as libvirt says; LibvirtMissing when a connection was lost. What
+        is true on the two hosts then is for the caller to find out, after an error above all.
+        """
+        library, order = libvirt_module(), self.order
+        what = f"move domain {order.name} from {self.source.host} to {self.target.host}"
+        with translated(what, DomainRejected):
+            domain = self.source.connection.lookupByUUIDString(order.uuid)
+            overseen = self.beside.connection.lookupByUUIDString(order.uuid)
+        refused: list[Any] = []
+
+        def move() -> None:
+            try:
+                domain.migrate3(self.target.connection, _parameters(library, order), _flags(library, order))
+            except library.libvirtError as error:
+                refused.append(error)
+
+        began = time.monotonic()
+        thread = threading.Thread(target=move, name=f"move {order.name}", daemon=True)
+        overseer = _Overseer(overseen, order, began, show)
+        overseer.set_limit()
+        thread.start()
         try:
-            domain.migrate3(target.connection, _parameters(library, order), _flags(library, order))
-        except library.libvirtError as error:
-            refused.append(error)
-
-    began = time.monotonic()
-    thread = threading.Thread(target=run, name=f"migrate {order.name}", daemon=True)
-    overseer = _Overseer(domain, order, began, show)
-    overseer.set_limit()
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(_POLL_S)
-            if thread.is_alive():
-                overseer.look()
-    except BaseException:
-        # Ctrl-C, or a move that takes too long: libvirt lets the guest go on where it was.
-        with contextlib.suppress(library.libvirtError):
-            domain.abortJob()
-        thread.join()
-        raise
-    if refused:
-        raise translate(refused[0], what, DomainRejected) from refused[0]
-    return _ended(library, target, order, time.monotonic() - began)
+            while thread.is_alive():
+                thread.join(_POLL_S)
+                if thread.is_alive():
+                    overseer.look()
+        except BaseException:
+            # Ctrl-C, or a move that takes too long: libvirt lets the guest go on where it was.
+            with contextlib.suppress(library.libvirtError):
+                overseen.abortJob()
+            thread.join()
+            raise
+        if refused:
+            raise translate(refused[0], what, DomainRejected) from refused[0]
+        return _ended(library, self.target, order, time.monotonic() - began)
 
 
 class _Overseer:

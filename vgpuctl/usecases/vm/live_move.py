@@ -14,7 +14,7 @@ from dataclasses import replace
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain.moved import copied_disks, moved_xml
 from vgpuctl.guests.facts.domain_facts import DomainState
-from vgpuctl.guests.libvirtd.migration import Migrated, MigrationOrder, MigrationProgress, migrate, running_xml
+from vgpuctl.guests.libvirtd.migration import Migrated, Migration, MigrationOrder, MigrationProgress, running_xml
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_link import MoveLink, MoveNetwork
@@ -169,7 +169,11 @@ def _migrate(
             services.say(f"{vm.printed_name}: {progress}")
 
     try:
-        return migrate(here.hypervisor, there.hypervisor, order, show), None
+        beside = here.beside()
+        try:
+            return Migration(here.hypervisor, there.hypervisor, beside.hypervisor, order).run(show), None
+        finally:
+            beside.let_go()
     except BaseException as error:
         try:
             where = find_out(here, there, vm)

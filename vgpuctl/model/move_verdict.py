@@ -48,7 +48,7 @@ class MoveVerdict:
 
     limits: what forbids a kinder way, the strongest first. not_looked_at: what was not read, in words; each has its
     limit. downtime_s: estimated stop of a live move in seconds, None if unknown. state_bytes: state of the VM's GPUs
-    that a live move carries, None if unknown.
+    that a live move carries, None if unknown. notes: what to know that forbids nothing.
     """
 
     kind: MoveKind
@@ -56,6 +56,7 @@ class MoveVerdict:
     not_looked_at: tuple[str, ...] = ()
     downtime_s: float | None = None
     state_bytes: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def kind_of(limits: Sequence[MoveLimit]) -> MoveKind:

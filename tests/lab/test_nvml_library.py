@@ -93,6 +93,9 @@ def test_the_layout_of_each_structure_is_pynvmls(tmp_path: Path) -> None:
         "nvmlDeviceAttributes_t": "nvmlDeviceAttributes",
         "nvmlGpuInstanceProfileInfo_v3_t": None,
         "nvmlReturn_t": None,
+        # pynvml has room for an opaque part of its own choice behind the four bytes of nvml.h.
+        "nvmlVgpuMetadata_t": None,
+        "nvmlVgpuPgpuMetadata_t": None,
     }
     program = "".join(f'printf("{name} %zu\\n", sizeof({name}));' for name in names)
     source = tmp_path / "sizes.c"

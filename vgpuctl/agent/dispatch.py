@@ -202,6 +202,7 @@ _ANSWERS = {
     "tunnels": ("tunnels",),
     "guest-state": ("state",),
     "record": ("recording",),
+    "compatibility": ("compatibility",),
 }
 """Each question and the fields of its reply, in the order in which they are read."""
 _READERS: Dict[str, Callable[[Host, Request], Any]] = {
@@ -214,5 +215,6 @@ _READERS: Dict[str, Callable[[Host, Request], Any]] = {
     "tunnels": lambda host, _request: _function("facts.tunnels.probe")(host),
     "state": _handle_state,
     "recording": lambda host, _request: record(host),
+    "compatibility": lambda host, request: _function("facts.nvml_migration.compare")(host, request.comparison),
 }
 """Each field of a reply and what reads it."""

@@ -21,6 +21,7 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
+from vgpuctl.agent.wire.migration import VgpuComparison, VgpuCompatibility
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
@@ -201,6 +202,11 @@ class AgentClient:
     def readings(self) -> HostReadings:
         """Read what is measured of the host, its GPUs, vGPUs and VMs. Raises as `facts`."""
         return self._checked(self._wanted(self._ask(Request("readings"), self._timeout_s).readings, "readings"))
+
+    def compatibility(self, comparison: VgpuComparison) -> VgpuCompatibility:
+        """Ask the host's NVML whether a running VM's vGPU can go to another host's GPU. Raises as `apply`."""
+        reply = self._ask(Request("compatibility", comparison=comparison), self._timeout_s)
+        return self._wanted(reply.compatibility, "compatibility")
 
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""

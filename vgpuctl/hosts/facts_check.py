@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, HostFacts, NumaNode
+from vgpuctl.agent.wire.migration import LONGEST_METADATA, GpuMigration
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _ID = re.compile(r"[0-9a-f]{4}")
@@ -13,6 +14,9 @@ _CPU = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 _CPUS = re.compile(rf"{_CPU}(?:,{_CPU})*")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_DRIVER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,5}){1,4}")
+_VGPU = re.compile(rf"{_ADDRESS.pattern}|{_UUID.pattern}")
 _WORD = re.compile(r"[a-z][a-z -]{0,79}")
 _MOST_BRIDGES = 64
 _MOST_NVLINKS = 256
@@ -21,6 +25,10 @@ _MOST_GPUS = 1024
 _MOST_FUNCTIONS = 65_536
 _MOST_CPUS = 65_536
 _MOST_MIB = 1 << 40
+_MOST_VGPUS = 4096
+_MOST_MB_S = 10_000_000
+_MOST_STATE_BYTES = 1 << 50
+_LONGEST_TEXT = 4096
 
 
 def check_facts(facts: HostFacts) -> None:
@@ -42,6 +50,8 @@ def check_facts(facts: HostFacts) -> None:
             _fits(_CPUS, gpu.local_cpus, f"{where}.local_cpus", "a list of CPUs")
         if gpu.topology is not None:
             _check_topology(gpu.topology, f"{where}.topology")
+        if gpu.migration is not None:
+            _check_migration(gpu.migration, f"{where}.migration")
         for address, field in _addresses(gpu):
             _fits(_ADDRESS, address, f"{where}.{field}", "a PCI address")
             if address in seen:
@@ -77,6 +87,36 @@ def _check_fabric(fabric: FabricFacts, where: str) -> None:
     _at_most(len(fabric.faults), _MOST_FAULTS, f"{where}.faults")
     for number, fault in enumerate(fabric.faults):
         _fits(_WORD, fault, f"{where}.faults[{number}]", "a few words")
+
+
+def _check_migration(migration: GpuMigration, where: str) -> None:
+    """Metadata is given to the NVML of other hosts, and estimates count with the numbers."""
+    _check_metadata(migration.metadata, f"{where}.metadata")
+    _at_most(len(migration.signature or ""), _LONGEST_TEXT, f"{where}.signature")
+    _check_driver(migration.host_driver, f"{where}.host_driver")
+    for name in ("read_mb_s", "write_mb_s"):
+        _at_most(getattr(migration, name) or 0, _MOST_MB_S, f"{where}.{name}")
+    _at_most(len(migration.vgpus), _MOST_VGPUS, f"{where}.vgpus")
+    for number, one in enumerate(migration.vgpus):
+        inside = f"{where}.vgpus[{number}]"
+        _check_metadata(one.metadata, f"{inside}.metadata")
+        _check_driver(one.guest_driver, f"{inside}.guest_driver")
+        _at_most(one.state_bytes or 0, _MOST_STATE_BYTES, f"{inside}.state_bytes")
+        if one.device is not None:
+            _fits(_VGPU, one.device, f"{inside}.device", "a vGPU")
+        if one.vm_uuid is not None:
+            _fits(_UUID, one.vm_uuid, f"{inside}.vm_uuid", "a UUID")
+
+
+def _check_metadata(text: str | None, path: str) -> None:
+    if text is not None:
+        _at_most(len(text), 2 * LONGEST_METADATA, path)
+        _fits(_BASE64, text, path, "Base64")
+
+
+def _check_driver(text: str | None, path: str) -> None:
+    if text is not None:
+        _fits(_DRIVER, text, path, "a version")
 
 
 def _check_nodes(nodes: Sequence[NumaNode]) -> None:

@@ -78,6 +78,7 @@ struct view {
 
 extern const char *lab_folder;
 
+API nvmlSystemGetDriverVersion(char *version, unsigned int length);
 bool lab_is_open(void);
 bool lab_is_real(void);
 unsigned int lab_gpu_count(void);
@@ -131,6 +132,9 @@ nvmlReturn_t view_vgpu(struct view *view, nvmlVgpuInstance_t instance, const str
 unsigned int list_active(const struct view *view, unsigned int *instances);
 bool vm_option(unsigned int pid, const char *option, const char *key, char *value, size_t size);
 nvmlReturn_t tell_ids(const unsigned int *ids, unsigned int found, unsigned int *count, unsigned int *told);
+
+/* vgpu_readings.c */
+API nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t instance, char *version, unsigned int size);
 
 /* vgpu_scheduler.c */
 nvmlReturn_t view_shared_instance(struct view *view, nvmlGpuInstance_t instance, const void *wanted);

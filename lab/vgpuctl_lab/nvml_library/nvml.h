@@ -281,6 +281,36 @@ typedef struct {
 } nvmlVgpuSchedulerLogInfo_v2_t;
 
 typedef struct {
+	unsigned int minVersion, maxVersion;
+} nvmlVgpuVersion_t;
+
+/* Of both kinds of metadata the opaque part goes on after the structure. */
+typedef struct {
+	unsigned int version, revision, guestInfoState;
+	char guestDriverVersion[80], hostDriverVersion[80];
+	unsigned int reserved[6], vgpuVirtualizationCaps, guestVgpuVersion, opaqueDataSize;
+	char opaqueData[4];
+} nvmlVgpuMetadata_t;
+
+typedef struct {
+	unsigned int version, revision;
+	char hostDriverVersion[80];
+	unsigned int pgpuVirtualizationCaps, reserved[5];
+	nvmlVgpuVersion_t hostSupportedVgpuRange;
+	unsigned int opaqueDataSize;
+	char opaqueData[4];
+} nvmlVgpuPgpuMetadata_t;
+
+typedef struct {
+	unsigned int vgpuVmCompatibility, compatibilityLimitCode;
+} nvmlVgpuPgpuCompatibility_t;
+
+typedef struct {
+	unsigned int version;
+	unsigned long long size;
+} nvmlVgpuRuntimeState_v1_t;
+
+typedef struct {
 	unsigned int version;
 	unsigned long long aggregateUncParity, aggregateUncSecDed, aggregateCor, volatileUncParity, volatileUncSecDed,
 		volatileCor, aggregateUncBucketL2, aggregateUncBucketSm, aggregateUncBucketPcie,

@@ -5,6 +5,7 @@
 
 #include "lab.h"
 
+#define BUFFER_MB_S 12000
 #define MOST_PLACEMENTS 128
 #define HETEROGENEOUS 0
 
@@ -189,6 +190,10 @@ API nvmlDeviceGetVgpuCapabilities(nvmlDevice_t device, unsigned int capability, 
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (!lab_next_below(lab_boards(), view.gpu->card, "type"))
 		return NVML_ERROR_NOT_SUPPORTED;
+	if (capability == 3 || capability == 4) {	/* to read and to write a vGPU's state, in MB/s */
+		*answer = BUFFER_MB_S;
+		return NVML_SUCCESS;
+	}
 	*answer = capability == 1 /* types of one size, mixed */ || capability == 0 /* fractional multi-vGPU */ ||
 		  (capability == 2 /* sizes, mixed */ && lab_number(view.gpu->card, "hetero", 0));
 	return NVML_SUCCESS;

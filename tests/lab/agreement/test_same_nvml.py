@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agent.simulated import Machine
-from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library
+from tests.lab.nvml_fixtures import VERSION, ModuleDouble, module, nvml, nvml_library
 from vgpuctl.agent.facts import nvml_gpus
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.nvml import Nvml
@@ -76,6 +76,11 @@ def _card_text(machine: Machine, card: CardShape) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def use_driver_of(machine: Machine, module: ModuleDouble) -> None:
+    """Let the library have the driver of the simulated host."""
+    (module.folder / "version").write_text(VERSION.replace("550.127.06", machine.files.shape.nvidia_driver))
+
+
 def read(library: Any) -> NvmlGpu:
     """The one card as the agent reads it, without what is the host's own."""
     library.nvmlInit()
@@ -93,6 +98,7 @@ def test_both_libraries_tell_the_agent_the_same(name: str, nvml: Any, module: Mo
     if steps:
         machine.done(*steps)
     module.write(cards=card_table(parse_host(f"gpu1={board}")), state=state_text(machine))
+    use_driver_of(machine, module)
     assert read(SimulatedNvml(machine.files)) == read(nvml)
 
 
@@ -105,6 +111,8 @@ def test_both_libraries_tell_the_agent_the_same(name: str, nvml: Any, module: Mo
         "nvmlVgpuTypeGetName",
         "nvmlVgpuTypeGetFramebufferSize",
         "nvmlDeviceGetVgpuSchedulerState",
+        "nvmlDeviceGetVgpuMetadata",
+        "nvmlDeviceGetVgpuCapabilities",
     ],
 )
 def test_both_libraries_fail_where_they_are_made_to(
@@ -112,10 +120,13 @@ def test_both_libraries_fail_where_they_are_made_to(
 ) -> None:
     machine = Machine(tmp_path / "simulated", "a100-pcie-40gb")
     module.write(cards=card_table(parse_host("gpu1=a100-pcie-40gb")), state=state_text(machine))
+    use_driver_of(machine, module)
     ours = machine.files.root / CODES.lstrip("/")
     ours.parent.mkdir(parents=True)
     for file in (ours, module.folder / "nvml_codes"):
         file.write_text(f"{function} 999\n")
     found = read(SimulatedNvml(machine.files))
     assert found == read(nvml)
-    assert any("(NVML 999)" in one for one in (*found.problems, *found.notes))
+    assert found.migration is None or found.migration.vgpus == ()
+    of_moves = found.migration.problems if found.migration is not None else ()
+    assert any("(NVML 999)" in one for one in (*found.problems, *found.notes, *of_moves))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.agent.simulated import PF, VM, Machine
-from tests.lab.agreement.test_same_nvml import EMULATED, state_text
+from tests.lab.agreement.test_same_nvml import EMULATED, state_text, use_driver_of
 from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library, vm_process
-from vgpuctl.agent import nvml_scheduler
-from vgpuctl.agent.facts import nvml_gpus
+from vgpuctl.agent import nvml_metadata, nvml_scheduler
+from vgpuctl.agent.facts import nvml_gpus, nvml_migration
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.readings import gpu, vgpu
 from vgpuctl.agent.readings.instances import Instances
@@ -285,3 +285,44 @@ def test_both_libraries_tell_the_same_scheduler_of_a_shared_instance(
     assert found[0][0] == found[1][0] == (2 if policy == "equal-share" else 1)
     if not is_newer:
         assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("guest_driver", ["580.65.06", "550.54.15"])
+def test_both_libraries_tell_the_same_of_moves(
+    guest_driver: str, nvml: Any, module: ModuleDouble, tmp_path: Path
+) -> None:
+    """Metadata, what a move carries, and the comparison with GPUs of other boards and drivers."""
+    both = Both(Machine(tmp_path / "simulated", "a40", with_vfs=True), module, nvml, "a40")
+    use_driver_of(both.machine, module)
+    others = [_gpu_metadata(tmp_path / "t4", "t4"), *(_gpu_metadata(tmp_path / f"{at}", "a40", at) for at in "59")]
+    found = []
+    with ExitStack() as stack:
+        both.run_vms(stack, 1)
+        both.play(f"vgpu:{both.vfs[0]} guest_driver_info/{guest_driver} 0 0:1\n")
+        next(both.read())
+        for library in (SimulatedNvml(both.machine.files), nvml):
+            library.nvmlInit()
+            with Nvml(library) as opened:
+                device = library.nvmlDeviceGetHandleByIndex(0)
+                told = nvml_migration.read(opened, device)
+                [instance] = library.nvmlDeviceGetActiveVgpus(device)
+                vgpu_data = nvml_metadata.read_vgpu(library, instance)
+                own = nvml_metadata.read_gpu(library, device)
+                compared = [nvml_metadata.compare(library, vgpu_data, one) for one in (own, *others)]
+                found.append((replace(told, vgpus=(replace(told.vgpus[0], device=None),)), compared))
+    assert found[0] == found[1]
+    told, compared = found[0]
+    assert told.problems == () and told.vgpus[0].state_bytes == 8 << 30
+    # Equal; another board; a driver 550, which knows no newer version; one of 590, which knows no older one.
+    newer, older = ((0xF, 0), (0, 0x2)) if guest_driver < "580" else ((0x1, 0x1), (0xF, 0))
+    assert compared == [(0xF, 0), (0x1, 0x4), newer, older]
+
+
+def _gpu_metadata(folder: Path, board: str, branch: str = "") -> bytes:
+    """The metadata of another host's GPU, with a driver of the branch 5?0."""
+    machine = Machine(folder, board)
+    if branch:
+        machine.files.shape = replace(machine.files.shape, nvidia_driver=f"5{branch}0.44.01")
+    library: Any = SimulatedNvml(machine.files)
+    library.nvmlInit()
+    return nvml_metadata.read_gpu(library, library.nvmlDeviceGetHandleByIndex(0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a hostile host: CPU lists, which placement writes out, and the topology, which it compares."""
+"""Facts of a hostile host: CPU lists, which placement writes out, the topology, which it compares, and metadata."""
 
 from dataclasses import replace
 
@@ -8,6 +8,7 @@ import pytest
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.facts import FabricFacts, GpuTopology, NumaNode, NvLinks
+from vgpuctl.agent.wire.migration import LONGEST_METADATA, GpuMigration, VgpuMigration
 from vgpuctl.hosts.facts_check import check_facts
 
 HOSTILE = {
@@ -61,3 +62,34 @@ def test_the_topology_of_a_board_with_nvswitch_is_accepted() -> None:
     place = GpuTopology("pci0000:40", ("0000:40:01.0", "0000:41:00.0", "0000:42:04.0"), links, fabric, 3)
     facts = a40_host().facts
     check_facts(replace(facts, gpus=(replace(facts.gpus[0], topology=place),)))
+
+
+BAD_MIGRATION = {
+    "metadata": GpuMigration(metadata="A" * (2 * LONGEST_METADATA + 1)),
+    "signature": GpuMigration(signature="x" * 5000),
+    "host_driver": GpuMigration(host_driver="580.65\x1b[2J"),
+    "read_mb_s": GpuMigration(read_mb_s=1 << 40),
+    "vgpus": GpuMigration(vgpus=(VgpuMigration(),) * 5000),
+    "vgpus[0].metadata": GpuMigration(vgpus=(VgpuMigration(metadata="A\n"),)),
+    "vgpus[0].device": GpuMigration(vgpus=(VgpuMigration(device="../../x"),)),
+    "vgpus[0].vm_uuid": GpuMigration(vgpus=(VgpuMigration(vm_uuid="all"),)),
+    "vgpus[0].guest_driver": GpuMigration(vgpus=(VgpuMigration(guest_driver="newest"),)),
+    "vgpus[0].state_bytes": GpuMigration(vgpus=(VgpuMigration(state_bytes=(1 << 61)),)),
+}
+
+
+@pytest.mark.parametrize("field", BAD_MIGRATION)
+def test_metadata_that_no_host_has_is_refused_with_its_field(field: str) -> None:
+    facts = a40_host().facts
+    with pytest.raises(WireError) as refused:
+        check_facts(replace(facts, gpus=(replace(facts.gpus[0], migration=BAD_MIGRATION[field]),)))
+    assert refused.value.path == f"gpus[0].migration.{field}"
+
+
+def test_what_nvml_tells_of_moves_is_accepted() -> None:
+    vgpus = (
+        VgpuMigration("0000:41:00.4", "11111111-2222-4333-8444-555555555555", "AQAA", "580.65.06", 0x1A0001),
+        VgpuMigration("11111111-2222-4333-8444-555555555555"),
+    )
+    facts, told = a40_host().facts, GpuMigration("AQAAAA==", "2235", "580.105.06", (1, 2), vgpus=vgpus)
+    check_facts(replace(facts, gpus=(replace(facts.gpus[0], migration=told),)))

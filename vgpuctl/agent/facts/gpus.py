@@ -177,6 +177,7 @@ class _GpuReader:
             topology=self._part(lambda: topology.read(host, address, nvml.topology if nvml else None), None),
             vf_device_id=example.device_id if example else None,
             vf_subsystem_id=example.subsystem_id if example else None,
+            migration=nvml.migration if nvml else None,
         )
         # After the last part was read: each of them can have a problem.
         problems, unread = tuple(dict.fromkeys(self._problems)), tuple(dict.fromkeys(self._unread))
@@ -239,18 +240,20 @@ class _GpuReader:
         host, nodes = self._host, self._shared.nodes
         current, offers_types = sharing.read_vf(host, address)
         holders = nodes.holders_of_function(address)
+        driver = pci.read_driver(host, address)
         if uuid is not None:
             holders += nodes.holders_of_mdev(uuid)
         return VirtualFunction(
             address,
             number,
-            pci.read_driver(host, address),
+            driver,
             iommu.read_group(host, address),
             current,
             uuid,
             holders,
             offers_types=offers_types,
             vgpu_params=None if current is None else vgpu_params.read(host, pci.folder(address)),
+            migration=sriov.read_migration(host, address, driver),
         )
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:

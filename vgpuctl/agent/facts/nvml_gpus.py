@@ -3,7 +3,7 @@
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from vgpuctl.agent.facts import nvml_mig, nvml_vgpu, topology
+from vgpuctl.agent.facts import nvml_mig, nvml_migration, nvml_vgpu, topology
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.facts.topology import NvmlTopology
@@ -11,6 +11,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import MIB, Nvml, text
 from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.values import dataclass, replace
 
 
@@ -32,6 +33,7 @@ class NvmlGpu:
     topology: NvmlTopology = NvmlTopology()
     problems: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
+    migration: Optional[GpuMigration] = None
 
 
 def read(nvml: Nvml) -> Tuple[Dict[str, NvmlGpu], List[str]]:
@@ -82,7 +84,8 @@ def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
         _read_utilisation(nvml, device),
         topology.read_by_nvml(nvml, device, notes.append),
     )
-    return replace(gpu, problems=tuple(problems), notes=tuple(notes))
+    migration = nvml_migration.read(nvml, device) if gpu.types else None
+    return replace(gpu, problems=tuple(problems), notes=tuple(notes), migration=migration)
 
 
 def _read_utilisation(nvml: Nvml, device: Any) -> Optional[int]:

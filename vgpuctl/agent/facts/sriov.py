@@ -34,3 +34,14 @@ def read_functions(host: Host, address: str) -> List[Tuple[int, str]]:
 def read_physical(host: Host, address: str) -> Optional[str]:
     """Return the physical function a VF belongs to, None when it is none."""
     return host.link_name(f"{pci.folder(address)}/physfn")
+
+
+def read_migration(host: Host, address: str, driver: Optional[str]) -> Optional[str]:
+    """Return the state of a VF's VFIO migration, None where the kernel does not tell it (Linux debugfs-vfio, 6.7).
+
+    Drivers that can migrate are called after their vendor, as `xe-vfio-pci`; vfio-pci itself cannot.
+    """
+    if driver is None or not driver.replace("-", "_").endswith("_vfio_pci"):
+        return None
+    told = host.read_optional(f"/sys/kernel/debug/vfio/{address}/migration/state")
+    return told.strip()[:80] or None if told is not None else None

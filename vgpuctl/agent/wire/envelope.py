@@ -24,6 +24,7 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
+from vgpuctl.agent.wire.migration import VgpuComparison, VgpuCompatibility
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.readings import HostReadings
@@ -48,6 +49,7 @@ CALLS = (
     "readings",
     "guest-state",
     "record",
+    "compatibility",
 )
 
 
@@ -78,7 +80,7 @@ class Request:
 
     call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate and textfile to their own, dry_run to all
     four. target belongs to `holders` (a PCI address or an mdev's UUID) and to `image` (an absolute path).
-    with_digest belongs to `image`, state to `guest-state`.
+    with_digest belongs to `image`, state to `guest-state`, comparison to `compatibility`.
     """
 
     call: str
@@ -90,6 +92,7 @@ class Request:
     with_digest: bool = False
     textfile: Optional[TextfileFiles] = None
     state: Optional[StateOrder] = None
+    comparison: Optional[VgpuComparison] = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class Reply:
     readings: Optional[HostReadings] = None
     state: Optional[GuestState] = None
     recording: Optional[str] = None
+    compatibility: Optional[VgpuCompatibility] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:
@@ -132,6 +136,8 @@ def request_to_json(request: Request) -> Dict[str, Any]:
         obj["textfile"] = to_json(request.textfile)
     if request.state is not None:
         obj["state"] = to_json(request.state)
+    if request.comparison is not None:
+        obj["comparison"] = to_json(request.comparison)
     if request.target is not None:
         obj["target"] = request.target
     if request.call == "image":
@@ -154,6 +160,7 @@ def request_from_json(value: object) -> Request:
         "certificate": {"protocol", "call", "certificate", "dry_run"},
         "textfile": {"protocol", "call", "textfile", "dry_run"},
         "guest-state": {"protocol", "call", "state"},
+        "compatibility": {"protocol", "call", "comparison"},
     }.get(call, {"protocol", "call"})
     for key in obj:
         if key not in wanted:
@@ -169,6 +176,7 @@ def request_from_json(value: object) -> Request:
         get_bool(obj, "with_digest") if call == "image" else False,
         from_json(TextfileFiles, obj.get("textfile"), "textfile") if call == "textfile" else None,
         from_json(StateOrder, obj.get("state"), "state") if call == "guest-state" else None,
+        from_json(VgpuComparison, obj.get("comparison"), "comparison") if call == "compatibility" else None,
     )
 
 

@@ -9,6 +9,7 @@ never an empty value.
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.boot import BootFacts, Installed
+from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.values import dataclass
 
@@ -106,6 +107,7 @@ class VirtualFunction:
     offers_types: whether the driver offers vGPU types on it, by either kernel interface; None where nobody looked.
     last_use: rises over the host with every vGPU that is made, 0 for none since the VFs are there.
     vgpu_params: of the vGPU that the VF itself carries, as for Mdev.
+    migration: the state of its VFIO migration, `RUNNING`, where the kernel tells it (debugfs, since Linux 6.7).
     """
 
     address: str
@@ -119,6 +121,7 @@ class VirtualFunction:
     offers_types: Optional[bool] = None
     last_use: int = 0
     vgpu_params: Optional[str] = None
+    migration: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,7 @@ class Gpu:
     strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
     not look. displays: what the host shows on the card, as sentences about "it".
     topology: None when the agent did not look. vf_device_id, vf_subsystem_id: of its VFs, as device_id and subsystem_id
-    are; None without VFs.
+    are; None without VFs. migration: what NVML tells about moves of vGPUs, None of a card that has none.
     """
 
     address: str
@@ -303,6 +306,7 @@ class Gpu:
     topology: Optional[GpuTopology] = None
     vf_device_id: Optional[str] = None
     vf_subsystem_id: Optional[str] = None
+    migration: Optional[GpuMigration] = None
 
 
 @dataclass(frozen=True)

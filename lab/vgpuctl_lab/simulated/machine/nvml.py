@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 from vgpuctl_lab.simulated.machine.nvml_gpm import GpmFunctions
 from vgpuctl_lab.simulated.machine.nvml_mig import MigFunctions
+from vgpuctl_lab.simulated.machine.nvml_migration import MigrationFunctions, answer_pointer
 from vgpuctl_lab.simulated.machine.nvml_readings import ReadingFunctions
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, MigDeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NO_INSTANCE, STRUCTS, NvmlError
-from vgpuctl_lab.simulated.machine.nvml_vgpu_readings import VgpuReadingFunctions
 from vgpuctl_lab.simulated.machine.readings import retired_pages
 from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder
@@ -27,7 +27,7 @@ _FUNCTION_NOT_FOUND = 13
 CODES = "/etc/vgpulab/nvml_codes"
 
 
-class SimulatedNvml(GpmFunctions, MigFunctions, VgpuReadingFunctions, ReadingFunctions):
+class SimulatedNvml(GpmFunctions, MigFunctions, MigrationFunctions, ReadingFunctions):
     """One process's NVML. Errors are `NVMLError` with NVML's codes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -49,15 +49,15 @@ class SimulatedNvml(GpmFunctions, MigFunctions, VgpuReadingFunctions, ReadingFun
         except AttributeError:
             return partial(_refuse, _FUNCTION_NOT_FOUND)
 
-    def _function_pointer(self, name: str) -> Callable[[Any, Any], int]:
-        """The C function below a method with one value for an answer: it takes a handle and the value's address."""
+    def _function_pointer(self, name: str) -> Callable[..., int]:
+        """The C function below a method: it takes the method's arguments, then where the answer goes."""
 
-        def call(handle: Any, value: Any) -> int:
+        def call(*arguments: Any) -> int:
+            count = 2 if name == "nvmlGetVgpuCompatibility" else 1
             try:
-                value._obj.value = getattr(self, name)(handle)
+                return answer_pointer(getattr(self, name)(*arguments[:count]), arguments[count:])
             except NvmlError as error:
                 return error.value
-            return 0
 
         return call
 

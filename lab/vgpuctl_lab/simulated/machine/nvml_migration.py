@@ -5,7 +5,6 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
-from vgpuctl.catalog import vgpu_versions
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NvmlError
@@ -23,8 +22,22 @@ _BUFFER_MB_S = 12_000
 _FRACTIONAL, _MIXED_TYPES, _MIXED_SIZES, _READ_MB_S, _WRITE_MB_S, _CAPABILITY_COUNT = 0, 1, 2, 3, 4, 12
 _COLD, _ALL_WAYS = 0x1, 0xF
 _HOST_DRIVER, _GUEST_DRIVER, _OTHER_GPU = 0x1, 0x2, 0x4
-_WITHOUT_LOWEST = (0x07, 1)
-"""The lowest version of branches whose own is not published."""
+_VERSIONS = {
+    535: (0x70001, 0x120001),
+    550: (0x70001, 0x140001),
+    555: (0x70001, 0x150001),
+    560: (0x70001, 0x160001),
+    565: (0x70001, 0x170001),
+    570: (0x120001, 0x180002),
+    575: (0x70001, 0x190001),
+    580: (0x120001, 0x1A0001),
+    590: (0x180001, 0x1B0001),
+    595: (0x180001, 0x1C0001),
+}
+"""The lowest and the highest version of each driver branch, as major << 16 | minor.
+
+As vgpuctl/catalog/vgpu_versions.py, which agents of simulated hosts cannot import; an unknown lowest one is 7.1.
+"""
 
 
 class MigrationFunctions(VgpuReadingFunctions):
@@ -113,6 +126,4 @@ def answer_pointer(answer: object, arguments: tuple[Any, ...]) -> int:
 def _versions_of(driver: str) -> tuple[int, int]:
     """The versions that a driver negotiates; a branch that is not known has those of the one before."""
     branch = int(driver.partition(".")[0])
-    known = [one for one in vgpu_versions.RANGES if one.branch <= branch] or [vgpu_versions.RANGES[0]]
-    lowest, highest = known[-1].lowest or _WITHOUT_LOWEST, known[-1].highest[-1]
-    return lowest[0] << 16 | lowest[1], highest[0] << 16 | highest[1]
+    return _VERSIONS[max((one for one in _VERSIONS if one <= branch), default=min(_VERSIONS))]

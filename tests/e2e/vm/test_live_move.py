@@ -63,7 +63,9 @@ def test_a_move_that_is_killed_anywhere_leaves_one_running_vm(operator: Operator
     operator.does(*CREATE)
     effects = side_effects(operator, *MOVE)
     assert "run" in effects
-    for point in kill_points(effects, most=6):
+
+    points: list[int | str] = ["run", *kill_points(effects, most=6)]
+    for point in points:
         (was,) = operator.json("list-vms")
         kill_after(operator, point, *MOVE)
         text = f"after side effect {point} of {effects}"

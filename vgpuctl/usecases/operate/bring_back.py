@@ -70,7 +70,13 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> str | No
 def _is_off(vm: Vm, seen: Seen | None, now: float) -> bool:
     """True if a VM is declared running, its time is not over, and it was seen off."""
     is_over = vm.ends_at is not None and vm.ends_at <= now
-    return vm.state is VmState.RUNNING and not is_over and seen is not None and seen.state in OFF
+    return (
+        vm.state is VmState.RUNNING
+        and vm.live_target is None
+        and not is_over
+        and seen is not None
+        and seen.state in OFF
+    )
 
 
 def _returns(vm: Vm) -> bool:

@@ -11,6 +11,7 @@ from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.plural import counted
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
@@ -143,6 +144,9 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
     with services.store.reading() as session:
         now = {vm.uuid: vm for vm in session.vms()}
     for vm, held in cut_short(services, [now[vm.uuid] for vm in vms if vm.uuid in now]):
+        if vm.state is VmState.RUNNING and vm.former_hosts:
+            repairs.append(_finish_live_move(services, vm, held, dry_run=dry_run))
+            continue
         what = "shares are held for a move or a resize that ended"
         if vm.is_on_its_way:
             what = f"its move, resize or restart did not end: {vm.problem}"
@@ -159,6 +163,20 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
             outcome = f"failed: {error.message}"
         repairs.append(Repair(vm.printed_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     return repairs
+
+
+def _finish_live_move(services: Services, vm: Vm, held: Sequence[Reservation], *, dry_run: bool) -> Repair:
+    """End a live move that a dead run began, by where libvirt runs the VM."""
+    outcome = "would be finished"
+    try:
+        for name in (vm.host, *vm.former_hosts) if dry_run else ():
+            services.require_libvirt(name)
+        if not dry_run:
+            outcome = f"finished: {finish_move(services, vm, held)}"
+    except VgpuctlError as error:
+        services.forget_host(vm.host)
+        outcome = f"failed: {error.message}"
+    return Repair(vm.printed_name, vm.host, f"its live move did not end: it {vm.problem}", outcome)
 
 
 def _free_disks(services: Services, vm_uuids: Collection[str], *, dry_run: bool) -> list[Repair]:
@@ -243,6 +261,8 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
                 lambda: _finish(services, vm, leases),
             )
         return f"creation did not end (VM is {vm.state})", "rolled back", remove
+    if vm.live_target is not None:
+        return None  # where it is, the end of its move finds out
     if vm.state is VmState.DELETING:
         return vm.problem or "deletion did not end", "finished", remove
     state = services.host(vm.host).hypervisor.state(vm.domain_name, uuid=vm.uuid)

@@ -10,13 +10,22 @@ from vgpuctl.store.liveness import is_running
 from vgpuctl.store.records import Operation
 from vgpuctl.usecases.running.services import Services
 
+_SETTLING = ("move-vm", "repair")
+"""Commands that find out where a VM is whose live move was cut short; no other may touch it before."""
+
 
 @contextlib.contextmanager
 def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
     """Tell the store that this process works on `vm`, and when it ends well, that nothing of dead runs is left to do.
 
-    Raises ConcurrentChange when another living run works on it.
+    Raises ConcurrentChange when another living run works on it, or when nobody knows yet on which of two hosts it is.
     """
+    if vm.live_target is not None and kind not in _SETTLING:
+        raise ConcurrentChange(
+            f"{vm.printed_name} was moved live from {vm.host} to {vm.live_target}, and that did not end: it may run on"
+            " either",
+            hint=f"`vgpuctl repair {vm.printed_name}` finds out and finishes it",
+        )
     with services.store.operation(kind, vm.uuid, vm.printed_name, exclusive=True, takes_over=True):
         yield
 

@@ -101,7 +101,7 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
             undoing.finish(error)
             raise
         change_host(services, vm, moved, plan.volumes, leases, migrated, reason)
-        done = finish(services, moved, here, leases, migrated)
+        done = finish(services, moved, here.name, leases, migrated)
         if interrupted is not None:
             raise interrupted
         return done
@@ -176,9 +176,9 @@ def _migrate(
             beside.let_go()
     except BaseException as error:
         try:
-            where = find_out(here, there, vm)
+            where = find_out(services, vm, there.name)
             if where is Whereabouts.HALTED:
-                go_on(services, here, vm)
+                go_on(services, vm)
         except VgpuctlError as silent:
             undoing.keep()
             services.say(f"{vm.printed_name}: where it runs could not be found out: {silent.message}")

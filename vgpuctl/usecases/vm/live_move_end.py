@@ -24,6 +24,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.promises import Findings, note_started, prove_start
 from vgpuctl.usecases.found.vm_values import values_of
+from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.observations import note_state
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.reservations import used_by
@@ -93,15 +94,19 @@ def note_settled(session: Session, vm: Vm, problem: str | None) -> None:
         session.set_vm_state(now.uuid, VmState.RUNNING, problem)
 
 
-def find_out(here: HostSession, there: HostSession, vm: Vm) -> Whereabouts:
-    """Find out where a VM is, once libvirt has ended what was left of its move. Raises the errors of both hosts.
+def find_out(services: Services, vm: Vm, target: str) -> Whereabouts:
+    """Find out where a VM is, once libvirt has ended what was left of its move. A fenced host has nothing of it.
 
-    Raises ConcurrentChange while libvirt still moves it: then its client lives.
+    Raises the errors of both hosts, and ConcurrentChange while libvirt still moves it: then its client lives.
     """
+    fenced = {name for name in (vm.host, target) if is_host_fenced(services, name)}
     deadline = time.monotonic() + _SETTLES_S
+
+    def state_on(name: str) -> DomainState | None:
+        return None if name in fenced else services.host(name).hypervisor.state(vm.domain_name, uuid=vm.uuid)
+
     while True:
-        states = [one.hypervisor.state(vm.domain_name, uuid=vm.uuid) for one in (there, here)]
-        on_target, on_source = states
+        on_target, on_source = state_on(target), state_on(vm.host)
         if on_target is DomainState.RUNNING and on_source is not DomainState.RUNNING:
             return Whereabouts.TARGET
         is_there = on_target is not None and on_target.is_active()
@@ -113,17 +118,17 @@ def find_out(here: HostSession, there: HostSession, vm: Vm) -> Whereabouts:
             return Whereabouts.NOWHERE
         if time.monotonic() > deadline:
             raise ConcurrentChange(
-                f"{vm.printed_name} is {on_source or 'not there'} on {here.name} and {on_target or 'not there'} on"
-                f" {there.name}: its move has not ended",
-                hint=f"see `virsh domjobinfo {vm.domain_name}` on {here.name}, then run `vgpuctl repair`",
+                f"{vm.printed_name} is {on_source or 'not there'} on {vm.host} and {on_target or 'not there'} on"
+                f" {target}: its move has not ended",
+                hint=f"see `virsh domjobinfo {vm.domain_name}` on {vm.host}, then run `vgpuctl repair`",
             )
         time.sleep(0.2)
 
 
-def go_on(services: Services, here: HostSession, vm: Vm) -> None:
+def go_on(services: Services, vm: Vm) -> None:
     """Let a VM go on where libvirt halted it for a move that did not happen."""
     services.say(f"{vm.printed_name}: goes on on {vm.host}, where it was halted for its move")
-    here.hypervisor.resume(vm.domain_name, uuid=vm.uuid)
+    services.host(vm.host).hypervisor.resume(vm.domain_name, uuid=vm.uuid)
 
 
 def change_host(
@@ -171,18 +176,16 @@ def _halted(migrated: Migrated | None) -> str:
     return "" if migrated is None or migrated.downtime_s is None else f", was halted for {migrated.downtime_s:.1f} s"
 
 
-def finish(
-    services: Services, moved: Vm, here: HostSession, leases: Sequence[Lease], migrated: Migrated | None
-) -> MovedLive:
+def finish(services: Services, moved: Vm, source: str, leases: Sequence[Lease], migrated: Migrated | None) -> MovedLive:
     """Verify a VM that has moved, and release what its old host has of it. What is left of that, `repair` does."""
     done = verify(services, moved, leases, migrated)
-    problem = None if done.doubt is None else f"came from {here.name}: {done.doubt}"
+    problem = None if done.doubt is None else f"came from {source}: {done.doubt}"
     with services.store.reading() as session:
         held = session.reservation(moved.request.tenant, f"{HeldFor.MOVE_FROM}-{moved.uuid}")
     try:
-        release_source(services, moved, here.name, held)
+        release_source(services, moved, source, held)
     except VgpuctlError as error:
-        services.say(f"{moved.printed_name}: what {here.name} has of it is left for `repair`: {error.message}")
+        services.say(f"{moved.printed_name}: what {source} has of it is left for `repair`: {error.message}")
         return done
     with services.store.transaction() as session:
         note_settled(session, moved, problem)
@@ -229,6 +232,8 @@ def release_source(services: Services, moved: Vm, source: str, held: Reservation
 
     held: what keeps its old shares from others until then.
     """
+    if is_host_fenced(services, source):
+        return  # uncordon-host ends what is left there
     host = services.host(source)
     domain = host.hypervisor.domain(moved.uuid)
     if domain is not None and domain.state.is_active():
@@ -245,32 +250,36 @@ def release_source(services: Services, moved: Vm, source: str, held: Reservation
         release_held_for(session, moved, HeldFor.MOVE_FROM)
 
 
-def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
-    """End a live move that was cut short, wherever the VM is. Raises the errors of both hosts."""
+def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> str:
+    """End a live move that was cut short. Returns where the VM is, in words. Raises the errors of both hosts."""
     target = vm.live_target
     if target is None:
-        finish(services, vm, services.host(vm.former_hosts[0]), _leases_of(services, vm), None)
-        return
-    here, there = services.host(vm.host), services.host(target)
-    where = find_out(here, there, vm)
+        return _in_words(finish(services, vm, vm.former_hosts[0], _leases_of(services, vm), None))
+    where = find_out(services, vm, target)
     reserved = next((one for one in held if one.host == target), None)
     if where is Whereabouts.TARGET:
         moved = replace(vm, host=target, numa=None)
-        leases = _leases_there(there, moved, () if reserved is None else reserved.shares)
+        leases = _leases_there(services.host(target), moved, () if reserved is None else reserved.shares)
         change_host(services, vm, moved, _volumes_there(services, vm, target), leases, None, "repaired")
-        finish(services, moved, here, leases, None)
-        return
+        return _in_words(finish(services, moved, vm.host, leases, None))
     if where is Whereabouts.HALTED:
-        go_on(services, here, vm)
-    guest.remove_domain(there, vm, keeps_state=True)
-    if reserved is not None:
-        release_strays(services, there, reserved.shares)
-    drop_copies(services, vm, [target])
+        go_on(services, vm)
+    if not is_host_fenced(services, target):
+        there = services.host(target)
+        guest.remove_domain(there, vm, keeps_state=True)
+        if reserved is not None:
+            release_strays(services, there, reserved.shares)
+        drop_copies(services, vm, [target])
     with services.store.transaction() as session:
         release_held_for(session, vm, HeldFor.MOVE)
         note_settled(session, vm, None)
         found = f"it is {where} on {vm.host}" if where is Whereabouts.NOWHERE else f"it runs on {vm.host}"
         session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, f"cut short: {found}", before={}, after={"host": vm.host})
+    return found
+
+
+def _in_words(done: MovedLive) -> str:
+    return f"it runs on {done.vm.host}{'' if done.doubt is None else f', but {done.doubt}'}"
 
 
 def _leases_of(services: Services, vm: Vm) -> list[Lease]:

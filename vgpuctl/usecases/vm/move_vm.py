@@ -82,6 +82,10 @@ def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None 
 
     Raises what `plan_move` raises, with nothing changed, and the errors of the hosts.
     """
+    for one, held in cut_short(services, [vm]):
+        finish_move(services, one, held)
+        with services.store.reading() as session:
+            vm = session.vm(vm.request.tenant, vm.request.name) or vm
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
         plan = plan_move(services, vm, to=to)
         kind = _kind_of(services, plan, options)
@@ -145,21 +149,22 @@ def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, tuple[Res
     return [(vm, held) for vm, held in left if not {vm.uuid, move_subject(vm)} & alive]
 
 
-def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
+def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> str:
     """End a move or resize that was cut short: the VM is whole where it is, and starts there if it ran.
 
-    Shares that are held for it are given back, and its copies on the other host are removed.
+    Shares that are held for it are given back, and its copies on the other host are removed. Returns where it is, in
+    words.
     """
     if vm.state is VmState.RUNNING and vm.former_hosts:
         with operation(services, "move-vm", vm):
-            settle_live_move(services, vm, held)
-        return
+            return settle_live_move(services, vm, held)
     release_held(services, vm, held)
     drop_copies(services, vm, vm.former_hosts)
     if vm.is_on_its_way:
         start_vm(services, [vm])
     elif vm.former_hosts and vm.state is VmState.STOPPED:
         _forget_move(services, vm)
+    return f"it is on {vm.host}"
 
 
 def _forget_move(services: Services, vm: Vm) -> None:

@@ -37,6 +37,7 @@ WRAPPED = {
         "undefine",
     ),
     ("vgpuctl.guests.libvirtd.migration", "Migration"): ("run",),
+    ("vgpuctl.guests.libvirtd.saved_state", "SavedState"): ("save", "change", "drop"),
     ("vgpuctl.guests.live.gpus", "LiveGpus"): ("attach", "detach"),
     ("vgpuctl.guests.live.nics", "LiveNics"): ("attach", "detach"),
     ("vgpuctl.guests.live.disks", "LiveDisks"): ("attach", "detach", "eject", "merge", "resize", "snapshot"),

@@ -54,6 +54,8 @@ SECTIONS = (
             "show-vm": "Show VMs as store, libvirt and the host's kernel see them.",
             "start-vm": "Start VMs that are stopped or paused.",
             "stop-vm": "Stop VMs and keep or release their GPU shares.",
+            "suspend-vm": "Suspend running VMs to the disks of their hosts.",
+            "resume-vm": "Let suspended VMs go on where they were.",
             "restart-vm": "Stop VMs and start them again with their GPU shares.",
             "label-vm": "Set or remove labels of VMs.",
             "rename-vm": "Rename a VM that is off.",

@@ -36,6 +36,10 @@ class EventKind(enum.StrEnum):
     VM_CONSOLE_SET = "vm-console-set", "A VM shows another console from its next start on."
     VM_STARTED = "vm-started", "A stopped VM runs again."
     VM_STOPPED = "vm-stopped", "A VM was stopped, or its kept shares were released."
+    VM_SUSPENDED = (
+        "vm-suspended",
+        "A running VM was suspended to the disk of its host, from which its next start goes on.",
+    )
     VM_RENAMED = "vm-renamed", "A VM has another name; it is noted under both."
     VM_LABELLED = "vm-labelled", "Labels of a VM were set or removed."
     VM_RESET = "vm-reset", "The guest of a VM was reset; its QEMU went on."

@@ -296,6 +296,11 @@ class Vm:
         return () if match is None else tuple(one for one in match.groups() if one not in (None, self.host))
 
     @property
+    def is_suspended(self) -> bool:
+        """True if its host has its memory on disk, with which it goes on when it starts."""
+        return self.state is VmState.STOPPED and self.problem == SUSPENDED
+
+    @property
     def live_target(self) -> str | None:
         """The host to which it moves without a stop; None for a VM that does not."""
         match = _LIVE_TARGET.fullmatch(self.problem or "") if self.state is VmState.RUNNING else None
@@ -325,6 +330,8 @@ _ON_ITS_WAY = "moves from "
 _IS_RESIZED = "is resized on "
 RESTARTING = "is being restarted"
 """The problem of a VM that a restart stops."""
+SUSPENDED = "is suspended to disk"
+"""The problem of a stopped VM whose memory, and state of its vGPUs, its host has on its disk."""
 
 
 _HOSTS_OF_A_MOVE = re.compile(

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 REHEARSED = frozenset(
     {"set-queue", "delete-node-pool", "slurm-resume", "slurm-suspend", "slurm-fail"}
-    | {"start-vm", "stop-vm", "restart-vm", "rename-vm"}
+    | {"start-vm", "stop-vm", "suspend-vm", "resume-vm", "restart-vm", "rename-vm"}
     | {"attach-nic", "detach-nic", "attach-disk", "detach-disk", "resize-disk", "eject-iso"}
     | {"create-snapshot", "revert-snapshot", "delete-snapshot", "reconcile-store"}
     | {"label-vm"}
 )
 """Commands whose dry run is a run that changes nothing, beside those that are made by StoredKind.changes."""
 
-GOES_ON = frozenset({"start-vm"})
+GOES_ON = frozenset({"start-vm", "resume-vm"})
 """Those of them that leave changes of hosts out and go on: the next VM finds what this one would take."""
 
 

@@ -269,6 +269,33 @@ def max_downtime(function: Command) -> Command:
     )(function)
 
 
+def hold(function: Command) -> Command:
+    """`hold` and `hold_for`: what becomes of the GPU shares of a VM that is off, and for how long."""
+    hold_for = click.option(
+        "--hold-for",
+        metavar="DURATION",
+        help="Keep them for so long: 90m, 2h, 1d12h; `vgpuctl controller` then releases them."
+        "  [default: until it starts]",
+    )
+    return click.option(
+        "--hold",
+        type=click.Choice(["keep", "release"]),
+        default="keep",
+        show_default=True,
+        help="Keep the GPU shares for the next start, or release them to the pool.",
+    )(hold_for(function))
+
+
+def hold_seconds(hold: str, hold_for: str | None) -> float | None:
+    """How long shares are kept, None for ever. Raises UsageError."""
+    from vgpuctl.model.times import parse_duration
+
+    keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
+    if keep_s is not None and hold == "release":
+        raise UsageError("--hold-for goes with shares that are kept", hint="leave --hold release out")
+    return keep_s
+
+
 def no_drain(function: Command) -> Command:
     """`drain_s`, the longest wait for the work on a node of a cluster: 0 with --no-drain, else None, its pool's."""
     return click.option(

@@ -26,6 +26,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("stop-vm acme/web-1 --hold release", "and give its shares back"),
         Example("stop-vm acme/web-1 --force", "end a guest that hangs"),
     ),
+    "suspend-vm": (
+        Example("suspend-vm acme/web-1", "its memory and vGPU state to the host's disk"),
+        Example("suspend-vm acme/web-2 --hold release", "and give its shares back"),
+    ),
+    "resume-vm": (
+        Example("resume-vm acme/web-1", "go on where it was"),
+        Example("resume-vm acme/web-2", "with its shares made again"),
+    ),
     "restart-vm": (
         Example("restart-vm acme/web-1 --timeout 0", "stop and start again"),
         Example("restart-vm --all -t acme --yes --timeout 0", "every VM of a tenant"),

@@ -86,7 +86,7 @@ def command(
                 )
                 done = move_vm(opened, vm, wanted, to=to)
                 if done.live is not None:
-                    done.live.require_verified()
+                    done.live.state.require(done.live.vm)
             if done is None:
                 say(
                     f"{vm.printed_name}: {'its move is finished' if left and not dry_run else 'no change'}, "

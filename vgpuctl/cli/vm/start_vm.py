@@ -21,12 +21,16 @@ _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
 @click.command("start-vm")
 @vms("Start")
+@click.option(
+    "--discard-state", "discards", is_flag=True, help="Boot suspended VMs anew, without what they had in memory."
+)
 @preempt_flags
 @options.one_host
 @options.every_refusal
 @options.as_json
 def command(
     chosen: VmChoice,
+    discards: bool,
     may_preempt: bool,
     grace_s: int | None,
     shutdown_timeout_s: float,
@@ -36,6 +40,7 @@ def command(
     """Start VMs that are stopped or paused. GPU shares that the host lost are built again.
 
     The guest of a VM that libvirt has paused, for example after an error of its disk, goes on with its shares.
+    A suspended VM goes on where it was, as by `resume-vm`.
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
     With several VMs, each starts by itself, and nobody is asked about preemption.
     """
@@ -48,7 +53,7 @@ def command(
         )
 
         def start(found: "Vm") -> "tuple[Vm, bool]":
-            ((vm, changed),) = start_vm(opened, [found], consent=consent)
+            ((vm, changed),) = start_vm(opened, [found], consent=consent, discards=discards)
             if not changed:
                 say(f"{vm.printed_name}: no change, it is running on {vm.host}")
             return vm, changed

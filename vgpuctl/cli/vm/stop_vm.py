@@ -10,7 +10,6 @@ from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json,
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
-from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -21,18 +20,7 @@ _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 
 @click.command("stop-vm")
 @vms("Stop")
-@click.option(
-    "--hold",
-    type=click.Choice(["keep", "release"]),
-    default="keep",
-    show_default=True,
-    help="Keep the GPU shares for the next start, or release them to the pool.",
-)
-@click.option(
-    "--hold-for",
-    metavar="DURATION",
-    help="Keep them for so long: 90m, 2h, 1d12h; `vgpuctl controller` then releases them.  [default: until it starts]",
-)
+@options.hold
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=60.0)
 @options.no_drain
 @click.option("--force", is_flag=True, help="Force them off without asking their guests, as by pulling the plug.")
@@ -54,13 +42,10 @@ def command(
     it has not written is lost. QEMU that does not end within a minute is killed, and its VFs go into quarantine.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
     from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
-    keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
-    if keep_s is not None and hold == "release":
-        raise UsageError("--hold-for goes with shares that are kept", hint="leave --hold release out")
+    keep_s = options.hold_seconds(hold, hold_for)
     if force:
         options.refuse_waits("--force")
     how = Stop(Hold(hold), None if force else timeout_s, drain_s=drain_s, keep_s=keep_s)

@@ -15,7 +15,7 @@ _NAMES_OF_READS = """
     getAllDomainStats networkLookupByName nwfilterLookupByName storagePoolLookupByName storageVolLookupByName
     getHostname getInfo getType getLibVersion getCapabilities getDomainCapabilities newStream isAlive XMLDesc name
     path key state info jobStats isActive autostart UUIDString vcpuPinInfo blockJobInfo download refresh screenshot
-    domainEventRegisterAny domainEventDeregisterAny registerCloseCallback unregisterCloseCallback
+    managedSaveGetXMLDesc domainEventRegisterAny domainEventDeregisterAny registerCloseCallback unregisterCloseCallback
     """
 READS = frozenset(_NAMES_OF_READS.split())
 CHANGES = {
@@ -30,6 +30,9 @@ CHANGES = {
     "migrate3": "move",
     "migrateSetMaxDowntime": "limit the downtime of",
     "abortJob": "end the move of",
+    "managedSave": "suspend",
+    "managedSaveDefineXML": "change the saved state of",
+    "managedSaveRemove": "delete the saved state of",
     "undefineFlags": "undefine",
     "undefine": "undefine",
     "rename": "rename",

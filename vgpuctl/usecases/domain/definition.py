@@ -8,7 +8,7 @@ from vgpuctl.model.lease import without_leaving
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import variables_on
-from vgpuctl.usecases.found.find_vm import refuse_unfinished
+from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.ports import attachments_of
@@ -44,5 +44,6 @@ def refuse_fixed(vm: Vm, what: str) -> None:
             hint=f"use `virsh` on {vm.host}",
         )
     refuse_unfinished(vm, what)
+    refuse_suspended(vm, what)
     if vm.is_on_its_way:
         raise StateError(f"cannot {what} {vm.printed_name}: it {vm.problem}", hint="run `vgpuctl repair`")

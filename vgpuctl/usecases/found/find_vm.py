@@ -49,3 +49,16 @@ def refuse_unfinished(vm: Vm, what: str = "") -> None:
             f"{f'cannot {what} ' if what else ''}{vm.printed_name}: it is {vm.state}{why}",
             hint="if no other command works on it, `vgpuctl repair` finishes that or rolls it back",
         )
+
+
+def refuse_suspended(vm: Vm, what: str) -> None:
+    """Raise StateError for a VM that is suspended to disk, and must come back as it was.
+
+    what: what cannot be done, for the message: `rename`.
+    """
+    if vm.is_suspended:
+        raise StateError(
+            f"cannot {what} {vm.printed_name}: it is suspended, and must go on as it was",
+            hint=f"`vgpuctl resume-vm {vm.printed_name}` first; or `vgpuctl start-vm {vm.printed_name} --discard-state`"
+            " boots its guest and loses what it had in memory",
+        )

@@ -176,8 +176,8 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
             return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="left")
         return _stop(services, now, options, reason, error)
     outcome = "moved"
-    if done.live is not None and not done.live.is_verified:
-        outcome = f"failed: {done.live.doubt}"
+    if done.live is not None and done.live.state.doubt is not None:
+        outcome = f"failed: {done.live.state.doubt}"
     to, storage = done.plan.placement.host, done.plan.storage
     return Drained(vm.printed_name, Verdict.MOVE, to, storage, outcome=outcome, way=done.kind)
 

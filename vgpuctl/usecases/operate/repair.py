@@ -7,12 +7,13 @@ from functools import partial
 
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
+from vgpuctl.guests.libvirtd.saved_state import SavedState
 from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.vm import SUSPENDED, Vm, VmState
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
@@ -410,7 +411,10 @@ def _note_stopped(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     if services.host(vm.host).hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid):
         with services.store.transaction() as session:
             session.note_licence_returned(vm.uuid)
-    _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT, vm.problem if vm.is_to_come_back else None)
+    problem = vm.problem if vm.is_to_come_back else None
+    if SavedState(services.host(vm.host).hypervisor, vm.domain_name, vm.uuid).xml() is not None:
+        problem = SUSPENDED
+    _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT, problem)
 
 
 def _repair_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.errors import ConcurrentChange, GuestError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.guests.libvirtd.migration import Migrated
@@ -22,6 +21,7 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmState, came_live_from
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.carried_state import CarriedState, look_at_state, note_lost_state
 from vgpuctl.usecases.domain.promises import Findings, note_started, prove_start
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.observed.fences import is_host_fenced
@@ -51,40 +51,16 @@ class Whereabouts(StrEnum):
 
 @dataclass(frozen=True)
 class MovedLive:
-    """A VM on its new host. lost: what says that its vGPU was reset on the way; unread: what could not be looked at."""
+    """A VM on its new host, and whether it is known to have come whole."""
 
     vm: Vm
     migrated: Migrated | None
-    findings: Findings = ()
-    lost: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-
-    @property
-    def is_verified(self) -> bool:
-        """True if everything that must be looked at was, and is as promised."""
-        return not self.lost and not self.unread
-
-    @property
-    def doubt(self) -> str | None:
-        """What is wrong with it, or is not known, in a sentence for its owner; None for one that is verified."""
-        if self.lost:
-            return f"it lost the state of its vGPU on the way and must be restarted: {self.lost[0]}"
-        return f"it was not verified: {self.unread[0]}" if self.unread else None
+    state: CarriedState
 
     @property
     def downtime_s(self) -> float | None:
         """How long libvirt halted the guest; None where it does not say."""
         return None if self.migrated is None else self.migrated.downtime_s
-
-    def require_verified(self) -> None:
-        """Raise GuestError for a VM that runs on its new host and is not known to be as it was."""
-        if self.doubt is not None:
-            raise GuestError(
-                f"{self.vm.printed_name} runs on {self.vm.host}, but {self.doubt}",
-                context=[*self.lost, *self.unread][1:],
-                hint=f"`vgpuctl check-vm {self.vm.printed_name}` looks again; "
-                f"`vgpuctl restart-vm {self.vm.printed_name}` gives its guest a vGPU that works",
-            )
 
 
 def note_settled(session: Session, vm: Vm, problem: str | None) -> None:
@@ -178,8 +154,9 @@ def _halted(migrated: Migrated | None) -> str:
 
 def finish(services: Services, moved: Vm, source: str, leases: Sequence[Lease], migrated: Migrated | None) -> MovedLive:
     """Verify a VM that has moved, and release what its old host has of it. What is left of that, `repair` does."""
-    done = verify(services, moved, leases, migrated)
-    problem = None if done.doubt is None else f"came from {source}: {done.doubt}"
+    done = MovedLive(moved, migrated, verify(services, moved, source, leases))
+    doubt = done.state.doubt
+    problem = None if doubt is None else f"came from {source}: {doubt}"
     with services.store.reading() as session:
         held = session.reservation(moved.request.tenant, f"{HeldFor.MOVE_FROM}-{moved.uuid}")
     try:
@@ -192,7 +169,7 @@ def finish(services: Services, moved: Vm, source: str, leases: Sequence[Lease], 
     return done
 
 
-def verify(services: Services, moved: Vm, leases: Sequence[Lease], migrated: Migrated | None) -> MovedLive:
+def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease]) -> CarriedState:
     """Look at everything that says whether a VM came whole: the promise rows, NVML's list, and QEMU's own log.
 
     Never raises for what it finds: the VM runs there, whatever is wrong with it.
@@ -206,25 +183,14 @@ def verify(services: Services, moved: Vm, leases: Sequence[Lease], migrated: Mig
     except VgpuctlError as silent:
         unread.append(silent.message)
     if leases:
-        try:
-            seen = there.agent.diagnostics()
-        except VgpuctlError as silent:
-            unread.append(silent.message)
-        else:
-            lost.extend(
-                line.text
-                for line in seen.lines
-                if (line.check, line.source) == (CheckId.VGPU_STATE_LOST, moved.domain_name)
-            )
-            if moved.domain_name not in seen.qemu_logs:
-                unread.append(f"the log of its QEMU on {moved.host} could not be read")
-    done = MovedLive(moved, migrated, findings, tuple(lost), tuple(unread))
-    with services.store.transaction() as session:
-        if findings:
+        seen = look_at_state(there, moved)
+        lost.extend(seen.lost)
+        unread.extend(seen.unread)
+    if findings:
+        with services.store.transaction() as session:
             note_started(session, moved, findings)
-        if lost:
-            session.add_vm_event(EventKind.VGPU_STATE_LOST, moved, lost[0], before={}, after={"lines": lost})
-    return done
+    note_lost_state(services, moved, lost, host=source)
+    return CarriedState(tuple(lost), tuple(unread))
 
 
 def release_source(services: Services, moved: Vm, source: str, held: Reservation | None) -> None:
@@ -279,7 +245,7 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
 
 
 def _in_words(done: MovedLive) -> str:
-    return f"it runs on {done.vm.host}{'' if done.doubt is None else f', but {done.doubt}'}"
+    return f"it runs on {done.vm.host}{'' if done.state.doubt is None else f', but {done.state.doubt}'}"
 
 
 def _leases_of(services: Services, vm: Vm) -> list[Lease]:

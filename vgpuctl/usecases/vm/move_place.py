@@ -18,7 +18,7 @@ from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
-from vgpuctl.usecases.found.find_vm import refuse_unfinished
+from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
 from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.move_reservation import place_promise
@@ -32,6 +32,7 @@ Found = TypeVar("Found")
 def refuse_staying(services: Services, vm: Vm) -> None:
     """Raise StateError for a VM that cannot leave its host, with the reason."""
     refuse_unfinished(vm)
+    refuse_suspended(vm, "move")
     if vm.is_adopted:
         raise StateError(
             f"{vm.printed_name}: cannot move: its domain {vm.domain_name} is adopted, "

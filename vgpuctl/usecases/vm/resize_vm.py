@@ -22,7 +22,7 @@ from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.found.find_vm import refuse_unfinished
+from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
@@ -206,6 +206,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
 def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "be resized") -> None:
     """Raise StateError for a VM that cannot get another size or other GPUs, with the reason. what: for the message."""
     refuse_unfinished(vm)
+    refuse_suspended(vm, "change")
     if vm.is_adopted:
         raise StateError(
             f"{vm.printed_name}: cannot {what}: its domain {vm.domain_name} is adopted, and vgpuctl never writes its"

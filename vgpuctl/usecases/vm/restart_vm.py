@@ -10,7 +10,7 @@ from dataclasses import replace
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.found.find_vm import refuse_unfinished
+from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.running.operations import operation, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
@@ -27,6 +27,7 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     it cannot start again it stays stopped with its shares.
     """
     refuse_unfinished(vm)
+    refuse_suspended(vm, "restart")
     refuse_while_busy(services, vm)
     refuse_closed(services, vm)
     refuse_while_preempted(services, vm)

@@ -8,7 +8,9 @@ from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError
+from vgpuctl.guests.domain.moved import moved_xml
 from vgpuctl.guests.facts.domain_facts import DomainState
+from vgpuctl.guests.libvirtd.saved_state import SavedState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.network import Attachment
@@ -22,6 +24,7 @@ from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.carried_state import look_at_state, note_lost_state
 from vgpuctl.usecases.domain.guest_state import find_variables, refuse_other_build
 from vgpuctl.usecases.domain.promises import Findings, note_started
 from vgpuctl.usecases.found.find_vm import refuse_unfinished
@@ -70,12 +73,14 @@ def start_vm(
     shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
     reason: str | None = None,
     still: VmState | None = None,
+    discards: bool = False,
 ) -> list[tuple[Vm, bool]]:
     """Start VMs, all or none: build the shares that a host lost (a reboot) or that were released, then the domains.
 
     consent: on what terms it may preempt other VMs; None for never, as for VMs that were preempted themselves.
     When one of several cannot start, those that this run started are stopped again, within shutdown_timeout_s each;
-    reason: for their stop. still: raise ConcurrentChange for a VM that is in another state by now.
+    reason: for their stop. still: raise ConcurrentChange for a VM that is in another state by now. discards: boot a
+    suspended VM from its disk, without what it had in memory.
     Returns each VM as it is now, and whether anything changed. Raises NoCapacity when a host is full, QuotaExceeded
     when released shares no longer fit into the tenant's quota.
     """
@@ -86,7 +91,7 @@ def start_vm(
     started = []
     with Undo(services.say) as undoing:
         for number, vm in enumerate(vms, 1):
-            running, changed = _start_one(services, vm, consent, still)
+            running, changed = _start_one(services, vm, consent, still, discards=discards)
             started.append((running, changed))
             if changed and number < len(vms):
                 stop = partial(_stop_again, services, running, shutdown_timeout_s, reason)
@@ -95,7 +100,9 @@ def start_vm(
     return started
 
 
-def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmState | None) -> tuple[Vm, bool]:
+def _start_one(
+    services: Services, vm: Vm, consent: Consent | None, still: VmState | None, *, discards: bool
+) -> tuple[Vm, bool]:
     refuse_unfinished(vm)
     refuse_closed(services, vm)
     host = services.host(vm.host)
@@ -114,6 +121,11 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
         if still is not None and (stored is None or (stored.uuid, stored.state) != (vm.uuid, still)):
             raise ConcurrentChange(f"another run has just changed {vm.printed_name}")
         undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, before, undo))
+        saved = SavedState(host.hypervisor, vm.domain_name, vm.uuid)
+        is_resumed = not vm.is_adopted and saved.xml() is not None
+        if is_resumed and discards and not services.goes_on:
+            saved.drop()
+            is_resumed = False
         try:
             with undoing:
                 vm = _start(services, host, vm, before, consent, undoing)
@@ -122,7 +134,20 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
             undoing.finish(error)
             raise
         services.say(f"{vm.printed_name}: running on {vm.host}")
+        if is_resumed and not services.goes_on:
+            _check_resumed(services, host, vm)
     return replace(vm, state=VmState.RUNNING), True
+
+
+def _check_resumed(services: Services, host: HostSession, vm: Vm) -> None:
+    """Find out whether the state of its vGPUs came back with a VM that was suspended. Raises GuestError."""
+    if vm.request.gpus:
+        found = look_at_state(host, vm)
+        note_lost_state(services, vm, found.lost)
+        if found.doubt is not None:
+            with services.store.transaction() as session:
+                session.set_vm_state(vm.uuid, VmState.RUNNING, f"was resumed: {found.doubt}")
+        found.require(vm)
 
 
 def refuse_closed(services: Services, vm: Vm) -> None:
@@ -272,7 +297,12 @@ def _define(
     variables = find_variables(services, host, vm)
     refuse_other_build(host, facts, vm, variables)
     parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating, variables=variables)
-    guest.define(host, parts)
+    xml = guest.define(host, parts)
+    saved = SavedState(host.hypervisor, vm.domain_name, vm.uuid)
+    restored = saved.xml()
+    if restored is not None:  # it goes on with the devices that it has now
+        services.say(f"{vm.printed_name}: goes on from its saved state")
+        saved.change(moved_xml(restored, xml))
     if drop_answers(services, vm):
         services.say(f"{vm.printed_name}: starts without the answers of its installation, which asks from now on")
 

@@ -56,6 +56,8 @@ def stop_vm(
     way to another host stays.
     """
     refuse_unfinished(vm)
+    if vm.is_suspended and how.problem is None:
+        how = replace(how, problem=vm.problem)  # its saved state stays
     if (how.releases or how.keep_s is not None) and vm.is_adopted:
         raise StateError(
             f"{vm.request.name} cannot release its shares: its domain {vm.domain_name} is adopted and names them",

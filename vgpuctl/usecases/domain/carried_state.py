@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the state of a VM's vGPUs came along when it moved or was resumed.
+
+QEMU resets a device whose state could not be loaded, says so in its log, and lets the guest go on: libvirt reports a
+success (reference/moves 3.1, row 9). That log is the one witness; one that was not read proves nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.check_ids import CheckId
+from vgpuctl.errors import GuestError, VgpuctlError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.running.services import HostSession, Services
+
+
+@dataclass(frozen=True)
+class CarriedState:
+    """What the host of a VM says about the state that came with it.
+
+    lost: what says that a vGPU was reset, or that something promised is missing. unread: what could not be looked at.
+    """
+
+    lost: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def doubt(self) -> str | None:
+        """What is wrong with the VM, or is not known, in words; None where its state is known to have come."""
+        if self.lost:
+            return f"it lost the state of its vGPU on the way and must be restarted: {self.lost[0]}"
+        return f"it was not verified: {self.unread[0]}" if self.unread else None
+
+    def require(self, vm: Vm) -> None:
+        """Raise GuestError for a VM that runs, and is not known to be as it was."""
+        if self.doubt is not None:
+            raise GuestError(
+                f"{vm.printed_name} runs on {vm.host}, but {self.doubt}",
+                context=[*self.lost, *self.unread][1:],
+                hint=f"`vgpuctl check-vm {vm.printed_name}` looks again; "
+                f"`vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works",
+            )
+
+
+def look_at_state(host: HostSession, vm: Vm) -> CarriedState:
+    """Read the log of a VM's QEMU since its start. Never raises: the VM runs, whatever is found."""
+    try:
+        seen = host.agent.diagnostics()
+    except VgpuctlError as silent:
+        return CarriedState(unread=(silent.message,))
+    if vm.domain_name not in seen.qemu_logs:
+        return CarriedState(unread=(f"the log of its QEMU on {vm.host} could not be read",))
+    found = [one.text for one in seen.lines if (one.check, one.source) == (CheckId.VGPU_STATE_LOST, vm.domain_name)]
+    return CarriedState(tuple(found))
+
+
+def note_lost_state(services: Services, vm: Vm, lost: Sequence[str], **where: str) -> None:
+    """Record that a VM lost the state of its vGPU. where: the other host of its move, with what was compared."""
+    if lost:
+        with services.store.transaction() as session:
+            session.add_vm_event(EventKind.VGPU_STATE_LOST, vm, lost[0], before=where, after={"lines": list(lost)})

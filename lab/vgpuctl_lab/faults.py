@@ -65,11 +65,14 @@ _ALL = (
     FaultKind("move-bandwidth", True, "limit of reading and writing a vGPU's state", "MiB/s", 1),
     FaultKind("move-dirty", True, "how much of its state a running vGPU changes", "MiB/s", 16),
     FaultKind("move-sleep", True, "pause before each step of a vGPU's migration", "ms", 2000),
+    FaultKind("move-stall", True, "the copying of a VM with a vGPU of the card stands still"),
     FaultKind("libvirtd", False, "libvirtd is stopped"),
     FaultKind("sshd", False, "sshd is stopped; on an emulated host for so long", "seconds", 60),
     FaultKind("network", False, "the host's network is cut: sessions hang, new ones get no answer"),
     FaultKind("disk-full", False, "the host's disk has no space left"),
     FaultKind("clock-skew", False, "the host's clock is ahead", "seconds", 3600),
+    FaultKind("move-seconds", False, "how long the copying of a VM from here takes by the clock", "seconds", 10),
+    FaultKind("move-port", False, "no VM arrives here: the ports of QEMU's migration refuse connections"),
     FaultKind("power-off", False, "the host has no power; the end of the fault is a cold start"),
 )
 KINDS = {kind.name: kind for kind in _ALL}
@@ -85,9 +88,12 @@ SIMULATED_ONLY = (
     "removal-ignored",
     "config-differs",
     "driver-lost",
+    "move-stall",
+    "move-seconds",
+    "move-port",
 )
 """Faults that the kernel of an emulated host, or its NVML, does not play."""
-EMULATED_ONLY = tuple(kind for kind in KINDS if kind.startswith("move-"))
+EMULATED_ONLY = ("move-no-precopy", "move-sleep")
 """Faults of the kernel module that a simulated host does not play."""
 _MOST = 0xFFFFFFFF
 

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from threading import Thread
 
 import libvirt
@@ -68,6 +68,10 @@ class Hosts:
         self.folder = folder
         self.machines = {name: machine(folder, name) for name in (SOURCE, TARGET)}
         self.uris = {name: self._uri(name) for name in self.machines}
+        self.open()
+
+    def open(self) -> None:
+        """Open every connection anew."""
         self.source = libvirt.open(self.uris[SOURCE])
         self.target = libvirt.open(self.uris[TARGET])
         # libvirt's client (9.0) loses an answer when a thread calls again at once on a connection another one waits at.
@@ -100,6 +104,18 @@ class Hosts:
             state.vgpus.append(Vgpu(card.address, function, card.types[0].type_id, 0))
         return function
 
+    def close(self) -> None:
+        for one in (self.source, self.target, self.watching, self.watching_target):
+            one.close()
+
+    def reboot(self, host: str) -> None:
+        lab.simulated.reboot(host, folder=self.folder)
+
+    def fault(self, host: str, kind: str, value: int | None = None) -> None:
+        """Let a fault begin, of a card on the T4."""
+        card = self.card(host, T4).address if lab.faults.KINDS[kind].of_card else None
+        lab.faults.begin(host, kind, value, card=card, folder=self.folder)
+
     def held(self, host: str) -> dict[str, list[str]]:
         """What the QEMU of each running domain holds, by name."""
         domains = self.machines[host].state().domains.values()
@@ -107,11 +123,7 @@ class Hosts:
 
     def states(self, name: str) -> list[tuple[int, int] | None]:
         """State and reason of a domain on the source and on the target, None where it is not."""
-        found: list[tuple[int, int] | None] = []
-        for connection in (self.watching, self.watching_target):
-            there = [one for one in connection.listAllDomains() if one.name() == name]
-            found.append(tuple(there[0].state()) if there else None)
-        return found
+        return [_state(connection, name) for connection in (self.watching, self.watching_target)]
 
     def qemu_log(self, host: str, name: str) -> str:
         return (self.machines[host].root / f"var/log/libvirt/qemu/{name}.log").read_text()
@@ -133,10 +145,7 @@ def hosts(fleet: lab.LabFolder) -> Iterator[Hosts]:
     ensure_event_loop()
     found = Hosts(fleet)
     yield found
-    found.source.close()
-    found.target.close()
-    found.watching.close()
-    found.watching_target.close()
+    found.close()
 
 
 @pytest.fixture(autouse=True)
@@ -213,6 +222,16 @@ class Guest:
             and self.hosts.held(SOURCE) == {self.name: [self.here]}
             and self.hosts.held(TARGET) == {}
         )
+
+
+def _state(connection: libvirt.virConnect, name: str) -> tuple[int, int] | None:
+    for domain in connection.listAllDomains():
+        # A domain that ends meanwhile has no state any more.
+        with suppress(libvirt.libvirtError):
+            if domain.name() == name:
+                state, reason = domain.state()
+                return state, reason
+    return None
 
 
 def until(condition: Callable[[], bool], limit_s: float = 20) -> None:
@@ -335,6 +354,108 @@ def test_the_guest_must_see_the_same_machine(hosts: Hosts, old: str, new: str, w
     assert words in said
 
 
+@pytest.mark.parametrize(
+    ("host", "kind", "words", "log"),
+    [
+        (SOURCE, "move-unsupported", "cannot migrate domain: {here}: VFIO migration is not supported in kernel", ""),
+        (SOURCE, "move-untracked", "{here}: VFIO device doesn't support device and IOMMU dirty tracking", ""),
+        (SOURCE, "move-refused", "job 'migration out' unexpectedly failed", "{here}: the state cannot be saved"),
+        (SOURCE, "move-read-error", "job 'migration out' unexpectedly failed", "failed after 65536 bytes"),
+        (TARGET, "move-header-refused", "load of migration failed: Invalid argument", "the state's header was refused"),
+        (TARGET, "move-port", f"unable to connect to server at '{TARGET}:49152': Connection refused", ""),
+    ],
+    ids=lambda value: value if str(value).startswith("move-") else "",
+)
+def test_the_source_goes_on_after_a_move_that_fails(hosts: Hosts, host: str, kind: str, words: str, log: str) -> None:
+    guest = Guest(hosts)
+    hosts.fault(host, kind)
+    _, said = refused(guest, xml=guest.target_xml())
+    assert words.format(here=guest.here) in said
+    assert log.format(here=guest.here) in hosts.kernel_log(host)
+
+
+LOST = "Failed setting device state to RUNNING_P2P. Recover state is ERROR. Resetting device: Invalid argument"
+
+
+def test_a_state_that_the_target_refuses_late_is_lost_and_the_move_succeeds(hosts: Hosts) -> None:
+    guest = Guest(hosts)
+    hosts.fault(TARGET, "move-load-refused")
+    moved = guest.move()
+    assert tuple(moved.state()) == (RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED)
+    assert hosts.held(TARGET) == {guest.name: [guest.there]}
+    assert f"{guest.there}: {LOST}" in hosts.qemu_log(TARGET, guest.name)
+    assert f"NVRM: vGPU migration: {guest.there}: the state was refused" in hosts.kernel_log(TARGET)
+
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["late", "early"])
+def test_a_state_of_another_type_is_refused(hosts: Hosts, is_early: bool) -> None:
+    guest = Guest(hosts, type_there=1)
+    if is_early:
+        hosts.fault(TARGET, "move-checked-early")
+        refused(guest, xml=guest.target_xml())
+    else:
+        guest.move()
+        assert LOST in hosts.qemu_log(TARGET, guest.name)
+    here, there = (hosts.card(SOURCE, T4).types[number].type_id for number in range(2))
+    assert f"NVRM: vGPU migration: source type 0x{here:x}, destination 0x{there:x}" in hosts.kernel_log(TARGET)
+
+
+def test_a_move_that_stands_still_has_the_same_left_every_time(hosts: Hosts) -> None:
+    guest = Guest(hosts)
+    hosts.fault(SOURCE, "move-stall")
+    with guest.moving():
+        first = guest.watched.jobStats()
+        until(lambda: guest.watched.jobStats()["time_elapsed"] > first["time_elapsed"])
+        assert guest.watched.jobStats()["data_remaining"] == first["data_remaining"] == MEMORY_MIB << 20
+        lab.faults.clear(SOURCE, folder=hosts.folder)
+    assert hosts.states(guest.name) == [None, (RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED)]
+
+
+def test_a_guest_that_dirties_its_memory_faster_than_it_is_copied_is_not_moved(hosts: Hosts) -> None:
+    guest = Guest(hosts)
+    hosts.fault(SOURCE, "move-dirty", 2000)
+    with guest.moving() as errors:
+        until(lambda: guest.watched.jobStats()["memory_iteration"] > 3)
+        assert guest.watched.jobStats()["data_remaining"] > 0
+        guest.watched.abortJob()
+    assert [error.get_error_code() for error in errors] == [libvirt.VIR_ERR_OPERATION_ABORTED]
+
+
+def test_the_state_and_its_rate_decide_the_downtime(hosts: Hosts) -> None:
+    guest = Guest(hosts)
+    hosts.fault(SOURCE, "move-state", 100)
+    hosts.fault(TARGET, "move-bandwidth", 200)
+    guest.domain.migrateSetMaxDowntime(10_000)
+    stats = guest.move(bandwidth=100).jobStats(COMPLETED)
+    # 100 MiB of state and 512 MiB of memory at 100 MiB/s; the limit of 200 MiB/s does not matter.
+    assert stats["downtime"] == pytest.approx(6120, abs=1)
+    hosts.target.lookupByName(guest.name).destroy()
+
+
+@pytest.mark.parametrize("host", [SOURCE, TARGET])
+def test_the_end_of_a_host_ends_a_move(hosts: Hosts, host: str) -> None:
+    guest = Guest(hosts)
+    hosts.fault(SOURCE, "move-stall")
+    with guest.moving() as errors:
+        hosts.reboot(host)
+    assert len(errors) == 1
+    until(lambda: hosts.held(TARGET) == {})
+    assert hosts.held(SOURCE) == ({} if host == SOURCE else {guest.name: [guest.here]})
+    hosts.open()
+
+
+@pytest.mark.parametrize("host", [SOURCE, TARGET])
+def test_the_end_of_a_libvirtd_ends_a_move_and_no_domain(hosts: Hosts, host: str) -> None:
+    guest = Guest(hosts)
+    hosts.fault(SOURCE, "move-stall")
+    with guest.moving() as errors:
+        hosts.fault(host, "libvirtd")
+    assert len(errors) == 1
+    lab.faults.clear(host, ["libvirtd"], folder=hosts.folder)
+    hosts.open()
+    until(guest.is_back)
+
+
 def test_a_whole_card_does_not_move(hosts: Hosts) -> None:
     address = hosts.card(SOURCE, CONSUMER).address
     xml = domain_xml("whole", of_function(address).replace("managed='no'", "managed='yes'"))
@@ -356,7 +477,7 @@ def test_a_domain_that_is_off_does_not_move(hosts: Hosts) -> None:
 def test_a_state_that_takes_longer_than_allowed_stalls_until_more_is_allowed(hosts: Hosts) -> None:
     guest = Guest(hosts)
     assert guest.domain.migrateGetMaxDowntime() == 300
-    guest.domain.migrateSetMaxDowntime(1)
+    hosts.fault(SOURCE, "move-state", 500)
     with guest.moving() as errors:
         until(lambda: guest.watched.jobStats()["memory_iteration"] > 3)
         stats = guest.watched.jobStats()
@@ -377,12 +498,12 @@ def test_a_state_that_takes_longer_than_allowed_stalls_until_more_is_allowed(hos
 
 def test_a_move_can_be_aborted(hosts: Hosts) -> None:
     guest = Guest(hosts)
-    guest.domain.migrateSetMaxDowntime(1)
+    hosts.fault(SOURCE, "move-stall")
     with guest.moving() as errors:
         guest.watched.abortJob()
     assert [error.get_error_code() for error in errors] == [libvirt.VIR_ERR_OPERATION_ABORTED]
     assert guest.is_back()
-    guest.domain.migrateSetMaxDowntime(300)
+    lab.faults.clear(SOURCE, folder=hosts.folder)
     guest.move()
 
 
@@ -398,7 +519,7 @@ source.lookupByName(sys.argv[3]).migrate3(target, given, libvirt.VIR_MIGRATE_LIV
 
 def test_a_client_that_is_killed_while_it_copies_leaves_the_source_alone(hosts: Hosts) -> None:
     guest = Guest(hosts)
-    guest.domain.migrateSetMaxDowntime(1)
+    hosts.fault(SOURCE, "move-stall")
     arguments = [sys.executable, "-c", MOVER, hosts.uris[SOURCE], hosts.uris[TARGET], guest.name]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, text=True) as client:
         assert client.stdin is not None

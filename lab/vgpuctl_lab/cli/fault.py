@@ -51,11 +51,14 @@ KINDS = (
     "move-bandwidth",
     "move-dirty",
     "move-sleep",
+    "move-stall",
     "libvirtd",
     "sshd",
     "network",
     "disk-full",
     "clock-skew",
+    "move-seconds",
+    "move-port",
     "power-off",
 )
 

@@ -12,7 +12,7 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 Active = tuple[str, str | None, int]
 # Faults that the lab daemon applies; the agent sees the others by itself.
 _AT_LISTENERS = ("libvirtd", "sshd", "network", "power-off")
-_OF_HOST = (*_AT_LISTENERS, "disk-full", "clock-skew")
+_OF_HOST = (*_AT_LISTENERS, "disk-full", "clock-skew", "move-seconds", "move-port")
 
 
 def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None) -> str | None:

@@ -17,7 +17,7 @@ from vgpuctl_lab.simulated.libvirt_wire import (
     read_domain,
 )
 from vgpuctl_lab.simulated.machine.state import MachineFolder
-from vgpuctl_lab.simulated.transfer import Transfer
+from vgpuctl_lab.simulated.machine.transfer import Transfer
 
 Statistics = list[tuple[str, int, int]]
 """Typed parameters: name, type, value."""
@@ -35,7 +35,7 @@ class Outgoing:
     domain: DomainName
     owner: StreamWriter
     transfer: Transfer
-    was_running: bool = True
+    was_running: bool
     is_performing: bool = False
     is_aborted: bool = False
     is_suspended: bool = False
@@ -43,15 +43,16 @@ class Outgoing:
 
 @dataclass
 class Incoming:
-    """A domain that arrives, paused. persistent_xml: its definition. said: why its QEMU has died. lost: (type, id) of
-    a vGPU on the source and on the target that do not fit."""
+    """A domain that arrives, paused. owner: the client that carries the calls. persistent_xml: its definition.
+
+    said: why its QEMU has died. is_lost: True if the driver of a vGPU has refused its state at the end.
+    """
 
     domain: DomainName
     owner: StreamWriter
-    xml: str
     persistent_xml: str
     said: str = ""
-    lost: tuple[tuple[str, int], tuple[str, int]] | None = None
+    is_lost: bool = False
     stats: Statistics = field(default_factory=list)
 
 
@@ -119,7 +120,7 @@ class MigrationJobs:
     async def abort(self, packet: Packet) -> Packet:
         """Answer the end of a domain's job."""
         job = self.outgoing.get(read_domain(packet.body).uuid)
-        if job is None or not job.is_performing:
+        if job is None:
             said = "Requested operation is not valid: no job is active on the domain"
             return packet.error(said, ErrorCode.OPERATION_INVALID)
         job.is_aborted = True

@@ -24,6 +24,7 @@ from vgpuctl_lab.simulated.libvirt_wire import (
 )
 from vgpuctl_lab.simulated.libvirt_xml import abi_difference, memory_bytes
 from vgpuctl_lab.simulated.machine import migration
+from vgpuctl_lab.simulated.machine.transfer import Rates, Transfer
 from vgpuctl_lab.simulated.migration_jobs import (
     MIGRATION_IN,
     MIGRATION_OUT,
@@ -33,7 +34,6 @@ from vgpuctl_lab.simulated.migration_jobs import (
     Outgoing,
     statistics,
 )
-from vgpuctl_lab.simulated.transfer import Rates, Transfer
 
 Peers = dict[str, "Moves"]
 """The other hosts of the lab, by name."""
@@ -51,6 +51,14 @@ _TICK_S = 0.01
 _SHOWN_S = 0.2
 _FAILED = "operation failed: job 'migration out' unexpectedly failed"
 _LOCKED = "Timed out during operation: cannot acquire state change lock (held by remoteDispatchDomainMigrate)"
+
+
+class MoveFailed(Exception):
+    """What ends a migration, in libvirt's words."""
+
+    def __init__(self, said: str = _FAILED, code: ErrorCode = ErrorCode.OPERATION_FAILED) -> None:
+        super().__init__(said)
+        self.code = code
 
 
 class Moves:
@@ -100,11 +108,9 @@ class Moves:
         if difference:
             return packet.error(f"unsupported configuration: {difference}", ErrorCode.CONFIG_UNSUPPORTED)
         persistent = str(given.get("persistent_xml", target_xml))
-        state = self._machine.state()
-        state_bytes = sum(
-            migration.state_bytes(self._machine, vgpu) for vgpu in migration.vgpus_of(state, state.domains[domain.uuid])
-        )
-        self.jobs.outgoing[domain.uuid] = Outgoing(domain, owner, Transfer(memory_bytes(source_xml), state_bytes))
+        transfer = Transfer(memory_bytes(source_xml), migration.state_bytes(self._machine, domain.uuid))
+        state = Reader((await self._libvirtd.call(Procedure.DOMAIN_GET_STATE, domain.encoded + bytes(4))).body).number()
+        self.jobs.outgoing[domain.uuid] = Outgoing(domain, owner, transfer, was_running=state == _STATE_RUNNING)
         return packet.reply(text(_cookie(self._name, domain, persistent)) + text(target_xml))
 
     async def _refusal(self, domain: DomainName, flags: int) -> str | None:
@@ -126,72 +132,63 @@ class Moves:
         if job is None:
             return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
         job.is_performing = True
-        target = self._peers.get(ElementTree.fromstring(cookie).findtext("hostname", ""))
-        said, code = await self._copy(job, target, int(given.get("bandwidth", 0)))
-        job.is_performing = False
-        if said:
+        try:
+            target = self._peers.get(ElementTree.fromstring(cookie).findtext("hostname", ""))
+            await self._copy(job, target, int(given.get("bandwidth", 0)))
+        except MoveFailed as failed:
             self.jobs.outgoing.pop(domain.uuid, None)
             await self._go_on(job)
-            return packet.error(said, code)
+            return packet.error(str(failed), failed.code)
+        finally:
+            job.is_performing = False
         if job.owner.is_closing():
             # Nobody can tell any more whether the target runs: the source stays paused.
             self.jobs.outgoing.pop(domain.uuid, None)
         return packet.reply(text(cookie))
 
-    async def _copy(self, job: Outgoing, target: "Moves | None", bandwidth_mib: int) -> tuple[str, ErrorCode]:
-        """Copy a domain. Returns what has gone wrong, if anything."""
+    async def _copy(self, job: Outgoing, target: "Moves | None", bandwidth_mib: int) -> None:
+        """Copy a domain. Raises MoveFailed."""
         uuid, transfer = job.domain.uuid, job.transfer
         incoming = None if target is None else target.jobs.incoming.get(uuid)
         if target is None or incoming is None:
-            return _FAILED, ErrorCode.OPERATION_FAILED
-        if target._machine.state().host_faults.get(migration.PORT):
-            said = (
-                f"unable to connect to server at '{target._machine.shape.hostname}:{_FIRST_PORT}': Connection refused"
-            )
-            return said, ErrorCode.SYSTEM_ERROR
-        pace = self._pace(transfer, bandwidth_mib)
+            raise MoveFailed
+        if migration.PORT in target._machine.state().host_faults:
+            where = f"{target._machine.shape.hostname}:{_FIRST_PORT}"
+            raise MoveFailed(f"unable to connect to server at '{where}': Connection refused", ErrorCode.SYSTEM_ERROR)
+        pace = self._pace(transfer, self._rates(target, uuid, bandwidth_mib))
         while True:
-            wrong = self._trouble(job, target, incoming)
-            if wrong:
-                return wrong
+            self._check(job, target, incoming)
             rates = self._rates(target, uuid, bandwidth_mib)
             if transfer.advance(_TICK_S * pace, rates):
                 break
             await asyncio.sleep(_TICK_S)
         await self._stop(job)
-        if migration.fault(self._machine, uuid, migration.STOP_COPY):
-            return _FAILED, ErrorCode.OPERATION_FAILED
+        if not migration.can_save_state(self._machine, uuid):
+            raise MoveFailed
         transfer.switch_over(rates)
         await asyncio.sleep(min(transfer.downtime_ms / 1000 / pace, _SHOWN_S))
-        wrong = self._trouble(job, target, incoming) or await target._load(job, incoming, self)
-        if wrong:
-            return wrong
+        self._check(job, target, incoming)
+        await target._load(incoming, self)
         self.jobs.completed[uuid] = statistics(transfer, MIGRATION_OUT)
         incoming.stats = statistics(transfer, MIGRATION_IN)
-        return "", ErrorCode.OPERATION_FAILED
 
-    def _trouble(self, job: Outgoing, target: "Moves", incoming: Incoming) -> "tuple[str, ErrorCode] | None":
-        """What ends a copying in the middle."""
+    def _check(self, job: Outgoing, target: "Moves", incoming: Incoming) -> None:
+        """Raises MoveFailed for what ends a copying in the middle."""
         if job.is_aborted:
-            return "operation aborted: job 'migration out' canceled by client", ErrorCode.OPERATION_ABORTED
+            raise MoveFailed("operation aborted: job 'migration out' canceled by client", ErrorCode.OPERATION_ABORTED)
         if job.domain.uuid not in self._machine.state().domains:
-            return "operation failed: domain is not running", ErrorCode.OPERATION_FAILED
+            raise MoveFailed("operation failed: domain is not running")
         if target.jobs.incoming.get(job.domain.uuid) is not incoming:
-            return _FAILED, ErrorCode.OPERATION_FAILED
-        return None
+            raise MoveFailed
 
     def _rates(self, target: "Moves", uuid: str, bandwidth_mib: int) -> Rates:
-        link = min(migration.link_bytes(one._machine, bandwidth_mib) for one in (self, target))
-        if migration.fault(self._machine, uuid, migration.STALL):
-            link = 0
-        return Rates(link, migration.dirty_bytes(self._machine), self.jobs.max_downtime_ms(uuid))
+        return migration.rates(self._machine, target._machine, uuid, bandwidth_mib, self.jobs.max_downtime_ms(uuid))
 
-    def _pace(self, transfer: Transfer, bandwidth_mib: int) -> float:
+    def _pace(self, transfer: Transfer, rates: Rates) -> float:
         """How many seconds of the guest pass in one of the clock."""
-        link = migration.link_bytes(self._machine, bandwidth_mib) or 1
-        expected_s = (transfer.memory_bytes + transfer.state_bytes) / link
-        slow_s = self._machine.state().host_faults.get(migration.SLOW_S)
-        return expected_s / slow_s if slow_s else max(1.0, expected_s / _SHOWN_S)
+        expected_s = transfer.expected_s(rates)
+        asked_s = self._machine.state().host_faults.get(migration.SECONDS)
+        return expected_s / asked_s if asked_s else max(1.0, expected_s / _SHOWN_S)
 
     async def _stop(self, job: Outgoing) -> None:
         """Stop the guest on the source for the switchover."""
@@ -245,31 +242,24 @@ class Moves:
             domain = read_domain(answer.body)
             await self._change(Procedure.DOMAIN_SUSPEND, domain, Event.SUSPENDED, None)
             self._domains.reasons[vm_uuid] = (_STATE_PAUSED, _PAUSED_MIGRATION)
-            self.jobs.incoming[vm_uuid] = Incoming(domain, owner, xml, cookie.findtext("persistent", xml))
+            self.jobs.incoming[vm_uuid] = Incoming(domain, owner, cookie.findtext("persistent", xml))
         if owner.is_closing():
             await self.client_gone(owner)
         uri = _with_port(str(given.get("migrate_uri", f"tcp://{self._machine.shape.hostname}")))
         return packet.reply(text(_cookie(self._name, domain)) + optional_text(uri))
 
-    async def _load(self, job: Outgoing, incoming: Incoming, source: "Moves") -> "tuple[str, ErrorCode] | None":
-        """Take what was copied. Returns why this host's driver refuses it at once; later it tells nobody."""
+    async def _load(self, incoming: Incoming, source: "Moves") -> None:
+        """Take what was copied. Raises MoveFailed if this host's driver refuses it at once; later it tells nobody."""
         uuid = incoming.domain.uuid
-        if migration.fault(source._machine, uuid, migration.UNREADABLE):
-            return _FAILED, ErrorCode.OPERATION_FAILED
-        if migration.fault(self._machine, uuid, migration.EARLY):
+        if migration.refused_early(source._machine, self._machine, uuid):
             incoming.said = (
                 "internal error: QEMU unexpectedly closed the monitor:"
                 " qemu-system-x86_64: error while loading state for instance 0x0 of device '0000:00:05.0/vfio'\n"
                 "qemu-system-x86_64: load of migration failed: Invalid argument"
             )
             await self._end_incoming(incoming)
-            return _FAILED, ErrorCode.OPERATION_FAILED
-        pairs = list(
-            zip(migration.types_of(source._machine, uuid), migration.types_of(self._machine, uuid), strict=False)
-        )
-        is_late = bool(migration.fault(self._machine, uuid, migration.LATE))
-        incoming.lost = next((pair for pair in pairs if is_late or pair[0][0] != pair[1][0]), None)
-        return None
+            raise MoveFailed
+        incoming.is_lost = migration.refused_late(source._machine, self._machine, uuid)
 
     async def finish(self, packet: Packet) -> Packet:
         """Let the domain run here, or end it where the source has failed."""
@@ -291,8 +281,8 @@ class Moves:
         async with self._domains.lock:
             if flags & _PERSIST_DEST:
                 await self._domains.define_xml(incoming.persistent_xml)
-            if incoming.lost:
-                migration.lose_state(self._machine, domain.uuid, *incoming.lost)
+            if incoming.is_lost:
+                migration.lose_state(self._machine, domain.uuid)
             self._domains.reasons[domain.uuid] = (_STATE_PAUSED, _PAUSED_USER)
             if not flags & _PAUSED:
                 await self._change(Procedure.DOMAIN_RESUME, domain, Event.RESUMED, _RESUMED_MIGRATED)

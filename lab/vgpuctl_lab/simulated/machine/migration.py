@@ -3,30 +3,35 @@
 
 from vgpuctl_lab.simulated.machine.domains import log_of_qemu
 from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State, Vgpu
+from vgpuctl_lab.simulated.machine.transfer import Rates
 
-UNSUPPORTED, STOP_COPY, UNREADABLE = "migration-unsupported", "migration-stop-copy", "migration-read"
-EARLY, LATE, STALL, STATE_MIB = "migration-early", "migration-late", "migration-stall", "migration-state"
-# Faults of a card, and of the host.
-OF_CARD = (UNSUPPORTED, STOP_COPY, UNREADABLE, EARLY, LATE, STALL, STATE_MIB)
-BANDWIDTH_MIB, DIRTY_MIB, SLOW_S, PORT = "migration-bandwidth", "migration-dirty", "migration-slow", "migration-port"
-OF_HOST = (BANDWIDTH_MIB, DIRTY_MIB, SLOW_S, PORT)
+UNSUPPORTED, UNTRACKED = "move-unsupported", "move-untracked"
+UNSAVED, UNREADABLE = "move-refused", "move-read-error"
+HEADER_REFUSED, CHECKED_EARLY, LOAD_REFUSED = "move-header-refused", "move-checked-early", "move-load-refused"
+_STATE_MIB, _STATE_MIB_S, _DIRTY_MIB_S, STALL = "move-state", "move-bandwidth", "move-dirty", "move-stall"
+# Faults of the host.
+SECONDS, PORT = "move-seconds", "move-port"
 _MIB = 1 << 20
-# What the vGPU of an idle guest has to tell.
-_IDLE_STATE_MIB = 64
+# As on an emulated host.
+_OTHERWISE_MIB = 1
 # A link of 10 Gbit/s.
 _LINK_MIB = 1250
+_PAIR = tuple[tuple[str, int], tuple[str, int]]
 
 
 def blockers(machine: MachineFolder, vm_uuid: str) -> list[str]:
     """Why QEMU would not move a running VM, one text for each device; a vGPU alone has a driver that can move it."""
     state = machine.state()
     domain = state.domains[vm_uuid]
-    movable = [_name(vgpu) for vgpu in vgpus_of(state, domain) if not _fault(machine, state, vgpu, UNSUPPORTED)]
-    return [
-        f"{device}: VFIO migration is not supported in kernel"
-        for device in (*domain.mdevs, *domain.functions)
-        if device not in movable
-    ]
+    vgpus = {_name(vgpu): vgpu for vgpu in vgpus_of(state, domain)}
+    found = []
+    for device in (*domain.mdevs, *domain.functions):
+        vgpu = vgpus.get(device)
+        if vgpu is None or _fault(machine, state, vgpu, UNSUPPORTED):
+            found.append(f"{device}: VFIO migration is not supported in kernel")
+        elif _fault(machine, state, vgpu, UNTRACKED):
+            found.append(f"{device}: VFIO device doesn't support device and IOMMU dirty tracking")
+    return found
 
 
 def vgpus_of(state: State, domain: Domain) -> list[Vgpu]:
@@ -35,7 +40,82 @@ def vgpus_of(state: State, domain: Domain) -> list[Vgpu]:
     return [by_name[name] for name in (*domain.mdevs, *domain.functions) if name in by_name]
 
 
-def types_of(machine: MachineFolder, vm_uuid: str) -> list[tuple[str, int]]:
+def fault(machine: MachineFolder, vm_uuid: str, kind: str) -> int:
+    """The largest value of a fault at the cards of a running VM's vGPUs, 0 without one."""
+    state = machine.state()
+    domain = state.domains.get(vm_uuid)
+    vgpus = [] if domain is None else vgpus_of(state, domain)
+    return max((_fault(machine, state, vgpu, kind) for vgpu in vgpus), default=0)
+
+
+def state_bytes(machine: MachineFolder, vm_uuid: str) -> int:
+    """How large the state of a running VM's vGPUs is; it moves while the VM stands still."""
+    state = machine.state()
+    vgpus = vgpus_of(state, state.domains[vm_uuid])
+    return sum(_fault(machine, state, vgpu, _STATE_MIB) or _OTHERWISE_MIB for vgpu in vgpus) * _MIB
+
+
+def rates(source: MachineFolder, target: MachineFolder, vm_uuid: str, asked_mib: int, max_downtime_ms: int) -> Rates:
+    """What a move can copy now. asked_mib: its limit in MiB/s, 0 without one."""
+    is_cut = any("network" in machine.state().host_faults for machine in (source, target))
+    link = 0 if is_cut or fault(source, vm_uuid, STALL) else asked_mib or _LINK_MIB
+    slowest = min(fault(machine, vm_uuid, _STATE_MIB_S) or link for machine in (source, target))
+    dirty = fault(source, vm_uuid, _DIRTY_MIB_S)
+    return Rates(link * _MIB, min(link, slowest) * _MIB, dirty * _MIB, max_downtime_ms)
+
+
+def can_save_state(machine: MachineFolder, vm_uuid: str) -> bool:
+    """True if the driver hands out the state of a stopped VM's vGPUs; else the kernel says why not."""
+    if fault(machine, vm_uuid, UNSAVED):
+        machine.log(f"NVRM: vGPU migration: {_devices(machine, vm_uuid)[0]}: the state cannot be saved")
+        return False
+    limit = fault(machine, vm_uuid, UNREADABLE)
+    if limit:
+        machine.log(f"NVRM: vGPU migration: reading the state failed after {limit} bytes")
+    return not limit
+
+
+def refused_early(source: MachineFolder, target: MachineFolder, vm_uuid: str) -> bool:
+    """True if the target's driver refuses a state at its first bytes; the kernel says so."""
+    if fault(target, vm_uuid, HEADER_REFUSED):
+        target.log("NVRM: vGPU migration: the state's header was refused")
+        return True
+    pair = _other_types(source, target, vm_uuid)
+    if pair is None or not fault(target, vm_uuid, CHECKED_EARLY):
+        return False
+    _log_types(target, pair)
+    return True
+
+
+def refused_late(source: MachineFolder, target: MachineFolder, vm_uuid: str) -> bool:
+    """True if the target's driver refuses a state after all of it has come; the kernel alone says so."""
+    pair = _other_types(source, target, vm_uuid)
+    if pair is not None:
+        _log_types(target, pair)
+    elif fault(target, vm_uuid, LOAD_REFUSED):
+        target.log(f"NVRM: vGPU migration: {_devices(target, vm_uuid)[0]}: the state was refused")
+    else:
+        return False
+    return True
+
+
+def lose_state(machine: MachineFolder, vm_uuid: str) -> None:
+    """Let QEMU reset the vGPU whose driver has refused its state; its log alone tells."""
+    log_of_qemu(
+        machine,
+        machine.state().domains[vm_uuid].name,
+        f"qemu-system-x86_64: {_devices(machine, vm_uuid)[0]}: Failed setting device state to RUNNING_P2P."
+        " Recover state is ERROR. Resetting device: Invalid argument",
+    )
+
+
+def _other_types(source: MachineFolder, target: MachineFolder, vm_uuid: str) -> _PAIR | None:
+    """The first type of a VM's vGPUs on the source that is another one on the target."""
+    pairs = zip(_types_of(source, vm_uuid), _types_of(target, vm_uuid), strict=False)
+    return next((pair for pair in pairs if pair[0][0] != pair[1][0]), None)
+
+
+def _types_of(machine: MachineFolder, vm_uuid: str) -> list[tuple[str, int]]:
     """The types of a running VM's vGPUs: names and ids."""
     state = machine.state()
     found = []
@@ -46,44 +126,13 @@ def types_of(machine: MachineFolder, vm_uuid: str) -> list[tuple[str, int]]:
     return found
 
 
-def fault(machine: MachineFolder, vm_uuid: str, kind: str) -> int:
-    """The largest value of a fault at the cards of a running VM's vGPUs, 0 without one."""
-    state = machine.state()
-    domain = state.domains.get(vm_uuid)
-    return (
-        0 if domain is None else max((_fault(machine, state, one, kind) for one in vgpus_of(state, domain)), default=0)
-    )
+def _log_types(machine: MachineFolder, pair: _PAIR) -> None:
+    machine.log(f"NVRM: vGPU migration: source type 0x{pair[0][1]:x}, destination 0x{pair[1][1]:x}")
 
 
-def state_bytes(machine: MachineFolder, vgpu: Vgpu) -> int:
-    """How large the state of a vGPU is that moves while its VM stands still."""
-    return (_fault(machine, machine.state(), vgpu, STATE_MIB) or _IDLE_STATE_MIB) * _MIB
-
-
-def link_bytes(machine: MachineFolder, asked_mib: int) -> int:
-    """What a migration may send each second. asked_mib: the limit of the migration, 0 without one."""
-    faults = machine.state().host_faults
-    if "network" in faults:
-        return 0
-    return min(asked_mib or _LINK_MIB, faults.get(BANDWIDTH_MIB, _LINK_MIB)) * _MIB
-
-
-def dirty_bytes(machine: MachineFolder) -> int:
-    """How much memory each guest of the machine dirties in a second."""
-    return machine.state().host_faults.get(DIRTY_MIB, 0) * _MIB
-
-
-def lose_state(machine: MachineFolder, vm_uuid: str, source: tuple[str, int], target: tuple[str, int]) -> None:
-    """Let a vGPU's driver refuse the state at the end: QEMU resets the vGPU and tells its log alone."""
+def _devices(machine: MachineFolder, vm_uuid: str) -> list[str]:
     domain = machine.state().domains[vm_uuid]
-    for name in (*domain.mdevs, *domain.functions)[:1]:
-        log_of_qemu(
-            machine,
-            domain.name,
-            f"qemu-system-x86_64: {name}: Failed setting device state to RUNNING_P2P."
-            " Recover state is ERROR. Resetting device: Invalid argument",
-        )
-    machine.log(f"NVRM: vGPU migration: source type 0x{source[1]:x}, destination 0x{target[1]:x}")
+    return [*domain.mdevs, *domain.functions]
 
 
 def _name(vgpu: Vgpu) -> str:

@@ -36,9 +36,11 @@ from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
+from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.model.promise import Moment, PromiseRow
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
+from vgpuctl.planner.moves.judge import MOVE_RULES
 from vgpuctl.scheduler.advice.advice import AdviceKind
 from vgpuctl.sharing.xids import CLASSES
 from vgpuctl.specs.chassis import CHASSIS
@@ -70,6 +72,9 @@ _RECORDED_WIDTH = 110
 OUTPUT = ROOT / "docs" / "schemas" / "output"
 PAGE_SCHEMAS = ROOT / "docs" / "schemas" / "pages"
 """Schemas of what commands print with --json."""
+
+
+_PLACEHOLDER = re.compile(r"\{([\w.]+)[^}]*\}")
 
 
 def pages() -> dict[Path, str]:
@@ -114,6 +119,8 @@ def pages() -> dict[Path, str]:
     made[terminal] = between(shown, "lists", "lists", _list_rows())
     promises = ROOT / "docs" / "promises.md"
     made[promises] = between(promises.read_text(encoding="utf-8"), "rows", "rows", _promise_rows())
+    moves = ROOT / "docs" / "moves.md"
+    made[moves] = between(moves.read_text(encoding="utf-8"), "limits of moves", "limits", _move_rows())
     hardware = ROOT / "docs" / "hardware.md"
     made[hardware] = between(hardware.read_text(encoding="utf-8"), "boards", "boards", _board_rows())
     made.update({ROOT / "docs" / "schemas" / f"{name}.json": _json_text(make()) for name, make in SCHEMAS.items()})
@@ -131,6 +138,22 @@ def _promise_rows() -> Iterable[str]:
     for row in PromiseRow:
         moments = ", ".join(str(one) for one in Moment if one in row.moments)
         yield f"| `{row}` | {row.promised} | {row.witness} | {row.kept} | {moments} |"
+
+
+def _move_rows() -> Iterable[str]:
+    """The rules about moves, by the way that they forbid."""
+    yield "| code | forbids | limit | what helps | source |"
+    yield "|---|---|---|---|---|"
+    for rule in MOVE_RULES:
+        limit = _example(rule.limit) if rule.limit != "{found}" else f"{_example(rule.witness)}: what was found"
+        forbids = "leaving its host" if rule.pins else "going there" if rule.forbids is MoveKind.COLD else "a live move"
+        yield f"| `{rule.code}` | {forbids} | {limit} | {_example(rule.remedy) or '-'} | {rule.source} |"
+
+
+def _example(text: str) -> str:
+    """A sentence about a move with names in place of its fields."""
+    names = {"gpu.name": "GPU 0", "here.name": "gpu1", "there.name": "gpu2", "gpu.there_name": "its card"}
+    return _PLACEHOLDER.sub(lambda one: names.get(one[1], "…"), text)
 
 
 def _top_rows() -> Iterable[str]:

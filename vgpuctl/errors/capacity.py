@@ -10,7 +10,7 @@ class NoCapacity(VgpuctlError):
     """No GPU can take the request; `context` has one line per GPU or host looked at.
 
     brief: the same in few lines, None where context is short. short: the refusals that matter to one who waits.
-    stays: reading the hosts again cannot change it.
+    stays: reading the hosts again cannot change it. codes: of the refusals, where there are any.
     """
 
     reference = "no-capacity"
@@ -25,11 +25,13 @@ class NoCapacity(VgpuctlError):
         brief: Sequence[str] | None = None,
         short: str = "",
         stays: bool = False,
+        codes: Sequence[str] = (),
     ) -> None:
         super().__init__(message, context=context, hint=hint)
         self.brief = None if brief is None else tuple(brief)
         self.short = short
         self.stays = stays
+        self.codes = tuple(codes)
         if brief is not None:  # without the advice of an option, which only the terminal shows
             self.details = tuple(one for one in brief if not one.startswith("--"))
 

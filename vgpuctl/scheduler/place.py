@@ -83,6 +83,7 @@ def _refusal(fleet: Fleet, request: VmRequest, capacities: Sequence[HostCapacity
         brief=summarise(answer),
         short=in_short(answer),
         stays=stays_refused(answer),
+        codes=[one.code for one in answer],
     )
 
 

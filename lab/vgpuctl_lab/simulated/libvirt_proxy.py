@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
+from vgpuctl_lab.simulated.libvirt_capabilities import say_capabilities
 from vgpuctl_lab.simulated.libvirt_domains import HostDomains
 from vgpuctl_lab.simulated.libvirt_wire import (
     KEEPALIVE_PING,
@@ -184,7 +185,8 @@ class LibvirtProxy:
         if packet.procedure in _WRITES_TO_DISK and "disk-full" in self._machine.state().host_faults:
             return self._refuse_for_want_of_space
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
-            Procedure.AUTH_LIST: self._list_no_authentication,
+            Procedure.AUTH_LIST: partial(_given, packet.reply(struct.pack(">II", 1, 0))),
+            Procedure.CONNECT_GET_CAPABILITIES: partial(say_capabilities, self._machine),
             Procedure.CONNECT_GET_HOSTNAME: self._say_hostname,
             Procedure.NODE_GET_CPU_MAP: self._say_cpus,
             Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
@@ -233,9 +235,6 @@ class LibvirtProxy:
 
     async def _refuse_for_want_of_space(self, packet: Packet) -> Packet:
         return packet.error("cannot write to /var/lib/libvirt: No space left on device")
-
-    async def _list_no_authentication(self, packet: Packet) -> Packet:
-        return packet.reply(struct.pack(">II", 1, 0))
 
     async def _delete_volume(self, packet: Packet) -> Packet:
         answer = await self._forward(packet)

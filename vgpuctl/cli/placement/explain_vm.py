@@ -12,7 +12,9 @@ from vgpuctl.cli.options.preempt_options import show_victims
 from vgpuctl.cli.options.vm_options import read_requests, vm_flags
 from vgpuctl.cli.placement.explain_measured import show_measured
 from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, failures_json
+from vgpuctl.cli.shown.move_verdicts import JsonMoveCheck, move_check_json, show_move_check
 from vgpuctl.cli.shown.output import print_line, print_table, say
+from vgpuctl.errors import UsageError
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
@@ -69,12 +71,13 @@ class JsonExplainedVm(TypedDict):
     not_looked_at: Sequence[str]
 
 
-_JSON: "JsonOutput[list[JsonExplainedVm]]" = JsonOutput()
+_JSON: "JsonOutput[list[JsonExplainedVm | JsonMoveCheck]]" = JsonOutput()
 
 
 @click.command("explain-vm")
 @vm_flags
 @click.option("--predict", is_flag=True, help="Predict throughput and the neighbours' loss on each GPU that takes it.")
+@click.option("--move", is_flag=True, help="Say of an existing VM how it could go to each other host, live or cold.")
 @options.history
 @options.prometheus
 @options.many_hosts
@@ -83,7 +86,7 @@ _JSON: "JsonOutput[list[JsonExplainedVm]]" = JsonOutput()
     "--all-refusals", "shows_all", is_flag=True, help="Show the answer of every host and GPU instead of groups."
 )
 @options.as_json
-def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **given: Any) -> None:
+def command(shows_all: bool, refresh: bool, predict: bool, move: bool, as_json: bool, **given: Any) -> None:
     """Explain which GPUs take a VM, and why others refuse it. Each reason has its remedy.
 
     An existing VM, or one that waits in the queue, named without --gpu, is explained as a new request of the same
@@ -96,6 +99,9 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
     where = take_service_options(given)
     is_named_alone = given["file"] is None and given["name"] is not None and not given["gpus"]
     requests = read_requests(**given, is_hypothetical=not is_named_alone)
+    if move:
+        _explain_move(requests, is_named_alone=is_named_alone, as_json=as_json, **where)
+        return
     with services(**where) as opened:
         explained = []
         for request in requests:
@@ -110,6 +116,24 @@ def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **give
             _show(one, shows_all=shows_all)
     for one in explained:
         report_failures(one.failures, answered=len({answer.host for answer in one.answers}))
+
+
+def _explain_move(requests: "Sequence[VmRequest]", *, is_named_alone: bool, as_json: bool, **where: Any) -> None:
+    """Say how one VM of the store could go to each other host."""
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.found.find_vm import find_vm
+    from vgpuctl.usecases.vm.move_check import check_move
+
+    if not is_named_alone:
+        raise UsageError("--move explains a VM that exists", hint="name it alone: `vgpuctl explain-vm NAME --move`")
+    [request] = requests
+    with services(**where) as opened, opened.asking_once():
+        vm, _leases = find_vm(opened, request.tenant, request.name)
+        found = check_move(opened, vm)
+    if as_json:
+        _JSON.print([move_check_json(vm, found)])
+    else:
+        show_move_check(vm, found)
 
 
 def _object(explained: "ExplainedVm") -> JsonExplainedVm:

@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("detach-nic acme/web-2 back", "from another VM"),
     ),
     "move-vm": (
+        Example("move-vm acme/web-1 --check", "to which hosts, live or cold"),
         Example("move-vm acme/web-1 --dry-run", "where it would go"),
         Example("move-vm acme/web-1 --to gpu2 --yes", "to a host of your choice"),
     ),

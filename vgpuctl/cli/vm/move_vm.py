@@ -9,6 +9,7 @@ import click
 from vgpuctl.cli.forms.vm_selection import VmChoice, vms
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.move_verdicts import JsonMoveCheck, move_check_json, show_move_check
 from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
@@ -35,12 +36,15 @@ way: `live` or `cold`. downtime_s: how long a live move halted the guest, as lib
 """
 
 
-_JSON: "JsonOutput[JsonMove | Sequence[JsonMove]]" = JsonOutput()
+_JSON: "JsonOutput[JsonMove | JsonMoveCheck | Sequence[JsonMove | JsonMoveCheck]]" = JsonOutput()
 
 
 @click.command("move-vm")
 @vms("Move")
 @click.option("--to", metavar="HOST", help="Host to move to.  [default: the one that the scheduler chooses]")
+@click.option(
+    "--check", "is_check", is_flag=True, help="Say how each host could take the VM, live or cold, and move nothing."
+)
 @options.reason("Reason, for the event.", required=False)
 @options.move_way
 @options.max_downtime
@@ -52,6 +56,7 @@ _JSON: "JsonOutput[JsonMove | Sequence[JsonMove]]" = JsonOutput()
 def command(
     chosen: VmChoice,
     to: str | None,
+    is_check: bool,
     reason: str,
     shutdown_timeout_s: float,
     drain_s: float | None,
@@ -68,10 +73,16 @@ def command(
     storage that both hosts share stays where it is; any other is copied. A VM that was stopped stays so.
     Several VMs are moved one after the other. After a live move everything that was promised is looked at again: where
     that finds that the vGPU was reset on the way, or finds nothing out, the command says so and fails.
+
+    --check reads the hosts and writes nothing on them: for each host that the VM could go to it says whether it can be
+    moved live, what forbids that, and what helps.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, cut_short, finish_move, move_vm
 
+    if is_check:
+        _check(chosen, to, as_json=as_json, **where)
+        return
     with services(rehearses=dry_run, **where) as opened:
 
         def move(vm: "Vm") -> JsonMove:
@@ -125,3 +136,24 @@ def command(
         json=lambda moved: moved,
         output=_JSON if as_json else None,
     )
+
+
+def _check(chosen: VmChoice, to: str | None, *, as_json: bool, **where: Any) -> None:
+    """Say how the VMs could go to other hosts."""
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.usecases.vm.move_check import check_move
+
+    with services(**where) as opened, opened.asking_once():
+        vms = [vm for vm, _leases in chosen.find(opened, asks=False)]
+        done = chosen.on(opened, vms, lambda vm: check_move(opened, vm, to), is_in_turn=True)
+    if not as_json:
+        for one in done:
+            if one.value is not None:
+                show_move_check(one.vm, one.value)
+    else:
+        found = [move_check_json(one.vm, one.value) for one in done if one.value is not None]
+        if not chosen.is_one:
+            _JSON.print(found)
+        elif found:
+            _JSON.print(found[0])
+    chosen.finish(done, outcome=lambda _found: "checked")

@@ -43,7 +43,8 @@ class MovedGpu:
     """One share of the VM, with the card that has it and the one that would. there: None if no card was found.
 
     there_sharing: the kind of the share there. has_equal_type: both have one vGPU type.
-    driver: that the VM's function is bound to, for VFs and whole cards. has_p2p: it can be quiesced together with
+    driver: that the VM's function is bound to, for VFs and whole cards. has_migration: the kernel shows the state of
+    its migration. has_p2p: it can be quiesced together with
     others. has_iommufd: libvirt gave it to QEMU by an iommufd. can_migrate: NVML's migration bit of the vGPU, which
     needs a guest driver. guest_version: the vGPU version that the guest's driver has agreed on with the host's.
     """
@@ -57,6 +58,7 @@ class MovedGpu:
     has_equal_type: bool | None = None
     params: VgpuParams | None = None
     driver: str | None = None
+    has_migration: bool | None = None
     has_p2p: bool | None = None
     has_iommufd: bool | None = None
     can_migrate: bool | None = None
@@ -82,18 +84,23 @@ class MovedGpu:
 
 @dataclass(frozen=True)
 class HostProcessor:
-    """The processor of a host as libvirt's capabilities tell it. microcode: None where libvirt does not tell it."""
+    """The processor of a host as libvirt's capabilities tell it; None for what libvirt does not tell.
+
+    address_bits: of physical memory.
+    """
 
     vendor: str
     model: str
     features: frozenset[str]
     microcode: str | None = None
+    address_bits: int | None = None
 
 
 @dataclass(frozen=True)
 class MoveHost:
-    """One of the two hosts. distribution: os-release's ID and its version, as `("rhel", "9.4")`. driver: NVIDIA's.
+    """One of the two hosts. driver: NVIDIA's.
 
+    distribution: os-release's ID and its version, as `("rhel", "9.4")`; the version is empty where it is not known.
     vgpu_versions: of the guests that its vGPU manager accepts. machines: the machine types that its QEMU has.
     """
 

@@ -77,18 +77,21 @@ def _params(_case: MoveCase, gpu: MovedGpu) -> Found:
 
 def _is_early_rhel_9(host: MoveHost) -> bool | None:
     """True for RHEL 9 before 9.6, the first release on which two managers may differ."""
-    if host.distribution is None:
-        return None
-    name, version = host.distribution
-    return name in _RHEL and (9,) <= version_of(version) < (9, 6)
+    version = _version_of_rhel(host)
+    return None if version is None else (9,) <= version < (9, 6)
 
 
 def _is_rhel_10(host: MoveHost) -> bool | None:
-    return None if host.distribution is None else _is_rhel(host) and version_of(host.distribution[1]) >= (10,)
+    version = _version_of_rhel(host)
+    return None if version is None else version >= (10,)
 
 
-def _is_rhel(host: MoveHost) -> bool:
-    return host.distribution is not None and host.distribution[0] in _RHEL
+def _version_of_rhel(host: MoveHost) -> tuple[int, ...] | None:
+    """The version of RHEL or of its likes, (0,) for another distribution; None for one that is not known."""
+    if host.distribution is None:
+        return None
+    name, version = host.distribution
+    return (version_of(version) or None) if name in _RHEL else (0,)
 
 
 def _both(one: bool | None, other: bool | None) -> bool | None:
@@ -137,6 +140,8 @@ def _driver(gpu: MovedGpu) -> str | None:
 
 def _without_migration(_case: MoveCase, gpu: MovedGpu) -> Found:
     driver = _driver(gpu)
+    if gpu.has_migration:
+        return ""
     if driver is None:
         return None
     return "" if driver in _MIGRATING_DRIVERS else gpu.driver

@@ -62,7 +62,7 @@ def _cpu_does_not_fit(case: MoveCase) -> bool | None:
     domain = case.domain
     if domain.cpu_mode is None:
         return None
-    if domain.cpu_mode in ("host-passthrough", "maximum"):
+    if domain.cpu_mode in ("host-passthrough", "maximum", "default"):
         return False
     return None if domain.cpu_runs_there is None else not domain.cpu_runs_there
 

@@ -17,6 +17,7 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.place import place
+from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
@@ -149,6 +150,7 @@ class MoveSearch:
                 f"no other host may take {vm.printed_name}",
                 context=lines_of_closed(wanted, barred),
                 hint="see `vgpuctl list-hosts` and `list-host-pools`",
+                codes=[Code.HOST_POOL] * len(barred),
             )
         if reserved is None:
             try:

@@ -43,7 +43,7 @@ DOMAIN = MovedDomain(
 )  # fmt: skip
 LOOKS = (
     "host-silent", "host-closed", "cordon", "gpu-health", "reservation", "quota", "licence", "no-equal-share",
-    "network", "disks", "host-parts", "guest-cells", "mmio-window",
+    "name-taken", "mac-taken", "network", "disks", "host-parts", "guest-cells", "mmio-window",
 )  # fmt: skip
 LIVE = MoveCase(
     MovingVm("acme/train-1", is_running=True, max_downtime_s=60), HERE, replace(HERE, name="gpu2"), (GPU,), DOMAIN,

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""move-vm --check and explain-vm --move say how a VM can go to each other host, and write nothing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SEEDED, operator
+from tests.e2e.witness import FleetWitness
+from tests.lab.simulated_fixtures import machine
+from vgpuctl_lab.simulated.machine import shape as shapes
+from vgpuctl_lab.simulated.machine.nvml import CODES
+
+__all__ = ["operator"]
+
+FLEET = (3, "a40")
+"""Three equal hosts with one A40 each."""
+WITHOUT_WAITING = ("--yes", "--timeout", "0")
+
+
+@pytest.fixture
+def web(operator: Operator) -> Iterator[str]:
+    """The host of a running VM with a vGPU."""
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
+    yield made["vm"]["host"]
+    operator.does("delete-vm", "web", *ACME, *WITHOUT_WAITING)
+
+
+def _verdicts(found: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
+    """By host the kind and the codes of the limits."""
+    return {
+        one["host"]: (one["verdict"]["kind"], [limit["code"] for limit in one["verdict"]["limits"]])
+        for one in found["verdicts"]
+    }
+
+
+def test_a_running_vm_can_go_live_to_equal_hosts(operator: Operator, fleet_witness: FleetWitness, web: str) -> None:
+    before, events = fleet_witness.state(), len(operator.json("list-events"))
+    others = sorted({"sim-001", "sim-002", "sim-003"} - {web})
+    said = operator.does("move-vm", "web", *ACME, "--check")
+    assert [line.split()[:2] for line in said.out.splitlines()[2:]] == [[one, "live"] for one in others]
+    assert "nothing forbids a live move" in said.err
+    found = operator.json("move-vm", "web", *ACME, "--check")
+    assert (found["vm"], found["host"], _verdicts(found)) == ("acme/web", web, dict.fromkeys(others, ("live", [])))
+    assert {one["verdict"]["state_bytes"] for one in found["verdicts"]} == {8 << 30}
+    assert operator.json("explain-vm", "web", *ACME, "--move") == [found]
+    assert fleet_witness.state() == before and len(operator.json("list-events")) == events
+
+
+def test_one_host_can_be_asked_about_for_several_vms(operator: Operator, web: str) -> None:
+    (other,) = operator.json("create-vm", "plain", *ACME, "--host", web, *SEEDED)
+    target = next(one for one in ("sim-001", "sim-002") if one != web)
+    found = operator.json("move-vm", "web", "plain", *ACME, "--check", "--to", target)
+    assert {one["vm"]: _verdicts(one) for one in found} == {
+        "acme/web": {target: ("live", [])},
+        "acme/plain": {target: ("pinned", ["declared-host"])},
+    }
+    operator.does("delete-vm", other["vm"]["request"]["name"], *ACME, *WITHOUT_WAITING)
+
+
+def test_a_vm_that_is_off_goes_cold(operator: Operator, web: str) -> None:
+    operator.does("stop-vm", "web", *ACME, "--force")
+    found = _verdicts(operator.json("move-vm", "web", *ACME, "--check"))
+    assert found == dict.fromkeys({"sim-001", "sim-002", "sim-003"} - {web}, ("cold", ["vm-is-off"]))
+
+
+def test_a_closed_host_blocks_and_comes_last(operator: Operator, web: str) -> None:
+    first, second = sorted({"sim-001", "sim-002", "sim-003"} - {web})
+    operator.does("cordon-host", first, "--reason", "new fans")
+    try:
+        said = operator.does("move-vm", "web", *ACME, "--check")
+        assert [line.split()[:2] for line in said.out.splitlines()[2:4]] == [[second, "live"], [first, "blocked"]]
+        assert f"vgpuctl uncordon-host {first}" in said.out and "not looked at" not in said.out
+    finally:
+        operator.does("uncordon-host", first)
+
+
+def test_an_older_vgpu_manager_takes_the_vm_cold(operator: Operator, fleet: lab.LabFolder, web: str) -> None:
+    first, second = sorted({"sim-001", "sim-002", "sim-003"} - {web})
+    older = machine(fleet, first)
+    before = older.shape
+    shapes.write(replace(before, nvidia_driver="535.161.05"), older.folder / "machine.json")
+    try:
+        found = operator.json("move-vm", "web", *ACME, "--check")
+    finally:
+        shapes.write(before, older.folder / "machine.json")
+    assert _verdicts(found) == {second: ("live", []), first: ("cold", ["nvml-host-driver", "vgpu-version"])}
+
+
+def test_an_nvml_that_does_not_compare_leaves_a_cold_move(operator: Operator, fleet: lab.LabFolder, web: str) -> None:
+    codes = machine(fleet, web).root / CODES.lstrip("/")
+    codes.parent.mkdir(parents=True, exist_ok=True)
+    codes.write_text("nvmlGetVgpuCompatibility 999\n")
+    try:
+        found = operator.json("move-vm", "web", *ACME, "--check")
+        assert set(map(str, _verdicts(found).values())) == {str(("cold", ["not-looked-at"]))}
+        assert all("NVML's comparison" in one["verdict"]["not_looked_at"][0] for one in found["verdicts"])
+    finally:
+        codes.unlink()
+
+
+def test_only_a_vm_that_exists_is_explained_as_one_that_moves(operator: Operator) -> None:
+    refused = operator.run("explain-vm", "other", *ACME, "--gpu", "A40-8Q", "--move")
+    assert refused.code == 2 and "--move explains a VM that exists" in refused.err

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether, and how, a VM can go to each other host. Nothing is written on any host; facts that were read are kept."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import NoCapacity, VgpuctlError
+from vgpuctl.guests.facts import move_facts
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.move_verdict import MoveVerdict
+from vgpuctl.model.natural_order import natural
+from vgpuctl.model.network import Attachment
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.units import MIB
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.volume import VolumeKind
+from vgpuctl.planner.moves.case import HostProcessor, MoveCase, MovedDomain, MoveHost, MoveLink, MovingVm
+from vgpuctl.planner.moves.judge import judge_move
+from vgpuctl.sharing.codes import Code
+from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.guest_state import refuse_other_build, variables_on
+from vgpuctl.usecases.network.ports import attachments_of
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.vm.move_place import MoveSearch
+from vgpuctl.usecases.vm.move_volumes import plan_volumes, recorded_volumes
+from vgpuctl.usecases.vm.move_witnesses import compare, move_host, moved_gpu, shares_of
+
+_LOOK_OF_CODE = {
+    Code.HOST_POOL: "host-closed",
+    Code.HOST_MAINTENANCE: "cordon",
+    Code.HOST_CORDONED: "cordon",
+    Code.HOST_DRAINED: "cordon",
+    Code.HOST_FENCED: "cordon",
+    Code.GPU_CORDONED: "cordon",
+    Code.GPU_QUARANTINE: "gpu-health",
+    Code.GPU_PROBLEM: "gpu-health",
+    Code.RESERVED_IN_CALENDAR: "reservation",
+    Code.HOST_SILENT: "host-silent",
+    Code.HOST_UNREAD: "host-silent",
+    Code.HOST_FIRMWARE: "host-parts",
+    Code.HOST_TPM: "host-parts",
+    Code.HOST_CHASSIS: "network",
+}
+"""The rule of a refusal of the scheduler; every other one says that the host has no equal share."""
+_PLACED = ("host-silent", "host-closed", "cordon", "gpu-health", "reservation", "licence", "no-equal-share")
+"""Rules that the scheduler has asked when it places a VM. A licence's seat stays with the VM."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What is known of the VM and its host, once for all others. problem: why its disks cannot follow."""
+
+    vm: Vm
+    leases: tuple[Lease, ...]
+    attachments: Sequence[Attachment]
+    moving: MovingVm
+    facts: HostFacts | None
+    machines: frozenset[str] | None
+    cpu: HostProcessor | None
+    xml: str | None
+    domain: MovedDomain
+    dirty_bytes_s: int | None
+
+
+def check_move(
+    services: Services,
+    vm: Vm,
+    to: str | None = None,
+    *,
+    max_downtime_s: float | None = None,
+    link_mbit_s: Callable[[str, str], int | None] = lambda _here, _there: None,
+) -> list[tuple[str, MoveVerdict]]:
+    """Judge a move of a VM to one host, or to each other host of the inventory: the kindest first.
+
+    link_mbit_s: the bandwidth between two hosts, None where it is not known. A host that gives no answer has a verdict
+    that says so. Raises InventoryError for an unknown host, and what the VM's own host raises when it cannot be asked.
+    """
+    if to is not None:
+        services.inventory.require(to)
+    names = [to] if to is not None else [one for one in services.inventory.select(None) if one != vm.host]
+    source = _read_source(services, vm, max_downtime_s)
+    search = MoveSearch(services, vm.host, names)
+
+    def judge(name: str) -> MoveVerdict:
+        link = MoveLink(link_mbit_s(vm.host, name), vm.request.memory_mib * MIB, source.dirty_bytes_s)
+        return judge_move(_case(services, source, search, name, link))
+
+    found = [(one.name, verdict) for one in services.on_hosts(names, judge) if (verdict := one.get()) is not None]
+    return sorted(found, key=lambda one: (one[1].kind.rank(), len(one[1].limits), natural(one[0])))
+
+
+def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _Source:
+    with services.store.reading() as session:
+        leases = tuple(sorted(session.leases(vm_uuid=vm.uuid), key=lambda one: one.index))
+        volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
+        node = session.node_of_vm(vm.uuid)
+    attachments = attachments_of(services, vm)
+    bound = [one.network.printed_name for one in attachments if one.network.request.host is not None]
+    facts = read_facts(services, vm.host)
+    hypervisor = services.host(vm.host).hypervisor
+    state = hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    is_running = state is not None and state.is_active()
+    machines, cpu = move_facts.read_host(hypervisor)
+    moving = MovingVm(
+        vm.printed_name,
+        is_running=is_running,
+        is_finished=vm.state in (VmState.RUNNING, VmState.STOPPED),
+        is_adopted=vm.is_adopted,
+        declared_host=vm.request.host,
+        network=bound[0] if bound else None,
+        has_disk_snapshots=any(one.kind is VolumeKind.OVERLAY for one in volumes),
+        max_downtime_s=max_downtime_s,
+        cluster=None if node is None else f"node pool {node.pool}",
+        gang=vm.gang,
+    )
+    if not is_running:
+        return _Source(vm, leases, attachments, moving, facts, machines, cpu, None, MovedDomain(), None)
+    domain = move_facts.read_moved_domain(hypervisor, vm.uuid, own=shares_of(leases))
+    xml, rate = hypervisor.xml(vm.domain_name), move_facts.read_dirty_rate(hypervisor, vm.uuid)
+    return _Source(vm, leases, attachments, moving, facts, machines, cpu, xml, domain, rate)
+
+
+def _case(services: Services, source: _Source, search: MoveSearch, name: str, link: MoveLink) -> MoveCase:
+    """Gather what is known of a move to one host; what cannot be asked stays unknown."""
+    vm = source.vm
+    here_cards = [one.share.gpu for one in source.leases]
+    here = move_host(vm.host, source.facts, source.machines, source.cpu, here_cards)
+    looks: dict[str, str] = {"quota": ""}
+    try:
+        placement = search.find(vm, lambda found: found, among={name})
+    except VgpuctlError as error:
+        looks.update(_refusal(error))
+        gpus = tuple(moved_gpu(one, None, source.facts, None, None) for one in source.leases)
+        return MoveCase(source.moving, here, MoveHost(name), gpus, source.domain, link, looks)
+    looks.update(dict.fromkeys(_PLACED, ""))
+    facts, machines, cpu, domain = None, None, None, source.domain
+    try:
+        facts = read_facts(services, name)
+        hypervisor = services.host(name).hypervisor
+        machines, cpu = move_facts.read_host(hypervisor)
+        if source.xml is not None and domain.cpu_mode in ("custom", "host-model"):
+            domain = replace(domain, cpu_runs_there=move_facts.runs_cpu(hypervisor, source.xml))
+        looks.update(_look_there(services, source, placement, facts, cpu))
+    except VgpuctlError as error:
+        looks["host-silent"] = error.message
+    there = move_host(name, facts, machines, cpu, [one.gpu for one in placement.shares])
+    iommufd = None if source.xml is None else move_facts.iommufd_devices(source.xml)
+    gpus = tuple(
+        moved_gpu(lease, share, source.facts, facts, iommufd)
+        for lease, share in zip(source.leases, placement.shares, strict=False)
+    )
+    if source.moving.is_running and facts is not None:
+        own = services.host(vm.host)
+        gpus = tuple(
+            replace(gpu, compatibility=compare(own, lease, share, facts)) if gpu.is_vgpu else gpu
+            for gpu, lease, share in zip(gpus, source.leases, placement.shares, strict=False)
+        )
+    return MoveCase(source.moving, here, there, gpus, domain, link, looks)
+
+
+def _refusal(error: VgpuctlError) -> Mapping[str, str]:
+    """The rule of the scheduler's refusal, with its words. Refusals of several kinds say that no share is there."""
+    codes = {Code(one) for one in error.codes} if isinstance(error, NoCapacity) else set()
+    found = {_LOOK_OF_CODE.get(one, "no-equal-share") for one in codes - {Code.HOST_WANTED_OTHER}}
+    short = error.reason_to_wait if isinstance(error, NoCapacity) else error.message
+    return {found.pop() if len(found) == 1 else "no-equal-share": short}
+
+
+def _look_there(
+    services: Services, source: _Source, placement: Placement, facts: HostFacts, cpu: HostProcessor | None
+) -> Mapping[str, str]:
+    """Ask the other host what a cold move would ask it, by the codes of the rules."""
+    vm, there = source.vm, services.host(placement.host)
+    moved = replace(vm, host=placement.host, numa=placement.numa)
+    attached = [one.port.position for one in source.attachments]
+
+    def parts() -> None:
+        own = services.host(vm.host)
+        guest.check_parts(moved, facts, source.attachments)
+        variables = variables_on(own, vm)
+        if variables is not None:
+            refuse_other_build(there, facts, moved, variables)
+
+    def disks() -> None:
+        plan_volumes(services, there, moved, recorded_volumes(services, services.host(vm.host), vm))
+
+    looks: dict[str, str] = {}
+    asked: dict[str, Callable[[], None]] = {
+        "name-taken": lambda: guest.refuse_other_domain(there, moved),
+        "mac-taken": lambda: guest.refuse_taken_macs(there, moved, source.attachments),
+        "network": lambda: guest.check_networks(there, moved, attached),
+        "host-parts": parts,
+        "disks": disks,
+    }
+    for code, ask in asked.items():
+        looks[code] = _against(ask)
+    looks["guest-cells"] = _other_cells(vm, placement)
+    bits = _fewer_bits(source, placement.host, cpu)
+    return looks if bits is None else {**looks, "mmio-window": bits}
+
+
+def _against(ask: Callable[[], None]) -> str:
+    """Return what is said against the move, empty for nothing."""
+    try:
+        ask()
+    except VgpuctlError as error:
+        return error.message
+    return ""
+
+
+def _other_cells(vm: Vm, placement: Placement) -> str:
+    """A guest keeps the NUMA nodes that it was started with."""
+    here, there = vm.numa, placement.numa
+    if here is None or not here.has_vnuma:
+        return ""
+    shape = [(one.vcpus, one.memory_mib) for one in here.cells]
+    if there is not None and shape == [(one.vcpus, one.memory_mib) for one in there.cells]:
+        return ""
+    return f"its guest has {len(shape)} NUMA nodes, which {placement.host} does not give it alike"
+
+
+def _fewer_bits(source: _Source, name: str, cpu: HostProcessor | None) -> str | None:
+    """The window of a guest with its host's address bits needs as many there; None where they are not known."""
+    if source.xml is None or not move_facts.has_address_bits(source.xml):
+        return ""
+    here, there = None if source.cpu is None else source.cpu.address_bits, None if cpu is None else cpu.address_bits
+    if here is None or there is None:
+        return None
+    return "" if there == here else f"{name} has {there} address bits, and its guest was started with {here}"

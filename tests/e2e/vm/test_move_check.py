@@ -17,8 +17,8 @@ from vgpuctl_lab.simulated.machine.nvml import CODES
 
 __all__ = ["operator"]
 
-FLEET = (3, "a40")
-"""Three equal hosts with one A40 each."""
+FLEET = (3, "a40+t4")
+"""Three equal hosts with an A40 and a T4 each."""
 WITHOUT_WAITING = ("--yes", "--timeout", "0")
 
 
@@ -106,3 +106,23 @@ def test_an_nvml_that_does_not_compare_leaves_a_cold_move(operator: Operator, fl
 def test_only_a_vm_that_exists_is_explained_as_one_that_moves(operator: Operator) -> None:
     refused = operator.run("explain-vm", "other", *ACME, "--gpu", "A40-8Q", "--move")
     assert refused.code == 2 and "--move explains a VM that exists" in refused.err
+
+
+def test_a_whole_card_goes_cold_to_an_equal_one_and_is_bound_without(operator: Operator) -> None:
+    (made,) = operator.json("create-vm", "whole", *ACME, "--gpu", "passthrough:T4", *SEEDED)
+    others = sorted({"sim-001", "sim-002", "sim-003"} - {made["vm"]["host"]})
+    assert _verdicts(operator.json("move-vm", "whole", *ACME, "--check")) == dict.fromkeys(
+        others, ("cold", ["passthrough"])
+    )
+    for number, host in enumerate(others):
+        operator.does("create-vm", f"part-{number}", *ACME, "--gpu", "T4-8Q", "--host", host, *SEEDED)
+    found = operator.json("explain-vm", "whole", *ACME, "--move")
+    for kind, codes in _verdicts(found[0]).values():
+        assert (kind, codes[0]) == ("pinned", "no-equal-card")
+    operator.does("delete-vm", "whole", "part-0", "part-1", *ACME, *WITHOUT_WAITING)
+
+
+def test_its_own_host_is_no_host_to_move_to(operator: Operator, web: str) -> None:
+    assert operator.json("move-vm", "web", *ACME, "--check", "--to", web)["verdicts"] == []
+    refused = operator.run("move-vm", "web", *ACME, "--check", "--to", "gone")
+    assert refused.code != 0 and "gone" in refused.err

@@ -44,7 +44,7 @@ def show_move_check(vm: "Vm", found: "Sequence[tuple[str, MoveVerdict]]") -> Non
     print_table(
         ["HOST", "MOVE", "STOP", "STATE", "WHY"],
         [(host, str(one.kind), _stop(one), _state(one), _why(one)) for host, one in found],
-        empty="there is no other host",
+        empty="it is asked about no other host",
         drops={"WHY": 0},
     )
     groups: dict[tuple[str, str], list[tuple[str, MoveLimit]]] = {}

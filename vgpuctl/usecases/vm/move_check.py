@@ -11,6 +11,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_verdict import MoveVerdict
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.network import Attachment
+from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
@@ -50,15 +51,14 @@ _PLACED = ("host-silent", "host-closed", "cordon", "gpu-health", "reservation", 
 
 @dataclass(frozen=True)
 class _Source:
-    """What is known of the VM and its host, once for all others. problem: why its disks cannot follow."""
+    """What is known of the VM and its host, once for all others. xml: of its domain, None for one that is off."""
 
     vm: Vm
     leases: tuple[Lease, ...]
     attachments: Sequence[Attachment]
     moving: MovingVm
-    facts: HostFacts | None
-    machines: frozenset[str] | None
-    cpu: HostProcessor | None
+    facts: HostFacts
+    host: MoveHost
     xml: str | None
     domain: MovedDomain
     dirty_bytes_s: int | None
@@ -79,16 +79,30 @@ def check_move(
     """
     if to is not None:
         services.inventory.require(to)
-    names = [to] if to is not None else [one for one in services.inventory.select(None) if one != vm.host]
+    names = [one for one in (services.inventory.select(None) if to is None else [to]) if one != vm.host]
     source = _read_source(services, vm, max_downtime_s)
     search = MoveSearch(services, vm.host, names)
+    placed = {name: _place(search, vm, name) for name in names}
 
     def judge(name: str) -> MoveVerdict:
         link = MoveLink(link_mbit_s(vm.host, name), vm.request.memory_mib * MIB, source.dirty_bytes_s)
-        return judge_move(_case(services, source, search, name, link))
+        found = placed[name]
+        if isinstance(found, VgpuctlError):
+            return judge_move(_case_without_place(source, name, _refusal(found), link))
+        return judge_move(_case(services, source, name, link))
 
-    found = [(one.name, verdict) for one in services.on_hosts(names, judge) if (verdict := one.get()) is not None]
+    refused = [(name, judge(name)) for name, found in placed.items() if isinstance(found, VgpuctlError)]
+    asked = services.on_hosts([name for name in names if isinstance(placed[name], Placement)], judge)
+    found = [*refused, *((one.name, verdict) for one in asked if (verdict := one.get()) is not None)]
     return sorted(found, key=lambda one: (one[1].kind.rank(), len(one[1].limits), natural(one[0])))
+
+
+def _place(search: MoveSearch, vm: Vm, name: str) -> Placement | VgpuctlError:
+    """Choose equal shares on one host, by what is known of it."""
+    try:
+        return search.find(vm, lambda found: found, among={name})
+    except VgpuctlError as error:
+        return error
 
 
 def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _Source:
@@ -96,13 +110,14 @@ def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _S
         leases = tuple(sorted(session.leases(vm_uuid=vm.uuid), key=lambda one: one.index))
         volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
         node = session.node_of_vm(vm.uuid)
+        pool = None if node is None else session.node_pool(node.tenant, node.pool)
     attachments = attachments_of(services, vm)
     bound = [one.network.printed_name for one in attachments if one.network.request.host is not None]
     facts = read_facts(services, vm.host)
     hypervisor = services.host(vm.host).hypervisor
     state = hypervisor.state(vm.domain_name, uuid=vm.uuid)
     is_running = state is not None and state.is_active()
-    machines, cpu = move_facts.read_host(hypervisor)
+    here = move_host(vm.host, facts, *move_facts.read_host(hypervisor), [one.share.gpu for one in leases])
     moving = MovingVm(
         vm.printed_name,
         is_running=is_running,
@@ -112,52 +127,55 @@ def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _S
         network=bound[0] if bound else None,
         has_disk_snapshots=any(one.kind is VolumeKind.OVERLAY for one in volumes),
         max_downtime_s=max_downtime_s,
-        cluster=None if node is None else f"node pool {node.pool}",
+        cluster=None if pool is None else _cluster(pool),
         gang=vm.gang,
     )
     if not is_running:
-        return _Source(vm, leases, attachments, moving, facts, machines, cpu, None, MovedDomain(), None)
+        return _Source(vm, leases, attachments, moving, facts, here, None, MovedDomain(), None)
     domain = move_facts.read_moved_domain(hypervisor, vm.uuid, own=shares_of(leases))
     xml, rate = hypervisor.xml(vm.domain_name), move_facts.read_dirty_rate(hypervisor, vm.uuid)
-    return _Source(vm, leases, attachments, moving, facts, machines, cpu, xml, domain, rate)
+    return _Source(vm, leases, attachments, moving, facts, here, xml, domain, rate)
 
 
-def _case(services: Services, source: _Source, search: MoveSearch, name: str, link: MoveLink) -> MoveCase:
-    """Gather what is known of a move to one host; what cannot be asked stays unknown."""
-    vm = source.vm
-    here_cards = [one.share.gpu for one in source.leases]
-    here = move_host(vm.host, source.facts, source.machines, source.cpu, here_cards)
-    looks: dict[str, str] = {"quota": ""}
-    try:
-        placement = search.find(vm, lambda found: found, among={name})
-    except VgpuctlError as error:
-        looks.update(_refusal(error))
-        gpus = tuple(moved_gpu(one, None, source.facts, None, None) for one in source.leases)
-        return MoveCase(source.moving, here, MoveHost(name), gpus, source.domain, link, looks)
-    looks.update(dict.fromkeys(_PLACED, ""))
-    facts, machines, cpu, domain = None, None, None, source.domain
+def _cluster(pool: NodePool) -> str:
+    return f"the {'Kubernetes' if pool.role.is_kubernetes else 'Slurm'} cluster {pool.cluster} (node pool {pool.name})"
+
+
+def _case_without_place(source: _Source, name: str, looks: Mapping[str, str], link: MoveLink) -> MoveCase:
+    """A move to a host that has no place for the VM, or does not answer."""
+    gpus = tuple(moved_gpu(one, None, source.facts, None, None) for one in source.leases)
+    return MoveCase(source.moving, source.host, MoveHost(name), gpus, source.domain, link, {"quota": "", **looks})
+
+
+def _case(services: Services, source: _Source, name: str, link: MoveLink) -> MoveCase:
+    """Ask a host that has a place for the VM. What it does not tell stays unknown."""
+    vm, domain = source.vm, source.domain
     try:
         facts = read_facts(services, name)
+        # By what was just read: somebody may have taken the shares since.
+        placement = _place(MoveSearch(services, vm.host, [name]), vm, name)
+        if isinstance(placement, VgpuctlError):
+            return _case_without_place(source, name, _refusal(placement), link)
         hypervisor = services.host(name).hypervisor
         machines, cpu = move_facts.read_host(hypervisor)
         if source.xml is not None and domain.cpu_mode in ("custom", "host-model"):
             domain = replace(domain, cpu_runs_there=move_facts.runs_cpu(hypervisor, source.xml))
-        looks.update(_look_there(services, source, placement, facts, cpu))
+        looks = _look_there(services, source, placement, facts, cpu)
     except VgpuctlError as error:
-        looks["host-silent"] = error.message
-    there = move_host(name, facts, machines, cpu, [one.gpu for one in placement.shares])
+        return _case_without_place(source, name, {"host-silent": error.message}, link)
     iommufd = None if source.xml is None else move_facts.iommufd_devices(source.xml)
     gpus = tuple(
         moved_gpu(lease, share, source.facts, facts, iommufd)
         for lease, share in zip(source.leases, placement.shares, strict=False)
     )
-    if source.moving.is_running and facts is not None:
-        own = services.host(vm.host)
+    if source.moving.is_running:
+        own, pairs = services.host(vm.host), zip(gpus, source.leases, placement.shares, strict=False)
         gpus = tuple(
             replace(gpu, compatibility=compare(own, lease, share, facts)) if gpu.is_vgpu else gpu
-            for gpu, lease, share in zip(gpus, source.leases, placement.shares, strict=False)
+            for gpu, lease, share in pairs
         )
-    return MoveCase(source.moving, here, there, gpus, domain, link, looks)
+    there = move_host(name, facts, machines, cpu, [one.gpu for one in placement.shares])
+    return MoveCase(source.moving, source.host, there, gpus, domain, link, looks)
 
 
 def _refusal(error: VgpuctlError) -> Mapping[str, str]:
@@ -186,7 +204,7 @@ def _look_there(
     def disks() -> None:
         plan_volumes(services, there, moved, recorded_volumes(services, services.host(vm.host), vm))
 
-    looks: dict[str, str] = {}
+    looks = {"quota": "", **dict.fromkeys(_PLACED, "")}
     asked: dict[str, Callable[[], None]] = {
         "name-taken": lambda: guest.refuse_other_domain(there, moved),
         "mac-taken": lambda: guest.refuse_taken_macs(there, moved, source.attachments),
@@ -225,7 +243,8 @@ def _fewer_bits(source: _Source, name: str, cpu: HostProcessor | None) -> str | 
     """The window of a guest with its host's address bits needs as many there; None where they are not known."""
     if source.xml is None or not move_facts.has_address_bits(source.xml):
         return ""
-    here, there = None if source.cpu is None else source.cpu.address_bits, None if cpu is None else cpu.address_bits
+    own = source.host.cpu
+    here, there = None if own is None else own.address_bits, None if cpu is None else cpu.address_bits
     if here is None or there is None:
         return None
     return "" if there == here else f"{name} has {there} address bits, and its guest was started with {here}"

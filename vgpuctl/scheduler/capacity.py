@@ -102,13 +102,13 @@ def _repack(
     fleet = Fleet(relieved, [lease for lease in leases if lease.vm_uuid not in gone])
     moves: list[Move] = []
     for vm in sorted(moving, key=_size):
-        request = _as_it_is(vm)
+        request = as_it_is(vm)
         placement = fleet.place(request)
         if placement is None:
             return None, []
         new = [_moved(lease, placement, index) for index, lease in enumerate(vm.leases)]
         footprint = NO_FOOTPRINT if vm.footprint == NO_FOOTPRINT else footprint_of(request, placement)
-        fleet.take(placement.host, new, footprint, _group(vm.request))
+        fleet.take(placement.host, new, footprint, group_of(vm.request))
         before = sorted((lease.host, lease.share.gpu) for lease in vm.leases)
         if before != sorted((lease.host, lease.share.gpu) for lease in new):
             moves.append(Move(vm.name, vm.host, placement))
@@ -119,7 +119,7 @@ def without_vms(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity
     """The host as it would be read without these VMs, all on it."""
     freed = [vm.footprint for vm in vms]
     shares = [lease.share for vm in vms for lease in vm.leases]
-    own = {_group(vm.request) for vm in vms}
+    own = {group_of(vm.request) for vm in vms}
     return replace(
         with_promised(capacity, less=freed),
         facts=relieve(capacity.facts, shares, {vm.vm_uuid for vm in vms}, freed),
@@ -127,7 +127,7 @@ def without_vms(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity
     )
 
 
-def _as_it_is(vm: PlacedVm) -> VmRequest:
+def as_it_is(vm: PlacedVm) -> VmRequest:
     """The request for what the VM has, where it named conditions."""
     gpus = []
     position = 0
@@ -154,7 +154,8 @@ def _size(vm: PlacedVm) -> tuple[int, int, str]:
     return (-len(vm.leases), -max(lease.share.framebuffer_mib or 0 for lease in vm.leases), vm.name)
 
 
-def _group(request: VmRequest) -> tuple[str, str] | None:
+def group_of(request: VmRequest) -> tuple[str, str] | None:
+    """The group of a VM as hosts have it: tenant and name."""
     return None if request.constraints.group is None else (request.tenant, request.constraints.group)
 
 
@@ -164,7 +165,7 @@ def _fill(request: VmRequest, fleet: Fleet) -> Counter[str]:
     while (placement := fleet.place(request)) is not None:
         number = sum(counts.values())
         leases = [_lease(placement, number, index) for index in range(len(placement.shares))]
-        fleet.take(placement.host, leases, footprint_of(request, placement), _group(request))
+        fleet.take(placement.host, leases, footprint_of(request, placement), group_of(request))
         counts[placement.host] += 1
     return counts
 

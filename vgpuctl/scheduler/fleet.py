@@ -8,6 +8,7 @@ come and go one by one; the cost of a decision follows the number of states that
 import bisect
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 
 from vgpuctl.catalog.vgpu_terms import terms_of
@@ -165,6 +166,15 @@ class Fleet:
             if found is not None or not together.is_preference():
                 return found
         return self._place_anywhere(request_class, request.host)
+
+    def place_on(self, request: VmRequest, name: str, gpus: Collection[str]) -> Placement | None:
+        """The same on some GPUs of one host, by their addresses. Raises KeyError for a host that is not there."""
+        whole = self.hosts[name]
+        self.hosts[name] = whole.with_cards(gpus)
+        try:
+            return self.place(replace(request, host=name))
+        finally:
+            self.hosts[name] = whole
 
     def policy_for(self, request: VmRequest) -> Policy:
         """The request's policy, else the one that all hosts name, else the fleet's."""

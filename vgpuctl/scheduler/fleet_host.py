@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host of a fleet: its cards, what is free of them, and the books of its NUMA nodes. Choosing is the fleet's."""
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
+from copy import copy
 from functools import cached_property
 from itertools import combinations
 
@@ -44,6 +45,12 @@ class FleetHost:
         self._by_number = {cell.number: cell for cell in self.cells}
         self._rooms: dict[_RoomKind, Rooms] = {}
         self._rounded: dict[_RoomKind, Rooms] = {}
+
+    def with_cards(self, addresses: Collection[str]) -> "FleetHost":
+        """The same host, on which a VM is given these cards alone."""
+        chosen = copy(self)
+        chosen.cards = {address: card for address, card in self.cards.items() if address in addresses}
+        return chosen
 
     @property
     def states(self) -> list[GpuState]:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,17 @@ def test_an_older_vgpu_manager_takes_the_vm_cold(operator: Operator, fleet: lab.
     finally:
         shapes.write(before, older.folder / "machine.json")
     assert _verdicts(found) == {second: ("live", []), first: ("cold", ["nvml-host-driver", "vgpu-version"])}
+
+
+def test_a_host_that_does_not_answer_is_no_place_and_keeps_no_other_from_an_answer(
+    operator: Operator, tmp_path: Path, web: str
+) -> None:
+    more = tmp_path / "more.yml"
+    more.write_text("all: {hosts: {dead: {ansible_host: 127.0.0.1, ansible_port: 1}}}\n")
+    found = operator.json("move-vm", "web", *ACME, "--check", "-i", str(operator.inventory), "-i", str(more))
+    verdicts = _verdicts(found)
+    assert [kind for kind, _codes in verdicts.values()] == ["live", "live", "blocked"]
+    assert verdicts["dead"][1][0] == "host-silent"
 
 
 def test_an_nvml_that_does_not_compare_leaves_a_cold_move(operator: Operator, fleet: lab.LabFolder, web: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import NoCapacity, VgpuctlError
+from vgpuctl.errors import HostError, NoCapacity, VgpuctlError
 from vgpuctl.guests.facts import move_facts
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_verdict import MoveVerdict
@@ -99,6 +99,8 @@ def check_move(
 
 def _place(search: MoveSearch, vm: Vm, name: str) -> Placement | VgpuctlError:
     """Choose equal shares on one host, by what is known of it."""
+    if name in search.failures:
+        return search.failures[name]
     try:
         return search.find(vm, lambda found: found, among={name})
     except VgpuctlError as error:
@@ -180,6 +182,8 @@ def _case(services: Services, source: _Source, name: str, link: MoveLink) -> Mov
 
 def _refusal(error: VgpuctlError) -> Mapping[str, str]:
     """The rule of the scheduler's refusal, with its words. Refusals of several kinds say that no share is there."""
+    if isinstance(error, HostError):
+        return {"host-silent": error.message}
     codes = {Code(one) for one in error.codes} if isinstance(error, NoCapacity) else set()
     found = {_LOOK_OF_CODE.get(one, "no-equal-share") for one in codes - {Code.HOST_WANTED_OTHER}}
     short = error.reason_to_wait if isinstance(error, NoCapacity) else error.message

@@ -55,7 +55,10 @@ def refuse_staying(services: Services, vm: Vm) -> None:
 
 
 class MoveSearch:
-    """A search for a VM's next host. names: the hosts to search, all others by default."""
+    """A search for a VM's next host. names: the hosts to search, all others by default.
+
+    failures: of hosts of which nothing is known, and which did not answer.
+    """
 
     def __init__(self, services: Services, source: str, names: Collection[str] | None = None) -> None:
         self._services = services
@@ -63,6 +66,7 @@ class MoveSearch:
         others = [name for name in known if name != source]
         seen = survey(services, others, refresh=False) if others else None
         self._capacities = {} if seen is None else {one.name: one for one in seen.capacities}
+        self.failures = {} if seen is None else dict(seen.failures)
         self._read: set[str] = set()
 
     def find(

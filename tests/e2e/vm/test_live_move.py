@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running VM moves to another host without a stop: with all it has, verified there, and nothing stays behind."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
 import yaml
 
+import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
+from vgpuctl.errors import DomainRejected
+from vgpuctl.guests.libvirtd import migration
 
 __all__ = ["operator"]
 
 FLEET = (3, "a40")
 """Three equal hosts with one A40 each."""
+HOSTS = ("sim-001", "sim-002", "sim-003")
 CREATE = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
 MOVE = ("move-vm", "web", *ACME, "--live-only")
 DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
@@ -83,3 +89,127 @@ def test_a_move_that_is_killed_anywhere_leaves_one_running_vm(operator: Operator
     operator.does(*DELETE)
     operator.does("gc", "--yes")
     assert fleet_witness.state() == before
+
+
+@pytest.fixture
+def faults(fleet: lab.LabFolder) -> Iterator[Callable[..., None]]:
+    """Begins a fault of every host's card, and ends all of them."""
+
+    def begin(kind: str, value: int | None = None) -> None:
+        for host in HOSTS:
+            lab.faults.begin(host, kind, value=value, folder=fleet)
+
+    yield begin
+    for host in HOSTS:
+        lab.faults.clear(host, folder=fleet)
+
+
+@pytest.mark.parametrize("fault", ["move-refused", "move-read-error", "move-header-refused"])
+def test_a_move_that_a_driver_refuses_leaves_the_vm_where_it_runs(
+    operator: Operator, fleet_witness: FleetWitness, faults: Callable[..., None], fault: str
+) -> None:
+    operator.does(*CREATE)
+    faults(fault)
+    before = fleet_witness.state()
+    said = operator.run(*MOVE)
+    assert said.code == 7, said.err
+    assert "cannot move domain acme.web from sim-001 to" in said.err
+    assert "rolled back completely" in said.err
+    assert fleet_witness.state() == before
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert (listed["vm"]["host"], listed["vm"]["problem"], listed["observed"]) == ("sim-001", None, "running")
+    (told,) = operator.json("list-events", "--kind", "vm-move-ended", "--limit", "1")
+    assert "cannot move domain acme.web" in told["detail"]
+    assert operator.json("list-reservations") == operator.json("repair") == []
+    operator.does(*DELETE)
+
+
+def test_a_success_of_libvirt_without_the_vgpus_state_is_none(operator: Operator, faults: Callable[..., None]) -> None:
+    operator.does(*CREATE)
+    faults("move-load-refused")
+    said = operator.run(*MOVE, "--to", "sim-002")
+    assert said.code == 7, said.err
+    assert "acme/web runs on sim-002, but it lost the state of its vGPU on the way and must be restarted" in said.err
+    assert "Failed setting device state to RUNNING_P2P" in said.err
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert (listed["vm"]["host"], listed["observed"]) == ("sim-002", "running")
+    assert listed["vm"]["problem"].startswith("came from sim-001: it lost the state of its vGPU")
+    (told,) = operator.json("list-events", "--kind", "vgpu-state-lost", "--limit", "1")
+    assert (told["subject"], told["tenant"], told["before"]["from_host"]) == ("acme/web", "acme", "sim-001")
+    verdict = {one["host"]: one for one in operator.json("move-vm", "web", *ACME, "--check")["hosts"]}
+    assert [one["code"] for one in verdict["sim-001"]["verdict"]["limits"]] == ["lost-before"]
+    assert verdict["sim-003"]["verdict"]["kind"] == "live"
+    assert "lost the state of a vGPU on" in str(operator.is_refused(*MOVE, "--to", "sim-001")["context"])
+    operator.does("restart-vm", "web", *ACME, "--timeout", "0")
+    assert operator.json("list-vms")[0]["vm"]["problem"] is None
+    assert operator.json("repair") == []
+    operator.does(*DELETE)
+
+
+def test_a_host_that_loses_states_is_tried_again_where_that_is_wanted(operator: Operator) -> None:
+    operator.does(*CREATE)
+    assert "lost the state of a vGPU" in str(operator.is_refused(*MOVE, "--to", "sim-002")["context"])
+    moved = operator.json(*MOVE, "--to", "sim-002", "--trust-hosts")
+    assert (moved["way"], moved["to"]) == ("live", "sim-002")
+    operator.does(*DELETE)
+
+
+def test_without_a_declared_network_a_vm_moves_cold_or_not_at_all(operator: Operator) -> None:
+    operator.does(*CREATE)
+    (operator.inventory.parent / "group_vars/all.yml").unlink()
+    said = operator.is_refused(*MOVE)
+    assert "its inventory names no network for that" in str(said["context"])
+    assert "--check` says what helps" in said["hint"]
+    moved = operator.json("move-vm", "web", *ACME, "--shutdown-timeout", "0")
+    assert moved["way"] == "cold"
+    operator.does(*DELETE)
+
+
+def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, faults: Callable[..., None]) -> None:
+    link = {"network": "trusted", "bandwidth_mbps": 10_000}
+    (operator.inventory.parent / "group_vars/all.yml").write_text(yaml.safe_dump({"vgpu_moves": link}))
+    operator.does(*CREATE, "--max-downtime", "2s")
+    (verdict, *_others) = operator.json("move-vm", "web", *ACME, "--check")["hosts"]
+    assert verdict["verdict"]["downtime_s"] > 2
+    assert [one["code"] for one in verdict["verdict"]["limits"]] == ["max-downtime"]
+    assert "and max_downtime is 2 s" in str(operator.is_refused(*MOVE)["context"])
+    assert operator.json(*MOVE, "--max-downtime", "1h")["way"] == "live"
+    operator.does(*DELETE)
+
+
+def test_a_halt_that_turns_out_longer_ends_the_move(
+    operator: Operator, faults: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migration, "_STALLED_S", 0.3)
+    monkeypatch.setattr(migration, "_POLL_S", 0.1)
+    (made,) = operator.json(*CREATE)
+    faults("move-stall")
+    seen: list[str] = []
+    with (
+        libvirt_of(operator.inventory, made["vm"]["host"]) as here,
+        libvirt_of(operator.inventory, made["vm"]["host"]) as beside,
+        libvirt_of(operator.inventory, "sim-003") as there,
+    ):
+        running = migration.running_xml(here, "acme.web", made["vm"]["uuid"])
+        order = migration.MigrationOrder(
+            "acme.web", made["vm"]["uuid"], running, running, "127.0.0.1", max_downtime_s=1
+        )
+        with pytest.raises(DomainRejected, match="do not get less, and the guest may be halted for 1s only"):
+            migration.Migration(here, there, beside, order).run(lambda progress: seen.append(str(progress)))
+    assert seen
+    assert _domains(operator, made["vm"]["host"]) == {"acme.web": "running"}
+    operator.does(*DELETE)
+
+
+def test_a_drained_host_is_empty_without_a_stop(operator: Operator) -> None:
+    for name in ("web", "db"):
+        operator.does("create-vm", name, *ACME, "--gpu", "A40-8Q", *SEEDED)
+    host = operator.json("list-vms", "web", *ACME)[0]["vm"]["host"]
+    drained = operator.json("drain-host", host, "--reason", "new fans", "--live-only", "--yes")
+    there = [one["vm"]["host"] for one in operator.json("list-vms", "--refresh")]
+    assert host not in there
+    assert {one["way"] for one in drained["vms"]} == {"live"}
+    assert drained["drained"] is True
+    operator.does("uncordon-host", host, "--reason", "done")
+    for name in ("web", "db"):
+        operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")

@@ -85,9 +85,9 @@ def read(host: Host) -> HostDiagnostics:
     told = part("ECC by NVML", lambda: _ask_nvml(host), untold)
     lines = find_lines(KERNEL, part("the kernel's log", host.whole_kernel_log, nothing))
     lines += find_lines(AUDIT, part("the audit daemon's log", lambda: tuple(_audit_lines(host)), nothing))
-    logs = dict(qemu_logs.read(host, unread))
+    logs = list(qemu_logs.read(host, unread))
     lines += _manager_lines(host, unread)
-    lines += [found for vm, said in logs.items() for found in find_lines(QEMU, said, source=vm)]
+    lines += [found for vm, said, _begins in logs for found in find_lines(QEMU, said, source=vm)]
     unknown: Optional[int] = None
     return HostDiagnostics(
         gpus=tuple(
@@ -106,7 +106,7 @@ def read(host: Host) -> HostDiagnostics:
         is_proxmox=part("Proxmox", lambda: any(host.exists(path) for path in _PROXMOX), False),
         sriov_boards=part("the list of sriov-manage", lambda: _read_boards(host), None),
         unread=tuple(unread),
-        qemu_logs=tuple(sorted(logs)),
+        qemu_logs=tuple(sorted(vm for vm, _said, begins in logs if begins)),
     )
 
 

@@ -20,8 +20,9 @@ _SPOKEN = re.compile(r"^(?:\S+ )?(?:\S*/)?(?:qemu-system-\w+|qemu-kvm|kvm)(?:\[\
 _START = re.compile(r"^\d{4}-\d\d-\d\d \S+: starting up libvirt version: ")
 
 
-def read(host: Host, unread: List[str]) -> Iterator[Tuple[str, List[str]]]:
-    """Yield (VM, QEMU's own lines since the VM's last start); what cannot be read is a sentence in `unread`.
+def read(host: Host, unread: List[str]) -> Iterator[Tuple[str, List[str], bool]]:
+    """Yield (VM, QEMU's own lines since its last start, whether that is in the log); what cannot be read is a sentence
+    in `unread`.
 
     Only of domains that libvirt has, because a file that no domain explains may be a console's.
     """
@@ -34,7 +35,8 @@ def read(host: Host, unread: List[str]) -> Iterator[Tuple[str, List[str]]]:
     for name in names:
         path, domain = f"{FOLDER}/{name}", name[: -len(".log")]
         if name.endswith(".log") and domain in domains and path not in of_guests:
-            yield domain, _since_start(host.read_tail(path).splitlines())
+            lines = host.read_tail(path).splitlines()
+            yield domain, _since_start(lines), any(_START.match(line) for line in lines)
 
 
 def _since_start(lines: List[str]) -> List[str]:

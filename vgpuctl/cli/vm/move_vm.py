@@ -13,7 +13,7 @@ from vgpuctl.cli.shown.move_verdicts import JsonMoveCheck, move_check_json, show
 from vgpuctl.cli.shown.output import say
 
 if TYPE_CHECKING:
-    from vgpuctl.model.move_verdict import MoveKind
+    from vgpuctl.model.move_verdict import MoveKind, MoveVerdict
     from vgpuctl.model.vm import Vm
     from vgpuctl.usecases.vm.move_plan import PlannedMove
 
@@ -48,6 +48,12 @@ _JSON: "JsonOutput[JsonMove | JsonMoveCheck | Sequence[JsonMove | JsonMoveCheck]
 @options.reason("Reason, for the event.", required=False)
 @options.move_way
 @options.max_downtime
+@click.option(
+    "--trust-hosts",
+    "trusts_hosts",
+    is_flag=True,
+    help="Move live also between hosts where a move has lost the state of a vGPU before.",
+)
 @options.shutdown_timeout("Seconds for the guest of a cold move to shut down before it is forced off.")
 @options.no_drain
 @options.dry_run
@@ -62,6 +68,7 @@ def command(
     drain_s: float | None,
     way: str | None,
     max_downtime_s: float | None,
+    trusts_hosts: bool,
     dry_run: bool,
     as_json: bool,
     **where: Any,
@@ -81,7 +88,7 @@ def command(
     from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, cut_short, finish_move, move_vm
 
     if is_check:
-        _check(chosen, to, as_json=as_json, **where)
+        _check(chosen, to, max_downtime_s, as_json=as_json, **where)
         return
     with services(rehearses=dry_run, **where) as opened:
 
@@ -93,7 +100,7 @@ def command(
                     finish_move(opened, vm, held)
             else:
                 wanted = MoveOptions(
-                    MoveWay(way or MoveWay.KINDEST), shutdown_timeout_s, reason, drain_s, max_downtime_s
+                    MoveWay(way or MoveWay.KINDEST), shutdown_timeout_s, reason, drain_s, max_downtime_s, trusts_hosts
                 )
                 done = move_vm(opened, vm, wanted, to=to)
                 if done.live is not None:
@@ -138,14 +145,18 @@ def command(
     )
 
 
-def _check(chosen: VmChoice, to: str | None, *, as_json: bool, **where: Any) -> None:
+def _check(chosen: VmChoice, to: str | None, max_downtime_s: float | None, *, as_json: bool, **where: Any) -> None:
     """Say how the VMs could go to other hosts."""
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.move_check import check_move
 
     with services(**where) as opened, opened.asking_once():
         vms = [vm for vm, _leases in chosen.find(opened, asks=False)]
-        done = chosen.on(opened, vms, lambda vm: check_move(opened, vm, to), is_in_turn=True)
+
+        def check(vm: "Vm") -> "list[tuple[str, MoveVerdict]]":
+            return check_move(opened, vm, to, max_downtime_s=max_downtime_s)
+
+        done = chosen.on(opened, vms, check, is_in_turn=True)
     if not as_json:
         for one in done:
             if one.value is not None:

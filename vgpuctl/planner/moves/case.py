@@ -152,6 +152,7 @@ class MovingVm:
     declared_host: str | None = None
     network: str | None = None
     has_disk_snapshots: bool = False
+    is_suspended: bool = False
     max_downtime_s: float | None = None
     cluster: str | None = None
     gang: str | None = None

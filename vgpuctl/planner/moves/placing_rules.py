@@ -45,6 +45,10 @@ BOUND_RULES = (
         whole(lambda case: case.vm.has_disk_snapshots),
     ),
     MoveRule(
+        "suspended", _COLD, "it is suspended to the disk of {here.name}", "resume it: `vgpuctl resume-vm`", "", _OURS,
+        whole(lambda case: case.vm.is_suspended),
+    ),
+    MoveRule(
         "vm-is-off", _LIVE, "the VM does not run: there is nothing to move live", "", "", _OURS,
         whole(lambda case: not case.vm.is_running),
     ),
@@ -77,6 +81,17 @@ PLACING_RULES = (
     _placing("network", "see `vgpuctl list-networks`", "the VM's networks"),
     _placing("disks", "see docs/volumes.md", "the VM's disks and images"),
     _placing("host-parts", "see `vgpuctl check-hosts {there.name}`", "what the guest needs of its host"),
+    MoveRule(
+        "move-network", _LIVE, "{found}",
+        "declare `vgpu_moves: {{network: trusted}}`, or tls, for {here.name} and {there.name}",
+        "the network for moves between {here.name} and {there.name}", _OURS, whole(_looked("move-network")),
+    ),
+    MoveRule(
+        "lost-before", _LIVE, "{found}",
+        "find out why, change the driver of one of them, and try with a VM that may be restarted: "
+        "`vgpuctl move-vm --trust-hosts`",
+        "earlier moves from {here.name} to {there.name}", "reference moves 3.1, row 9", whole(_looked("lost-before")),
+    ),
     MoveRule(
         "guest-cells", _LIVE, "{found}", "choose a host with equal NUMA nodes, or move it cold",
         "NUMA nodes of {there.name}", "RHEL 10, limits of migration", whole(_looked("guest-cells")),

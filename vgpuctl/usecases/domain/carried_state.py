@@ -55,8 +55,17 @@ def look_at_state(host: HostSession, vm: Vm) -> CarriedState:
     return CarriedState(tuple(found))
 
 
-def note_lost_state(services: Services, vm: Vm, lost: Sequence[str], **where: str) -> None:
-    """Record that a VM lost the state of its vGPU. where: the other host of its move, with what was compared."""
-    if lost:
-        with services.store.transaction() as session:
-            session.add_vm_event(EventKind.VGPU_STATE_LOST, vm, lost[0], before=where, after={"lines": list(lost)})
+def note_lost_state(services: Services, vm: Vm, lost: Sequence[str], source: str | None = None) -> None:
+    """Record that a VM lost the state of its vGPU: on its way from a host, or when it was resumed.
+
+    The drivers of both hosts go with it: as long as they are the same, no VM moves live between these hosts.
+    """
+    if not lost:
+        return
+    with services.store.transaction() as session:
+        where: dict[str, str] = {}
+        for end, name in (("from", source), ("to", vm.host)) if source is not None else ():
+            known = session.facts(str(name))
+            driver = None if known is None else known.facts.nvidia_driver
+            where |= {f"{end}_host": str(name), f"{end}_driver": str(driver)}
+        session.add_vm_event(EventKind.VGPU_STATE_LOST, vm, lost[0], before=where, after={"lines": list(lost)})

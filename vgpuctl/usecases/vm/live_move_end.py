@@ -189,7 +189,7 @@ def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease]) 
     if findings:
         with services.store.transaction() as session:
             note_started(session, moved, findings)
-    note_lost_state(services, moved, lost, host=source)
+    note_lost_state(services, moved, lost, source)
     return CarriedState(tuple(lost), tuple(unread))
 
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError, NoCapacity, VgpuctlError
 from vgpuctl.guests.facts import move_facts
+from vgpuctl.model.event import EventFilter
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_verdict import MoveVerdict
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.node_pool import NodePool
 from vgpuctl.model.placement import Placement
+from vgpuctl.model.times import format_time
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeKind
@@ -24,6 +27,7 @@ from vgpuctl.usecases.domain.guest_state import refuse_other_build, variables_on
 from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.vm.live_move import link_between
 from vgpuctl.usecases.vm.move_place import MoveSearch
 from vgpuctl.usecases.vm.move_volumes import plan_volumes, recorded_volumes
 from vgpuctl.usecases.vm.move_witnesses import compare, move_host, moved_gpu, shares_of
@@ -70,31 +74,59 @@ def check_move(
     to: str | None = None,
     *,
     max_downtime_s: float | None = None,
-    link_mbit_s: Callable[[str, str], int | None] = lambda _here, _there: None,
+    trusts_hosts: bool = False,
 ) -> list[tuple[str, MoveVerdict]]:
     """Judge a move of a VM to one host, or to each other host of the inventory: the kindest first.
 
-    link_mbit_s: the bandwidth between two hosts, None where it is not known. A host that gives no answer has a verdict
+    max_downtime_s: the longest stop, instead of the VM's own. trusts_hosts: also between hosts where a move has lost
+    the state of a vGPU before. A host that gives no answer has a verdict
     that says so. Raises InventoryError for an unknown host, and what the VM's own host raises when it cannot be asked.
     """
     if to is not None:
         services.inventory.require(to)
     names = [one for one in (services.inventory.select(None) if to is None else [to]) if one != vm.host]
-    source = _read_source(services, vm, max_downtime_s)
+    source = _read_source(services, vm, max_downtime_s or vm.request.max_downtime_s)
     search = MoveSearch(services, vm.host, names)
     placed = {name: _place(search, vm, name) for name in names}
 
     def judge(name: str) -> MoveVerdict:
-        link = MoveLink(link_mbit_s(vm.host, name), vm.request.memory_mib * MIB, source.dirty_bytes_s)
+        mbit_s, network = _way_between(services, vm.host, name)
+        link = MoveLink(mbit_s, vm.request.memory_mib * MIB, source.dirty_bytes_s)
         found = placed[name]
         if isinstance(found, VgpuctlError):
-            return judge_move(_case_without_place(source, name, _refusal(found), link))
-        return judge_move(_case(services, source, name, link))
+            case = _case_without_place(source, name, _refusal(found), link)
+        else:
+            case = _case(services, source, name, link)
+        lost = "" if trusts_hosts else lost_before(services, case.here, case.there)
+        return judge_move(replace(case, looks={**case.looks, "move-network": network, "lost-before": lost}))
 
     refused = [(name, judge(name)) for name, found in placed.items() if isinstance(found, VgpuctlError)]
     asked = services.on_hosts([name for name in names if isinstance(placed[name], Placement)], judge)
     found = [*refused, *((one.name, verdict) for one in asked if (verdict := one.get()) is not None)]
     return sorted(found, key=lambda one: (one[1].kind.rank(), len(one[1].limits), natural(one[0])))
+
+
+def _way_between(services: Services, here: str, there: str) -> tuple[int | None, str]:
+    """The bandwidth for moves between two hosts, None where it is not declared, and what forbids them."""
+    try:
+        link, _address = link_between(services, here, there)
+    except VgpuctlError as error:
+        return None, error.message
+    return link.bandwidth_mbps, ""
+
+
+def lost_before(services: Services, here: MoveHost, there: MoveHost) -> str:
+    """Say when a move between two hosts has lost the state of a vGPU, if both have the drivers that they had then."""
+    with services.store.reading() as session:
+        events = session.events(None, EventFilter(kinds=(EventKind.VGPU_STATE_LOST,)))
+    for one in events:
+        then = {str(one.before.get(key)) for key in ("from_host", "to_host")}
+        drivers = {str(one.before.get(key)) for key in ("from_driver", "to_driver")}
+        if then == {here.name, there.name} and drivers == {str(here.driver), str(there.driver)}:
+            return f"a move from {one.before['from_host']} to {one.before['to_host']} lost the state of a vGPU on " + (
+                f"{format_time(one.at)} UTC, and their drivers are the same"
+            )
+    return ""
 
 
 def _place(search: MoveSearch, vm: Vm, name: str) -> Placement | VgpuctlError:
@@ -127,6 +159,7 @@ def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _S
         is_adopted=vm.is_adopted,
         declared_host=vm.request.host,
         network=bound[0] if bound else None,
+        is_suspended=vm.is_suspended,
         has_disk_snapshots=any(one.kind is VolumeKind.OVERLAY for one in volumes),
         max_downtime_s=max_downtime_s,
         cluster=None if pool is None else _cluster(pool),

@@ -35,8 +35,9 @@ from vgpuctl.usecases.share.held_shares import HeldFor, held_shares, hold, relea
 from vgpuctl.usecases.share.release import release_leases
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import check_leases, leases_of
-from vgpuctl.usecases.vm.live_move import carry_out_live, link_between
+from vgpuctl.usecases.vm.live_move import carry_out_live
 from vgpuctl.usecases.vm.live_move_end import MovedLive, settle_live_move
+from vgpuctl.usecases.vm.move_check import check_move
 from vgpuctl.usecases.vm.move_plan import PlannedMove, plan_move
 from vgpuctl.usecases.vm.move_volumes import VolumeWay, carry_volumes, drop_copies
 from vgpuctl.usecases.vm.start_vm import start_vm
@@ -58,7 +59,8 @@ class MoveOptions:
     """way: what is allowed. timeout_s: for the guest of a cold move to shut down. reason: for the event.
 
     drain_s: the longest wait for the work on a node of a cluster before a cold move, by default its pool's.
-    max_downtime_s: the longest that a live move may halt the guest, instead of the VM's own.
+    max_downtime_s: the longest that a live move may halt the guest, instead of the VM's own. trusts_hosts: live also
+    between hosts where a move has lost the state of a vGPU before.
     """
 
     way: MoveWay = MoveWay.KINDEST
@@ -66,6 +68,7 @@ class MoveOptions:
     reason: str = ""
     drain_s: float | None = None
     max_downtime_s: float | None = None
+    trusts_hosts: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,8 @@ def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None 
         with services.store.reading() as session:
             vm = session.vm(vm.request.tenant, vm.request.name) or vm
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
+        kind, to = _choose(services, vm, options, to)
         plan = plan_move(services, vm, to=to)
-        kind = _kind_of(services, plan, options)
         if kind is MoveKind.LIVE and not services.goes_on:
             limit_s = options.max_downtime_s or vm.request.max_downtime_s
             moved = carry_out_live(services, plan, reason=options.reason, max_downtime_s=limit_s)
@@ -97,18 +100,28 @@ def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None 
     return DoneMove(plan, kind)
 
 
-def _kind_of(services: Services, plan: PlannedMove, options: MoveOptions) -> MoveKind:
-    """The kindest allowed way of a move. Raises StateError where only a live one is allowed and it cannot be."""
-    vm = plan.vm
+def _choose(services: Services, vm: Vm, options: MoveOptions, to: str | None) -> tuple[MoveKind, str | None]:
+    """The kindest allowed way of a move, and the host for it. The oracle is asked only where a live move can be at all.
+
+    Raises StateError, which names what forbids it, where only a live move is allowed and none can be.
+    """
     if options.way is MoveWay.COLD or vm.state is not VmState.RUNNING:
-        return MoveKind.COLD
-    try:
-        link_between(services, vm.host, plan.placement.host)
-    except StateError:
-        if options.way is MoveWay.LIVE:
-            raise
-        return MoveKind.COLD
-    return MoveKind.LIVE
+        return MoveKind.COLD, to
+    if options.way is MoveWay.KINDEST and services.inventory.move_link(vm.host).network is None:
+        return MoveKind.COLD, to
+    verdicts = check_move(services, vm, to, max_downtime_s=options.max_downtime_s, trusts_hosts=options.trusts_hosts)
+    live = [name for name, verdict in verdicts if verdict.kind is MoveKind.LIVE]
+    if live:
+        return MoveKind.LIVE, live[0]
+    against = [f"{name}: {one.limit}" for name, verdict in verdicts for one in verdict.limits[:3]]
+    if options.way is MoveWay.LIVE:
+        raise StateError(
+            f"{vm.printed_name} cannot move while it runs",
+            context=against,
+            hint=f"`vgpuctl move-vm {vm.printed_name} --check` says what helps; without --live-only it is stopped",
+        )
+    services.say(f"{vm.printed_name}: moves cold: {against[0] if against else 'no host was asked'}")
+    return MoveKind.COLD, to
 
 
 def carry_out(services: Services, plan: PlannedMove, options: MoveOptions) -> Vm:

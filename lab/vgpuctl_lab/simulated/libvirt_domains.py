@@ -13,9 +13,11 @@ from vgpuctl_lab.simulated.libvirt_wire import (
     REMOTE_PROGRAM,
     DomainName,
     ErrorCode,
+    Event,
     Kind,
     Packet,
     Procedure,
+    Reader,
     Status,
     read_domain,
     read_text,
@@ -35,7 +37,12 @@ from vgpuctl_lab.simulated.machine.domains import StartRefused
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.volumes import VolumeContents
 
-_LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
+LIST_INACTIVE = 2
+_LIST_ACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 1 << 10, 0
+STATE_RUNNING, STATE_PAUSED, STATE_SHUTOFF = 1, 3, 5
+XML_SECURE_MIGRATABLE = 1 | 1 << 3
+IMAGE_SUFFIX = ".save"
+"""Of the file beside a definition that keeps a saved domain."""
 # Flags that the test driver's undefine knows: managed save and snapshot metadata.
 _KNOWN_UNDEFINE_FLAGS = 0x3
 # VIR_DOMAIN_DESTROY_GRACEFUL
@@ -84,10 +91,10 @@ class HostDomains:
                 await self.libvirtd.call(Procedure.DOMAIN_DESTROY, domain.encoded)
             await self.note_ends()
 
-    async def start_autostarted(self) -> None:
-        """Start the domains that are to start with the host, as libvirt's daemon does when it comes up."""
-        for domain in await self.libvirtd.list_domains(_LIST_INACTIVE | _LIST_AUTOSTART):
-            await self.start(call(Procedure.DOMAIN_CREATE, domain.encoded))
+    async def autostarted(self) -> list[Packet]:
+        """The calls that start the domains that are to start with the host."""
+        found = await self.libvirtd.list_domains(LIST_INACTIVE | _LIST_AUTOSTART)
+        return [call(Procedure.DOMAIN_CREATE, domain.encoded) for domain in found]
 
     async def define(self, packet: Packet) -> Packet:
         """Answer the definition of a domain, and keep it."""
@@ -183,6 +190,18 @@ class HostDomains:
         is_other = answer.status == Status.OK and struct.unpack(">ii", answer.body)[0] == state
         return packet.reply(struct.pack(">ii", state, reason) if is_other else answer.body, answer.status)
 
+    async def state_of(self, domain: DomainName) -> int:
+        """A domain's state."""
+        answer = await self.libvirtd.call(Procedure.DOMAIN_GET_STATE, domain.encoded + bytes(4))
+        return Reader(answer.body).number()
+
+    async def change(self, procedure: Procedure, domain: DomainName, event: Event, detail: int | None) -> None:
+        """Change a domain's state in the test driver, with the event that QEMU's driver would send."""
+        self.libvirtd.rename_next(domain.uuid, event, detail)
+        answer = await self.libvirtd.call(procedure, domain.encoded)
+        if answer.status != Status.OK:
+            self.libvirtd.take_back(domain.uuid, event)
+
     async def pause_or_resume(self, packet: Packet) -> Packet:
         """Answer `suspend` and `resume`, after which the test driver's reason is QEMU's."""
         answer = await self.libvirtd.ask(packet)
@@ -202,6 +221,7 @@ class HostDomains:
         for file in self._definitions.glob("*.xml"):
             if file.stem not in there:
                 file.unlink()
+                file.with_suffix(IMAGE_SUFFIX).unlink(missing_ok=True)
                 self._types.pop(file.stem, None)
 
 

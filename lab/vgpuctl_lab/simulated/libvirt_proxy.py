@@ -34,6 +34,7 @@ from vgpuctl_lab.simulated.libvirt_wire import (
 from vgpuctl_lab.simulated.libvirtd_connection import LibvirtdConnection, read_packet, send
 from vgpuctl_lab.simulated.machine.replayed_host import read_libvirt
 from vgpuctl_lab.simulated.machine.state import MachineFolder
+from vgpuctl_lab.simulated.managed_saves import ManagedSaves
 from vgpuctl_lab.simulated.monitor import query_pci
 from vgpuctl_lab.simulated.moves import Moves, Peers
 from vgpuctl_lab.simulated.replayed_libvirt import answer_of
@@ -53,6 +54,7 @@ _WRITES_TO_DISK = (
     Procedure.DOMAIN_DEFINE_XML_FLAGS,
     Procedure.STORAGE_VOL_CREATE_XML,
     Procedure.STORAGE_VOL_CREATE_XML_FROM,
+    Procedure.DOMAIN_MANAGED_SAVE,
 )
 _STARTS = (Procedure.DOMAIN_CREATE, Procedure.DOMAIN_CREATE_WITH_FLAGS)
 _ENDS = (
@@ -78,6 +80,7 @@ class LibvirtProxy:
         self._captured = read_libvirt(machine.folder)
         self._libvirtd = LibvirtdConnection(self.drop_clients)
         self._domains = HostDomains(machine, self._libvirtd, definitions, self._volumes)
+        self._saves = ManagedSaves(self._domains, definitions)
         self._moves = Moves(self._domains, machine.folder.name, peers)
         self._clients: set[StreamWriter] = set()
 
@@ -88,6 +91,7 @@ class LibvirtProxy:
             Procedure.CONNECT_OPEN, struct.pack(">I", 1) + text(f"test://{self._node}") + bytes(4)
         )
         await self._domains.open()
+        await self._saves.open()
 
     async def close(self) -> None:
         """Let go of the daemon and the clients."""
@@ -140,7 +144,8 @@ class LibvirtProxy:
 
     async def start_autostarted(self) -> None:
         """Start the domains that are to start with the host, as libvirt's daemon does when it comes up."""
-        await self._domains.start_autostarted()
+        for domain in await self._domains.autostarted():
+            await self._saves.start(domain)
 
     def running(self) -> int:
         """How many VMs run."""
@@ -198,6 +203,10 @@ class LibvirtProxy:
             Procedure.DOMAIN_GET_STATE: self._domains.say_state,
             Procedure.DOMAIN_SUSPEND: self._domains.pause_or_resume,
             Procedure.DOMAIN_RESUME: self._domains.pause_or_resume,
+            Procedure.DOMAIN_MANAGED_SAVE: self._saves.save,
+            Procedure.DOMAIN_MANAGED_SAVE_REMOVE: self._saves.remove,
+            Procedure.DOMAIN_MANAGED_SAVE_GET_XML_DESC: self._saves.say_xml,
+            Procedure.DOMAIN_MANAGED_SAVE_DEFINE_XML: self._saves.define_xml,
             Procedure.DOMAIN_MIGRATE_BEGIN3_PARAMS: partial(self._moves.begin, writer),
             Procedure.DOMAIN_MIGRATE_PREPARE3_PARAMS: partial(self._moves.prepare, writer),
             Procedure.DOMAIN_MIGRATE_PERFORM3_PARAMS: self._moves.perform,
@@ -211,7 +220,7 @@ class LibvirtProxy:
             Procedure.DOMAIN_ABORT_JOB_FLAGS: self._moves.jobs.abort,
             **dict.fromkeys(_ANSWERED_HERE, self._say_ok),
             **dict.fromkeys(_DEFINES, self._domains.define),
-            **dict.fromkeys(_STARTS, self._domains.start),
+            **dict.fromkeys(_STARTS, self._saves.start),
             **dict.fromkeys(_ENDS, self._domains.end),
         }
         return works.get(packet.procedure, self._forward)

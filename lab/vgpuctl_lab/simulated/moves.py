@@ -9,7 +9,14 @@ import asyncio
 from asyncio import StreamWriter
 from xml.etree import ElementTree
 
-from vgpuctl_lab.simulated.libvirt_domains import HostDomains, call
+from vgpuctl_lab.simulated.libvirt_domains import (
+    STATE_PAUSED,
+    STATE_RUNNING,
+    STATE_SHUTOFF,
+    XML_SECURE_MIGRATABLE,
+    HostDomains,
+    call,
+)
 from vgpuctl_lab.simulated.libvirt_wire import (
     DomainName,
     ErrorCode,
@@ -39,8 +46,6 @@ Peers = dict[str, "Moves"]
 """The other hosts of the lab, by name."""
 _PERSIST_DEST, _UNDEFINE_SOURCE, _PAUSED = 1 << 3, 1 << 4, 1 << 5
 _OFFLINE, _POSTCOPY = 1 << 10, 1 << 15
-_XML_SECURE_MIGRATABLE = 1 | 1 << 3
-_STATE_RUNNING, _STATE_PAUSED, _STATE_SHUTOFF = 1, 3, 5
 # Reasons of these states.
 _RUNNING_MIGRATED, _RUNNING_CANCELED, _PAUSED_USER, _PAUSED_MIGRATION, _SHUTOFF_MIGRATED = 2, 6, 1, 2, 4
 # Details of events.
@@ -102,15 +107,15 @@ class Moves:
         refused = await self._refusal(domain, flags)
         if refused:
             return packet.error(f"Requested operation is not valid: {refused}", ErrorCode.OPERATION_INVALID)
-        source_xml = await self._domains.xml_of(domain, _XML_SECURE_MIGRATABLE)
+        source_xml = await self._domains.xml_of(domain, XML_SECURE_MIGRATABLE)
         target_xml = str(given.get("destination_xml", source_xml))
         difference = abi_difference(source_xml, target_xml, str(given.get("destination_name", domain.name)))
         if difference:
             return packet.error(f"unsupported configuration: {difference}", ErrorCode.CONFIG_UNSUPPORTED)
         persistent = str(given.get("persistent_xml", target_xml))
         transfer = Transfer(memory_bytes(source_xml), migration.state_bytes(self._machine, domain.uuid))
-        state = Reader((await self._libvirtd.call(Procedure.DOMAIN_GET_STATE, domain.encoded + bytes(4))).body).number()
-        self.jobs.outgoing[domain.uuid] = Outgoing(domain, owner, transfer, was_running=state == _STATE_RUNNING)
+        state = await self._domains.state_of(domain)
+        self.jobs.outgoing[domain.uuid] = Outgoing(domain, owner, transfer, was_running=state == STATE_RUNNING)
         return packet.reply(text(_cookie(self._name, domain, persistent)) + text(target_xml))
 
     async def _refusal(self, domain: DomainName, flags: int) -> str | None:
@@ -194,14 +199,14 @@ class Moves:
         """Stop the guest on the source for the switchover."""
         if job.was_running:
             job.is_suspended = True
-            await self._change(Procedure.DOMAIN_SUSPEND, job.domain, Event.SUSPENDED, _SUSPENDED_MIGRATED)
-            self._domains.reasons[job.domain.uuid] = (_STATE_PAUSED, _PAUSED_MIGRATION)
+            await self._domains.change(Procedure.DOMAIN_SUSPEND, job.domain, Event.SUSPENDED, _SUSPENDED_MIGRATED)
+            self._domains.reasons[job.domain.uuid] = (STATE_PAUSED, _PAUSED_MIGRATION)
 
     async def _go_on(self, job: Outgoing) -> None:
         """Let the guest go on on the source after a migration that failed."""
         if job.is_suspended and job.domain.uuid in self._machine.state().domains:
-            await self._change(Procedure.DOMAIN_RESUME, job.domain, Event.RESUMED, _RESUMED_MIGRATED)
-            self._domains.reasons[job.domain.uuid] = (_STATE_RUNNING, _RUNNING_CANCELED)
+            await self._domains.change(Procedure.DOMAIN_RESUME, job.domain, Event.RESUMED, _RESUMED_MIGRATED)
+            self._domains.reasons[job.domain.uuid] = (STATE_RUNNING, _RUNNING_CANCELED)
 
     async def confirm(self, packet: Packet) -> Packet:
         """End the domain on the source, or let it go on where the target has failed."""
@@ -216,10 +221,10 @@ class Moves:
             await self._go_on(job)
             return packet.reply()
         async with self._domains.lock:
-            await self._change(Procedure.DOMAIN_DESTROY, domain, Event.STOPPED, _STOPPED_MIGRATED)
+            await self._domains.change(Procedure.DOMAIN_DESTROY, domain, Event.STOPPED, _STOPPED_MIGRATED)
             await self._domains.note_ends(reason="migrated")
             self.jobs.forget_downtime(domain.uuid)
-            self._domains.reasons[domain.uuid] = (_STATE_SHUTOFF, _SHUTOFF_MIGRATED)
+            self._domains.reasons[domain.uuid] = (STATE_SHUTOFF, _SHUTOFF_MIGRATED)
             if flags & _UNDEFINE_SOURCE:
                 await self._libvirtd.call(Procedure.DOMAIN_UNDEFINE, domain.encoded)
                 await self._domains.forget_undefined()
@@ -240,8 +245,8 @@ class Moves:
                 self._libvirtd.take_back(vm_uuid, Event.STARTED)
                 return packet.reply(answer.body, answer.status)
             domain = read_domain(answer.body)
-            await self._change(Procedure.DOMAIN_SUSPEND, domain, Event.SUSPENDED, None)
-            self._domains.reasons[vm_uuid] = (_STATE_PAUSED, _PAUSED_MIGRATION)
+            await self._domains.change(Procedure.DOMAIN_SUSPEND, domain, Event.SUSPENDED, None)
+            self._domains.reasons[vm_uuid] = (STATE_PAUSED, _PAUSED_MIGRATION)
             self.jobs.incoming[vm_uuid] = Incoming(domain, owner, cookie.findtext("persistent", xml))
         if owner.is_closing():
             await self.client_gone(owner)
@@ -251,7 +256,8 @@ class Moves:
     async def _load(self, incoming: Incoming, source: "Moves") -> None:
         """Take what was copied. Raises MoveFailed if this host's driver refuses it at once; later it tells nobody."""
         uuid = incoming.domain.uuid
-        if migration.refused_early(source._machine, self._machine, uuid):
+        types = migration.types_of(source._machine, uuid)
+        if migration.refused_early(self._machine, uuid, types):
             incoming.said = (
                 "internal error: QEMU unexpectedly closed the monitor:"
                 " qemu-system-x86_64: error while loading state for instance 0x0 of device '0000:00:05.0/vfio'\n"
@@ -259,7 +265,7 @@ class Moves:
             )
             await self._end_incoming(incoming)
             raise MoveFailed
-        incoming.is_lost = migration.refused_late(source._machine, self._machine, uuid)
+        incoming.is_lost = migration.refused_late(self._machine, uuid, types)
 
     async def finish(self, packet: Packet) -> Packet:
         """Let the domain run here, or end it where the source has failed."""
@@ -283,25 +289,18 @@ class Moves:
                 await self._domains.define_xml(incoming.persistent_xml)
             if incoming.is_lost:
                 migration.lose_state(self._machine, domain.uuid)
-            self._domains.reasons[domain.uuid] = (_STATE_PAUSED, _PAUSED_USER)
+            self._domains.reasons[domain.uuid] = (STATE_PAUSED, _PAUSED_USER)
             if not flags & _PAUSED:
-                await self._change(Procedure.DOMAIN_RESUME, domain, Event.RESUMED, _RESUMED_MIGRATED)
-                self._domains.reasons[domain.uuid] = (_STATE_RUNNING, _RUNNING_MIGRATED)
+                await self._domains.change(Procedure.DOMAIN_RESUME, domain, Event.RESUMED, _RESUMED_MIGRATED)
+                self._domains.reasons[domain.uuid] = (STATE_RUNNING, _RUNNING_MIGRATED)
             self.jobs.completed[domain.uuid] = incoming.stats
         return packet.reply(domain.encoded + text(_cookie(self._name, domain)))
 
     async def _end_incoming(self, incoming: Incoming) -> None:
         async with self._domains.lock:
-            await self._change(Procedure.DOMAIN_DESTROY, incoming.domain, Event.STOPPED, _STOPPED_FAILED)
+            await self._domains.change(Procedure.DOMAIN_DESTROY, incoming.domain, Event.STOPPED, _STOPPED_FAILED)
             await self._domains.note_ends(reason="failed")
             self._domains.reasons.pop(incoming.domain.uuid, None)
-
-    async def _change(self, procedure: Procedure, domain: DomainName, event: Event, detail: int | None) -> None:
-        """Change a domain's state in the test driver, with the event that QEMU's driver would send."""
-        self._libvirtd.rename_next(domain.uuid, event, detail)
-        answer = await self._libvirtd.call(procedure, domain.encoded)
-        if answer.status != Status.OK:
-            self._libvirtd.take_back(domain.uuid, event)
 
 
 def _cookie(host: str, domain: DomainName, persistent_xml: str | None = None) -> str:

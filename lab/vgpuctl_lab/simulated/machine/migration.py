@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine's part of a live migration: which devices can move, how large their state is, and their faults."""
 
+from collections.abc import Sequence
+
 from vgpuctl_lab.simulated.machine.domains import log_of_qemu
 from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State, Vgpu
 from vgpuctl_lab.simulated.machine.transfer import Rates
@@ -16,7 +18,9 @@ _MIB = 1 << 20
 _OTHERWISE_MIB = 1
 # A link of 10 Gbit/s.
 _LINK_MIB = 1250
-_PAIR = tuple[tuple[str, int], tuple[str, int]]
+NamedType = tuple[str, int]
+"""A vGPU type: name and id."""
+_Pair = tuple[NamedType, NamedType]
 
 
 def blockers(machine: MachineFolder, vm_uuid: str) -> list[str]:
@@ -64,6 +68,17 @@ def rates(source: MachineFolder, target: MachineFolder, vm_uuid: str, asked_mib:
     return Rates(link * _MIB, min(link, slowest) * _MIB, dirty * _MIB, max_downtime_ms)
 
 
+def types_of(machine: MachineFolder, vm_uuid: str) -> list[NamedType]:
+    """The types of a running VM's vGPUs, in the order in which it took them."""
+    state = machine.state()
+    cards = {card.address: card for card in machine.shape.cards}
+    found = []
+    for vgpu in vgpus_of(state, state.domains[vm_uuid]):
+        kind = cards[vgpu.card].type_of(vgpu.type_id)
+        found.append(("" if kind is None else kind.full_name, vgpu.type_id))
+    return found
+
+
 def can_save_state(machine: MachineFolder, vm_uuid: str) -> bool:
     """True if the driver hands out the state of a stopped VM's vGPUs; else the kernel says why not."""
     if fault(machine, vm_uuid, UNSAVED):
@@ -75,21 +90,21 @@ def can_save_state(machine: MachineFolder, vm_uuid: str) -> bool:
     return not limit
 
 
-def refused_early(source: MachineFolder, target: MachineFolder, vm_uuid: str) -> bool:
-    """True if the target's driver refuses a state at its first bytes; the kernel says so."""
+def refused_early(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]) -> bool:
+    """True if the target's driver refuses a state at its first bytes; the kernel says so. types: of the source."""
     if fault(target, vm_uuid, HEADER_REFUSED):
         target.log("NVRM: vGPU migration: the state's header was refused")
         return True
-    pair = _other_types(source, target, vm_uuid)
+    pair = _other_types(target, vm_uuid, types)
     if pair is None or not fault(target, vm_uuid, CHECKED_EARLY):
         return False
     _log_types(target, pair)
     return True
 
 
-def refused_late(source: MachineFolder, target: MachineFolder, vm_uuid: str) -> bool:
+def refused_late(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]) -> bool:
     """True if the target's driver refuses a state after all of it has come; the kernel alone says so."""
-    pair = _other_types(source, target, vm_uuid)
+    pair = _other_types(target, vm_uuid, types)
     if pair is not None:
         _log_types(target, pair)
     elif fault(target, vm_uuid, LOAD_REFUSED):
@@ -109,24 +124,13 @@ def lose_state(machine: MachineFolder, vm_uuid: str) -> None:
     )
 
 
-def _other_types(source: MachineFolder, target: MachineFolder, vm_uuid: str) -> _PAIR | None:
-    """The first type of a VM's vGPUs on the source that is another one on the target."""
-    pairs = zip(_types_of(source, vm_uuid), _types_of(target, vm_uuid), strict=False)
+def _other_types(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]) -> _Pair | None:
+    """The first type of a VM's vGPUs that is another one on the target."""
+    pairs = zip(types, types_of(target, vm_uuid), strict=False)
     return next((pair for pair in pairs if pair[0][0] != pair[1][0]), None)
 
 
-def _types_of(machine: MachineFolder, vm_uuid: str) -> list[tuple[str, int]]:
-    """The types of a running VM's vGPUs: names and ids."""
-    state = machine.state()
-    found = []
-    for vgpu in vgpus_of(state, state.domains[vm_uuid]):
-        card = next(one for one in machine.shape.cards if one.address == vgpu.card)
-        kind = card.type_of(vgpu.type_id)
-        found.append(("" if kind is None else kind.full_name, vgpu.type_id))
-    return found
-
-
-def _log_types(machine: MachineFolder, pair: _PAIR) -> None:
+def _log_types(machine: MachineFolder, pair: _Pair) -> None:
     machine.log(f"NVRM: vGPU migration: source type 0x{pair[0][1]:x}, destination 0x{pair[1][1]:x}")
 
 
